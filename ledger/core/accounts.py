@@ -1,0 +1,76 @@
+"""Accounts: everything that can run out, named by one string each.
+
+* `quota/<cluster>/<namespace>/<name>`: one ResourceQuota object.
+* `universe/<name>`: one quota over many namespaces and clusters.
+* `card/<cluster>/<node>/<uuid>`: one physical card.
+
+An account has one **line** per limit key. Lines are numbered in the order in which the log opens
+them, across all accounts, and a number is never used again: events name lines by number, which
+keeps records small and the fold fast.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """What an account stands for."""
+
+    QUOTA = "quota"
+    UNIVERSE = "universe"
+    CARD = "card"
+
+
+class Line(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One limit of one account: its number, its key in the quota, the limit in the key's unit."""
+
+    number: int
+    key: str
+    limit: int
+
+
+def quota(cluster: str, namespace: str, name: str) -> str:
+    """Name the account of a ResourceQuota."""
+    return f"{Kind.QUOTA}/{cluster}/{namespace}/{name}"
+
+
+def universe(name: str) -> str:
+    """Name the account of a UniverseResourceQuota."""
+    return f"{Kind.UNIVERSE}/{name}"
+
+
+def card(cluster: str, node: str, uuid: str) -> str:
+    """Name the account of a physical card."""
+    return f"{Kind.CARD}/{cluster}/{node}/{uuid}"
+
+
+def kind(account: str) -> Kind:
+    """Return the kind of a named account."""
+    return Kind(account.partition("/")[0])
+
+
+def parts(account: str) -> tuple[str, str, str]:
+    """Return `(cluster, namespace, name)`; a universe has neither cluster nor namespace."""
+    if kind(account) is Kind.UNIVERSE:
+        return "", "", account.partition("/")[2]
+    _, cluster, middle, name = account.split("/", 3)
+    return cluster, middle, name
+
+
+def qualified(cluster: str, namespace: str) -> str:
+    """Name a namespace of a cluster, `<cluster>/<namespace>`, as commands and events do."""
+    return f"{cluster}/{namespace}"
+
+
+def resource_of(key: str) -> str:
+    """Return the resource that a quota key limits.
+
+    `limits.nvidia.com/gpumem` and `requests.nvidia.com/gpumem` both limit `nvidia.com/gpumem`,
+    because Kubernetes makes requests and limits of an extended resource equal. The two differ for
+    `cpu` and `memory`, so there the key itself is the resource.
+    """
+    for prefix in ("limits.", "requests."):
+        if key.startswith(prefix) and "/" in key:
+            return key[len(prefix) :]
+    return key

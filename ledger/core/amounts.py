@@ -1,0 +1,47 @@
+"""Amounts: how much of each resource, `{resource name: int}` in the resource's own integer unit.
+
+`nvidia.com/gpu` counts cards, `nvidia.com/gpumem` is MiB, `nvidia.com/gpucores` is percent of one
+card. A resource that is not named is zero; zeros are never stored. An amounts value is never
+changed after it was made: functions here return new values (or one of their arguments).
+"""
+
+from typing import Final
+
+Amounts = dict[str, int]
+
+AMOUNT_MAX: Final = 2**53
+"""Largest amount of one resource: what JSON readers in every language hold exactly."""
+
+
+def largest(left: Amounts, right: Amounts) -> Amounts:
+    """Return the larger amount of each resource."""
+    if not left or left == right:
+        return right
+    if not right:
+        return left
+    merged = dict(left)
+    for resource, amount in right.items():
+        if amount > merged.get(resource, 0):
+            merged[resource] = amount
+    return merged
+
+
+def covers(large: Amounts, small: Amounts) -> bool:
+    """Return whether `large` is at least `small` in every resource."""
+    return large is small or all(
+        large.get(resource, 0) >= amount for resource, amount in small.items()
+    )
+
+
+def without_zeros(amounts: Amounts) -> Amounts:
+    """Return the amounts with the resources that are really asked for, sorted by name."""
+    return {resource: amounts[resource] for resource in sorted(amounts) if amounts[resource]}
+
+
+def minus(large: Amounts, small: Amounts) -> Amounts:
+    """Return the amounts of `large` reduced by `small`, which it covers."""
+    if not small:
+        return large
+    left = {name: amount - small.get(name, 0) for name, amount in large.items()}
+    assert all(amount >= 0 for amount in left.values()), "the larger amounts must cover the smaller"
+    return {name: amount for name, amount in left.items() if amount}

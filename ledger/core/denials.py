@@ -1,0 +1,110 @@
+"""Denials: a refusal is a value with numbers, holders and a remedy, and one human sentence.
+
+Reasons are public API: stable, CamelCase, listed in order of precedence. Bad input, no room and
+"cannot decide" are three different families and never share a reason.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from ledger.core.accounts import Kind, kind, parts
+
+
+class Reason(StrEnum):
+    """Why a request was refused, in order of precedence."""
+
+    # The request cannot be understood or is not permitted, whatever the quota.
+    INVALID_REVIEW = "InvalidReview"
+    INVALID_QUANTITY = "InvalidQuantity"
+    INVALID_PERCENTAGE = "InvalidPercentage"
+    INVALID_CORES = "InvalidCores"
+    INVALID_COUNT = "InvalidCount"
+    RESERVED_ANNOTATION = "ReservedAnnotation"
+    PRIVILEGED_CONTAINER = "PrivilegedContainer"
+    CARD_MEMORY_UNKNOWN = "CardMemoryUnknown"
+    ATTEMPT_DIFFERS = "AttemptDiffers"
+    CLUSTER_NAME_TAKEN = "ClusterNameTaken"
+    # There is no room.
+    EXCEEDS_LIMIT = "ExceedsLimit"
+    UNIVERSE_EXCEEDED = "UniverseExceeded"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    CARD_EXCEEDED = "CardExceeded"
+    TOO_MANY_UNSETTLED = "TooManyUnsettled"
+    # The ledger cannot decide now.
+    OVERLOADED = "Overloaded"
+    LEDGER_UNAVAILABLE = "LedgerUnavailable"
+    LEDGER_STOPPED = "LedgerStopped"
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """One line that has no room: everything in the unit of its key."""
+
+    account: str
+    resource: str
+    requested: int
+    used: int
+    limit: int
+    free: int
+    short: int
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds how much of the first line that is short; `since` in microseconds of Unix time."""
+
+    key: str
+    amount: int
+    since: int
+
+
+class Denial(msgspec.Struct, frozen=True):
+    """A refusal. `shortages` is empty unless there was no room; the first one is the headline.
+
+    `transient` says whether the very same request could succeed later without anyone changing a
+    limit. `field` and `value` name the culprit of a request that cannot be understood.
+    """
+
+    reason: Reason
+    message: str
+    transient: bool
+    remedy: str = ""
+    shortages: tuple[Shortage, ...] = ()
+    holders: tuple[Holder, ...] = ()
+    holders_more: int = 0
+    decision: str = ""
+    field: str = ""
+    value: str = ""
+
+
+def sentence(denial: Denial) -> str:
+    """Render the one line a user reads: reason, numbers, later or never, holders, remedy, id."""
+    pieces = [f"{denial.reason}: {denial.message}."]
+    if denial.shortages:
+        pieces.append("Would fit later." if denial.transient else "Can never fit this limit.")
+    if denial.holders:
+        held = ", ".join(f"{holder.key} {holder.amount}" for holder in denial.holders)
+        more = f", +{denial.holders_more} more" if denial.holders_more else ""
+        pieces.append(f"Held by: {held}{more}.")
+    if denial.remedy:
+        pieces.append(f"{denial.remedy}.")
+    if denial.decision:
+        pieces.append(f"Decision {denial.decision}.")
+    return " ".join(pieces)
+
+
+def describe(shortage: Shortage) -> str:
+    """Render the numbers of one shortage, all in one unit."""
+    return (
+        f"{shortage.resource} on {display(shortage.account)}: requested {shortage.requested}, "
+        f"used {shortage.used} of {shortage.limit}, {shortage.free} free, short {shortage.short}"
+    )
+
+
+def display(account: str) -> str:
+    """Name an account as a user knows it."""
+    cluster, namespace, name = parts(account)
+    if kind(account) is Kind.QUOTA:
+        return f"quota {namespace}/{name} of cluster {cluster}"
+    if kind(account) is Kind.UNIVERSE:
+        return f"universe quota {name}"
+    return f"card {name} of node {namespace}"

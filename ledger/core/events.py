@@ -1,0 +1,147 @@
+"""Events: what has happened, in the past tense. A closed union; adding one touches this file,
+`evolution.py` and the golden logs.
+
+On the wire an event is a MessagePack array whose first element is its name. Fields are only ever
+appended, with a default, so that older logs keep their meaning.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from ledger.core.accounts import Line
+from ledger.core.amounts import Amounts
+
+
+class Cause(StrEnum):
+    """Why a charge ended, or why truth was charged without a hold."""
+
+    SUPERSEDED = "superseded"
+    """A later attempt of the same API request took this one's place."""
+    FENCED = "fenced"
+    """A newer version exists: an attempt on an older one can no longer be written."""
+    ABSENT = "absent"
+    """A linearizable read after the bound showed that the attempt was never written."""
+    DELETED = "deleted"
+    """The object was deleted."""
+    FINISHED = "finished"
+    """The object reached a terminal phase, or its grace period elapsed."""
+    UNBOUND = "unbound"
+    """A bind failed and the cards were given back."""
+    OPERATOR = "operator"
+    """A person said so."""
+    UNRESERVED = "unreserved"
+    """Seen without a sufficient hold: the webhook was bypassed, or an account is newer."""
+    LATE = "late"
+    """Seen after its hold had been released as absent or superseded: late truth wins."""
+
+
+class Event(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
+    """A fact of the ledger; `actor` is who or what made it happen."""
+
+
+class ClusterRegistered(Event, frozen=True, gc=False):
+    """A cluster's name was bound to the uid of its `kube-system` namespace."""
+
+    cluster: str
+    uid: str
+    actor: str = ""
+
+
+class LimitSet(Event, frozen=True, gc=False):
+    """An account's limits are now these lines, and it covers these qualified namespaces."""
+
+    account: str
+    covers: tuple[str, ...]
+    lines: tuple[Line, ...]
+    actor: str = ""
+
+
+class AccountClosed(Event, frozen=True, gc=False):
+    """An account's limits no longer hold."""
+
+    account: str
+    actor: str = ""
+
+
+class Reserved(Event, frozen=True, gc=False):
+    """A hold was opened for the attempt `(uid, base)`."""
+
+    namespace: str
+    key: str
+    uid: str
+    base: int
+    demand: Amounts
+    stamp: str = ""
+    owner: str = ""
+    actor: str = ""
+
+
+class Raised(Event, frozen=True, gc=False):
+    """The hold of an UPDATE attempt grew to the larger of two bodies at one base."""
+
+    namespace: str
+    key: str
+    uid: str
+    base: int
+    demand: Amounts
+    actor: str = ""
+
+
+class Committed(Event, frozen=True, gc=False):
+    """The object was seen persisted; the hold `(uid, base)` ends in it (base -1: no hold did).
+
+    `demand` is what the stored version demands, None when it is exactly what was held.
+    A commit never raises a charge; an observation that does is `Observed`.
+    """
+
+    namespace: str
+    key: str
+    uid: str
+    version: int
+    base: int = -1
+    demand: Amounts | None = None
+    actor: str = ""
+
+
+class Observed(Event, frozen=True, gc=False):
+    """Truth seen without a sufficient hold: charged all the same, over the limit if need be."""
+
+    namespace: str
+    key: str
+    uid: str
+    version: int
+    demand: Amounts
+    cause: str
+    base: int = -1
+    actor: str = ""
+
+
+class Released(Event, frozen=True, gc=False):
+    """A charge ended: the hold `(uid, base)`, or with base -1 the committed object."""
+
+    namespace: str
+    key: str
+    uid: str
+    base: int
+    cause: str
+    version: int = 0
+    actor: str = ""
+
+
+AnyEvent = (
+    ClusterRegistered
+    | LimitSet
+    | AccountClosed
+    | Reserved
+    | Raised
+    | Committed
+    | Observed
+    | Released
+)
+
+OBJECT = -1
+"""As the base of a `Released`: the committed object, not a hold."""
+
+NO_HOLD = -1
+"""As the base of a `Committed` or `Observed`: no hold ended in it."""

@@ -1,0 +1,138 @@
+"""The port of the log: what the writer, the followers and the audit need from a stream.
+
+A log is one append-only sequence of opaque payloads. Positions are 1, 2, 3 … without gaps;
+position 0 is "before the first". An append names the last position it was decided at and is
+refused when the log has moved on: that refusal, not a lock, is what keeps every account within
+its limits with any number of writers.
+
+Beside the log, a store keeps two disposable things: snapshots and denials. Losing them loses
+speed and explanations, never a promise.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class LogError(Exception):
+    """The log refused or failed."""
+
+
+class Conflict(LogError):
+    """Somebody else wrote this position first; refresh and decide again."""
+
+
+class Ambiguous(LogError):
+    """The append may or may not have been stored; read the position to find out."""
+
+
+class Full(LogError):
+    """The log has reached its maximum size; nothing more is stored until it is raised."""
+
+
+class Unreachable(LogError):
+    """The log cannot be reached; nothing was stored by this call."""
+
+
+class Lost(LogError):
+    """The log is not the one that was seen before: records are missing, changed or renumbered."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One stored payload at its position."""
+
+    position: int
+    payload: bytes
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """How far the log reaches, as told by the server that orders appends.
+
+    `first` and `last` are positions (last 0: empty), `size` and `size_max` bytes (0: no maximum).
+    """
+
+    first: int
+    last: int
+    size: int
+    size_max: int
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """An encoded state at a position. The payload carries its own hash and schema version."""
+
+    position: int
+    payload: bytes
+
+
+class Durability(msgspec.Struct, frozen=True):
+    """What an acknowledgement is worth. `problems` is empty when it survives a power cut.
+
+    Each problem is one sentence that names what is missing and how to mend it.
+    """
+
+    server_version: str
+    sync_always: bool | None
+    replicas: int
+    problems: tuple[str, ...]
+
+
+class Log(Protocol):
+    """One shard's log with its snapshots and denials.
+
+    Every call takes its deadline in seconds from the adapter's settings and raises `Unreachable`
+    when it passes, except `append`, which then raises `Ambiguous`.
+    """
+
+    async def append(self, payload: bytes, expected: int) -> int:
+        """Store the payload at `expected + 1` and return that position once it is durable.
+
+        Raises Conflict, Ambiguous, Full, Unreachable, Lost.
+        """
+        ...
+
+    async def extent(self) -> Extent:
+        """Return the log's extent; at least as new as every append acknowledged before the call.
+
+        Raises Unreachable, Lost.
+        """
+        ...
+
+    async def get(self, position: int) -> bytes | None:
+        """Return the payload at a position, None when there is none; as fresh as `extent`."""
+        ...
+
+    def read(self, first: int, last: int) -> AsyncIterator[Sequence[Entry]]:
+        """Yield entries `first` … `last` in order, in batches. Raises Lost on a gap."""
+        ...
+
+    def follow(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+        """Yield entries from `first` on, in order, in batches, without end, surviving reconnects.
+
+        Raises Lost on a gap; ends only by cancellation or `close`.
+        """
+        ...
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Store a snapshot, all of it or nothing; the older of more than two goes."""
+        ...
+
+    async def load_snapshots(self) -> Sequence[Snapshot]:
+        """Return the stored snapshots that are complete, newest first."""
+        ...
+
+    async def publish_denial(self, payload: bytes) -> None:
+        """Keep a denial for a while, best effort: raises Unreachable, retries nothing."""
+        ...
+
+    def follow_denials(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+        """Yield denials from position `first` on; old ones expire, so positions may have gaps."""
+        ...
+
+    async def durability(self) -> Durability:
+        """Look at what the store promises about acknowledged records."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and followers; the stored log stays."""
+        ...

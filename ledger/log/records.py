@@ -1,0 +1,127 @@
+"""Records: what one message of the log holds, and how it is sealed against change.
+
+A record is everything decided together. On the wire it is the MessagePack array
+`[schema, hash, body]`; `body` is a byte string that holds the array
+`[position, time, writer, nonce, previous, group, items]` and `hash` is SHA-256 over one byte of
+schema followed by the body. `previous` is the hash of the record before, 32 zero bytes at
+position 1. Each item is `[event, postings]`. docs/log-format.md tells more.
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from ledger.core.events import AnyEvent
+from ledger.core.evolution import InvariantError, Postings, evolve
+from ledger.core.state import State
+from ledger.log.port import Lost
+
+SCHEMA: Final = 1
+"""The record schema this code writes. Older schemas are read; a newer one is refused."""
+
+RECORD_BYTES_MAX: Final = 1_048_576
+"""The stream's largest message."""
+
+
+class NewerSchema(Exception):
+    """The log holds a record of a newer schema than this version of gpuledger knows."""
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One event with the postings it led to: `[line, delta, used after, …]`."""
+
+    event: AnyEvent
+    postings: Postings
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """The body of a record; `time` in µs of Unix time, `group` how many commands it answers."""
+
+    position: int
+    time: int
+    writer: str
+    nonce: str
+    previous: bytes
+    group: int
+    items: list[Item]
+
+
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_envelopes: Final = msgspec.msgpack.Decoder(tuple[int, bytes, bytes])
+_records: Final = msgspec.msgpack.Decoder(Record)
+
+
+def encode(record: Record) -> tuple[bytes, bytes]:
+    """Seal a record. Returns `(payload, hash)`."""
+    body = _encoder.encode(record)
+    digest = _digest(SCHEMA, body)
+    return _encoder.encode((SCHEMA, digest, body)), digest
+
+
+def decode(payload: bytes) -> tuple[Record, bytes]:
+    """Open a record and check its own hash. Returns `(record, hash)`.
+
+    Raises NewerSchema, and Lost when the payload is not an intact record.
+    """
+    try:
+        schema, digest, body = _envelopes.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise Lost(f"not a record: {error}") from error
+    if schema > SCHEMA:
+        raise NewerSchema(
+            f"the log holds records of schema {schema}, this gpuledger knows {SCHEMA}: upgrade it"
+        )
+    if _digest(schema, body) != digest:
+        raise Lost("a record's content does not match its own hash: it was changed")
+    try:
+        return _records.decode(body), digest
+    except msgspec.MsgspecError as error:
+        raise Lost(f"a record of schema {schema} does not decode: {error}") from error
+
+
+def fold(state: State, position: int, payload: bytes) -> Record:
+    """Apply the record stored at a position to a state that is at the position before.
+
+    Verifies position, own hash, chain and every balance. Raises Lost naming the position, and
+    NewerSchema.
+    """
+    try:
+        record, digest = decode(payload)
+    except Lost as error:
+        raise Lost(f"position {position}: {error}") from error
+    if position != state.position + 1 or record.position != position:
+        raise Lost(
+            f"position {position}: the record was written for position {record.position} and"
+            f" follows {state.position}: a record is missing or moved"
+        )
+    if record.previous != state.hash:
+        raise Lost(f"position {position}: the record does not follow from the one before it")
+    time = record.time
+    if time < state.time:
+        raise Lost(f"position {position}: the record's time goes back")
+    apply(state, record, position)
+    state.seal(position, digest, time)
+    return record
+
+
+def apply(state: State, record: Record, position: int) -> None:
+    """Apply a record's events and compare every balance. Raises Lost."""
+    time = record.time
+    try:
+        for item in record.items:
+            if evolve(state, item.event, time) != item.postings:
+                raise Lost(
+                    f"position {position}: balances after {type(item.event).__name__} differ"
+                    " from the ones recorded"
+                )
+    except (InvariantError, KeyError) as error:
+        raise Lost(f"position {position}: {error}") from error
+
+
+def _digest(schema: int, body: bytes) -> bytes:
+    hasher = hashlib.sha256(bytes((schema,)))
+    hasher.update(body)
+    return hasher.digest()
