@@ -1,0 +1,168 @@
+"""Kubernetes objects as far as the ledger reads them, decoded from JSON bytes.
+
+Only the fields that some rule needs are named; the decoder skips everything else without building
+it, which is what makes reading a review or a list of 100 k pods cheap. Absent and null are the
+same where the API server may send either.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+Quantities = dict[str, str | int]
+"""Resource name to quantity, as text (the API server's canonical form) or as a JSON integer."""
+
+
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """One owner of an object; at most one of them is its `controller`."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Metadata of an object. `deletion_grace_period_seconds` counts seconds."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+
+    def controller(self) -> OwnerReference | None:
+        """Return the owner that controls the object, if one does."""
+        return next((one for one in self.owner_references or () if one.controller), None)
+
+    def version(self) -> int:
+        """Return the resourceVersion as the integer it is, 0 when the object has none yet.
+
+        Raises ValueError when it is not a decimal number, which no API server of Kubernetes sends.
+        """
+        return int(self.resource_version) if self.resource_version else 0
+
+
+class Resources(msgspec.Struct, frozen=True, gc=False):
+    """Limits and requests of a container, or of a whole pod."""
+
+    limits: Quantities | None = None
+    requests: Quantities | None = None
+
+
+class SecurityContext(msgspec.Struct, frozen=True, gc=False):
+    """What a container may do on its node."""
+
+    privileged: bool | None = None
+
+
+class Container(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """An app or init container; an init container that restarts `Always` is a sidecar."""
+
+    name: str = ""
+    restart_policy: str | None = None
+    resources: Resources | None = None
+    security_context: SecurityContext | None = None
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """What a pod is to run. `active_deadline_seconds` counts seconds from its start."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    resources: Resources | None = None
+    overhead: Quantities | None = None
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority_class_name: str = ""
+    active_deadline_seconds: int | None = None
+
+
+class PodStatus(msgspec.Struct, frozen=True, gc=False):
+    """How far a pod has come: Pending, Running, Succeeded, Failed or Unknown."""
+
+    phase: str = ""
+
+
+class Pod(msgspec.Struct, frozen=True, gc=False):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class ScopeRequirement(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """One condition of a scope selector: In, NotIn, Exists or DoesNotExist."""
+
+    scope_name: str
+    operator: str
+    values: list[str] | None = None
+
+
+class ScopeSelector(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Conditions that must all hold for a quota to count a pod."""
+
+    match_expressions: list[ScopeRequirement] | None = None
+
+
+class ResourceQuotaSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Limits by quota key, and which pods they count."""
+
+    hard: Quantities | None = None
+    scopes: list[str] | None = None
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuota(msgspec.Struct, frozen=True, gc=False):
+    """A ResourceQuota."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Metadata of a list; a non-empty `continue_` asks for the next page."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class PodList(msgspec.Struct, frozen=True, gc=False):
+    """One page of pods."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[Pod] | None = None
+
+
+class ResourceQuotaList(msgspec.Struct, frozen=True, gc=False):
+    """One page of ResourceQuotas."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[ResourceQuota] | None = None
+
+
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
+    """One line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK, or ERROR with a `Status`."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Bookmark(msgspec.Struct, frozen=True, gc=False):
+    """What a BOOKMARK carries: nothing but how far the watch has come."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Status(msgspec.Struct, frozen=True, gc=False):
+    """The API server's answer to what failed, alone or inside an ERROR of a watch."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
