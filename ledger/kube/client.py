@@ -1,0 +1,197 @@
+"""The client of one API server: bytes in, bytes out, every call with a deadline.
+
+kubernetes-asyncio gives configuration and authentication; the requests themselves go through one
+aiohttp session, because its own client would decode every object in full.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from ledger.kube.credentials import Credentials
+from ledger.kube.errors import (
+    ClusterError,
+    Forbidden,
+    Gone,
+    NotFound,
+    Rejected,
+    Unavailable,
+)
+
+REQUEST_SECONDS: Final = 30.0
+"""Deadline of a request that is not a watch."""
+
+CONNECT_SECONDS: Final = 10.0
+"""Deadline of connecting, and of a watch's first answer."""
+
+SILENCE_SECONDS: Final = 150.0
+"""A watch that is silent for longer is taken for a dead connection: bookmarks come every minute."""
+
+BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Largest answer that is read."""
+
+CONNECTIONS_MAX: Final = 32
+"""Simultaneous connections to the API server."""
+
+READ_BYTES: Final = 256 * 1024
+"""Read buffer of a connection, and the largest chunk of a watch."""
+
+_ACCEPT: Final = {"Accept": "application/json", "User-Agent": "gpuledger"}
+
+_CLASSES: Final[dict[int, type[ClusterError]]] = {
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    408: Unavailable,
+    410: Gone,
+    429: Unavailable,
+}
+
+
+class _Status(msgspec.Struct):
+    """The part of a `Status` object that says why."""
+
+    message: str = ""
+
+
+_statuses: Final = msgspec.json.Decoder(_Status)
+
+
+class Client:
+    """Requests to one API server. Close it, or use it as an async context manager."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=credentials.tls()),
+            read_bufsize=READ_BYTES,
+            headers=_ACCEPT,
+        )
+
+    @classmethod
+    async def connect(cls, kubeconfig: Path | None) -> "Client":
+        """Make a client from a kubeconfig file, or with None from the pod's service account.
+
+        Nothing is sent yet. Raises Forbidden when there are no usable credentials.
+        """
+        return cls(await Credentials.load(kubeconfig))
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def address(self) -> str:
+        """The base URL of the API server."""
+        return self._credentials.address
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
+        """GET a path and return the body. Raises ClusterError."""
+        return await self.request("GET", path, params=params)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        seconds: float = REQUEST_SECONDS,
+    ) -> bytes:
+        """Send a request, wait at most `seconds` for the whole answer, return its body.
+
+        Raises Unavailable, Forbidden, NotFound, Gone or Rejected, by what went wrong.
+        """
+        headers = {"Content-Type": content_type} if body is not None else {}
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                await self._send(method, path, params, headers, body, None) as response,
+            ):
+                await self._raise_for_status(response)
+                return await self._read(response)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(self._broken(method, path, error)) from error
+
+    async def watch(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """Stream a watch in chunks as they arrive, until the server ends it.
+
+        Raises like `request`; a connection that breaks or falls silent is Unavailable.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS + REQUEST_SECONDS):
+                response = await self._send("GET", path, params, {}, None, SILENCE_SECONDS)
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    await self._raise_for_status(response)
+            async with response:
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(self._broken("watch", path, error)) from error
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        headers: dict[str, str],
+        body: bytes | None,
+        silence: float | None,
+    ) -> aiohttp.ClientResponse:
+        return await self._session.request(
+            method,
+            self.address + path,
+            params=params,
+            data=body,
+            headers={**headers, **await self._credentials.headers()},
+            server_hostname=self._credentials.server_name,
+            proxy=self._credentials.proxy,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=CONNECT_SECONDS, sock_read=silence
+            ),
+        )
+
+    async def _raise_for_status(self, response: aiohttp.ClientResponse) -> None:
+        status = response.status
+        if 200 <= status < 300:
+            return
+        async with response:
+            said = _message(await self._read(response)) or response.reason or "no reason given"
+        message = f"{response.method} {response.url} answered {status}: {said}"
+        if status == 401:
+            self._credentials.distrust()
+        if status in _CLASSES:
+            raise _CLASSES[status](message)
+        if 400 <= status < 500:
+            raise Rejected(message, status)
+        raise Unavailable(message)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        body = bytearray()
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > BODY_BYTES_MAX:
+                raise Unavailable(f"{response.url} answered more than {BODY_BYTES_MAX} bytes")
+        return bytes(body)
+
+    def _broken(self, method: str, path: str, error: Exception) -> str:
+        reason = str(error) or type(error).__name__
+        return f"{method} {self.address}{path}: {reason}; is the API server reachable?"
+
+
+def _message(body: bytes) -> str:
+    try:
+        return _statuses.decode(body).message
+    except msgspec.MsgspecError:
+        return ""

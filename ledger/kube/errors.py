@@ -1,0 +1,33 @@
+"""What can go wrong at the API server, named for callers rather than for HTTP."""
+
+
+class ClusterError(Exception):
+    """The cluster did not answer what was asked; the message names the address and the reason."""
+
+
+class Unavailable(ClusterError):
+    """No answer in time, a broken connection, an overloaded server: worth another try."""
+
+
+class Gone(ClusterError):
+    """The version asked for is no longer kept (410): list again."""
+
+
+class Forbidden(ClusterError):
+    """The credentials are not accepted or do not permit this (401, 403)."""
+
+
+class NotFound(ClusterError):
+    """There is no such object or no such API (404)."""
+
+
+class Rejected(ClusterError):
+    """The request itself is refused (any other 4xx); `status` is the HTTP status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Malformed(ClusterError):
+    """An answer that is not what the Kubernetes API promises."""

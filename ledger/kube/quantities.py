@@ -1,0 +1,142 @@
+"""Kubernetes quantities, exactly, in integers.
+
+The grammar is the API server's own: a signed decimal number, then nothing, a decimal suffix
+(`n u m k M G T P E`), a binary suffix (`Ki` to `Ei`) or an exponent (`e3`, `E-3`). The API server
+canonicalises what it stores, so `8000` arrives as `8k`. No floats are used anywhere, and nothing
+is clamped: what does not fit is an error that says why.
+"""
+
+import re
+from typing import Final
+
+from ledger.core.amounts import AMOUNT_MAX
+
+LENGTH_MAX: Final = 64
+"""Longest text that is looked at; every quantity up to 2^53 can be written in far less."""
+
+TEN_MAX: Final = 128
+"""Beyond this power of ten, either way, no text of that length comes between 1 and 2^53."""
+
+_DECIMAL: Final = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
+_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_FORM: Final = re.compile(
+    r"(?P<sign>[+-]?)(?:(?P<whole>[0-9]+)(?:\.(?P<part>[0-9]*))?|\.(?P<bare>[0-9]+))"
+    r"(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]+))?",
+    re.ASCII,
+)
+_PLAIN_DIGITS_MAX: Final = 15
+"""So many digits are always below 2^53."""
+
+
+class QuantityError(ValueError):
+    """A quantity cannot be used; the text says why, as the end of a sentence about it."""
+
+
+class NotAQuantity(QuantityError):
+    """The text does not follow the grammar."""
+
+
+class TooLong(NotAQuantity):
+    """The text is longer than any quantity has reason to be."""
+
+
+class BinarySuffix(QuantityError):
+    """A binary suffix counts bytes, and a whole number of something else was asked for."""
+
+
+class Fraction(QuantityError):
+    """Not a whole number."""
+
+
+class Negative(QuantityError):
+    """Below zero."""
+
+
+class TooLarge(QuantityError):
+    """Beyond 2^53."""
+
+
+def parse_integer(quantity: str | int) -> int:
+    """Return a count of something that has no parts: `3`, `8k`, `1e3`, `2000m`.
+
+    Raises NotAQuantity, BinarySuffix, Fraction, Negative and TooLarge.
+    """
+    if isinstance(quantity, int):
+        return _in_range(quantity)
+    if len(quantity) <= _PLAIN_DIGITS_MAX and quantity.isascii() and quantity.isdigit():
+        return int(quantity)
+    digits, ten, two = _parts(quantity)
+    if two:
+        raise BinarySuffix("has a binary suffix and so counts bytes")
+    if digits < 0:
+        raise Negative("is negative")
+    value, rest = _shifted(digits, ten)
+    if rest:
+        raise Fraction("is not a whole number")
+    return _in_range(value)
+
+
+def parse_scaled(quantity: str | int, scale: int = 0) -> int:
+    """Return a quantity in units of 10^scale, rounded up as Kubernetes does.
+
+    `scale` 0 gives bytes of memory or whole things, -3 gives thousandths of a processor. Any
+    suffix may be used. Raises NotAQuantity, Negative and TooLarge.
+    """
+    digits, ten, two = (quantity, 0, 0) if isinstance(quantity, int) else _parts(quantity)
+    if digits < 0:
+        raise Negative("is negative")
+    value, rest = _shifted(digits << two, ten - scale)
+    return _in_range(value + (rest > 0))
+
+
+def parse_milli(quantity: str | int) -> int:
+    """Return a quantity in thousandths, rounded up: `500m` is 500, `2` is 2000.
+
+    Raises NotAQuantity, Negative and TooLarge.
+    """
+    return parse_scaled(quantity, -3)
+
+
+def _parts(text: str) -> tuple[int, int, int]:
+    """Return `(digits, ten, two)` of a text that means digits * 10^ten * 2^two."""
+    if len(text) > LENGTH_MAX:
+        raise TooLong(f"is longer than {LENGTH_MAX} characters")
+    form = _FORM.fullmatch(text)
+    if form is None:
+        raise NotAQuantity("is not a quantity")
+    part = form["bare"] or form["part"] or ""
+    digits = int(f"{form['sign']}{form['whole'] or ''}{part}")
+    suffix = form["suffix"] or ""
+    ten = int(form["exponent"]) if form["exponent"] else _DECIMAL.get(suffix, 0)
+    return digits, ten - len(part), _BINARY.get(suffix, 0)
+
+
+def _shifted(digits: int, ten: int) -> tuple[int, int]:
+    """Return digits * 10^ten as a whole number and what is left over."""
+    if not digits:
+        return 0, 0
+    if ten > TEN_MAX:
+        raise TooLarge("is beyond 2^53")
+    if ten < -TEN_MAX:
+        return 0, 1
+    power: int = 10 ** abs(ten)
+    return (digits * power, 0) if ten >= 0 else divmod(digits, power)
+
+
+def _in_range(value: int) -> int:
+    if value < 0:
+        raise Negative("is negative")
+    if value > AMOUNT_MAX:
+        raise TooLarge("is beyond 2^53")
+    return value
