@@ -47,8 +47,6 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     items: list[Item]
 
 
-
-
 _encoder: Final = msgspec.msgpack.Encoder()
 _envelopes: Final = msgspec.msgpack.Decoder(tuple[int, bytes, bytes])
 _records: Final = msgspec.msgpack.Decoder(Record)
@@ -88,6 +86,17 @@ def fold(state: State, position: int, payload: bytes) -> Record:
     Verifies position, own hash, chain and every balance. Raises Lost naming the position, and
     NewerSchema.
     """
+    record, digest = check(state, position, payload)
+    apply(state, record, position)
+    state.seal(position, digest, record.time)
+    return record
+
+
+def check(state: State, position: int, payload: bytes) -> tuple[Record, bytes]:
+    """Open the record stored at a position and check that it follows from a state.
+
+    Returns `(record, hash)`; applies nothing. Raises Lost naming the position, and NewerSchema.
+    """
     try:
         record, digest = decode(payload)
     except Lost as error:
@@ -99,12 +108,9 @@ def fold(state: State, position: int, payload: bytes) -> Record:
         )
     if record.previous != state.hash:
         raise Lost(f"position {position}: the record does not follow from the one before it")
-    time = record.time
-    if time < state.time:
+    if record.time < state.time:
         raise Lost(f"position {position}: the record's time goes back")
-    apply(state, record, position)
-    state.seal(position, digest, time)
-    return record
+    return record, digest
 
 
 def apply(state: State, record: Record, position: int) -> None:
