@@ -25,6 +25,7 @@ class Reason(StrEnum):
     CARD_MEMORY_UNKNOWN = "CardMemoryUnknown"
     ATTEMPT_DIFFERS = "AttemptDiffers"
     CLUSTER_NAME_TAKEN = "ClusterNameTaken"
+    TOO_LARGE = "TooLarge"
     # There is no room.
     EXCEEDS_LIMIT = "ExceedsLimit"
     UNIVERSE_EXCEEDED = "UniverseExceeded"

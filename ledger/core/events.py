@@ -6,6 +6,7 @@ appended, with a default, so that older logs keep their meaning.
 """
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -34,6 +35,10 @@ class Cause(StrEnum):
     """Seen without a sufficient hold: the webhook was bypassed, or an account is newer."""
     LATE = "late"
     """Seen after its hold had been released as absent or superseded: late truth wins."""
+
+
+GONE: Final = frozenset({Cause.DELETED, Cause.FINISHED})
+"""Causes after which a uid never counts again."""
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):

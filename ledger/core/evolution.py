@@ -40,21 +40,25 @@ def evolve(state: State, event: events.AnyEvent, time: int) -> Postings:
     return _APPLY[type(event)](state, event, time)
 
 
+def charge_of(committed: Object | None, holds: tuple[Hold, ...]) -> Amounts:
+    """Return what a key is charged: the largest of what is committed and what is held."""
+    charge = committed.demand if committed is not None else NOTHING
+    for hold in holds:
+        charge = largest(charge, hold.demand)
+    return charge
+
+
 def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
     space = state.namespaces.get(event.namespace)
     if space is None:
         space = _open_namespace(state, event.namespace)
     entry = space.entries.get(event.key)
-    hold = Hold(
-        event.uid, event.base, event.demand, time, event.stamp, event.owner, event.actor
-    )
+    hold = Hold(event.uid, event.base, event.demand, time, event.stamp, event.owner, event.actor)
     if entry is None:
         before, after = NOTHING, Entry(None, (hold,), event.demand)
     else:
         before = entry.charge
-        after = Entry(
-            entry.committed, (*entry.holds, hold), largest(entry.charge, event.demand)
-        )
+        after = Entry(entry.committed, (*entry.holds, hold), largest(entry.charge, event.demand))
     _put(state, space.entries, event.key, after)
     if event.base == 0:
         _index(state, space, event.key, hold)
@@ -64,9 +68,7 @@ def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
 def _raised(state: State, event: events.Raised, time: int) -> Postings:
     space, entry = _entry(state, event.namespace, event.key)
     hold = _hold(entry, event.uid, event.base)
-    raised = Hold(
-        hold.uid, hold.base, event.demand, hold.time, hold.stamp, hold.owner, hold.actor
-    )
+    raised = Hold(hold.uid, hold.base, event.demand, hold.time, hold.stamp, hold.owner, hold.actor)
     holds = tuple(raised if one is hold else one for one in entry.holds)
     return _replace(state, space, event.key, entry, entry.committed, holds, within_limits=True)
 
@@ -202,9 +204,7 @@ def _replace(
         _drop(state, space.entries, key)
         charge = NOTHING
     else:
-        charge = committed.demand if committed is not None else NOTHING
-        for hold in holds:
-            charge = largest(charge, hold.demand)
+        charge = charge_of(committed, holds)
         _put(state, space.entries, key, Entry(committed, holds, charge))
     return _post(state, space, entry.charge, charge, within_limits=within_limits)
 
@@ -288,9 +288,7 @@ def _cover(state: State, account: str, namespaces: set[str]) -> None:
         _put(state, state.namespaces, name, covered)
 
 
-def _recount(
-    state: State, covers: tuple[str, ...], lines: list[int], closed: set[int]
-) -> Postings:
+def _recount(state: State, covers: tuple[str, ...], lines: list[int], closed: set[int]) -> Postings:
     """Set the used amount of lines from the charges that name them (0 where closed)."""
     postings: Postings = []
     for line in lines:

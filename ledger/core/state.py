@@ -135,11 +135,12 @@ class State:
         while len(self.ended_order) > ENDED_MAX:
             del self.ended[self.ended_order.popleft()]
 
-    def undo(self) -> None:
-        """Take back every change noted in the journal, the newest first."""
+    def undo(self, mark: int = 0) -> None:
+        """Take back the changes noted in the journal after `mark`, the newest first."""
         journal = self.journal
-        assert journal is not None, "only a journaled state can be taken back"
-        while journal:
+        if journal is None:
+            return
+        while len(journal) > mark:
             container, key, old = journal.pop()
             if old is NOT_THERE:
                 del container[key]

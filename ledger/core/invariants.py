@@ -1,0 +1,83 @@
+"""What must always be true of a state, as one function that tests, simulation and audit share.
+
+The numbers are those of ARCHITECTURE.md. What can be asserted while an event is applied is
+asserted there; here is what needs a look at the whole.
+"""
+
+from collections.abc import Iterator
+
+from ledger.core import accounts
+from ledger.core.evolution import charge_of
+from ledger.core.state import State
+
+
+def violations(state: State) -> Iterator[str]:
+    """Yield one sentence per violated invariant; nothing when all hold."""
+    yield from _usage_is_the_sum_of_charges(state)
+    yield from _charges_are_the_largest_body(state)
+    yield from _attempts_are_open_once(state)
+    yield from _indexes_match_the_entries(state)
+
+
+def excesses(state: State) -> dict[int, int]:
+    """Return by how much each line is over its limit: `{line: used - limit}`."""
+    return {
+        line: used - limit
+        for line, (used, limit) in enumerate(zip(state.used, state.limit, strict=True))
+        if used > limit
+    }
+
+
+def _usage_is_the_sum_of_charges(state: State) -> Iterator[str]:
+    expected = [0] * len(state.names)
+    for account, one in state.accounts.items():
+        for key, line in one.lines.items():
+            resource = accounts.resource_of(key)
+            expected[line] = sum(
+                entry.charge.get(resource, 0)
+                for name in one.covers
+                for entry in state.namespaces[name].entries.values()
+            )
+            if state.names[line] != (account, key):
+                yield f"line {line} is {state.names[line]}, not {key} of {account}"
+    for line, (used, total) in enumerate(zip(state.used, expected, strict=True)):
+        if used != total:
+            yield f"line {line} {state.names[line]}: used {used} is not the sum of charges {total}"
+
+
+def _charges_are_the_largest_body(state: State) -> Iterator[str]:
+    for name, space in state.namespaces.items():
+        for key, entry in space.entries.items():
+            if entry.committed is None and not entry.holds:
+                yield f"{name}/{key} is kept although nothing is charged"
+            if entry.charge != charge_of(entry.committed, entry.holds):
+                yield f"{name}/{key} is charged {entry.charge}, not the largest of its bodies"
+
+
+def _attempts_are_open_once(state: State) -> Iterator[str]:
+    for name, space in state.namespaces.items():
+        for key, entry in space.entries.items():
+            attempts = [(hold.uid, hold.base) for hold in entry.holds]
+            if len(set(attempts)) != len(attempts):
+                yield f"{name}/{key} holds one attempt twice: {attempts}"
+            if entry.committed is not None and (entry.committed.uid, 0) in attempts:
+                yield f"{name}/{key} still holds the CREATE of what is committed"
+
+
+def _indexes_match_the_entries(state: State) -> Iterator[str]:
+    for name, space in state.namespaces.items():
+        owners: dict[str, int] = {}
+        stamps: set[tuple[str, str]] = set()
+        for key, entry in space.entries.items():
+            for hold in entry.holds:
+                if hold.base == 0 and hold.owner:
+                    owners[hold.owner] = owners.get(hold.owner, 0) + 1
+                if hold.base == 0 and hold.stamp:
+                    stamps.add((key, hold.uid))
+        if owners != space.owners:
+            yield f"{name}: open creations by owner are {owners}, indexed {space.owners}"
+        if not set(space.stamps.values()) <= stamps:
+            yield f"{name}: a stamp points at a hold that is not open"
+        covering = tuple(sorted(a for a, one in state.accounts.items() if name in one.covers))
+        if space.accounts != covering:
+            yield f"{name}: covered by {covering}, indexed {space.accounts}"

@@ -1,0 +1,181 @@
+"""Reserving: what an attempt to write an object leads to, before it is persisted."""
+
+from typing import Final
+
+from ledger.core import amounts, commands, events, shortages
+from ledger.core.amounts import Amounts
+from ledger.core.denials import Denial, Reason
+from ledger.core.state import Entry, Hold, Namespace, State
+
+Decision = list[events.AnyEvent] | Denial
+
+_NOTHING: Final[Amounts] = {}
+
+
+def reserve(state: State, command: commands.Reserve) -> Decision:
+    """Decide an attempt."""
+    space = state.namespaces.get(command.namespace)
+    if space is None:
+        return [_reserved(command)] if command.demand else []
+    entry = space.entries.get(command.key)
+    if entry is not None:
+        known = _known(state, space, entry, command)
+        if known is not None:
+            return known
+    if not command.demand or _is_over(state, command):
+        return []
+    superseded = _superseded(space, command)
+    denial = _too_many_unsettled(space, command, superseded)
+    if denial is None:
+        denial = _no_room(state, space, entry, command, superseded)
+    if denial is not None:
+        return denial
+    if superseded is None:
+        return [_reserved(command)]
+    return [_release(superseded, command), _reserved(command)]
+
+
+def _known(
+    state: State, space: Namespace, entry: Entry, command: commands.Reserve
+) -> Decision | None:
+    """Decide an attempt that the stored object or a hold already answers."""
+    settled = _already_settled(entry, command)
+    if settled is not None:
+        return settled
+    for hold in entry.holds:
+        if hold.uid == command.uid and hold.base == command.base:
+            return _again(state, space, entry, hold, command)
+    return None
+
+
+def _already_settled(entry: Entry, command: commands.Reserve) -> Decision | None:
+    """Return "nothing to do" when the stored object already answers the attempt."""
+    stored = entry.committed
+    if stored is None or stored.uid != command.uid:
+        return None
+    if command.base == commands.CREATE or command.base < stored.version:
+        return []
+    if amounts.covers(stored.demand, command.demand):
+        return []
+    return None
+
+
+def _again(
+    state: State, space: Namespace, entry: Entry, hold: Hold, command: commands.Reserve
+) -> Decision:
+    """Decide an attempt that already has a hold: the same body, or another at the same base."""
+    if hold.demand == command.demand:
+        return []
+    if command.base == commands.CREATE:
+        return _attempt_differs(hold, command)
+    raised = amounts.largest(hold.demand, command.demand)
+    if raised == hold.demand:
+        return []
+    after = amounts.largest(entry.charge, raised)
+    denial = shortages.check(state, space, entry.charge, after, _NOTHING)
+    if denial is not None:
+        return denial
+    return [
+        events.Raised(
+            command.namespace, command.key, command.uid, command.base, raised, command.actor
+        )
+    ]
+
+
+def _no_room(
+    state: State,
+    space: Namespace,
+    entry: Entry | None,
+    command: commands.Reserve,
+    superseded: tuple[str, str] | None,
+) -> Denial | None:
+    before, credit = _NOTHING if entry is None else entry.charge, _NOTHING
+    if superseded is not None:
+        credit = _credit(space, superseded)
+        if superseded[0] == command.key:
+            before, credit = amounts.minus(before, credit), _NOTHING
+    after = amounts.largest(before, command.demand)
+    return shortages.check(state, space, before, after, credit)
+
+
+def _is_over(state: State, command: commands.Reserve) -> bool:
+    """Return whether the object that the attempt creates has come and gone."""
+    ended = state.ended.get(command.uid)
+    return ended is not None and command.base == commands.CREATE and ended.cause in events.GONE
+
+
+def _release(superseded: tuple[str, str], command: commands.Reserve) -> events.Released:
+    key, uid = superseded
+    return events.Released(
+        command.namespace, key, uid, commands.CREATE, events.Cause.SUPERSEDED, 0, command.actor
+    )
+
+
+def _reserved(command: commands.Reserve) -> events.Reserved:
+    return events.Reserved(
+        command.namespace,
+        command.key,
+        command.uid,
+        command.base,
+        command.demand,
+        command.stamp,
+        command.owner,
+        command.actor,
+    )
+
+
+def _superseded(space: Namespace, command: commands.Reserve) -> tuple[str, str] | None:
+    """Return the `(key, uid)` of the earlier attempt of the same API request."""
+    if not command.stamp or command.base != commands.CREATE:
+        return None
+    earlier = space.stamps.get(command.stamp)
+    return earlier if earlier is not None and earlier[1] != command.uid else None
+
+
+def _credit(space: Namespace, superseded: tuple[str, str]) -> Amounts:
+    """Return what releasing the superseded CREATE hold frees."""
+    key, uid = superseded
+    entry = space.entries[key]
+    rest = entry.committed.demand if entry.committed is not None else _NOTHING
+    for hold in entry.holds:
+        if hold.uid != uid or hold.base != commands.CREATE:
+            rest = amounts.largest(rest, hold.demand)
+    return amounts.minus(entry.charge, rest)
+
+
+def _too_many_unsettled(
+    space: Namespace, command: commands.Reserve, superseded: tuple[str, str] | None
+) -> Denial | None:
+    bound = command.owner_holds_max
+    if not bound or not command.owner or command.base != commands.CREATE:
+        return None
+    unsettled = space.owners.get(command.owner, 0) - (superseded is not None)
+    if unsettled < bound:
+        return None
+    return Denial(
+        Reason.TOO_MANY_UNSETTLED,
+        f"{command.owner} has {unsettled} creations in {command.namespace} whose outcome is not"
+        f" known yet, and at most {bound} are allowed",
+        transient=True,
+        remedy="They settle within about a minute; look for what else refuses them,"
+        " another webhook or a ResourceQuota",
+        field="owner",
+        value=command.owner,
+    )
+
+
+def _attempt_differs(hold: Hold, command: commands.Reserve) -> Denial:
+    resource = min(
+        name
+        for name in {*hold.demand, *command.demand}
+        if hold.demand.get(name, 0) != command.demand.get(name, 0)
+    )
+    return Denial(
+        Reason.ATTEMPT_DIFFERS,
+        f"attempt {command.uid} at {command.key} holds {resource}={hold.demand.get(resource, 0)}"
+        f" and now asks for {resource}={command.demand.get(resource, 0)}",
+        transient=False,
+        remedy="An attempt to create has one body; this review does not come from an API server",
+        field=resource,
+        value=str(command.demand.get(resource, 0)),
+    )

@@ -1,0 +1,88 @@
+"""Opening: from a stored log to a verified state, by the newest usable snapshot and the tail.
+
+Whatever does not fit together raises `Lost` and stops: a log behind a witness, a record that was
+changed, a snapshot of a log that is not this one.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from ledger.core import snapshots
+from ledger.core.state import State
+from ledger.log import records
+from ledger.log.port import Log, Lost
+from ledger.log.witness import Head
+
+Progress = Callable[[int, int], None]
+"""Called with `(position, last)` while a log is replayed."""
+
+
+async def open_state(
+    log: Log, *, witnesses: Sequence[Head] = (), on_progress: Progress | None = None
+) -> State:
+    """Return the state at the log's end.
+
+    Raises Lost, records.NewerSchema, Unreachable.
+    """
+    extent = await log.extent()
+    for witness in witnesses:
+        if witness.position > extent.last:
+            raise Lost(
+                f"the log ends at position {extent.last}, but {witness.source} has seen position"
+                f" {witness.position}: acknowledged records are missing. Restore the log from a"
+                " backup or a mirror; see docs/operating.md"
+            )
+    state = await _from_snapshot(log, extent.last)
+    for witness in witnesses:
+        await _check(log, witness)
+    await catch_up(log, state, extent.last, on_progress=on_progress)
+    return state
+
+
+async def catch_up(
+    log: Log, state: State, last: int, *, on_progress: Progress | None = None
+) -> None:
+    """Fold the records after the state's position up to `last`, yielding to the loop."""
+    if state.position >= last:
+        return
+    async for batch in log.read(state.position + 1, last):
+        for entry in batch:
+            records.fold(state, entry.position, entry.payload)
+            if on_progress is not None:
+                on_progress(state.position, last)
+        await asyncio.sleep(0)
+    if state.position != last:
+        raise Lost(f"the log ended at position {state.position} while {last} was announced")
+
+
+async def _from_snapshot(log: Log, last: int) -> State:
+    """Return the newest stored state that belongs to this log, or the empty one."""
+    for snapshot in await log.load_snapshots():
+        try:
+            state = snapshots.decode(snapshot.payload)
+        except snapshots.InvalidSnapshot:
+            continue
+        head = Head(state.position, state.hash.hex(), "a stored snapshot")
+        if state.position > last:
+            raise Lost(
+                f"the log ends at position {last}, but a snapshot of position"
+                f" {state.position} exists: acknowledged records are missing"
+            )
+        await _check(log, head)
+        return state
+    return State()
+
+
+async def _check(log: Log, witness: Head) -> None:
+    """Compare a witnessed hash with the record at its position. Raises Lost."""
+    if witness.position == 0:
+        return
+    payload = await log.get(witness.position)
+    if payload is None:
+        raise Lost(f"position {witness.position}, known from {witness.source}, is missing")
+    _, digest = records.decode(payload)
+    if digest.hex() != witness.hash:
+        raise Lost(
+            f"position {witness.position} holds another record than {witness.source} has seen:"
+            " this is not the same log"
+        )

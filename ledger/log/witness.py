@@ -1,0 +1,68 @@
+"""Witnesses: heads of the log kept outside the log, because a hash chain cannot see a lost tail.
+
+A log that ends before a head that somebody saw has lost acknowledged records. Such a log must stop,
+not continue: continuing would promise the same room twice.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+NOTE_SECONDS: Final = 1.0
+"""How often at most the head file is written: each write waits for the disk."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The hash of the record at a position, and where it is known from."""
+
+    position: int
+    hash: str
+    source: str = ""
+
+
+class HeadFile:
+    """The head this replica saw last, in a small file that is synced to disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> Head | None:
+        """Return the noted head, None when there is none yet.
+
+        Raises ValueError naming the file when it does not hold a head: an unreadable witness is not
+        the same as no witness.
+        """
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            head = msgspec.json.decode(content, type=Head)
+        except msgspec.MsgspecError as error:
+            raise ValueError(
+                f"{self._path} is not a head file ({error}); if the log was verified with"
+                " `gpuledger audit verify`, delete the file"
+            ) from error
+        return msgspec.structs.replace(head, source=str(self._path))
+
+    def write(self, head: Head) -> None:
+        """Replace the noted head and wait until it is on disk."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = self._path.with_suffix(".part")
+        with scratch.open("wb") as file:
+            file.write(msgspec.json.encode(head))
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(self._path)
+        directory = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    async def note(self, head: Head) -> None:
+        """Write the head in a thread, so that a slow disk blocks nobody."""
+        await asyncio.to_thread(self.write, head)

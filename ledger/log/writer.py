@@ -1,0 +1,468 @@
+"""The writer: the only one that appends.
+
+It takes what is queued, decides one command after the other on the running state, publishes one
+record at exactly the next position and waits. Only when the record is acknowledged is anybody
+answered. If somebody else wrote that position first, what was decided is taken back, the state
+catches up and the same commands are decided again. If it is unclear whether the record was stored,
+the position itself tells: what stands there is ours, somebody else's, or nothing yet.
+
+There is no lock and no leader in this: the expected position is the fence. One record is in flight
+at a time and nothing waits for more commands to come, so groups grow with load.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from ledger.core import decisions, evolution
+from ledger.core.commands import AnyCommand, Reserve
+from ledger.core.denials import Denial, Reason
+from ledger.core.events import AnyEvent
+from ledger.core.state import State
+from ledger.log import opening, records, refusals
+from ledger.log.port import Ambiguous, Conflict, Extent, Full, Log, LogError, Lost, Unreachable
+from ledger.log.queueing import FairQueue
+from ledger.log.submission import Accepted
+from ledger.log.witness import Head
+
+Answer = Accepted | Denial
+
+
+class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of the writer."""
+
+    group_commands_max: int = 1_000
+    """Most commands in one record."""
+    group_seconds_max: float = 0.003
+    """Longest time to decide one group before it is sent: the event loop has others to serve."""
+    queue_commands_max: int = 20_000
+    """Most commands that wait, of all namespaces together."""
+    queue_namespace_max: int = 5_000
+    """Most commands that wait, of one namespace."""
+    command_seconds_max: float = 8.0
+    """How long a command may wait before it is answered that the ledger cannot be reached."""
+    retry_seconds: float = 0.05
+    """First pause after a failed append; doubles up to `retry_seconds_max`."""
+    retry_seconds_max: float = 1.0
+    refresh_seconds: float = 0.25
+    """How often an idle writer looks whether somebody else wrote."""
+    refusals_max: int = 1_000
+    """Most denials that wait to be kept; more are dropped and counted."""
+
+
+class Observer:
+    """What the writer reports about itself; every method may be overridden, all are cheap."""
+
+    def group_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
+        """A record was acknowledged, `seconds` after it was sent."""
+
+    def decided(self, answer: Answer) -> None:
+        """A command was answered."""
+
+    def conflicted(self) -> None:
+        """Somebody else wrote the position first."""
+
+    def ambiguous(self) -> None:
+        """An append had an unclear outcome."""
+
+    def blocked(self, seconds: float) -> None:
+        """The event loop was held for this long while a group was decided."""
+
+    def refusal_dropped(self) -> None:
+        """A denial was not kept."""
+
+    def contradicted(self, problem: str) -> None:
+        """A command led to events that contradict the state; it alone was refused."""
+
+
+class _Ticket:
+    """A waiting command and the future of whoever waits."""
+
+    __slots__ = ("answer", "command", "deadline", "dry_run")
+
+    def __init__(
+        self, command: AnyCommand, dry_run: bool, answer: "asyncio.Future[Answer]", deadline: float
+    ) -> None:
+        self.command = command
+        self.dry_run = dry_run
+        self.answer = answer
+        self.deadline = deadline
+
+
+class _Group:
+    """Commands decided together: their answers and the record that makes them true."""
+
+    __slots__ = ("answers", "asking", "hash", "nonce", "payload", "record")
+
+    def __init__(self, nonce: str) -> None:
+        self.nonce = nonce
+        self.answers: list[tuple[_Ticket, Denial | bool]] = []
+        self.asking = False
+        self.record: records.Record | None = None
+        self.payload = b""
+        self.hash = b""
+
+    def tickets(self) -> list[_Ticket]:
+        return [ticket for ticket, _ in self.answers]
+
+
+class Writer:
+    """One replica's writer of a shard. `state` is what it decides on: read it, never change it."""
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        name: str,
+        now: Callable[[], int],
+        nonces: Callable[[], str],
+        settings: WriterSettings | None = None,
+        observer: Observer | None = None,
+        stopwatch: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """`now` tells µs of Unix time; `nonces` makes a fresh one per record."""
+        self.settings = settings or WriterSettings()
+        self.state = State()
+        self.stopped: str | None = None
+        self.unavailable: str | None = "the log has not been opened yet"
+        self._log, self._name = log, name
+        self._now, self._nonces, self._stopwatch = now, nonces, stopwatch
+        self._observer = observer or Observer()
+        self._queue: FairQueue[_Ticket] = FairQueue(
+            total_max=self.settings.queue_commands_max, lane_max=self.settings.queue_namespace_max
+        )
+        self._queued = asyncio.Event()
+        self._hand: deque[_Ticket] = deque()
+        self._group = _Group("")
+        self._callbacks: list[Callable[[records.Record], None]] = []
+        self._refusals: asyncio.Queue[bytes] = asyncio.Queue(self.settings.refusals_max)
+        self.extent = Extent(1, 0, 0, 0)
+
+    @property
+    def head(self) -> Head:
+        """The position and hash this writer has applied."""
+        return Head(self.state.position, self.state.hash.hex())
+
+    def subscribe(self, callback: Callable[[records.Record], None]) -> None:
+        """Call back after every record that was applied, own or not, in order."""
+        self._callbacks.append(callback)
+
+    async def open(
+        self,
+        witnesses: Sequence[Head] = (),
+        on_progress: opening.Progress | None = None,
+    ) -> None:
+        """Bring the state to the log's end. Raises Lost, records.NewerSchema, Unreachable."""
+        self.state = await opening.open_state(
+            self._log, witnesses=witnesses, on_progress=on_progress
+        )
+        self.state.journal = []
+        self.unavailable = None
+
+    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Answer:
+        """Queue a command and wait for its durable answer; see `submission.Ledger`."""
+        if self.stopped is not None:
+            return self._answered(_stopped(self.stopped))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.settings.command_seconds_max
+        ticket = _Ticket(command, dry_run, loop.create_future(), deadline)
+        if not self._queue.put(getattr(command, "namespace", ""), ticket):
+            return self._answered(_overloaded(len(self._queue)))
+        self._queued.set()
+        return await ticket.answer
+
+    async def run(self) -> None:
+        """Serve until cancelled, or until the log turns out to be lost or too new."""
+        keeping = asyncio.create_task(self._keep_refusals())
+        try:
+            while True:
+                await self._serve_once()
+        except (Lost, records.NewerSchema) as error:
+            self.stopped = str(error)
+            self._answer_all(_stopped(self.stopped))
+        finally:
+            keeping.cancel()
+            self.state.undo()
+            self._answer_all(_unavailable("this replica is shutting down"))
+
+    async def _serve_once(self) -> None:
+        try:
+            async with asyncio.timeout(self.settings.refresh_seconds):
+                await self._queued.wait()
+        except TimeoutError:
+            await self._refresh()
+            return
+        pause = self.settings.retry_seconds
+        most = self.settings.group_commands_max
+        while True:
+            group = self._group = self._decide(most)
+            if len(group.payload) > records.RECORD_BYTES_MAX:
+                most = self._split(group)
+                continue
+            try:
+                if await self._settle(group):
+                    self._group = _Group("")
+                    if not self._hand:
+                        return
+                    continue
+            except (Unreachable, Full) as error:
+                self.unavailable = str(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, self.settings.retry_seconds_max)
+            self.state.undo()
+            self._hand.extendleft(reversed(group.tickets()))
+
+    def _decide(self, most: int) -> _Group:
+        """Decide what is in hand, then what is queued, until the group is full or took too long."""
+        started = self._stopwatch()
+        group = _Group(self._nonces())
+        state, time_us = self.state, max(self.state.time, self._now())
+        items: list[records.Item] = []
+        clock = asyncio.get_running_loop().time()
+        while len(group.answers) < most:
+            ticket = self._hand.popleft() if self._hand else self._queue.take()
+            if ticket is None:
+                self._queued.clear()
+                break
+            if ticket.answer.done():
+                continue
+            if clock > ticket.deadline:
+                self._resolve(ticket, _unavailable(self.unavailable or "it did not answer in time"))
+                continue
+            decision = decisions.decide(state, ticket.command)
+            if isinstance(decision, Denial):
+                group.asking = True
+                group.answers.append((ticket, decision))
+            elif ticket.dry_run or not decision:
+                group.asking = group.asking or ticket.dry_run
+                group.answers.append((ticket, False))
+            else:
+                group.answers.append((ticket, self._evolve(decision, time_us, items)))
+            if not len(group.answers) & 15 and self._late(started):
+                break
+        if items:
+            group.record = records.Record(
+                state.position + 1,
+                time_us,
+                self._name,
+                group.nonce,
+                state.hash,
+                len(group.answers),
+                items,
+            )
+            group.payload, group.hash = records.encode(group.record)
+        self._observer.blocked(self._stopwatch() - started)
+        return group
+
+    def _late(self, started: float) -> bool:
+        return self._stopwatch() - started > self.settings.group_seconds_max
+
+    def _evolve(
+        self, found: list[AnyEvent], time_us: int, items: list[records.Item]
+    ) -> Denial | bool:
+        """Apply a command's events ahead of their acknowledgement."""
+        journal = self.state.journal
+        assert journal is not None, "the writer decides ahead only on a journaled state"
+        mark, kept = len(journal), len(items)
+        try:
+            items.extend(
+                records.Item(event, evolution.evolve(self.state, event, time_us)) for event in found
+            )
+        except evolution.InvariantError as error:
+            self.state.undo(mark)
+            del items[kept:]
+            self._observer.contradicted(str(error))
+            return _unavailable(f"the decision contradicts the ledger's state ({error})")
+        return True
+
+    def _split(self, group: _Group) -> int:
+        """Take back a record that is too large for the log; return how many to decide next."""
+        self.state.undo()
+        tickets = group.tickets()
+        if len(tickets) == 1:
+            self._resolve(tickets[0], _too_large(len(group.payload)))
+            return self.settings.group_commands_max
+        self._hand.extendleft(reversed(tickets))
+        return len(tickets) // 2
+
+    async def _settle(self, group: _Group) -> bool:
+        """Make a group's answers true and give them; False when it must be decided again."""
+        if group.record is None:
+            if group.asking and not await self._is_current():
+                return False
+            self._give(group, self.state.position)
+            return True
+        position = group.record.position
+        started = self._stopwatch()
+        if not await self._store(group.payload, position):
+            self._observer.conflicted()
+            self.state.undo()
+            await self._is_current()
+            return False
+        self.state.seal(position, group.hash, group.record.time)
+        self.unavailable = None
+        seconds = self._stopwatch() - started
+        self._observer.group_stored(len(group.answers), len(group.payload), seconds)
+        self._give(group, position)
+        self._tell(group.record)
+        return True
+
+    async def _store(self, payload: bytes, position: int) -> bool:
+        """Store a record at a position; False when another one stands there."""
+        try:
+            stored_at = await self._log.append(payload, position - 1)
+        except Conflict:
+            return False
+        except Ambiguous:
+            self._observer.ambiguous()
+            return await self._find_out(payload, position)
+        if stored_at != position:
+            raise Lost(f"the log stored position {stored_at} where {position} was expected")
+        return True
+
+    async def _find_out(self, payload: bytes, position: int) -> bool:
+        """Look what stands at the position after an unclear append, and send again if nothing does.
+
+        Gives up as Unreachable after a while: should the record appear later all the same, it is
+        read and applied like anybody else's.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.settings.command_seconds_max
+        pause = self.settings.retry_seconds
+        problem: LogError = Unreachable("an append had an unclear outcome")
+        while loop.time() < until:
+            try:
+                stored = await self._log.get(position)
+                if stored is not None:
+                    return stored == payload
+                await self._log.append(payload, position - 1)
+                return True
+            except (Conflict, Ambiguous, Unreachable) as error:
+                problem = error
+            self.unavailable = str(problem)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, self.settings.retry_seconds_max)
+        raise Unreachable(f"it stays unclear whether a record was stored: {problem}")
+
+    async def _is_current(self) -> bool:
+        """Return whether the state is at the log's end; if not, bring it there. Raises Lost."""
+        self.extent = await self._log.extent()
+        last = self.extent.last
+        if last < self.state.position:
+            raise Lost(
+                f"the log ends at position {last}, but position {self.state.position} was"
+                " acknowledged: records are missing. Restore the log; see docs/operating.md"
+            )
+        if last == self.state.position:
+            return True
+        async for batch in self._log.read(self.state.position + 1, last):
+            for entry in batch:
+                self._tell(records.fold(self.state, entry.position, entry.payload))
+            await asyncio.sleep(0)
+        return False
+
+    async def _refresh(self) -> None:
+        """Look at the log while nobody asks anything."""
+        try:
+            await self._is_current()
+        except LogError as error:
+            if isinstance(error, Lost):
+                raise
+            self.unavailable = str(error)
+        else:
+            self.unavailable = None
+
+    def _tell(self, record: records.Record) -> None:
+        for callback in self._callbacks:
+            callback(record)
+
+    def _give(self, group: _Group, position: int) -> None:
+        for index, (ticket, verdict) in enumerate(group.answers):
+            decision = f"{group.nonce[:8]}-{index}"
+            if isinstance(verdict, Denial):
+                denial = msgspec.structs.replace(verdict, decision=decision)
+                if not ticket.dry_run:
+                    self._refuse(ticket.command, denial, position)
+                self._resolve(ticket, denial)
+            else:
+                self._resolve(ticket, Accepted(position, decision, verdict))
+
+    def _resolve(self, ticket: _Ticket, answer: Answer) -> None:
+        if not ticket.answer.done():
+            ticket.answer.set_result(self._answered(answer))
+
+    def _answered(self, answer: Answer) -> Answer:
+        self._observer.decided(answer)
+        return answer
+
+    def _answer_all(self, denial: Denial) -> None:
+        for ticket in (*self._group.tickets(), *self._hand):
+            self._resolve(ticket, denial)
+        while (queued := self._queue.take()) is not None:
+            self._resolve(queued, denial)
+
+    def _refuse(self, command: AnyCommand, denial: Denial, position: int) -> None:
+        """Queue a denial of a reservation to be kept in the denials stream."""
+        if not isinstance(command, Reserve):
+            return
+        refusal = refusals.Refusal(
+            self._now(),
+            position,
+            command.namespace,
+            command.key,
+            command.uid,
+            command.actor,
+            command.demand,
+            denial,
+        )
+        try:
+            self._refusals.put_nowait(refusals.encode(refusal))
+        except asyncio.QueueFull:
+            self._observer.refusal_dropped()
+
+    async def _keep_refusals(self) -> None:
+        while True:
+            payload = await self._refusals.get()
+            try:
+                await self._log.publish_denial(payload)
+            except LogError:
+                self._observer.refusal_dropped()
+
+
+def _stopped(reason: str) -> Denial:
+    return Denial(
+        Reason.LEDGER_STOPPED,
+        f"the ledger has stopped: {reason}",
+        transient=False,
+        remedy="An operator has to look at it; see docs/operating.md",
+    )
+
+
+def _unavailable(reason: str) -> Denial:
+    return Denial(
+        Reason.LEDGER_UNAVAILABLE,
+        f"the ledger cannot decide now: {reason}",
+        transient=True,
+        remedy="Try again in a few seconds",
+    )
+
+
+def _overloaded(waiting: int) -> Denial:
+    return Denial(
+        Reason.OVERLOADED,
+        f"{waiting} requests are waiting already",
+        transient=True,
+        remedy="Try again in a few seconds",
+    )
+
+
+def _too_large(size: int) -> Denial:
+    return Denial(
+        Reason.TOO_LARGE,
+        f"the record would have {size} bytes, the log takes {records.RECORD_BYTES_MAX}",
+        transient=False,
+        remedy="Split the request, or cover fewer namespaces with one account",
+    )

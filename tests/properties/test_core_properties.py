@@ -1,0 +1,130 @@
+"""The invariants of the core, over random command sequences."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.folding import apply, record
+from support.generating import random_command, random_commands
+from support.oracle import Oracle
+
+from ledger.core import commands, events, invariants, snapshots
+from ledger.core.decisions import decide
+from ledger.core.denials import Denial
+from ledger.core.evolution import evolve
+from ledger.core.state import State
+from ledger.log import records
+
+seeds = st.integers(min_value=0, max_value=2**32)
+
+
+@given(seeds)
+def test_every_step_keeps_all_invariants_and_agrees_with_the_oracle(seed: int) -> None:
+    state, oracle = State(), Oracle()
+    for command in random_commands(seed, 60):
+        for item in apply(state, command):
+            oracle.see(item.event)
+        assert list(invariants.violations(state)) == []
+        used = {
+            state.names[line]: state.used[line]
+            for account in state.accounts.values()
+            for line in account.lines.values()
+        }
+        assert used == oracle.used()
+
+
+@given(seeds)
+def test_only_truth_and_lowered_limits_go_over_a_limit(seed: int) -> None:
+    state = State()
+    for command in random_commands(seed, 60):
+        decision = decide(state, command)
+        for event in [] if isinstance(decision, Denial) else decision:
+            before = invariants.excesses(state)
+            evolve(state, event, 0)
+            worse = {
+                line
+                for line, excess in invariants.excesses(state).items()
+                if excess > before.get(line, 0)
+            }
+            assert not worse or isinstance(event, events.Observed | events.LimitSet)
+
+
+@given(seeds)
+def test_folding_live_from_zero_and_from_any_snapshot_gives_the_same_bytes(seed: int) -> None:
+    source = random.Random(seed)
+    live, payloads, images = State(), [], [snapshots.encode(State())]
+    script = random_commands(seed, 80)
+    while script:
+        size = source.randint(1, 7)
+        payload = record(live, script[:size], time=len(payloads))
+        script = script[size:]
+        if payload is not None:
+            payloads.append(payload)
+            images.append(snapshots.encode(live))
+    start = source.randrange(len(images))
+    for state in (State(), snapshots.decode(images[start])):
+        for position in range(state.position + 1, len(payloads) + 1):
+            records.fold(state, position, payloads[position - 1])
+            assert snapshots.encode(state) == images[position]
+        assert state.hash == live.hash
+
+
+@given(seeds)
+def test_taking_back_a_group_restores_the_state_to_the_byte(seed: int) -> None:
+    state = State()
+    apply(state, *random_commands(seed, 40))
+    before = snapshots.encode(state)
+    state.journal = []
+    apply(state, *random_commands(seed + 1, 40))
+    state.undo()
+    assert snapshots.encode(state) == before
+    assert list(invariants.violations(state)) == []
+
+
+@given(seeds)
+def test_a_command_twice_in_a_row_changes_nothing_the_second_time(seed: int) -> None:
+    state, source = State(), random.Random(seed)
+    apply(state, *random_commands(seed, 30))
+    for _ in range(20):
+        command = random_command(source)
+        if isinstance(decide(state, command), Denial):
+            continue
+        apply(state, command)
+        assert decide(state, command) == []
+
+
+@given(seeds)
+def test_after_quiescence_only_what_exists_is_charged(seed: int) -> None:
+    state = State()
+    apply(state, *random_commands(seed, 60))
+    for name, space in list(state.namespaces.items()):
+        for key, entry in list(space.entries.items()):
+            for hold in entry.holds:
+                apply(state, commands.Refute(name, key, hold.uid, hold.base))
+    for space in state.namespaces.values():
+        for entry in space.entries.values():
+            assert entry.holds == ()
+            assert entry.committed is not None
+            assert entry.charge == entry.committed.demand
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_oracle_disagrees_when_a_charge_is_a_sum(seed: int, monkeypatch) -> None:
+    def summed(left, right):
+        return {name: left.get(name, 0) + right.get(name, 0) for name in {*left, *right}}
+
+    monkeypatch.setattr("ledger.core.evolution.largest", summed)
+    state, oracle = State(), Oracle()
+    try:
+        for command in random_commands(seed, 200):
+            for item in apply(state, command):
+                oracle.see(item.event)
+        used = {
+            state.names[line]: state.used[line]
+            for account in state.accounts.values()
+            for line in account.lines.values()
+        }
+    except Exception:
+        return
+    assert used != oracle.used()

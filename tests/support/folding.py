@@ -1,0 +1,35 @@
+"""Deciding and folding without a log: what the writer does, in three lines."""
+
+from collections.abc import Iterable
+
+from ledger.core.commands import AnyCommand
+from ledger.core.decisions import decide
+from ledger.core.denials import Denial
+from ledger.core.evolution import evolve
+from ledger.core.state import State
+from ledger.log import records
+
+
+def apply(state: State, *commands: AnyCommand) -> list[records.Item]:
+    """Decide and apply commands; denials change nothing. Returns the items of a record."""
+    items = []
+    for command in commands:
+        decision = decide(state, command)
+        if not isinstance(decision, Denial):
+            items += [records.Item(event, evolve(state, event, state.time)) for event in decision]
+    return items
+
+
+def record(state: State, commands: Iterable[AnyCommand], *, time: int = 0) -> bytes | None:
+    """Decide commands into one sealed record and advance the state; None when nothing happened."""
+    previous, state.time = state.time, max(state.time, time)
+    items = apply(state, *commands)
+    if not items:
+        state.time = previous
+        return None
+    made = records.Record(
+        state.position + 1, state.time, "w", "n", state.hash, len(items), items
+    )
+    payload, digest = records.encode(made)
+    state.seal(made.position, digest, made.time)
+    return payload
