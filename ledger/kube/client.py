@@ -5,7 +5,7 @@ aiohttp session, because its own client would decode every object in full.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from ledger.kube.errors import (
     Rejected,
     Unavailable,
 )
+from ledger.kube.objects import Status
 
 REQUEST_SECONDS: Final = 30.0
 """Deadline of a request that is not a watch."""
@@ -52,13 +53,7 @@ _CLASSES: Final[dict[int, type[ClusterError]]] = {
 }
 
 
-class _Status(msgspec.Struct):
-    """The part of a `Status` object that says why."""
-
-    message: str = ""
-
-
-_statuses: Final = msgspec.json.Decoder(_Status)
+_statuses: Final = msgspec.json.Decoder(Status)
 
 
 class Client:
@@ -120,7 +115,7 @@ class Client:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(self._broken(method, path, error)) from error
 
-    async def watch(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
+    async def watch(self, path: str, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
         """Stream a watch in chunks as they arrive, until the server ends it.
 
         Raises like `request`; a connection that breaks or falls silent is Unavailable.

@@ -36,23 +36,24 @@ class Credentials:
         Raises Forbidden, naming the file, when nothing usable is there.
         """
         # The package imports a module per API type: seconds that only this path has to pay.
-        from kubernetes_asyncio import config
         from kubernetes_asyncio.client import Configuration
+        from kubernetes_asyncio.config import incluster_config, load_kube_config
 
         configuration: Any = Configuration()
+        load_service_account: Any = incluster_config.load_incluster_config
         loader = None
         source = str(kubeconfig) if kubeconfig is not None else "the pod's service account"
         try:
             async with asyncio.timeout(PLUGIN_SECONDS):
                 if kubeconfig is None:
-                    config.load_incluster_config(client_configuration=configuration)
+                    load_service_account(client_configuration=configuration)
                 else:
-                    loader = await config.load_kube_config(
+                    loader = await load_kube_config(
                         config_file=str(kubeconfig),
                         client_configuration=configuration,
                         persist_config=False,
                     )
-        except Exception as error:  # noqa: BLE001 - the loaders raise whatever YAML and plugins do
+        except Exception as error:
             raise Forbidden(
                 f"no credentials from {source}: {_reason(error)}; pass a readable file with"
                 " --kubeconfig, or --no-kubernetes"
@@ -93,7 +94,7 @@ class Credentials:
             async with asyncio.timeout(PLUGIN_SECONDS):
                 await self._refresh()
                 settings = await self._configuration.auth_settings()
-        except Exception as error:  # noqa: BLE001 - exec plugins fail in any way they like
+        except Exception as error:
             raise Forbidden(f"no credentials from {self._source}: {_reason(error)}") from error
         token = settings.get("BearerToken", {}).get("value")
         return {"Authorization": str(token).strip()} if token else {}
