@@ -8,7 +8,7 @@ from typing import Final
 
 from ledger.core import amounts, commands, events
 from ledger.core.amounts import Amounts
-from ledger.core.state import Ended, Entry, Hold, State
+from ledger.core.state import Ended, Entry, Hold, Object, State
 
 _NOTHING: Final[Amounts] = {}
 
@@ -31,8 +31,7 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     ending = [
         hold for hold in entry.holds if hold.uid == command.uid and hold.base < command.version
     ]
-    same = stored is not None and stored.uid == command.uid and stored.demand == command.demand
-    if same and not ending:
+    if not ending and _adds_nothing(stored, command):
         return found
     remaining = _charge_without(entry, found)
     if amounts.covers(remaining, command.demand):
@@ -43,6 +42,13 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     else:
         found.append(_observed(command, ended, events.NO_HOLD))
     return found
+
+
+def _adds_nothing(stored: Object | None, command: commands.Observe) -> bool:
+    """Return whether the object is committed as it is, or is new and demands nothing."""
+    if stored is None or stored.uid != command.uid:
+        return not command.demand
+    return stored.demand == command.demand
 
 
 def _is_stale(version: int, uid: str, demand: Amounts, command: commands.Observe) -> bool:

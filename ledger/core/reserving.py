@@ -89,13 +89,13 @@ def _no_room(
     command: commands.Reserve,
     superseded: tuple[str, str] | None,
 ) -> Denial | None:
-    before, credit = _NOTHING if entry is None else entry.charge, _NOTHING
+    before, freed = _NOTHING if entry is None else entry.charge, _NOTHING
     if superseded is not None:
-        credit = _credit(space, superseded)
+        freed = _freed(space, superseded)
         if superseded[0] == command.key:
-            before, credit = amounts.minus(before, credit), _NOTHING
+            before = amounts.minus(before, freed)
     after = amounts.largest(before, command.demand)
-    return shortages.check(state, space, before, after, credit)
+    return shortages.check(state, space, before, after, freed)
 
 
 def _is_over(state: State, command: commands.Reserve) -> bool:
@@ -132,7 +132,7 @@ def _superseded(space: Namespace, command: commands.Reserve) -> tuple[str, str] 
     return earlier if earlier is not None and earlier[1] != command.uid else None
 
 
-def _credit(space: Namespace, superseded: tuple[str, str]) -> Amounts:
+def _freed(space: Namespace, superseded: tuple[str, str]) -> Amounts:
     """Return what releasing the superseded CREATE hold frees."""
     key, uid = superseded
     entry = space.entries[key]

@@ -2,7 +2,7 @@
 
 import heapq
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledger.core import accounts, denials
 from ledger.core.accounts import Kind
@@ -22,38 +22,48 @@ _EXCEEDED: Final = {
 }
 
 
+class _Short(NamedTuple):
+    """A line without room: the increase, what is used, and what the key would be charged."""
+
+    line: int
+    need: int
+    used: int
+    total: int
+
+
 def check(
     state: State,
     space: Namespace,
     before: Amounts,
     after: Amounts,
-    credit: Amounts,
+    freed: Amounts,
 ) -> Denial | None:
     """Return a denial when any line has no room for the increase from `before` to `after`.
 
-    `credit` is what the same decision frees elsewhere in the namespace.
+    `freed` is what the same decision releases in this namespace before it charges.
     """
-    used, limit = state.used, state.limit
+    limit = state.limit
     short = None
     for resource, line in space.plan:
         need = after.get(resource, 0)
         if before:
             need -= before.get(resource, 0)
-        if credit:
-            need -= credit.get(resource, 0)
-        if need > 0 and used[line] + need > limit[line]:
-            short = short or []
-            short.append((line, need, after.get(resource, 0)))
+        if need > 0:
+            used = state.used[line]
+            if freed:
+                used -= freed.get(resource, 0)
+            if used + need > limit[line]:
+                short = short or []
+                short.append(_Short(line, need, used, after.get(resource, 0)))
     return _no_room(state, space, short) if short else None
 
 
-def _no_room(state: State, space: Namespace, short: list[tuple[int, int, int]]) -> Denial:
+def _no_room(state: State, space: Namespace, short: list[_Short]) -> Denial:
     """Build the denial: never before later, universe before quota, then by line number."""
-    ranked = sorted(short, key=lambda one: (_PRECEDENCE[_reason(state, one[0], one[2])], one[0]))
-    shortages = tuple(_shortage(state, line, need) for line, need, _ in ranked)
-    line, _, total = ranked[0]
-    reason = _reason(state, line, total)
-    holders, more = _holders(space, accounts.resource_of(state.names[line][1]))
+    ranked = sorted(short, key=lambda one: (_PRECEDENCE[_reason(state, one)], one.line))
+    shortages = tuple(_shortage(state, one) for one in ranked)
+    reason = _reason(state, ranked[0])
+    holders, more = _holders(space, accounts.resource_of(shortages[0].resource))
     head = shortages[0]
     if reason is Reason.EXCEEDS_LIMIT:
         remedy = f"Ask for at most {head.limit}, or have the limit raised"
@@ -72,17 +82,17 @@ def _no_room(state: State, space: Namespace, short: list[tuple[int, int, int]]) 
     )
 
 
-def _reason(state: State, line: int, total: int) -> Reason:
-    if total > state.limit[line]:
+def _reason(state: State, short: _Short) -> Reason:
+    if short.total > state.limit[short.line]:
         return Reason.EXCEEDS_LIMIT
-    return _EXCEEDED[accounts.kind(state.names[line][0])]
+    return _EXCEEDED[accounts.kind(state.names[short.line][0])]
 
 
-def _shortage(state: State, line: int, need: int) -> Shortage:
-    account, key = state.names[line]
-    used, limit = state.used[line], state.limit[line]
+def _shortage(state: State, short: _Short) -> Shortage:
+    account, key = state.names[short.line]
+    used, limit = short.used, state.limit[short.line]
     free = max(0, limit - used)
-    return Shortage(account, key, need, used, limit, free, used + need - limit)
+    return Shortage(account, key, short.need, used, limit, free, used + short.need - limit)
 
 
 def _holders(space: Namespace, resource: str) -> tuple[tuple[Holder, ...], int]:
