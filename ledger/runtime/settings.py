@@ -1,0 +1,360 @@
+"""Settings of `gpuledger serve`: one frozen struct in which every field documents itself.
+
+This module says what may be set, what it means, its unit, bounds and default; `setting_sources`
+reads it from file, environment and command line. Help texts and reference pages are made from
+`documentation`, so a setting that is not described cannot exist.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+from msgspec import Meta
+
+SECRET: Final = {"secret": True}
+MASK: Final = "********"
+
+_NAME: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+_HOST_PORT: Final = r"^(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):[0-9]{1,5}$"
+
+Choice = Literal["deny", "allow"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything `gpuledger serve` can be told. Durations are seconds, sizes bytes or MiB."""
+
+    store_dir: Annotated[
+        str, Meta(min_length=1, description="Directory of everything this service keeps.")
+    ] = "gpuledger-data"
+    listen: Annotated[
+        str,
+        Meta(
+            pattern=_HOST_PORT,
+            description="HOST:PORT to serve on; [ADDRESS]:PORT for IPv6, port 0 takes a free one.",
+            examples=["127.0.0.1:8443"],
+        ),
+    ] = "127.0.0.1:8443"
+
+    nats: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="URLs of NATS servers; none starts the embedded server in store_dir.",
+            examples=["tls://nats.example:4222"],
+        ),
+    ] = ()
+    nats_user: Annotated[str, Meta(description="User name at the NATS servers.")] = ""
+    nats_password: Annotated[
+        str,
+        Meta(
+            description="Password at the NATS servers; better in a file or the environment.",
+            extra=SECRET,
+        ),
+    ] = ""
+    nats_creds: Annotated[
+        str, Meta(description="NATS credentials file (.creds), instead of user and password.")
+    ] = ""
+    nats_ca: Annotated[
+        str, Meta(description="PEM file with the CA of the NATS servers; none: the system's.")
+    ] = ""
+    shard: Annotated[
+        str, Meta(pattern=_NAME, description="Name of the log to write.", examples=["main"])
+    ] = "main"
+    replicas: Annotated[
+        Literal[1, 3, 5],
+        Meta(description="Copies of the log that NATS keeps when the log is created."),
+    ] = 1
+    log_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=16 * 1024**2,
+            description="Largest size of the log, bytes; a full log admits nothing more.",
+        ),
+    ] = 8 * 1024**3
+    denials_days: Annotated[
+        int, Meta(ge=1, le=3650, description="How long refusals stay explainable, days.")
+    ] = 30
+    snapshot_records: Annotated[
+        int,
+        Meta(ge=100, le=10_000_000, description="Records between two snapshots of the state."),
+    ] = 10_000
+
+    cluster: Annotated[
+        str,
+        Meta(
+            pattern=_NAME,
+            description="This cluster's name in the ledger, bound to its kube-system namespace.",
+            examples=["east-1"],
+        ),
+    ] = "local"
+    kubernetes: Annotated[
+        bool,
+        Meta(description="Watch a cluster; without one, quotas come from `gpuledger quota set`."),
+    ] = True
+    kubeconfig: Annotated[
+        str, Meta(description="kubeconfig file; none: the service account of the pod.")
+    ] = ""
+    namespace: Annotated[
+        str,
+        Meta(
+            pattern=_NAME,
+            description="Namespace the service itself runs in; it is never held up by itself.",
+        ),
+    ] = "gpuledger-system"
+    exempt_namespaces: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Further namespaces whose pods the webhooks never see.",
+            examples=["monitoring"],
+        ),
+    ] = ("kube-system",)
+    register_webhook: Annotated[
+        str,
+        Meta(
+            pattern=r"^(https://[^\s/]+)?$",
+            description="Base URL under which the API server reaches this service; registers it.",
+            examples=["https://gpuledger.example:8443"],
+        ),
+    ] = ""
+
+    tls_cert: Annotated[
+        str, Meta(description="PEM certificate chain to serve with; none: one is made.")
+    ] = ""
+    tls_key: Annotated[str, Meta(description="PEM private key that belongs to tls_cert.")] = ""
+    tls_names: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Further host names and addresses in the certificate that is made.",
+            examples=["gpuledger.gpuledger-system.svc"],
+        ),
+    ] = ()
+    client_ca: Annotated[
+        str,
+        Meta(description="PEM file with the CA whose clients may use /admission and /extender."),
+    ] = ""
+    client_subjects: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Subjects (RFC 4514) of the client certificates that may; none: all of it.",
+            examples=["CN=kube-apiserver"],
+        ),
+    ] = ()
+    plain_http: Annotated[
+        bool, Meta(description="Serve HTTP without TLS, for a proxy or a test on loopback.")
+    ] = False
+    connections_max: Annotated[
+        int, Meta(ge=16, le=65_536, description="Open connections above which 503 is answered.")
+    ] = 4096
+    production: Annotated[
+        bool,
+        Meta(description="Not ready unless durable, authenticated and replicated as production."),
+    ] = False
+
+    settle_seconds: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=3600,
+            description="Age at which a hold may be proved dead; 45 at least, less only in tests.",
+        ),
+    ] = 60.0
+    admission_deadline_seconds: Annotated[
+        float,
+        Meta(gt=0, lt=10, description="Time for one review, below the webhook's own 10 seconds."),
+    ] = 9.0
+    review_bytes_max: Annotated[
+        int, Meta(ge=65_536, le=64 * 1024**2, description="Largest review that is read, bytes.")
+    ] = 8 * 1024**2
+    on_unavailable: Annotated[
+        Choice, Meta(description="What a review is answered while the log cannot be reached.")
+    ] = "deny"
+    privileged: Annotated[
+        Choice, Meta(description="Whether privileged containers may ask for accelerators.")
+    ] = "deny"
+    trusted_identities: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="User names that may write the ledger's and HAMi's allocation annotations.",
+            examples=["system:serviceaccount:kube-system:hami-device-plugin"],
+        ),
+    ] = ()
+    stamp_key_file: Annotated[
+        str,
+        Meta(
+            description="File with the key, 32 bytes or more, that signs stamps; the same for all"
+            " replicas. None: one is made in store_dir."
+        ),
+    ] = ""
+    owner_holds_max: Annotated[
+        int,
+        Meta(ge=1, le=100_000, description="Unsettled creations of one owner in a namespace."),
+    ] = 64
+
+    managed_resources: Annotated[
+        tuple[str, ...],
+        Meta(
+            min_length=1,
+            description="Resource names whose requests are charged.",
+            examples=["nvidia.com/gpu", "nvidia.com/gpumem"],
+        ),
+    ] = (
+        "nvidia.com/gpu",
+        "nvidia.com/gpumem",
+        "nvidia.com/gpumem-percentage",
+        "nvidia.com/gpucores",
+    )
+    worst_card_memory: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=2**24,
+            description="MiB to assume for a card of unknown size; 0 refuses where it matters.",
+        ),
+    ] = 0
+    memory_factor: Annotated[
+        int, Meta(ge=1, le=2**20, description="MiB that one unit of nvidia.com/gpumem stands for.")
+    ] = 1
+    default_memory: Annotated[
+        int, Meta(ge=0, le=2**24, description="MiB for a card without memory; 0: the whole card.")
+    ] = 0
+    default_cores: Annotated[
+        int, Meta(ge=0, le=100, description="Percent of a card's cores where none are asked for.")
+    ] = 0
+    default_count: Annotated[
+        int, Meta(ge=1, le=64, description="Cards where only memory or cores are asked for.")
+    ] = 1
+    zero_is_unlimited: Annotated[
+        bool, Meta(description="Read an explicit quota of 0 as no limit, as older HAMi does.")
+    ] = False
+    scheduler_name: Annotated[
+        str, Meta(description="schedulerName to give to pods that ask for cards; none: as it is.")
+    ] = ""
+
+    queue_commands_max: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Commands that wait, above which is Overloaded.")
+    ] = 20_000
+    queue_per_namespace_max: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Of these, commands of one namespace.")
+    ] = 5_000
+    group_commands_max: Annotated[
+        int, Meta(ge=1, le=10_000, description="Commands decided into one record.")
+    ] = 1000
+    group_bytes_max: Annotated[
+        int, Meta(ge=4096, le=786_432, description="Size at which a record is closed, bytes.")
+    ] = 256 * 1024
+
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="Least severe log line that is written."),
+    ] = "info"
+    log_format: Annotated[
+        Literal["json", "console"], Meta(description="Log lines for machines or for people.")
+    ] = "json"
+
+
+class Documentation(msgspec.Struct, frozen=True):
+    """One setting as --help and the reference show it. `default` is rendered as in a TOML file."""
+
+    name: str
+    option: str
+    environment: str
+    type: str
+    default: str
+    description: str
+
+
+ENVIRONMENT_PREFIX: Final = "GPULEDGER_"
+NAMES: Final = Settings.__struct_fields__
+TYPES: Final[dict[str, Any]] = {
+    name: kind
+    for name, kind in get_type_hints(Settings, include_extras=True).items()
+    if name in NAMES
+}
+DEFAULTS: Final = Settings()
+
+
+def documentation() -> Iterator[Documentation]:
+    """Yield every setting, in the order of the struct."""
+    for name in NAMES:
+        yield Documentation(
+            name=name,
+            option=_option(name),
+            environment=environment_name(name),
+            type=_type_text(get_args(TYPES[name])[0]),
+            default=rendered(getattr(DEFAULTS, name)),
+            description=meta(name).description or "",
+        )
+
+
+def meta(name: str) -> Meta:
+    """Return the bounds and texts of a setting."""
+    found = get_args(TYPES[name])[1]
+    assert isinstance(found, Meta), f"the setting {name} is not documented"
+    return found
+
+
+def is_list(name: str) -> bool:
+    """Return whether a setting takes several values, separated by commas in a text."""
+    return get_origin(get_args(TYPES[name])[0]) is tuple
+
+
+def wanted(name: str) -> str:
+    """Say which values a setting takes, with its bounds and an example."""
+    described = meta(name)
+    bounds = [
+        f"{word} {bound}"
+        for word, bound in (
+            ("at least", described.ge),
+            ("above", described.gt),
+            ("at most", described.le),
+            ("below", described.lt),
+        )
+        if bound is not None
+    ]
+    kind = _type_text(get_args(TYPES[name])[0])
+    example = described.examples[0] if described.examples else getattr(DEFAULTS, name)
+    return f"{' '.join([kind, *bounds])}, for example {rendered(example)}: {described.description}"
+
+
+def environment_name(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return ENVIRONMENT_PREFIX + name.upper()
+
+
+def rendered(value: object) -> str:
+    """Render a value as a TOML file would hold it."""
+    return msgspec.json.encode(value).decode()
+
+
+def masked(name: str, value: object) -> object:
+    """Return the value without what must not be shown: secrets, and passwords within URLs."""
+    if (meta(name).extra or {}).get("secret"):
+        return MASK if value else value
+    if name == "nats" and isinstance(value, list | tuple):
+        return [_without_password(str(url)) for url in value]
+    if name == "nats" and isinstance(value, str):
+        return ",".join(_without_password(url) for url in value.split(","))
+    return value
+
+
+def _without_password(url: str) -> str:
+    if "@" not in url:
+        return url
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{MASK}@{parts.netloc.rpartition('@')[2]}"))
+
+
+def _option(name: str) -> str:
+    option = "--" + name.replace("_", "-")
+    if get_args(TYPES[name])[0] is bool:
+        return f"{option} / --no-{option[2:]}"
+    return option
+
+
+def _type_text(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return " | ".join(str(choice) for choice in get_args(kind))
+    if get_origin(kind) is tuple:
+        return "list of strings"
+    names = {str: "string", int: "integer", float: "number", bool: "true or false"}
+    return names[kind]

@@ -1,0 +1,179 @@
+"""Settings: every source, every mistake at once, no secret shown."""
+
+from pathlib import Path
+
+import pytest
+
+from ledger.runtime import setting_sources, settings
+
+
+def problems(
+    command_line: dict[str, object] | None = None,
+    environment: dict[str, str] | None = None,
+    file: str | None = None,
+) -> list[str]:
+    with pytest.raises(setting_sources.InvalidSettings) as refused:
+        setting_sources.load(command_line or {}, environment or {}, file)
+    return [str(problem) for problem in refused.value.problems]
+
+
+def test_the_defaults_are_valid() -> None:
+    assert setting_sources.load({}, {}).settings == settings.Settings()
+
+
+def test_command_line_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
+    file = tmp_path / "gpuledger.toml"
+    file.write_text('shard = "file"\ncluster = "file"\nlog_level = "error"\n')
+    loaded = setting_sources.load(
+        {"shard": "option", "cluster": None},
+        {"GPULEDGER_SHARD": "variable", "GPULEDGER_CLUSTER": "variable"},
+        str(file),
+    )
+    found = loaded.settings
+    assert (found.shard, found.cluster, found.log_level) == ("option", "variable", "error")
+    assert loaded.sources == {
+        "shard": "command line",
+        "cluster": "environment",
+        "log_level": f"file {file}",
+    }
+
+
+def test_a_variable_may_name_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "gpuledger.toml"
+    file.write_text("settle_seconds = 90\n")
+    loaded = setting_sources.load({}, {"GPULEDGER_CONFIG": str(file)})
+    assert loaded.settings.settle_seconds == 90
+
+
+def test_texts_become_the_types_they_stand_for() -> None:
+    environment = {
+        "GPULEDGER_KUBERNETES": "false",
+        "GPULEDGER_REPLICAS": "3",
+        "GPULEDGER_NATS": "nats://a:4222, nats://b:4222",
+        "GPULEDGER_SETTLE_SECONDS": "45.5",
+    }
+    found = setting_sources.load({}, environment).settings
+    assert (found.kubernetes, found.replicas, found.settle_seconds) == (False, 3, 45.5)
+    assert found.nats == ("nats://a:4222", "nats://b:4222")
+
+
+def test_everything_wrong_is_reported_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "gpuledger.toml"
+    file.write_text('queue_commands_max = "many"\n')
+    reported = problems({"listen": "9"}, {"GPULEDGER_LOG_LEVEL": "loud"}, str(file))
+    assert [line.partition(" = ")[0] for line in reported] == [
+        f"file {file}: queue_commands_max",
+        "environment: log_level",
+        "command line: listen",
+    ]
+
+
+def test_a_problem_names_source_field_value_and_remedy() -> None:
+    [reported] = problems(environment={"GPULEDGER_SETTLE_SECONDS": "0"})
+    assert reported.startswith(
+        'environment: settle_seconds = "0": give number above 0 at most 3600, for example 60.0'
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [("GPULEDGER_STORE_DR", "GPULEDGER_STORE_DIR"), ("GPULEDGER_LISTENS", "GPULEDGER_LISTEN")],
+)
+def test_a_misspelt_variable_is_refused_with_the_nearest_name(variable: str, nearest: str) -> None:
+    assert problems(environment={variable: "x"}) == [
+        f"environment: {variable} = (given): is no setting; did you mean {nearest}?"
+    ]
+
+
+def test_a_misspelt_key_of_the_file_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    file = tmp_path / "gpuledger.toml"
+    file.write_text("memory_facter = 2\n")
+    [reported] = problems(file=str(file))
+    assert "did you mean memory_factor?" in reported
+
+
+def test_variables_that_kubernetes_sets_for_a_service_of_our_name_are_no_settings() -> None:
+    links = {
+        "GPULEDGER_SERVICE_HOST": "10.96.0.7",
+        "GPULEDGER_SERVICE_PORT": "443",
+        "GPULEDGER_PORT": "tcp://10.96.0.7:443",
+        "GPULEDGER_PORT_443_TCP_ADDR": "10.96.0.7",
+    }
+    assert setting_sources.load({}, links).settings == settings.Settings()
+
+
+@pytest.mark.parametrize("content", ["store_dir =", "\udcff"])
+def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "gpuledger.toml"
+    file.write_text(content, errors="surrogateescape")
+    [reported] = problems(file=str(file))
+    assert "is not TOML" in reported
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    [reported] = problems(file=str(tmp_path / "none.toml"))
+    assert "cannot be read" in reported
+
+
+def test_a_refused_secret_is_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "gpuledger.toml"
+    file.write_text("nats_password = 20251121\n")
+    [reported] = problems(file=str(file))
+    assert "20251121" not in reported
+
+
+def test_secrets_are_masked_in_the_description() -> None:
+    environment = {
+        "GPULEDGER_NATS": "nats://me:hunter2@host:4222",
+        "GPULEDGER_NATS_USER": "me",
+        "GPULEDGER_NATS_PASSWORD": "hunter2",
+    }
+    described = {name: value for name, value, _ in setting_sources.load({}, environment).describe()}
+    assert described["nats_password"] == '"********"'
+    assert described["nats"] == '["nats://********@host:4222"]'
+    assert "hunter2" not in str(described)
+
+
+def test_the_description_says_where_each_value_came_from() -> None:
+    described = setting_sources.load({"shard": "blue"}, {}).describe()
+    assert ("shard", '"blue"', "command line") in described
+    assert ("cluster", '"local"', "default") in described
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"listen": "127.0.0.1:65536"}, "listen"),
+        ({"tls_cert": "a.pem"}, "tls_cert"),
+        ({"tls_key": "a.key"}, "tls_key"),
+        ({"plain_http": True, "client_ca": "ca.crt"}, "plain_http"),
+        ({"plain_http": True, "production": True}, "plain_http"),
+        ({"client_subjects": "CN=kube-apiserver"}, "client_subjects"),
+        ({"kubeconfig": "k", "kubernetes": False}, "kubeconfig"),
+        ({"register_webhook": "https://a:1", "kubernetes": False}, "register_webhook"),
+        ({"register_webhook": "https://a:1", "plain_http": True}, "register_webhook"),
+        ({"replicas": 3}, "replicas"),
+        ({"nats": "nats://a", "nats_creds": "c", "nats_user": "u"}, "nats_creds"),
+        ({"nats_user": "u"}, "nats"),
+        ({"queue_commands_max": 10, "queue_per_namespace_max": 11}, "queue_per_namespace_max"),
+        ({"production": True, "settle_seconds": 44}, "settle_seconds"),
+    ],
+)
+def test_settings_that_contradict_one_another_are_refused(
+    given: dict[str, object], field: str
+) -> None:
+    [reported] = problems(given)
+    assert f": {field} = " in reported
+
+
+def test_every_setting_is_documented_with_a_sentence() -> None:
+    documented = list(settings.documentation())
+    assert [entry.name for entry in documented] == list(settings.NAMES)
+    assert all(entry.description.endswith(".") for entry in documented)
+
+
+def test_every_example_is_itself_valid() -> None:
+    for name in settings.NAMES:
+        for example in settings.meta(name).examples or ():
+            given = [example] if settings.is_list(name) else example
+            assert setting_sources.load({name: given}, {"GPULEDGER_CLIENT_CA": "ca.crt"})
