@@ -1,0 +1,128 @@
+"""The product as a black box: the command `gpuledger`, its processes, its answers."""
+
+import asyncio
+import json
+import os
+import ssl
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from tests.e2e.processes import Child, free_port
+
+COMMAND: Final = Path(sys.executable).with_name("gpuledger")
+CLUSTER: Final = "e2e"
+SETTLE_SECONDS: Final = 3
+"""Far below what is safe with a real etcd; only tests may be so impatient."""
+
+READY_SECONDS: Final = 60.0
+COMMAND_SECONDS: Final = 60.0
+REQUEST_SECONDS: Final = 5.0
+
+Row = dict[str, Any]
+
+
+class Service:
+    """One ledger in a store directory, with or without a running `gpuledger serve`."""
+
+    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+        self._store = folder / "store"
+        self._log = folder / "gpuledger.log"
+        self._kubeconfig = kubeconfig
+        self._env = os.environ | {"GPULEDGER_SETTLE_SECONDS": str(SETTLE_SECONDS)}
+        self._listen = f"127.0.0.1:{free_port()}"
+        self._child: Child | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Return whether the service was started and not stopped or killed since."""
+        return self._child is not None
+
+    def start(self) -> None:
+        """Start `gpuledger serve` and return at once."""
+        assert self._child is None, "the service runs already"
+        arguments = [
+            f"--store-dir={self._store}",
+            f"--listen={self._listen}",
+            f"--cluster={CLUSTER}",
+            f"--kubeconfig={self._kubeconfig}",
+            f"--register-webhook=https://{self._listen}",
+        ]
+        self._child = Child("gpuledger", [str(COMMAND), "serve", *arguments], self._log, self._env)
+
+    def wait_ready(self) -> None:
+        """Return when the service says that it is ready, checked against its own CA."""
+        assert self._child is not None, "the service does not run"
+        self._child.wait_healthy(f"https://{self._listen}/readyz", self._ca, READY_SECONDS)
+
+    def kill(self) -> None:
+        """End the service with SIGKILL."""
+        assert self._child is not None, "the service does not run"
+        self._child.kill()
+        self._child = None
+
+    def stop(self) -> int:
+        """End the service with SIGTERM and return its exit status."""
+        assert self._child is not None, "the service does not run"
+        child, self._child = self._child, None
+        return child.stop()
+
+    def state(self) -> str:
+        """Describe the process and the end of its log, for failure reports."""
+        return "not running" if self._child is None else self._child.state()
+
+    async def get(self, path: str, **query: str) -> Any:
+        """Read from the running service's HTTP API."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(
+                f"https://{self._listen}{path}",
+                params=query,
+                ssl=ssl.create_default_context(cafile=str(self._ca)),
+                timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
+            ) as response,
+        ):
+            assert response.status == 200, f"GET {path}: {response.status} {await response.text()}"
+            return await response.json()
+
+    async def run(self, *arguments: str) -> tuple[int, str]:
+        """Run another `gpuledger` command on the same ledger; return exit status and output."""
+        process = await asyncio.create_subprocess_exec(
+            COMMAND,
+            *arguments,
+            f"--store-dir={self._store}",
+            "--output=json",
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(COMMAND_SECONDS):
+                output, complaint = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise AssertionError(
+                f"gpuledger {' '.join(arguments)} did not end within {COMMAND_SECONDS:g} s"
+            ) from None
+        status = process.returncode
+        assert status is not None, "a process that was waited for has a status"
+        if status not in (0, 1) or not output:
+            raise AssertionError(f"gpuledger {' '.join(arguments)}: {status} {complaint.decode()}")
+        return status, output.decode()
+
+    async def answer(self, *arguments: str) -> Any:
+        """Run a command that has to succeed and decode the JSON that it prints."""
+        status, output = await self.run(*arguments)
+        assert status == 0, f"gpuledger {' '.join(arguments)}: {status} {output}"
+        return json.loads(output)
+
+    async def events(self, namespace: str) -> list[Row]:
+        """Replay what happened to a namespace, oldest first."""
+        _, output = await self.run("audit", "replay", f"--namespace={namespace}")
+        return [json.loads(line) for line in output.splitlines()]
+
+    @property
+    def _ca(self) -> Path:
+        return self._store / "tls" / "ca.crt"

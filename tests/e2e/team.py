@@ -1,0 +1,152 @@
+"""One namespace of a test: its quota, its pods, and the question whether the ledger agrees."""
+
+import asyncio
+import json
+from typing import Any, Final, NamedTuple
+
+from tests.e2e.cluster import Answer, Cluster, Manifest
+from tests.e2e.later import LaterWebhook
+from tests.e2e.pods import CARDS, CORES, MEMORY, used_by
+from tests.e2e.polling import eventually
+from tests.e2e.service import SETTLE_SECONDS, Row, Service
+
+SEEN_SECONDS: Final = 10.0
+"""How long news of the cluster may take to reach the ledger and its projection."""
+
+SETTLED_SECONDS: Final = SETTLE_SECONDS + 20.0
+"""How long a hold may stay open: the bound, the reads that prove it, a busy machine."""
+
+QUOTA: Final = "gpus"
+
+PLENTY: Final = {
+    f"requests.{CARDS}": "1000",
+    f"limits.{MEMORY}": "1000000",
+    f"limits.{CORES}": "100000",
+}
+
+
+class Agreement(NamedTuple):
+    """What the ledger says and what the API server says, by quota key, and the holds left."""
+
+    ledger: dict[str, int]
+    cluster: dict[str, int]
+    reserved: int
+    holds: int
+
+
+class Team:
+    """A namespace with everything that a test does to it and asks about it."""
+
+    def __init__(
+        self, namespace: str, cluster: Cluster, service: Service, later: LaterWebhook
+    ) -> None:
+        self.namespace = namespace
+        self.cluster = cluster
+        self.service = service
+        self.later = later
+        self.path = f"/api/v1/namespaces/{namespace}"
+
+    async def limit(self, hard: dict[str, str], name: str = QUOTA) -> None:
+        """Create a ResourceQuota and wait until the ledger knows its managed keys."""
+        await self.create_quota(hard, name)
+        await self.limits_are(hard, name)
+
+    async def create_quota(self, hard: dict[str, str], name: str) -> None:
+        """Create a ResourceQuota."""
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": name},
+            "spec": {"hard": hard},
+        }
+        await self.cluster.must("POST", f"{self.path}/resourcequotas", manifest)
+
+    async def limits_are(self, hard: dict[str, str], name: str = QUOTA) -> None:
+        """Wait until the ledger holds exactly these limits of a quota."""
+        wanted = {key: int(limit) for key, limit in hard.items()}
+
+        async def look() -> dict[str, int]:
+            rows = await self.usage()
+            return {row["resource"]: row["limit"] for row in rows if row["quota"] == name}
+
+        what = f"the limits of {self.namespace}/{name} are {wanted}"
+        await eventually(look, lambda seen: seen == wanted, within=SEEN_SECONDS, what=what)
+
+    async def create(self, manifest: Manifest, **options: Any) -> Answer:
+        """POST a pod and return what the client is told."""
+        return await self.cluster.ask("POST", f"{self.path}/pods", manifest, **options)
+
+    async def created(self, manifest: Manifest) -> Manifest:
+        """POST a pod that has to be admitted and return it as stored."""
+        return await self.cluster.must("POST", f"{self.path}/pods", manifest)
+
+    async def delete(self, pod: str, grace: int = 0) -> Answer:
+        """Delete a pod, by default at once."""
+        return await self.cluster.ask(
+            "DELETE", f"{self.path}/pods/{pod}", {"gracePeriodSeconds": grace}
+        )
+
+    async def finish(self, pod: str, phase: str = "Succeeded") -> None:
+        """Report a pod as finished, as its kubelet would."""
+        answer = await self.cluster.patch(
+            f"{self.path}/pods/{pod}/status", {"status": {"phase": phase}}
+        )
+        assert answer.status == 200, answer
+
+    async def pods(self) -> list[Manifest]:
+        """List the pods by a linearizable read."""
+        return await self.cluster.items(f"{self.path}/pods")
+
+    async def usage(self) -> list[Row]:
+        """Return what the running service says of this namespace's quotas."""
+        return list(await self.service.get("/v1/usage", namespace=self.namespace))
+
+    async def holds(self) -> list[Row]:
+        """Return the open holds of this namespace."""
+        return list(await self.service.get("/v1/holds", namespace=self.namespace))
+
+    async def holds_are(self, count: int) -> list[Row]:
+        """Wait until exactly so many holds are open, and return them."""
+        what = f"{count} open holds in {self.namespace}"
+        return await eventually(
+            self.holds, lambda seen: len(seen) == count, within=SEEN_SECONDS, what=what
+        )
+
+    async def agreement(self) -> Agreement:
+        """Put the ledger's view and the API server's beside each other."""
+        listed, usage, holds = await asyncio.gather(self.pods(), self.usage(), self.holds())
+        truth = used_by(listed)
+        return Agreement(
+            ledger={f"{row['quota']}: {row['resource']}": row["used"] for row in usage},
+            cluster={
+                f"{row['quota']}: {row['resource']}": truth[_resource(row["resource"])]
+                for row in usage
+            },
+            reserved=sum(row["reserved"] for row in usage),
+            holds=len(holds),
+        )
+
+    async def agrees(self, **used: int) -> None:
+        """Assert that the ledger ends where the cluster is: same sums, no hold left, log intact.
+
+        `cards`, `memory` and `cores`, where given, are what the test itself expects in the end.
+        """
+        agreement = await eventually(
+            self.agreement,
+            lambda seen: seen.ledger == seen.cluster and not seen.holds and not seen.reserved,
+            within=SETTLED_SECONDS,
+            what=f"the ledger agrees with the cluster on {self.namespace}",
+        )
+        names = {"cards": CARDS, "memory": MEMORY, "cores": CORES}
+        for word, amount in used.items():
+            seen = {
+                key: value for key, value in agreement.ledger.items() if key.endswith(names[word])
+            }
+            assert set(seen.values()) == {amount}, f"{word} should be {amount}: {agreement}"
+        status, report = await self.service.run("audit", "verify")
+        assert status == 0, report
+        assert json.loads(report)["ok"] is True, report
+
+
+def _resource(key: str) -> str:
+    return key.removeprefix("requests.").removeprefix("limits.")

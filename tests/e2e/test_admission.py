@@ -1,0 +1,112 @@
+"""What a client of the API server sees, and what the ledger holds afterwards."""
+
+import asyncio
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.pods import CARDS, CORES, MEMORY, pod
+from tests.e2e.service import CLUSTER
+from tests.e2e.team import PLENTY, QUOTA, Team
+
+pytestmark = pytest.mark.e2e
+
+CREATES_AT_ONCE = 16
+
+
+async def test_an_admitted_pod_is_committed(team: Team) -> None:
+    await team.limit(PLENTY)
+    await team.created(pod("training", cards=2, memory=8_000, cores=30))
+    await team.agrees(cards=2, memory=16_000, cores=60)
+    committed = {row["resource"]: row["committed"] for row in await team.usage()}
+    assert committed == {
+        f"requests.{CARDS}": 2,
+        f"limits.{MEMORY}": 16_000,
+        f"limits.{CORES}": 60,
+    }
+
+
+async def test_a_pod_that_does_not_fit_is_refused_with_numbers(team: Team) -> None:
+    await team.limit({f"limits.{MEMORY}": "4000"})
+    await team.created(pod("first", memory=3_000))
+    answer = await team.create(pod("second", memory=2_000))
+    assert answer.status == 403
+    assert answer.body["reason"] == "Forbidden"
+    expected = (
+        f"limits.{MEMORY} on quota {team.namespace}/{QUOTA} of cluster {CLUSTER}: "
+        "requested 2000, used 3000 of 4000, 1000 free, short 1000"
+    )
+    assert expected in answer.message
+    assert "pods/first 3000" in answer.message, "the client learns who holds what is short"
+    await team.created(pod("third", memory=1_000))
+    await team.agrees(memory=4_000)
+
+
+async def test_an_ordinary_user_is_refused_like_an_administrator(
+    team: Team, tenant: Cluster
+) -> None:
+    await team.limit({f"requests.{CARDS}": "1"})
+    fits = await tenant.ask("POST", f"{team.path}/pods", pod("mine"))
+    exceeds = await tenant.ask("POST", f"{team.path}/pods", pod("mine-too"))
+    assert (fits.status, exceeds.status) == (201, 403)
+    await team.agrees(cards=1)
+
+
+async def test_every_quota_of_the_namespace_must_hold(team: Team) -> None:
+    await team.limit({f"requests.{CARDS}": "10"}, "wide")
+    await team.limit({f"requests.{CARDS}": "1", f"limits.{MEMORY}": "9000"}, "narrow")
+    await team.created(pod("fits"))
+    answer = await team.create(pod("exceeds"))
+    assert answer.status == 403
+    assert f"{team.namespace}/narrow" in answer.message
+    await team.agrees(cards=1, memory=1_000)
+
+
+async def test_a_pod_without_accelerators_is_nobodys_business(team: Team) -> None:
+    await team.limit({f"requests.{CARDS}": "0"})
+    plain = pod("plain")
+    del plain["spec"]["containers"][0]["resources"]
+    await team.created(plain)
+    await team.agrees(cards=0)
+
+
+async def test_a_dry_run_is_decided_and_writes_nothing(team: Team) -> None:
+    await team.limit({f"requests.{CARDS}": "2"})
+    before = await team.service.answer("projection", "digest")
+    fits = await team.create(pod("fits", cards=2), params={"dryRun": "All"})
+    exceeds = await team.create(pod("exceeds", cards=3), params={"dryRun": "All"})
+    after = await team.service.answer("projection", "digest")
+    assert (fits.status, exceeds.status) == (201, 403)
+    assert "requested 3, used 0 of 2" in exceeds.message
+    assert after == before
+    await team.created(pod("real", cards=2))
+    await team.agrees(cards=2)
+
+
+async def test_creating_what_exists_again_and_again_charges_it_once(team: Team) -> None:
+    await team.limit({f"limits.{MEMORY}": "4000"})
+    await team.created(pod("taken", memory=3_000))
+    statuses = [(await team.create(pod("taken", memory=3_000))).status for _ in range(10)]
+    assert statuses == [409] * 10
+    await team.created(pod("other", memory=1_000))
+    await team.agrees(memory=4_000)
+
+
+async def test_a_hundred_generated_names_are_a_hundred_charges(team: Team) -> None:
+    await team.limit({f"requests.{CARDS}": "100"})
+    turn = asyncio.Semaphore(CREATES_AT_ONCE)
+
+    async def create() -> int:
+        async with turn:
+            return (await team.create(pod("worker", generate=True))).status
+
+    statuses = await asyncio.gather(*(create() for _ in range(110)))
+    assert sorted(statuses) == [201] * 100 + [403] * 10
+    await team.agrees(cards=100)
+
+
+async def test_clients_that_race_for_the_last_card_get_it_once(team: Team) -> None:
+    await team.limit({f"requests.{CARDS}": "1"})
+    answers = await asyncio.gather(*(team.create(pod(f"racer-{n}")) for n in range(8)))
+    assert sorted(answer.status for answer in answers) == [201] + [403] * 7
+    await team.agrees(cards=1)
