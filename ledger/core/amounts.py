@@ -28,9 +28,9 @@ def largest(left: Amounts, right: Amounts) -> Amounts:
 
 def covers(large: Amounts, small: Amounts) -> bool:
     """Return whether `large` is at least `small` in every resource."""
-    return large is small or all(
-        large.get(resource, 0) >= amount for resource, amount in small.items()
-    )
+    if large == small:
+        return True
+    return all(large.get(resource, 0) >= amount for resource, amount in small.items())
 
 
 def without_zeros(amounts: Amounts) -> Amounts:

@@ -10,7 +10,18 @@ from typing import Any, Final
 
 from ledger.core import accounts, events
 from ledger.core.amounts import Amounts, largest
-from ledger.core.state import NOT_THERE, Account, Ended, Entry, Hold, Namespace, Object, State
+from ledger.core.state import (
+    NOT_THERE,
+    POSTINGS,
+    Account,
+    Ended,
+    Entry,
+    Hold,
+    Namespace,
+    Object,
+    State,
+    take_back,
+)
 
 Postings = list[int]
 
@@ -52,17 +63,18 @@ def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
     space = state.namespaces.get(event.namespace)
     if space is None:
         space = _open_namespace(state, event.namespace)
-    entry = space.entries.get(event.key)
+    entries = space.entries
+    entry = entries.get(event.key)
     hold = Hold(event.uid, event.base, event.demand, time, event.stamp, event.owner, event.actor)
     if entry is None:
         before, after = NOTHING, Entry(None, (hold,), event.demand)
     else:
         before = entry.charge
         after = Entry(entry.committed, (*entry.holds, hold), largest(entry.charge, event.demand))
-    _put(state, space.entries, event.key, after)
+    _put(state, entries, event.key, after)
     if event.base == 0:
         _index(state, space, event.key, hold)
-    return _post(state, space, before, after.charge, within_limits=True)
+    return _post(state, space, before, after.charge, _WITHIN_LIMITS)
 
 
 def _raised(state: State, event: events.Raised, time: int) -> Postings:
@@ -70,7 +82,7 @@ def _raised(state: State, event: events.Raised, time: int) -> Postings:
     hold = _hold(entry, event.uid, event.base)
     raised = Hold(hold.uid, hold.base, event.demand, hold.time, hold.stamp, hold.owner, hold.actor)
     holds = tuple(raised if one is hold else one for one in entry.holds)
-    return _replace(state, space, event.key, entry, entry.committed, holds, within_limits=True)
+    return _replace(state, space, event.key, entry, entry.committed, holds, _WITHIN_LIMITS)
 
 
 def _committed(state: State, event: events.Committed, time: int) -> Postings:
@@ -84,10 +96,7 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
     if demand is None:
         raise InvariantError(f"a commit of {event.key} names neither a hold nor a demand")
     committed = Object(event.uid, event.version, demand, time)
-    postings = _replace(state, space, event.key, entry, committed, holds)
-    if any(delta > 0 for delta in postings[1::3]):
-        raise InvariantError(f"a commit raised the charge of {event.key}")
-    return postings
+    return _replace(state, space, event.key, entry, committed, holds, _FALLING)
 
 
 def _observed(state: State, event: events.Observed, time: int) -> Postings:
@@ -99,7 +108,7 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
     if event.base != events.NO_HOLD:
         holds = _end_hold(state, space, entry, _hold(entry, event.uid, event.base))
     committed = Object(event.uid, event.version, event.demand, time)
-    return _replace(state, space, event.key, entry, committed, holds)
+    return _replace(state, space, event.key, entry, committed, holds, _TRUTH)
 
 
 def _released(state: State, event: events.Released, time: int) -> Postings:
@@ -113,7 +122,7 @@ def _released(state: State, event: events.Released, time: int) -> Postings:
         holds = _end_hold(state, space, entry, _hold(entry, event.uid, event.base))
     if event.base <= 0 and event.cause in REMEMBERED:
         _remember(state, event.uid, Ended(event.cause, event.version))
-    return _replace(state, space, event.key, entry, committed, holds)
+    return _replace(state, space, event.key, entry, committed, holds, _FALLING)
 
 
 def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
@@ -147,6 +156,13 @@ def _cluster_registered(state: State, event: events.ClusterRegistered, time: int
     return []
 
 
+_TRUTH: Final = 0
+"""A charge that may go over a limit: what exists is charged."""
+_WITHIN_LIMITS: Final = 1
+"""A charge that may rise up to the limit."""
+_FALLING: Final = 2
+"""A charge that may not rise."""
+
 _EMPTY_ENTRY: Final = Entry(None, (), NOTHING)
 
 _APPLY: Final[dict[type, Callable[[State, Any, int], Postings]]] = {
@@ -161,31 +177,32 @@ _APPLY: Final[dict[type, Callable[[State, Any, int], Postings]]] = {
 }
 
 
-def _post(
-    state: State, space: Namespace, before: Amounts, after: Amounts, *, within_limits: bool
-) -> Postings:
-    """Charge the difference to every line of the namespace and return the postings."""
+def _post(state: State, space: Namespace, before: Amounts, after: Amounts, rule: int) -> Postings:
+    """Charge the difference to every line of the namespace and return the postings.
+
+    Raises InvariantError, with nothing charged, when a line would break the rule.
+    """
     postings: Postings = []
     if before is after:
         return postings
-    used, journal = state.used, state.journal
+    used, limit = state.used, state.limit
     for resource, line in space.plan:
         delta = after.get(resource, 0)
         if before:
             delta -= before.get(resource, 0)
         if delta:
-            old = used[line]
-            new = old + delta
-            if new < 0 or (within_limits and delta > 0 and new > state.limit[line]):
+            new = used[line] + delta
+            if new < 0 or (delta > 0 and rule and (rule == _FALLING or new > limit[line])):
+                take_back(used, postings)
                 account, key = state.names[line]
                 raise InvariantError(
-                    f"{key} of {account} would go from {old} to {new}"
-                    f" with a limit of {state.limit[line]}"
+                    f"{key} of {account} would go from {used[line]} to {new}"
+                    f" with a limit of {limit[line]}"
                 )
-            if journal is not None:
-                journal.append((used, line, old))
             used[line] = new
             postings += (line, delta, new)
+    if state.journal is not None and postings:
+        state.journal.append((used, POSTINGS, postings))
     return postings
 
 
@@ -196,8 +213,7 @@ def _replace(
     entry: Entry,
     committed: Object | None,
     holds: tuple[Hold, ...],
-    *,
-    within_limits: bool = False,
+    rule: int,
 ) -> Postings:
     """Put a key's new committed object and holds, and post the change of its charge."""
     if committed is None and not holds:
@@ -206,7 +222,7 @@ def _replace(
     else:
         charge = charge_of(committed, holds)
         _put(state, space.entries, key, Entry(committed, holds, charge))
-    return _post(state, space, entry.charge, charge, within_limits=within_limits)
+    return _post(state, space, entry.charge, charge, rule)
 
 
 def _entry(state: State, namespace: str, key: str) -> tuple[Namespace, Entry]:

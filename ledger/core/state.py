@@ -18,6 +18,9 @@ ENDED_MAX: Final = 16_384
 NOT_THERE: Final = object()
 """In the journal: the mapping had no such key."""
 
+POSTINGS: Final = object()
+"""In the journal, as a key of `used`: the old value is the postings to subtract again."""
+
 
 class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An open attempt `(uid, base)` and what it reserves; `time` is when, in µs of Unix time."""
@@ -142,7 +145,15 @@ class State:
             return
         while len(journal) > mark:
             container, key, old = journal.pop()
-            if old is NOT_THERE:
+            if key is POSTINGS:
+                take_back(container, old)
+            elif old is NOT_THERE:
                 del container[key]
             else:
                 container[key] = old
+
+
+def take_back(used: list[int], postings: list[int]) -> None:
+    """Subtract postings `[line, delta, used after, …]` from the used amounts again."""
+    for index in range(0, len(postings), 3):
+        used[postings[index]] -= postings[index + 1]
