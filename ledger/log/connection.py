@@ -1,0 +1,241 @@
+"""One connection to NATS: deadlines, errors that say what happened, the JetStream API.
+
+Promises: a call ends within its deadline; `Unreachable` means that nothing was sent or nobody
+was there to take it; a request without an answer is a TimeoutError, and only the caller knows
+what that means. While disconnected nothing is buffered, so that no record is sent long after
+its writer gave up. The client reconnects for ever, and a client that closed itself (it does so
+when a server rejects it in passing) is replaced by a new one at the next call.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+import nats.errors
+import structlog
+from nats.aio.client import Client
+
+from ledger.log.port import LogError, Unreachable
+
+RECONNECT_SECONDS: Final = 0.25
+"""Wait between two attempts to reach the same server."""
+
+PING_SECONDS: Final = 5
+"""A silent connection is found dead after about two of these."""
+
+_UNSENT: Final = (
+    nats.errors.NoRespondersError,
+    nats.errors.OutboundBufferLimitError,
+    nats.errors.ConnectionClosedError,
+    nats.errors.ConnectionDrainingError,
+)
+
+
+class Access(msgspec.Struct, frozen=True):
+    """How to reach and convince the servers. Give a password, a credentials file, or a seed file.
+
+    `tls` is the context for servers that want TLS; `credentials` and `nkey_seed` are file names
+    and need the package `nkeys`.
+    """
+
+    servers: tuple[str, ...]
+    user: str = ""
+    password: str = ""
+    credentials: str = ""
+    nkey_seed: str = ""
+    tls: ssl.SSLContext | None = None
+    inbox_prefix: str = "_INBOX"
+
+
+class ApiError(LogError):
+    """JetStream's API answered with an error; `code` is its `err_code`."""
+
+    def __init__(self, subject: str, code: int, description: str) -> None:
+        super().__init__(f"{subject}: {description} (JetStream error {code})")
+        self.code = code
+        self.description = description
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """The error part of JetStream's answers."""
+
+    err_code: int = 0
+    description: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    error: Problem | None = None
+
+
+_answers: Final = msgspec.json.Decoder(_Answer)
+_json: Final = msgspec.json.Encoder()
+_logger: Final = structlog.get_logger("ledger.log")
+
+
+class Connection:
+    """A client that outlives its servers' restarts. Make one with `Connection.connect`."""
+
+    def __init__(self, access: Access, deadline: float, domain: str | None = None) -> None:
+        """Prepare a connection whose calls take at most `deadline` seconds each."""
+        self.access = access
+        self.deadline = deadline
+        self._prefix = f"$JS.{domain}.API" if domain else "$JS.API"
+        self._client = Client()
+        self._reviving = asyncio.Lock()
+        self._closing = False
+        self._last_error = ""
+        self._close_callbacks: set[Callable[[], None]] = set()
+
+    @classmethod
+    async def connect(
+        cls, access: Access, *, deadline: float, domain: str | None = None
+    ) -> "Connection":
+        """Connect within the deadline. Raises Unreachable naming the servers and the reason."""
+        connection = cls(access, deadline, domain)
+        await connection._dial()
+        return connection
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing
+
+    async def server_version(self) -> tuple[int, int, int]:
+        """Return the version of the server connected to. Raises Unreachable."""
+        version = (await self.client()).connected_server_version
+        return version.major, version.minor, version.patch
+
+    async def client(self) -> Client:
+        """Return the connected client, reviving one that closed itself. Raises Unreachable."""
+        if self._closing:
+            raise Unreachable("the connection to NATS was closed by this process")
+        if self._client.is_closed:
+            async with self._reviving:
+                if self._client.is_closed:
+                    await self._dial()
+        return self._client
+
+    async def request(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        """Send a request and return the answer's payload.
+
+        Raises Unreachable when it was not taken by anybody, TimeoutError when no answer came.
+        """
+        client = await self.client()
+        if not client.is_connected:
+            raise Unreachable(self._unreachable("not connected"))
+        try:
+            answer = await client.request(
+                subject, payload, timeout=self.deadline, headers=dict(headers) if headers else None
+            )
+        except _UNSENT as error:
+            raise Unreachable(self._unreachable(f"{subject}: {_text(error)}")) from error
+        return answer.data
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """Send a message that nobody acknowledges. Raises Unreachable."""
+        client = await self.client()
+        try:
+            await client.publish(subject, payload)
+        except _UNSENT as error:
+            raise Unreachable(self._unreachable(f"{subject}: {_text(error)}")) from error
+
+    async def api(self, verb: str, body: Any = None) -> bytes:
+        """Call JetStream's API (`STREAM.INFO.X`) and return its answer, JSON.
+
+        Raises ApiError, and Unreachable when no answer came within the deadline.
+        """
+        subject = f"{self._prefix}.{verb}"
+        payload = b"" if body is None else _json.encode(body)
+        try:
+            answer = await self.request(subject, payload)
+        except TimeoutError as error:
+            raise Unreachable(
+                self._unreachable(f"{subject} did not answer in {self.deadline:g} s")
+            ) from error
+        problem = _answers.decode(answer).error
+        if problem is not None:
+            raise ApiError(subject, problem.err_code, problem.description)
+        return answer
+
+    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back when `close` is called; returns the function that takes this back."""
+        self._close_callbacks.add(callback)
+        return lambda: self._close_callbacks.discard(callback)
+
+    async def close(self) -> None:
+        """Let go of the connection; calls that wait for an answer run into their deadline."""
+        self._closing = True
+        for callback in tuple(self._close_callbacks):
+            callback()
+        await _close(self._client, self.deadline)
+
+    async def _dial(self) -> None:
+        self._client = Client()
+        try:
+            async with asyncio.timeout(self.deadline):
+                await self._client.connect(**self._options())
+        except (TimeoutError, OSError, nats.errors.Error) as error:
+            await _close(self._client, self.deadline)
+            raise Unreachable(self._unreachable("no connection")) from error
+        except BaseException:
+            await _close(self._client, self.deadline)
+            raise
+
+    def _options(self) -> dict[str, Any]:
+        access = self.access
+        return {
+            "servers": list(access.servers),
+            "name": "gpuledger",
+            "user": access.user or None,
+            "password": access.password or None,
+            "user_credentials": access.credentials or None,
+            "nkeys_seed": access.nkey_seed or None,
+            "tls": access.tls,
+            "inbox_prefix": access.inbox_prefix,
+            "error_cb": self._on_error,
+            "disconnected_cb": self._on_disconnected,
+            "reconnected_cb": self._on_reconnected,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": RECONNECT_SECONDS,
+            "ping_interval": PING_SECONDS,
+            "connect_timeout": self.deadline,
+            "pending_size": 0,
+        }
+
+    async def _on_error(self, error: Exception) -> None:
+        # A denied publish is only a time-out for whoever asked, the reason arrives here.
+        text = _text(error)
+        if text != self._last_error:
+            self._last_error = text
+            _logger.warning("nats_error", error=text, servers=self._servers())
+
+    async def _on_disconnected(self) -> None:
+        if not self._closing:
+            _logger.warning("nats_disconnected", servers=self._servers())
+
+    async def _on_reconnected(self) -> None:
+        self._last_error = ""
+        _logger.info("nats_reconnected", servers=self._servers())
+
+    def _unreachable(self, what: str) -> str:
+        reason = f"; last error: {self._last_error}" if self._last_error else ""
+        return f"NATS at {self._servers()}: {what}{reason}"
+
+    def _servers(self) -> str:
+        """Name the servers without what may be secret in their addresses."""
+        return ", ".join(server.rsplit("@", 1)[-1] for server in self.access.servers)
+
+
+async def _close(client: Client, deadline: float) -> None:
+    with contextlib.suppress(TimeoutError, OSError, nats.errors.Error, AssertionError):
+        async with asyncio.timeout(deadline):
+            await client.close()
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

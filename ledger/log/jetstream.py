@@ -1,0 +1,318 @@
+"""The log on NATS JetStream.
+
+An append is a request on the log's subject that carries the position it was decided at; the
+server stores it only there. Positions are the stream's own sequence numbers. Everything that has
+to be fresh is asked of the stream's leader, never of a replica that may be behind.
+"""
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+
+from ledger.log import chunking, durability, streams, tailing
+from ledger.log.connection import Access, ApiError, Connection, Problem
+from ledger.log.port import (
+    Ambiguous,
+    Conflict,
+    Durability,
+    Entry,
+    Extent,
+    Full,
+    LogError,
+    Lost,
+    Snapshot,
+    Unreachable,
+)
+from ledger.log.records import RECORD_BYTES_MAX
+from ledger.log.streams import HEADERS_BYTES_MAX, Names, StreamConfig
+from ledger.log.tailing import STREAM_NOT_FOUND, Stream
+
+SNAPSHOTS_KEPT: Final = 2
+"""Older snapshots go when a new one is complete."""
+
+_WRONG_LAST_SEQUENCE: Final = (10071, 10164)
+"""The second is what a replicated stream says while another append is under way."""
+
+_STREAM_MISMATCH: Final = 10060
+_STORE_FAILED: Final = 10077
+_NO_ROOM: Final = (10002, 10047)
+_NO_MESSAGE: Final = 10037
+
+
+class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How to use a shard's log; sizes in bytes, times in seconds."""
+
+    access: Access
+    shard: str = "main"
+    replicas: int = 1
+    max_bytes: int = 16 * 1024**3
+    denials_max_bytes: int = 256 * 1024**2
+    deadline: float = 5.0
+    monitor_urls: tuple[str, ...] = ()
+    domain: str | None = None
+    production: bool = False
+
+
+class _Ack(msgspec.Struct, frozen=True):
+    seq: int = 0
+    stream: str = ""
+    error: Problem | None = None
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    seq: int
+    data: bytes = b""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    message: _Stored
+
+
+class _Found(msgspec.Struct, frozen=True):
+    config: StreamConfig
+
+
+_acks: Final = msgspec.json.Decoder(_Ack)
+_messages: Final = msgspec.json.Decoder(_Message)
+_found: Final = msgspec.json.Decoder(_Found)
+
+
+class JetStreamLog:
+    """`port.Log` on one shard's streams. Make one with `connect`, then `open` it."""
+
+    def __init__(self, connection: Connection, settings: JetStreamSettings) -> None:
+        """Use a connection; `close` closes it."""
+        self.connection = connection
+        self.settings = settings
+        self.names = Names(settings.shard)
+        replicas = settings.replicas
+        self._log = Stream(connection, self.names.log, contiguous=True, replicas=replicas)
+        self._denials = Stream(connection, self.names.denials, contiguous=False)
+
+    @classmethod
+    async def connect(cls, settings: JetStreamSettings) -> "JetStreamLog":
+        """Connect to the servers. Raises Unreachable naming them and the reason."""
+        connection = await Connection.connect(
+            settings.access, deadline=settings.deadline, domain=settings.domain
+        )
+        return cls(connection, settings)
+
+    async def open(self, *, create: bool) -> None:
+        """Find or create the streams and compare their configuration with what is needed.
+
+        The log itself is created only when `create` says so: a log that existed before and is
+        missing now was lost. Snapshots and denials are disposable and created when missing.
+        Raises Lost, ConfigurationDrift, Unreachable.
+        """
+        settings, names = self.settings, self.names
+        wanted = streams.log_stream(names, settings.replicas, settings.max_bytes)
+        await ensure_stream(self.connection, wanted, create=create)
+        for disposable in (
+            streams.snapshot_stream(names, settings.replicas),
+            streams.denials_stream(names, settings.replicas, settings.denials_max_bytes),
+        ):
+            await ensure_stream(self.connection, disposable, create=True)
+
+    async def append(self, payload: bytes, expected: int) -> int:
+        """Store a record; see `port.Log`."""
+        if len(payload) > RECORD_BYTES_MAX - HEADERS_BYTES_MAX:
+            raise LogError(
+                f"a record of {len(payload)} bytes is too large, the log takes"
+                f" {RECORD_BYTES_MAX - HEADERS_BYTES_MAX}: make smaller groups"
+            )
+        headers = {
+            "Nats-Expected-Last-Sequence": str(expected),
+            "Nats-Expected-Stream": self.names.log,
+        }
+        try:
+            answer = await self.connection.request(self.names.log_subject, payload, headers)
+            ack = _acks.decode(answer)
+        except TimeoutError as error:
+            raise Ambiguous(
+                f"no acknowledgement of position {expected + 1} in {self.connection.deadline:g} s"
+            ) from error
+        except msgspec.MsgspecError as error:
+            raise Ambiguous(f"position {expected + 1}: the answer is unreadable") from error
+        if ack.error is not None:
+            raise _refusal(ack.error, expected + 1)
+        if ack.seq != expected + 1 or ack.stream != self.names.log:
+            raise Lost(
+                f"position {expected + 1} was stored as {ack.seq} of {ack.stream}:"
+                f" the stream is not {self.names.log} as it was"
+            )
+        return ack.seq
+
+    async def extent(self) -> Extent:
+        """Ask the leader how far the log reaches."""
+        return await self._log.extent()
+
+    async def get(self, position: int) -> bytes | None:
+        """Ask the leader for one record."""
+        if position < 1:
+            return None
+        found = await self._message(self.names.log, {"seq": position})
+        return found.data if found is not None else None
+
+    def read(self, first: int, last: int) -> AsyncIterator[Sequence[Entry]]:
+        """Yield records `first` … `last`."""
+        return tailing.read(self._log, first, last)
+
+    def follow(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+        """Yield records from `first` on, without end."""
+        return tailing.follow(self._log, first)
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Store a snapshot in pieces, its manifest last, and drop all but the newest two.
+
+        Raises Unreachable, and Lost when the stream of snapshots is gone.
+        """
+        upload = uuid.uuid4().hex
+        pieces = chunking.cut(snapshot, upload)
+        first = 0
+        for piece in pieces:
+            stored = await self._keep(self.names.chunk_subject, piece)
+            first = first or stored
+        sealed = chunking.manifest(snapshot, upload, len(pieces), first)
+        await self._keep(self.names.manifest_subject, sealed)
+        kept = (await self._manifests())[-SNAPSHOTS_KEPT:]
+        # Of two savers at the same time, the later manifest may have the earlier pieces.
+        await self._drop_snapshots_before(min(manifest.first for _, manifest in kept))
+
+    async def load_snapshots(self) -> Sequence[Snapshot]:
+        """Return the complete snapshots, newest first."""
+        loaded = []
+        for sequence, manifest in await self._manifests():
+            snapshot = await self._load(manifest, sequence)
+            if snapshot is not None:
+                loaded.append(snapshot)
+        return sorted(loaded, key=lambda snapshot: snapshot.position, reverse=True)[:SNAPSHOTS_KEPT]
+
+    async def publish_denial(self, payload: bytes) -> None:
+        """Send a denial; whether it is stored is not waited for."""
+        await self.connection.publish(self.names.denials_subject, payload)
+
+    def follow_denials(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+        """Yield denials from `first` on; a younger stream of denials is read from its start."""
+        return tailing.follow(self._denials, first)
+
+    async def durability(self) -> Durability:
+        """Ask the servers what an acknowledgement is worth."""
+        found = await find_stream(self.connection, self.names.log)
+        if found is None:
+            raise Lost(f"stream {self.names.log} does not exist")
+        return await durability.inspect(
+            await self.connection.server_version(),
+            found,
+            self.settings.monitor_urls,
+            production=self.settings.production,
+            deadline=self.settings.deadline,
+        )
+
+    async def close(self) -> None:
+        """Close the connection; followers end."""
+        await self.connection.close()
+
+    async def _message(self, stream: str, wanted: dict[str, object]) -> _Stored | None:
+        try:
+            answer = await self.connection.api(f"STREAM.MSG.GET.{stream}", wanted)
+        except ApiError as error:
+            if error.code == _NO_MESSAGE:
+                return None
+            raise missing_or_unreachable(error) from error
+        return _messages.decode(answer).message
+
+    async def _keep(self, subject: str, payload: bytes) -> int:
+        """Store a disposable message. Returns its sequence; raises Unreachable."""
+        try:
+            ack = _acks.decode(await self.connection.request(subject, payload))
+        except (TimeoutError, msgspec.MsgspecError) as error:
+            raise Unreachable(f"{subject}: no acknowledgement") from error
+        if ack.error is not None:
+            raise Unreachable(f"{subject}: {ack.error.description} ({ack.error.err_code})")
+        return ack.seq
+
+    async def _manifests(self) -> list[tuple[int, chunking.Manifest]]:
+        """Return the manifests with their sequences, oldest first."""
+        found: list[tuple[int, chunking.Manifest]] = []
+        sequence = 1
+        subject = self.names.manifest_subject
+        while True:
+            wanted: dict[str, object] = {"seq": sequence, "next_by_subj": subject}
+            stored = await self._message(self.names.snapshots, wanted)
+            if stored is None:
+                return found
+            manifest = chunking.decode_manifest(stored.data)
+            if manifest is not None:
+                found.append((stored.seq, manifest))
+            sequence = stored.seq + 1
+
+    async def _load(self, manifest: chunking.Manifest, sequence: int) -> Snapshot | None:
+        pieces: list[bytes] = []
+        stream = Stream(self.connection, self.names.snapshots, contiguous=False)
+        async with aclosing(tailing.read(stream, manifest.first, sequence)) as batches:
+            async for batch in batches:
+                pieces.extend(entry.payload for entry in batch)
+        return chunking.join(manifest, pieces)
+
+    async def _drop_snapshots_before(self, sequence: int) -> None:
+        try:
+            await self.connection.api(f"STREAM.PURGE.{self.names.snapshots}", {"seq": sequence})
+        except ApiError as error:
+            raise Unreachable(str(error)) from error
+
+
+async def find_stream(connection: Connection, name: str) -> StreamConfig | None:
+    """Return a stream's configuration, None when there is no such stream. Raises Unreachable."""
+    try:
+        answer = await connection.api(f"STREAM.INFO.{name}")
+    except ApiError as error:
+        if error.code == STREAM_NOT_FOUND:
+            return None
+        raise Unreachable(str(error)) from error
+    return _found.decode(answer).config
+
+
+async def ensure_stream(connection: Connection, wanted: StreamConfig, *, create: bool) -> None:
+    """Find a stream, or create it if that is allowed, and compare what the server made of it.
+
+    Raises Lost when it is missing, ConfigurationDrift, Unreachable.
+    """
+    found = await find_stream(connection, wanted.name)
+    if found is None:
+        if not create:
+            raise Lost(
+                f"stream {wanted.name} does not exist on {', '.join(connection.access.servers)},"
+                " but records were seen before: restore it from a backup"
+            )
+        try:
+            await connection.api(f"STREAM.CREATE.{wanted.name}", wanted)
+        except ApiError as error:
+            raise Unreachable(f"stream {wanted.name} cannot be created: {error}") from error
+        found = await find_stream(connection, wanted.name)
+    if found is None:
+        raise Unreachable(f"stream {wanted.name} was created and is not there yet")
+    streams.compare(wanted, found)
+
+
+def missing_or_unreachable(error: ApiError) -> LogError:
+    """Turn an API error of a read into one of the port's errors."""
+    if error.code == STREAM_NOT_FOUND:
+        return Lost(f"{error}: the stream is gone; restore it from a backup")
+    return Unreachable(str(error))
+
+
+def _refusal(problem: Problem, position: int) -> LogError:
+    """Turn the server's answer to an append into what the writer must do about it."""
+    code = problem.err_code
+    text = f"position {position}: {problem.description} (JetStream error {code})"
+    if code in _WRONG_LAST_SEQUENCE:
+        return Conflict(text)
+    if code in (_STREAM_MISMATCH, STREAM_NOT_FOUND):
+        return Lost(text)
+    # The same code stands for any failure of the store; only these two say "nothing was stored".
+    if code in _NO_ROOM or (code == _STORE_FAILED and "exceeded" in problem.description):
+        return Full(f"{text}: raise the log's max_bytes")
+    return Ambiguous(text)

@@ -1,0 +1,286 @@
+"""The log in memory, for tests and simulation, with every failure a real log can show.
+
+A `MemoryStore` is what survives; any number of `MemoryLog` clients share one, as replicas share
+a stream, and a client may be dropped at any await as a killed process would be. Nothing here is
+random or looks at a clock: a `Faults` hook decides what goes wrong, call by call.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from enum import Enum
+from typing import Final, Protocol
+
+import msgspec
+
+from ledger.log.port import (
+    Ambiguous,
+    Conflict,
+    Durability,
+    Entry,
+    Extent,
+    Full,
+    Lost,
+    Snapshot,
+    Unreachable,
+)
+
+BATCH_ENTRIES_MAX: Final = 256
+"""Entries handed over at once."""
+
+SNAPSHOTS_KEPT: Final = 2
+"""Older snapshots go when a new one is saved."""
+
+DENIALS_KEPT: Final = 10_000
+"""Older denials expire."""
+
+
+class Fate(Enum):
+    """What becomes of a call. Calls other than `append` know only the first and the second."""
+
+    DELIVERED = "delivered"
+    UNREACHABLE = "unreachable"
+    FULL = "full"
+    REQUEST_LOST = "request lost: not stored, and the caller does not know"
+    ACK_LOST = "acknowledgement lost: stored, and the caller does not know"
+    LATE = "stored later if the position is still free, and the caller does not know"
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A call's fate and its delays, in seconds: before it arrives, after, and until it is late."""
+
+    fate: Fate = Fate.DELIVERED
+    before: float = 0.0
+    after: float = 0.0
+    late: float = 0.0
+
+
+NO_FAULT: Final = Fault()
+
+
+class Faults(Protocol):
+    """Decides what goes wrong."""
+
+    def strike(self, call: str) -> Fault:
+        """Return the fault of the next call, named as in `port.Log` (`append`, `extent`, …).
+
+        `follow` and `read` ask once for every batch.
+        """
+        ...
+
+
+class NoFaults:
+    """Nothing ever goes wrong."""
+
+    def strike(self, call: str) -> Fault:
+        """Return no fault, whatever the call."""
+        return NO_FAULT
+
+
+class MemoryStore:
+    """What survives all clients: records, snapshots, denials. `size_max` in bytes, 0 for none.
+
+    Tests change `records` directly to lose, cut or forge history.
+    """
+
+    def __init__(self, *, size_max: int = 0, exists: bool = False) -> None:
+        """Make an empty store; `exists` says that its log was created before."""
+        self.exists = exists
+        self.size_max = size_max
+        self.records: list[bytes] = []
+        self.snapshots: list[Snapshot] = []
+        self.denials: list[Entry] = []
+        self.denials_last = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all records."""
+        return sum(map(len, self.records))
+
+    def store(self, payload: bytes, expected: int) -> int:
+        """Store a record at the position after `expected`. Raises Conflict, Full."""
+        if expected != len(self.records):
+            raise Conflict(f"position {expected + 1}: the log ends at {len(self.records)}")
+        if self.size_max and self.size + len(payload) > self.size_max:
+            raise Full(f"the log has {self.size} of {self.size_max} bytes: raise its maximum")
+        self.records.append(payload)
+        self.wake()
+        return len(self.records)
+
+    def store_late(self, payload: bytes, expected: int) -> None:
+        """Store a record that was on its way for long, if its position is still free."""
+        if expected == len(self.records) and self.exists:
+            self.store(payload, expected)
+
+    def keep_denial(self, payload: bytes) -> None:
+        """Keep a denial; the oldest goes when there are too many."""
+        self.denials_last += 1
+        self.denials.append(Entry(self.denials_last, payload))
+        del self.denials[:-DENIALS_KEPT]
+        self.wake()
+
+    def wake(self) -> None:
+        """Let everybody who waits for news look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def news(self) -> None:
+        """Wait for the next change."""
+        await self._changed.wait()
+
+
+class MemoryLog:
+    """One client of a store; implements `port.Log`."""
+
+    def __init__(self, store: MemoryStore, faults: Faults | None = None) -> None:
+        """Use a store, with faults decided by the hook."""
+        self._store = store
+        self._faults: Faults = faults or NoFaults()
+        self._closed = False
+
+    async def open(self, *, create: bool) -> None:
+        """Find the log, or create it if that is allowed. Raises Lost."""
+        self._must_be_open()
+        if not self._store.exists and not create:
+            raise Lost("the log does not exist, but records were seen before: restore it")
+        self._store.exists = True
+
+    async def append(self, payload: bytes, expected: int) -> int:
+        """Store a record; see `port.Log`."""
+        self._must_be_open()
+        fault = self._faults.strike("append")
+        await _pass(fault.before)
+        position = self._deliver(payload, expected, fault)
+        await _pass(fault.after)
+        if fault.fate is Fate.ACK_LOST:
+            raise Ambiguous(f"no acknowledgement of position {expected + 1}")
+        return position
+
+    async def extent(self) -> Extent:
+        """Return how far the log reaches."""
+        await self._arrive("extent")
+        self._must_exist()
+        store = self._store
+        return Extent(1 if store.records else 0, len(store.records), store.size, store.size_max)
+
+    async def get(self, position: int) -> bytes | None:
+        """Return one record."""
+        await self._arrive("get")
+        self._must_exist()
+        if not 1 <= position <= len(self._store.records):
+            return None
+        return self._store.records[position - 1]
+
+    async def read(self, first: int, last: int) -> AsyncIterator[Sequence[Entry]]:
+        """Yield records `first` … `last`."""
+        position = max(first, 1)
+        while position <= last:
+            await self._arrive("read")
+            batch = self._records(position, min(last, position + BATCH_ENTRIES_MAX - 1))
+            if not batch:
+                raise Lost(f"the log ends at {len(self._store.records)}, {position} is missing")
+            position = batch[-1].position + 1
+            yield batch
+
+    async def follow(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+        """Yield records from `first` on, until `close`."""
+        position = max(first, 1)
+        while not self._closed:
+            batch = self._records(position, position + BATCH_ENTRIES_MAX - 1)
+            if not batch:
+                await self._store.news()
+                continue
+            if await self._delayed("follow"):
+                position = batch[-1].position + 1
+                yield batch
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot and drop all but the newest two."""
+        await self._arrive("save_snapshot")
+        self._store.snapshots.append(snapshot)
+        del self._store.snapshots[:-SNAPSHOTS_KEPT]
+
+    async def load_snapshots(self) -> Sequence[Snapshot]:
+        """Return the snapshots, newest first."""
+        await self._arrive("load_snapshots")
+        return sorted(self._store.snapshots, key=lambda found: found.position, reverse=True)
+
+    async def publish_denial(self, payload: bytes) -> None:
+        """Keep a denial."""
+        await self._arrive("publish_denial")
+        self._store.keep_denial(payload)
+
+    async def follow_denials(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+        """Yield denials from `first` on, until `close`."""
+        position = first if first <= self._store.denials_last + 1 else 1
+        while not self._closed:
+            batch = [entry for entry in self._store.denials if entry.position >= position]
+            if not batch:
+                await self._store.news()
+                continue
+            if await self._delayed("follow_denials"):
+                position = batch[-1].position + 1
+                yield batch
+
+    async def durability(self) -> Durability:
+        """Say that memory keeps nothing."""
+        await self._arrive("durability")
+        return Durability("memory", None, 1, ("the log is in memory: use it for tests only",))
+
+    async def close(self) -> None:
+        """End this client's followers; the store stays."""
+        self._closed = True
+        self._store.wake()
+
+    def _deliver(self, payload: bytes, expected: int, fault: Fault) -> int:
+        """Let an append arrive, or not, as its fate says."""
+        if fault.fate is Fate.UNREACHABLE:
+            raise Unreachable("the log cannot be reached")
+        if fault.fate is Fate.FULL:
+            raise Full("the log has reached its maximum size: raise it")
+        if fault.fate is Fate.LATE:
+            loop = asyncio.get_running_loop()
+            loop.call_later(fault.late, self._store.store_late, payload, expected)
+        if fault.fate in (Fate.LATE, Fate.REQUEST_LOST):
+            raise Ambiguous(f"no acknowledgement of position {expected + 1}")
+        self._must_exist()
+        return self._store.store(payload, expected)
+
+    def _records(self, first: int, last: int) -> list[Entry]:
+        """Return the stored records in a range, as far as it reaches. Raises Lost."""
+        self._must_exist()
+        stored = self._store.records
+        if len(stored) < first - 1:
+            raise Lost(f"the log ends at {len(stored)}, but position {first - 1} was seen before")
+        return [
+            Entry(position, stored[position - 1])
+            for position in range(first, min(last, len(stored)) + 1)
+        ]
+
+    async def _arrive(self, call: str) -> None:
+        """Let a call other than `append` meet its fault. Raises Unreachable."""
+        self._must_be_open()
+        fault = self._faults.strike(call)
+        await _pass(fault.before)
+        if fault.fate is not Fate.DELIVERED:
+            raise Unreachable(f"{call}: the log cannot be reached")
+        await _pass(fault.after)
+
+    async def _delayed(self, call: str) -> bool:
+        """Let a follower meet its fault; False when it has to look again."""
+        fault = self._faults.strike(call)
+        await _pass(fault.before + fault.after)
+        return fault.fate is Fate.DELIVERED and not self._closed
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise Unreachable("this client of the log was closed")
+
+    def _must_exist(self) -> None:
+        if not self._store.exists:
+            raise Lost("the log does not exist: restore it from a backup")
+
+
+async def _pass(seconds: float) -> None:
+    if seconds > 0:
+        await asyncio.sleep(seconds)

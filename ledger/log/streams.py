@@ -1,0 +1,202 @@
+"""What the streams of a shard must look like, and the comparison with what they do look like.
+
+The log must never drop or renumber a record by itself, so it refuses when full, ages nothing and
+cannot be purged. Settings made elsewhere can undo that (`discard: old` silently deletes history),
+hence the configuration is read back and compared each time a log is opened.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from ledger.log.port import LogError
+from ledger.log.records import RECORD_BYTES_MAX
+
+HEADERS_BYTES_MAX: Final = 4096
+"""Room for the protocol's headers beside a payload; the server counts both."""
+
+DENIALS_SECONDS_MAX: Final = 30 * 24 * 3600
+"""How long a denial is kept."""
+
+_NANOSECONDS: Final = 1_000_000_000
+_UNLIMITED: Final = -1
+
+
+class ConfigurationDrift(LogError):
+    """A stream is not configured as the ledger needs it."""
+
+
+class StreamConfig(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The part of a JetStream stream's configuration that matters, by its wire names.
+
+    `max_age` is nanoseconds, `max_bytes` and `max_msg_size` bytes; -1 stands for no limit.
+    A field that is left at its default here must be at its default in the server, too.
+    """
+
+    name: str
+    subjects: list[str]
+    discard: str = "old"
+    storage: str = "file"
+    retention: str = "limits"
+    max_bytes: int = _UNLIMITED
+    max_age: int = 0
+    max_msgs: int = _UNLIMITED
+    max_msgs_per_subject: int = _UNLIMITED
+    max_msg_size: int = _UNLIMITED
+    num_replicas: int = 1
+    compression: str = "none"
+    persist_mode: str = "default"
+    first_seq: int = 0
+    no_ack: bool = False
+    sealed: bool = False
+    deny_delete: bool = False
+    deny_purge: bool = False
+    allow_rollup_hdrs: bool = False
+    allow_direct: bool = False
+    allow_msg_ttl: bool = False
+    allow_atomic: bool = False
+    allow_msg_schedules: bool = False
+    allow_msg_counter: bool = False
+    mirror: dict[str, Any] | None = None
+    sources: list[Any] | None = None
+    subject_transform: dict[str, Any] | None = None
+
+
+class Names(msgspec.Struct, frozen=True):
+    """The streams and subjects of one shard."""
+
+    shard: str
+
+    @property
+    def log(self) -> str:
+        """The stream of records."""
+        return f"LEDGER-{self.shard}"
+
+    @property
+    def log_subject(self) -> str:
+        """The one subject of the log."""
+        return f"ledger.{self.shard}.log"
+
+    @property
+    def snapshots(self) -> str:
+        """The stream of snapshots."""
+        return f"LEDGER-{self.shard}-SNAP"
+
+    @property
+    def chunk_subject(self) -> str:
+        """Where pieces of snapshots go."""
+        return f"ledger.{self.shard}.snap.chunk"
+
+    @property
+    def manifest_subject(self) -> str:
+        """Where a snapshot becomes valid."""
+        return f"ledger.{self.shard}.snap.manifest"
+
+    @property
+    def denials(self) -> str:
+        """The stream of denials."""
+        return f"LEDGER-{self.shard}-DENIALS"
+
+    @property
+    def denials_subject(self) -> str:
+        """The one subject of the denials."""
+        return f"ledger.{self.shard}.denials"
+
+    @property
+    def owner(self) -> str:
+        """The stream that holds the preferred owner's lease."""
+        return f"LEDGER-{self.shard}-OWNER"
+
+    @property
+    def owner_subject(self) -> str:
+        """The one subject of the lease."""
+        return f"ledger.{self.shard}.owner"
+
+    def commands_subject(self, writer: str) -> str:
+        """Where a writer takes forwarded commands."""
+        return f"ledger.{self.shard}.commands.{writer}"
+
+
+def log_stream(names: Names, replicas: int, max_bytes: int) -> StreamConfig:
+    """Describe the log: refuses when full, keeps everything, lets nobody delete."""
+    return StreamConfig(
+        name=names.log,
+        subjects=[names.log_subject],
+        discard="new",
+        max_bytes=max_bytes,
+        max_msg_size=RECORD_BYTES_MAX,
+        num_replicas=replicas,
+        compression="s2",
+        deny_delete=True,
+        deny_purge=True,
+        allow_direct=True,
+    )
+
+
+def snapshot_stream(names: Names, replicas: int) -> StreamConfig:
+    """Describe the snapshots: disposable, cleaned up by whoever saves one."""
+    return StreamConfig(
+        name=names.snapshots,
+        subjects=[names.chunk_subject, names.manifest_subject],
+        max_msg_size=RECORD_BYTES_MAX,
+        num_replicas=replicas,
+        compression="s2",
+    )
+
+
+def denials_stream(names: Names, replicas: int, max_bytes: int) -> StreamConfig:
+    """Describe the denials: the oldest ones go by age and by size."""
+    return StreamConfig(
+        name=names.denials,
+        subjects=[names.denials_subject],
+        max_bytes=max_bytes,
+        max_age=DENIALS_SECONDS_MAX * _NANOSECONDS,
+        max_msg_size=RECORD_BYTES_MAX,
+        num_replicas=replicas,
+        compression="s2",
+    )
+
+
+def owner_stream(names: Names, replicas: int) -> StreamConfig:
+    """Describe the lease: its last message only, in memory, gone by its own time to live."""
+    return StreamConfig(
+        name=names.owner,
+        subjects=[names.owner_subject],
+        storage="memory",
+        max_msgs_per_subject=1,
+        num_replicas=replicas,
+        allow_msg_ttl=True,
+    )
+
+
+def compare(wanted: StreamConfig, found: StreamConfig) -> None:
+    """Check a stream's configuration against the wanted one.
+
+    More replicas than wanted are fine. So is another size, unless it is no limit where one is
+    wanted: raising it is the remedy for a full log. Raises ConfigurationDrift naming every
+    field that differs.
+    """
+    differences = [
+        f"{field} is {_show(found, field)}, wanted {_show(wanted, field)}"
+        for field in StreamConfig.__struct_fields__
+        if not _agrees(field, getattr(wanted, field), getattr(found, field))
+    ]
+    if differences:
+        raise ConfigurationDrift(
+            f"stream {wanted.name}: {'; '.join(differences)}."
+            f" Correct it with `nats stream edit {wanted.name}`, or restore the log to a new store"
+        )
+
+
+def _agrees(field: str, wanted: Any, found: Any) -> bool:
+    if field == "num_replicas":
+        return bool(found >= wanted)
+    if field == "max_bytes":
+        return bool((found > 0) == (wanted > 0))
+    if field == "first_seq":
+        return found in (0, 1)
+    return bool((wanted or None) == (found or None))
+
+
+def _show(config: StreamConfig, field: str) -> str:
+    return repr(getattr(config, field))

@@ -1,0 +1,299 @@
+"""Reading a stream in order: a push consumer with flow control, made again whenever it breaks.
+
+Promises: entries come in the order of their positions, each once; a contiguous stream that skips
+a position raises `Lost`. What the client holds is bounded by the server's flow control: the next
+window is asked for only when the last one was taken.
+
+The client library's own ordered consumer is not used: it does not know JetStream domains, and
+when it cannot be made again after a restart of the server it stays silent for ever.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from ledger.log.connection import ApiError, Connection
+from ledger.log.port import Entry, Extent, Lost, Unreachable
+
+BATCH_ENTRIES_MAX: Final = 512
+"""Entries handed over at once, so that whoever folds them lets others run in between."""
+
+HEARTBEAT_SECONDS: Final = 1
+"""How often the server says that there is nothing new."""
+
+SILENCE_SECONDS_MAX: Final = 3.5
+"""A consumer that was not heard for so long is made again."""
+
+RETRY_SECONDS: Final = 0.25
+"""Wait between two attempts to make a consumer that lives on without end."""
+
+STALE_LEADER_SECONDS: Final = 15
+"""A replicated stream's cut-off leader may tell an old extent until it notices, about 10 s."""
+
+STREAM_NOT_FOUND: Final = 10059
+
+_NANOSECONDS: Final = 1_000_000_000
+_STALLED: Final = "Nats-Consumer-Stalled"
+
+
+class _State(msgspec.Struct, frozen=True):
+    first_seq: int
+    last_seq: int
+    bytes: int
+
+
+class _Config(msgspec.Struct, frozen=True):
+    max_bytes: int
+    num_replicas: int
+
+
+class _Info(msgspec.Struct, frozen=True):
+    state: _State
+    config: _Config
+
+
+_infos: Final = msgspec.json.Decoder(_Info)
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """A stream to read. `contiguous` streams have every position, and only those may be lost.
+
+    `subject` keeps only one subject's messages of a stream that is not contiguous.
+    """
+
+    connection: Connection
+    name: str
+    contiguous: bool
+    replicas: int = 1
+    subject: str = ""
+
+    async def extent(self) -> Extent:
+        """Ask the stream's leader how far it reaches. Raises Unreachable, Lost."""
+        try:
+            answer = await self.connection.api(f"STREAM.INFO.{self.name}")
+        except ApiError as error:
+            if error.code == STREAM_NOT_FOUND:
+                raise Lost(
+                    f"stream {self.name} does not exist on {self.connection.access.servers}:"
+                    " restore it from a backup, or start with an empty store on purpose"
+                ) from error
+            raise Unreachable(str(error)) from error
+        info = _infos.decode(answer)
+        state = info.state
+        return Extent(state.first_seq, state.last_seq, state.bytes, max(info.config.max_bytes, 0))
+
+
+async def follow(stream: Stream, first: int) -> AsyncGenerator[list[Entry], None]:
+    """Yield entries from `first` on without end, through reconnects, until the connection closes.
+
+    Raises Lost.
+    """
+    position = first
+    while not stream.connection.closed:
+        try:
+            async with aclosing(_attached(stream, position)) as batches:
+                async for batch in batches:
+                    position = batch[-1].position + 1
+                    yield batch
+        except Unreachable:
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Entry], None]:
+    """Yield entries `first` … `last`. Raises Lost, and Unreachable when nothing comes in time.
+
+    A stream that is not contiguous must have a message at `last`.
+    """
+    position = first
+    deadline = stream.connection.deadline + SILENCE_SECONDS_MAX
+    while position <= last:
+        if stream.connection.closed:
+            raise Unreachable("the connection to NATS was closed by this process")
+        async with aclosing(_attached(stream, position)) as batches:
+            while position <= last:
+                try:
+                    batch = await asyncio.wait_for(anext(batches, None), deadline)
+                except TimeoutError as error:
+                    raise Unreachable(
+                        f"stream {stream.name} sent nothing from {position} for {deadline:g} s"
+                    ) from error
+                if batch is None:
+                    break
+                wanted = [entry for entry in batch if entry.position <= last]
+                position = batch[-1].position + 1
+                if wanted:
+                    yield wanted
+
+
+async def _attached(stream: Stream, first: int) -> AsyncGenerator[list[Entry], None]:
+    """Yield what one consumer delivers until it breaks. Raises Unreachable, Lost."""
+    first = await _confirmed(stream, first)
+    consumer = _Consumer(stream, first)
+    forget = stream.connection.on_close(consumer.wake)
+    try:
+        await consumer.attach()
+        while True:
+            batch = await consumer.take()
+            if not batch:
+                return
+            yield batch
+    finally:
+        forget()
+        await consumer.detach()
+
+
+async def _confirmed(stream: Stream, first: int) -> int:
+    """Check that the stream can have `first` next; returns where to start. Raises Lost."""
+    extent = await stream.extent()
+    if not stream.contiguous:
+        # A younger stream of the same name: everything in it is unseen.
+        return first if first <= extent.last + 1 else 1
+    patience = STALE_LEADER_SECONDS if stream.replicas > 1 else 0
+    give_up = asyncio.get_running_loop().time() + patience
+    while extent.last < first - 1 and asyncio.get_running_loop().time() < give_up:
+        await asyncio.sleep(RETRY_SECONDS)
+        extent = await stream.extent()
+    if extent.last < first - 1:
+        raise Lost(
+            f"stream {stream.name} ends at {extent.last}, but position {first - 1} was seen before"
+        )
+    if extent.first > max(first, 1):
+        raise Lost(f"stream {stream.name} begins at {extent.first}, position {first} is missing")
+    return first
+
+
+class _Consumer:
+    """One ephemeral push consumer: what it delivered, and whether it still can be believed."""
+
+    def __init__(self, stream: Stream, first: int) -> None:
+        self._stream = stream
+        self._position = max(first, 1)
+        self._delivered = 1
+        self._entries: list[Entry] = []
+        self._lost: Lost | None = None
+        self._broken = False
+        self._window = ""
+        self._news = asyncio.Event()
+        self._subscription: Subscription | None = None
+
+    async def attach(self) -> None:
+        """Subscribe and make the consumer. Raises Unreachable, Lost."""
+        client = await self._stream.connection.client()
+        inbox = client.new_inbox()
+        try:
+            self._subscription = await client.subscribe(
+                inbox, cb=self._receive, pending_msgs_limit=-1, pending_bytes_limit=-1
+            )
+            await self._stream.connection.api(
+                f"CONSUMER.CREATE.{self._stream.name}.{inbox.rsplit('.', 1)[-1]}",
+                self._request(inbox),
+            )
+        except ApiError as error:
+            raise Unreachable(str(error)) from error
+        except nats.errors.Error as error:
+            raise Unreachable(f"stream {self._stream.name}: {error}") from error
+
+    async def take(self) -> list[Entry]:
+        """Wait for entries; an empty list says that the consumer has to be made again.
+
+        Raises Lost.
+        """
+        while not self._entries:
+            if self._lost is not None:
+                raise self._lost
+            if self._broken or self._stream.connection.closed:
+                return []
+            self._news.clear()
+            try:
+                await asyncio.wait_for(self._news.wait(), SILENCE_SECONDS_MAX)
+            except TimeoutError:
+                return []
+        batch = self._entries[:BATCH_ENTRIES_MAX]
+        del self._entries[:BATCH_ENTRIES_MAX]
+        if self._window and not self._entries:
+            await self._open_window()
+        return batch
+
+    async def detach(self) -> None:
+        """Let go of the subscription; the server drops a consumer that nobody listens to."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None and not self._stream.connection.closed:
+            try:
+                await subscription.unsubscribe()
+            except nats.errors.Error:
+                return
+
+    def wake(self) -> None:
+        """Let a waiting `take` look again."""
+        self._news.set()
+
+    def _request(self, inbox: str) -> dict[str, object]:
+        config: dict[str, object] = {
+            "name": inbox.rsplit(".", 1)[-1],
+            "deliver_subject": inbox,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._position,
+            "ack_policy": "none",
+            "max_deliver": 1,
+            "flow_control": True,
+            "idle_heartbeat": HEARTBEAT_SECONDS * _NANOSECONDS,
+            "inactive_threshold": 5 * _NANOSECONDS,
+            "num_replicas": 1,
+            "mem_storage": True,
+        }
+        if self._stream.subject:
+            config["filter_subject"] = self._stream.subject
+        return {"stream_name": self._stream.name, "config": config, "action": "create"}
+
+    async def _receive(self, message: Msg) -> None:
+        self._news.set()
+        headers = message.headers
+        if headers and headers.get("Status") == "100":
+            await self._control(message.reply or headers.get(_STALLED, ""))
+        elif not self._broken:
+            position, delivered = _sequences(message.reply)
+            if self._believable(position, delivered):
+                self._entries.append(Entry(position, message.data))
+
+    async def _control(self, window: str) -> None:
+        if not window:
+            return
+        self._window = window
+        if not self._entries:
+            await self._open_window()
+
+    async def _open_window(self) -> None:
+        """Tell the server that everything it sent was taken."""
+        window, self._window = self._window, ""
+        try:
+            await self._stream.connection.publish(window, b"")
+        except Unreachable:
+            self._broken = True
+
+    def _believable(self, position: int, delivered: int) -> bool:
+        if delivered != self._delivered:
+            self._broken = True
+            return False
+        self._delivered += 1
+        if self._stream.contiguous and position != self._position:
+            self._lost = Lost(
+                f"stream {self._stream.name} goes from position {self._position - 1} to"
+                f" {position}: records are missing"
+            )
+            self._broken = True
+            return False
+        self._position = position + 1
+        return True
+
+
+def _sequences(reply: str) -> tuple[int, int]:
+    """Read stream and consumer sequence from `$JS.ACK.[domain.account.]stream.consumer.n.s.c…`."""
+    tokens = reply.split(".")
+    offset = 5 if len(tokens) == 9 else 7
+    return int(tokens[offset]), int(tokens[offset + 1])
