@@ -1,0 +1,32 @@
+"""Coming to a position of the log from nothing: the newest usable snapshot and the rest."""
+
+from ledger.core import snapshots
+from ledger.core.state import State
+from ledger.log import records
+from ledger.log.opening import Progress, catch_up
+from ledger.log.port import Log
+
+
+async def state_at(log: Log, position: int, *, on_progress: Progress | None = None) -> State:
+    """Return the state at a position that the log has reached.
+
+    Raises Lost, NewerSchema and Unreachable.
+    """
+    state = await _from_snapshot(log, position)
+    await catch_up(log, state, position, on_progress=on_progress)
+    return state
+
+
+async def _from_snapshot(log: Log, position: int) -> State:
+    """Return the newest stored state up to a position that follows from this log, or none."""
+    for snapshot in await log.load_snapshots():
+        if snapshot.position > position:
+            continue
+        try:
+            state = snapshots.decode(snapshot.payload)
+        except snapshots.InvalidSnapshot:
+            continue
+        payload = await log.get(state.position)
+        if payload is not None and records.decode(payload)[1] == state.hash:
+            return state
+    return State()

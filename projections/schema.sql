@@ -1,0 +1,116 @@
+-- What the log amounts to, as rows. Everything but `denials` follows from the log alone.
+--
+-- Positions are those of the log, times are µs of Unix time, amounts are in the unit of their
+-- resource. Blobs are MessagePack. Whatever can end is an interval: it holds from position
+-- `opened` on, up to but without position `closed`, or still when `closed` is NULL.
+
+PRAGMA application_id = 0x67707564;  -- "gpud": a projection of gpuledger, and not another file
+PRAGMA user_version = 1;             -- another version is deleted and built again
+
+-- One row per record. The last one says how far the projection is, in the same transaction as
+-- everything that follows from it.
+CREATE TABLE records (
+  position INTEGER PRIMARY KEY,
+  time     INTEGER NOT NULL,
+  hash     BLOB NOT NULL,
+  writer   TEXT NOT NULL,
+  commands INTEGER NOT NULL            -- how many commands the record answers
+) STRICT;
+
+CREATE INDEX records_by_time ON records (time);
+
+-- History: one row per event; `body` is the event with its postings, as the record holds it.
+CREATE TABLE events (
+  position  INTEGER NOT NULL,
+  number    INTEGER NOT NULL,          -- in its record, from 0
+  namespace INTEGER,                   -- NULL: the event concerns no single namespace
+  body      BLOB NOT NULL,
+  PRIMARY KEY (position, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX events_by_namespace ON events (namespace, position, number)
+  WHERE namespace IS NOT NULL;
+
+-- Numbers for names, given in the order in which the log names them first.
+CREATE TABLE namespaces (
+  number  INTEGER PRIMARY KEY,
+  cluster TEXT NOT NULL,
+  name    TEXT NOT NULL,
+  opened  INTEGER NOT NULL,
+  UNIQUE (name, cluster)
+) STRICT;
+
+CREATE TABLE accounts (
+  number INTEGER PRIMARY KEY,
+  name   TEXT NOT NULL UNIQUE,
+  opened INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE clusters (
+  name   TEXT PRIMARY KEY,
+  uid    TEXT NOT NULL,
+  opened INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The lines of accounts, by the numbers that the log gave them.
+CREATE TABLE lines (
+  number  INTEGER PRIMARY KEY,
+  account INTEGER NOT NULL,
+  key     TEXT NOT NULL,
+  opened  INTEGER NOT NULL,
+  closed  INTEGER
+) STRICT;
+
+CREATE INDEX lines_by_account ON lines (account);
+
+-- Which account covers which namespace, when.
+CREATE TABLE coverages (
+  account   INTEGER NOT NULL,
+  namespace INTEGER NOT NULL,
+  opened    INTEGER NOT NULL,
+  closed    INTEGER,
+  PRIMARY KEY (namespace, account, opened)
+) STRICT, WITHOUT ROWID;
+
+-- Balances of an account after a record, until its next row: `[line, limit, used, committed, …]`
+-- of its open lines. At most one row per account and record.
+CREATE TABLE balances (
+  account  INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  body     BLOB NOT NULL,
+  PRIMARY KEY (account, position)
+) STRICT, WITHOUT ROWID;
+
+-- What makes up the charge of a key: open holds (base 0 or a resourceVersion) and the committed
+-- object (base -1). A row is never changed but to close it.
+CREATE TABLE charges (
+  number    INTEGER PRIMARY KEY,       -- in the order of opening
+  namespace INTEGER NOT NULL,
+  key       TEXT NOT NULL,
+  uid       TEXT NOT NULL,
+  base      INTEGER NOT NULL,
+  version   INTEGER NOT NULL,          -- of an object; 0 for a hold
+  demand    BLOB NOT NULL,
+  since     INTEGER NOT NULL,          -- time
+  owner     TEXT NOT NULL,
+  actor     TEXT NOT NULL,
+  opened    INTEGER NOT NULL,
+  closed    INTEGER,
+  cause     TEXT,                      -- why it was closed
+  fork      INTEGER                    -- where a closed row is filed; see intervals.py
+) STRICT;
+
+CREATE UNIQUE INDEX charges_open ON charges (namespace, key, base, uid) WHERE closed IS NULL;
+CREATE INDEX charges_closed ON charges (fork, namespace) WHERE closed IS NOT NULL;
+
+-- Refused requests. They come from another stream, where old ones expire, and are no part of the
+-- digest.
+CREATE TABLE denials (
+  position  INTEGER PRIMARY KEY,       -- in the stream of denials
+  time      INTEGER NOT NULL,
+  cluster   TEXT NOT NULL,
+  namespace TEXT NOT NULL,
+  body      BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX denials_by_namespace ON denials (namespace, position);

@@ -1,0 +1,99 @@
+"""Balances: limit, used and committed of every line of an account, after each record.
+
+The core knows what is used. What part of it is committed is kept here, by adding up the difference
+that each record makes to the committed demand of a key; a coverage that changes is counted anew.
+"""
+
+from typing import Final
+
+import aiosqlite
+import msgspec
+
+from ledger.core import accounts
+from ledger.core.amounts import Amounts
+from ledger.core.state import Account, Entry, State
+from projections.folding import Change
+from projections.tables.names import Names
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_NOTHING: Final[Amounts] = {}
+
+
+class Balances:
+    """The table `balances`. `committed` has the committed amount of each line by its number."""
+
+    def __init__(self, names: Names, state: State) -> None:
+        self._names = names
+        self._rows: list[tuple[int, int, bytes]] = []
+        self.committed = [0] * len(state.names)
+        for account in state.accounts.values():
+            self._recount(state, account)
+
+    def take(self, change: Change) -> None:
+        """Keep the balances of every account that the record changed."""
+        state = change.state
+        self.committed.extend([0] * (len(state.names) - len(self.committed)))
+        lines: set[int] = set()
+        for item in change.record.items:
+            lines.update(item.postings[::3])
+        lines.update(self._commit(change))
+        touched = {state.names[line][0] for line in lines}
+        for name, before in change.accounts.items():
+            self._reshape(state, before, state.accounts.get(name))
+            touched.add(name)
+        position = change.record.position
+        for name in sorted(touched):
+            account = self._names.account(name, position)
+            body = _encoder.encode(self._body(state, state.accounts.get(name)))
+            self._rows.append((account, position, body))
+
+    async def write(self, connection: aiosqlite.Connection) -> None:
+        """Write the rows that wait."""
+        await connection.executemany(
+            "INSERT INTO balances (account, position, body) VALUES (?, ?, ?)", self._rows
+        )
+        self._rows.clear()
+
+    def _commit(self, change: Change) -> set[int]:
+        """Add up how the committed demand of keys changed, and return the lines it changed."""
+        committed, namespaces = self.committed, change.state.namespaces
+        changed: set[int] = set()
+        for (namespace, key), before in change.keys.items():
+            space = namespaces[namespace]
+            old, new = _committed(before), _committed(space.entries.get(key))
+            if old is new:
+                continue
+            for resource, line in space.plan:
+                delta = new.get(resource, 0) - old.get(resource, 0)
+                if delta:
+                    committed[line] += delta
+                    changed.add(line)
+        return changed
+
+    def _reshape(self, state: State, before: Account | None, after: Account | None) -> None:
+        """Count anew when an account has other lines, or covers other namespaces."""
+        if before is not None:
+            closed = set(before.lines.values()) - set(after.lines.values() if after else ())
+            for line in closed:
+                self.committed[line] = 0
+        if after is not None and after != before:
+            self._recount(state, after)
+
+    def _recount(self, state: State, account: Account) -> None:
+        totals = dict.fromkeys(account.lines, 0)
+        for name in account.covers:
+            for entry in state.namespaces[name].entries.values():
+                for key in totals if entry.committed is not None else ():
+                    totals[key] += _committed(entry).get(accounts.resource_of(key), 0)
+        for key, total in totals.items():
+            self.committed[account.lines[key]] = total
+
+    def _body(self, state: State, account: Account | None) -> list[int]:
+        body: list[int] = []
+        for line in sorted(account.lines.values()) if account is not None else ():
+            body += (line, state.limit[line], state.used[line], self.committed[line])
+        return body
+
+
+def _committed(entry: Entry | None) -> Amounts:
+    return entry.committed.demand if entry is not None and entry.committed else _NOTHING

@@ -1,0 +1,65 @@
+"""The catalog: clusters, the lines of accounts, and which account covers which namespace."""
+
+import aiosqlite
+
+from ledger.core import events
+from ledger.core.state import Account
+from projections.folding import Change
+from projections.tables.names import Names
+
+_NO_ACCOUNT = Account((), {})
+
+
+class Catalog:
+    """The tables `clusters`, `lines` and `coverages`, and the numbers they are the origin of."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._statements: list[tuple[str, tuple[str | int | None, ...]]] = []
+
+    def take(self, change: Change) -> None:
+        """Keep what the record said about clusters and accounts; most records say nothing."""
+        position = change.record.position
+        for item in change.record.items:
+            if isinstance(item.event, events.ClusterRegistered):
+                self._statements.append((_CLUSTER, (item.event.cluster, item.event.uid, position)))
+        self._open_lines(change, position)
+        for name, before in change.accounts.items():
+            after = change.state.accounts.get(name, _NO_ACCOUNT)
+            self._close_lines(before or _NO_ACCOUNT, after, position)
+            self._cover(name, before or _NO_ACCOUNT, after, position)
+
+    def _open_lines(self, change: Change, position: int) -> None:
+        names = change.state.names
+        for number in range(change.lines, len(names)):
+            account, key = names[number]
+            open_now = change.state.accounts.get(account, _NO_ACCOUNT).lines.get(key) == number
+            closed = None if open_now else position
+            place = self._names.account(account, position)
+            self._statements.append((_OPEN_LINE, (number, place, key, position, closed)))
+
+    def _close_lines(self, before: Account, after: Account, position: int) -> None:
+        for number in sorted(set(before.lines.values()) - set(after.lines.values())):
+            self._statements.append((_CLOSE_LINE, (position, number)))
+
+    def _cover(self, name: str, before: Account, after: Account, position: int) -> None:
+        account = self._names.account(name, position)
+        for gone in sorted(set(before.covers) - set(after.covers)):
+            namespace = self._names.namespace(gone, position)
+            self._statements.append((_UNCOVER, (position, account, namespace)))
+        for new in sorted(set(after.covers) - set(before.covers)):
+            namespace = self._names.namespace(new, position)
+            self._statements.append((_COVER, (account, namespace, position)))
+
+    async def write(self, connection: aiosqlite.Connection) -> None:
+        """Write what waits, in the order in which it happened."""
+        for statement, values in self._statements:
+            await connection.execute(statement, values)
+        self._statements.clear()
+
+
+_CLUSTER = "INSERT INTO clusters (name, uid, opened) VALUES (?, ?, ?)"
+_OPEN_LINE = "INSERT INTO lines (number, account, key, opened, closed) VALUES (?, ?, ?, ?, ?)"
+_CLOSE_LINE = "UPDATE lines SET closed = ? WHERE number = ? AND closed IS NULL"
+_COVER = "INSERT INTO coverages (account, namespace, opened) VALUES (?, ?, ?)"
+_UNCOVER = "UPDATE coverages SET closed = ? WHERE account = ? AND namespace = ? AND closed IS NULL"
