@@ -20,7 +20,6 @@ WHOLE: Final = 100
 
 _MEBIBYTE: Final = 1 << 20
 _SHOWN_MAX: Final = 64
-_NOTHING: Final[Quantities] = {}
 _NO_RESOURCES: Final = Resources()
 
 
@@ -57,9 +56,10 @@ def asks_for_cards(container: Container, rules: DemandRules) -> bool:
     resources = container.resources
     if resources is None:
         return False
-    names = (rules.count, rules.memory, rules.percentage, rules.cores)
-    given = (resources.limits or _NOTHING, resources.requests or _NOTHING)
-    return any(name in where for where in given for name in names)
+    for given in (resources.limits, resources.requests):
+        if given and not rules.of_cards().isdisjoint(given):
+            return True
+    return False
 
 
 def cards_of(container: Container, rules: DemandRules) -> CardRequest | None:
@@ -90,12 +90,15 @@ def managed_of(resources: Resources | None, rules: DemandRules) -> Amounts:
     """Return what is asked of the further managed resources, by limit key.
 
     An extended resource has one amount. A native one such as `cpu` has different requests and
-    limits, hence two; its bare name means its requests, as in a ResourceQuota. Raises Refusal.
+    limits, hence two; its bare name means its requests, as in a ResourceQuota. Cards are not
+    among them: `cards_of` reads those. Raises Refusal.
     """
     found: Amounts = {}
     if resources is None:
         return found
     for name in rules.managed:
+        if name in rules.of_cards():
+            continue
         limit = _first(name, resources.limits)
         request = _first(name, resources.requests, resources.limits)
         if "/" in name:

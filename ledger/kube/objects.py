@@ -6,8 +6,11 @@ same where the API server may send either.
 """
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
+
+_VERSION_DIGITS_MAX: Final = 18
 
 Quantities = dict[str, str | int]
 """Resource name to quantity, as text (the API server's canonical form) or as a JSON integer."""
@@ -43,9 +46,14 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     def version(self) -> int:
         """Return the resourceVersion as the integer it is, 0 when the object has none yet.
 
-        Raises ValueError when it is not a decimal number, which no API server of Kubernetes sends.
+        Raises ValueError when it is none below 10^18, which no API server of Kubernetes sends.
         """
-        return int(self.resource_version) if self.resource_version else 0
+        text = self.resource_version
+        if not text:
+            return 0
+        if not (text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX):
+            raise ValueError(f"metadata.resourceVersion {text[:32]!r} is not a version number")
+        return int(text)
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False):

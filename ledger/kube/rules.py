@@ -1,5 +1,7 @@
 """The rules by which requests of containers become amounts: resource names, factor and defaults."""
 
+from functools import lru_cache
+
 import msgspec
 
 
@@ -24,3 +26,12 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True):
     default_count: int = 1
     worst_card_memory: int | None = None
     managed: tuple[str, ...] = ()
+
+    def of_cards(self) -> frozenset[str]:
+        """Return the names of the resources that ask for cards or for shares of them."""
+        return _of_cards(self.count, self.memory, self.percentage, self.cores)
+
+
+@lru_cache(maxsize=64)
+def _of_cards(*names: str) -> frozenset[str]:
+    return frozenset(names)

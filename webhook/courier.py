@@ -1,0 +1,105 @@
+"""The courier: brings settlement's commands to the ledger, in order per key, until they arrive.
+
+A ledger that is overloaded or cannot be reached gets the same command again, later. Queues are
+bounded: when they are full, whoever sends waits, the watch falls behind, and in the end it lists
+again. So nothing is lost, and nothing grows.
+"""
+
+import asyncio
+import logging
+import random
+import zlib
+from collections import Counter
+from typing import Final
+
+from ledger.core.commands import AnyCommand, CloseAccount, SetLimits
+from ledger.core.denials import Denial, Reason, sentence
+from ledger.log.submission import Ledger
+
+LANES: Final = 128
+"""Commands on their way at the same time; those of one key share a lane."""
+
+LANE_COMMANDS_MAX: Final = 64
+"""Commands that wait in one lane."""
+
+SUBMIT_SECONDS: Final = 30.0
+"""Deadline of one submission, well above the ledger's own."""
+
+RETRY_SECONDS: Final = 0.1
+RETRY_SECONDS_MAX: Final = 5.0
+
+_AGAIN: Final = frozenset({Reason.OVERLOADED, Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED})
+_log: Final = logging.getLogger(__name__)
+
+Address = tuple[str, str]
+
+
+class Courier:
+    """Bounded delivery to a ledger. `run` delivers; cancel it and what waits is forgotten."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._lanes: list[asyncio.Queue[AnyCommand]] = [
+            asyncio.Queue(LANE_COMMANDS_MAX) for _ in range(LANES)
+        ]
+        self._pending: Counter[Address] = Counter()
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        async with asyncio.TaskGroup() as lanes:
+            for lane in self._lanes:
+                lanes.create_task(self._serve(lane))
+
+    async def send(self, command: AnyCommand) -> None:
+        """Queue a command behind the earlier ones of its key; wait while its lane is full."""
+        address = _address(command)
+        self._pending[address] += 1
+        # Not hash(): which commands share a lane must not depend on the process.
+        lane = zlib.crc32("/".join(address).encode()) % LANES
+        await self._lanes[lane].put(command)
+
+    def is_pending(self, namespace: str, key: str) -> bool:
+        """Return whether commands of a key are still on their way: its state is about to change."""
+        return (namespace, key) in self._pending
+
+    async def flush(self) -> None:
+        """Wait until everything that was sent before has arrived."""
+        for lane in self._lanes:
+            await lane.join()
+
+    async def _serve(self, lane: asyncio.Queue[AnyCommand]) -> None:
+        while True:
+            command = await lane.get()
+            await self._deliver(command)
+            self._forget(_address(command))
+            lane.task_done()
+
+    async def _deliver(self, command: AnyCommand) -> None:
+        pause = RETRY_SECONDS
+        while (denial := await self._submit(command)) is not None:
+            if denial.reason not in _AGAIN:
+                _log.error("settlement_refused", extra={"reason": sentence(denial)})
+                return
+            await asyncio.sleep(pause * (0.5 + random.random() / 2))
+            pause = min(2 * pause, RETRY_SECONDS_MAX)
+
+    async def _submit(self, command: AnyCommand) -> Denial | None:
+        try:
+            async with asyncio.timeout(SUBMIT_SECONDS):
+                answer = await self._ledger.submit(command)
+        except TimeoutError:
+            return Denial(Reason.LEDGER_UNAVAILABLE, "no answer in time", transient=True)
+        return answer if isinstance(answer, Denial) else None
+
+    def _forget(self, address: Address) -> None:
+        if self._pending[address] > 1:
+            self._pending[address] -= 1
+        else:
+            del self._pending[address]
+
+
+def _address(command: AnyCommand) -> Address:
+    """Return what a command is about: commands of one address keep their order."""
+    if isinstance(command, SetLimits | CloseAccount):
+        return "", command.account
+    return getattr(command, "namespace", ""), getattr(command, "key", "")

@@ -1,0 +1,115 @@
+"""The mutating webhook: a new pod that asks for cards gets a stamp and what it left out.
+
+It never decides and never charges: whatever it does not understand passes untouched and is
+refused, with a reason, by the validating webhook. Its patch is the same however often it is asked,
+except for the stamp, which is always a new one.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core.denials import Denial
+from ledger.kube.containers import asks_for_cards, cards_of
+from ledger.kube.demand import demand_of
+from ledger.kube.objects import Container, Pod
+from ledger.kube.rules import DemandRules
+from webhook.policy import Policy
+from webhook.review import BadReview, Request, Response, decode_pod
+from webhook.stamps import ANNOTATION, Stamps, Subject
+
+_DEFAULT_SCHEDULERS: Final = ("", "default-scheduler")
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One step of a JSON patch; `add` sets what is there already."""
+
+    path: str
+    value: str | dict[str, str]
+    op: str = "add"
+
+
+class Mutating:
+    """Normalises pods on CREATE."""
+
+    def __init__(self, cluster: str, rules: DemandRules, policy: Policy, stamps: Stamps) -> None:
+        """Stamp for `cluster`, filling in the defaults of `rules`."""
+        self._cluster = cluster
+        self._rules = rules
+        self._policy = policy
+        self._stamps = stamps
+
+    async def answer(self, request: Request) -> Response:
+        """Return the answer to a review, always "allowed". Raises BadReview."""
+        if not request.is_pods() or request.sub_resource or request.operation != "CREATE":
+            return Response(request.uid, True)
+        pod = decode_pod(request.object, "object")
+        if pod is None:
+            raise BadReview("$.request.object", "is missing")
+        patch = self._patch(request, pod)
+        if not patch:
+            return Response(request.uid, True)
+        return Response(request.uid, True, patch_type="JSONPatch", patch=msgspec.json.encode(patch))
+
+    def _patch(self, request: Request, pod: Pod) -> list[Operation]:
+        demand = demand_of(pod, self._rules)
+        if isinstance(demand, Denial) or not demand.amounts:
+            return []
+        subject = Subject(
+            self._cluster,
+            "pods",
+            request.namespace,
+            request.user_info.username,
+            demand.amounts,
+        )
+        patch = [_stamped(pod, self._stamps.make(subject))]
+        asking = False
+        for kind, containers in _containers(pod):
+            for number, container in enumerate(containers):
+                if asks_for_cards(container, self._rules):
+                    asking = True
+                    place = f"/spec/{kind}/{number}/resources/limits"
+                    patch += _completed(container, place, self._rules)
+        return patch + self._scheduled(pod) if asking else patch
+
+    def _scheduled(self, pod: Pod) -> list[Operation]:
+        name, spec = self._policy.scheduler_name, pod.spec
+        if not name or spec.node_name or spec.scheduler_name not in _DEFAULT_SCHEDULERS:
+            return []
+        return [Operation("/spec/schedulerName", name)]
+
+
+def _stamped(pod: Pod, stamp: str) -> Operation:
+    if pod.metadata.annotations is None:
+        return Operation("/metadata/annotations", {ANNOTATION: stamp})
+    return Operation(f"/metadata/annotations/{_pointer(ANNOTATION)}", stamp)
+
+
+def _containers(pod: Pod) -> tuple[tuple[str, list[Container]], ...]:
+    spec = pod.spec
+    return ("initContainers", spec.init_containers or []), ("containers", spec.containers or [])
+
+
+def _completed(container: Container, place: str, rules: DemandRules) -> list[Operation]:
+    """Write down the count and the cores that the demand function assumes.
+
+    They go into the limits; the API server copies limits of extended resources to requests.
+    """
+    cards = cards_of(container, rules)
+    if cards is None:
+        return []
+    missing: dict[str, str] = {}
+    if not cards.count_given:
+        missing[rules.count] = str(cards.count)
+    if not cards.cores_given and cards.cores:
+        missing[rules.cores] = str(cards.cores)
+    if not missing:
+        return []
+    if container.resources is None or container.resources.limits is None:
+        return [Operation(place, missing)]
+    return [Operation(f"{place}/{_pointer(name)}", text) for name, text in missing.items()]
+
+
+def _pointer(name: str) -> str:
+    """Return a name as one step of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,30 @@
+"""What an operator may decide about admission."""
+
+from typing import Final
+
+import msgspec
+
+HAMI_IDENTITIES: Final = (
+    "system:serviceaccount:kube-system:hami-scheduler",
+    "system:serviceaccount:kube-system:hami-device-plugin",
+)
+"""Who writes HAMi's allocation annotations in an installation by its own chart."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The webhooks' settings.
+
+    `deadline` is seconds for one request, below the webhook's own `timeoutSeconds`. `body_max` is
+    bytes. `allow_unavailable` admits, uncharged, what the ledger cannot decide on now. At most
+    `owner_holds_max` creations of one owner in a namespace may be unsettled, 0 for no bound.
+    `trusted` names the users that may write the annotations of allocation and of the ledger.
+    `scheduler_name` is given to pods of the default scheduler that ask for cards, when not empty.
+    """
+
+    deadline: float = 9.0
+    body_max: int = 3 * 1024 * 1024
+    allow_unavailable: bool = False
+    allow_privileged: bool = False
+    owner_holds_max: int = 64
+    trusted: tuple[str, ...] = HAMI_IDENTITIES
+    scheduler_name: str = ""

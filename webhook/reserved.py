@@ -1,0 +1,70 @@
+"""Annotations that tell what was allocated: only who allocates may write them.
+
+Whoever could write them could claim cards that the ledger never gave. HAMi's other annotations
+express wishes (which policy, which card) and stay the users' own.
+"""
+
+import re
+from typing import Final
+
+from ledger.core.denials import Denial, Reason
+from ledger.kube.objects import ObjectMeta
+from webhook.stamps import ANNOTATION
+
+OURS: Final = "gpuledger.io/"
+
+_ALLOCATION: Final = re.compile(
+    r"hami\.io/("
+    r"vgpu-node|vgpu-time|bind-time|bind-phase|vgpu-mig-allocations|kunlun-allocated"
+    r"|.+-devices-(to-allocate|allocated)"
+    r")"
+)
+_NODE_LABEL: Final = "hami.io/vgpu-node"
+
+
+def changed_reserved(new: ObjectMeta, old: ObjectMeta | None) -> str:
+    """Return the field of a reserved annotation or label that `new` has otherwise than `old`.
+
+    Empty when there is none. Without `old`, on CREATE, the stamp is free: the mutating webhook has
+    just written it, and one that it did not write does not verify and is not used.
+    """
+    mine = _reserved(new)
+    before = {_annotation(ANNOTATION): mine.get(_annotation(ANNOTATION))}
+    if old is not None:
+        before = _reserved(old)
+    return min(
+        (field for field in {*mine, *before} if mine.get(field) != before.get(field)), default=""
+    )
+
+
+def refusal(field: str, username: str) -> Denial:
+    """Return why a user may not write this field."""
+    return Denial(
+        Reason.RESERVED_ANNOTATION,
+        f"{field} tells what was allocated, and {username or 'an unnamed user'} may not write it",
+        transient=False,
+        remedy="Leave it as it is, or out of a new manifest: whoever allocates writes it",
+        field=field,
+        value=username,
+    )
+
+
+def _reserved(meta: ObjectMeta) -> dict[str, str | None]:
+    found: dict[str, str | None] = {
+        _annotation(name): text
+        for name, text in (meta.annotations or {}).items()
+        if _is_reserved(name)
+    }
+    if meta.labels and _NODE_LABEL in meta.labels:
+        found[f"metadata.labels[{_NODE_LABEL}]"] = meta.labels[_NODE_LABEL]
+    return found
+
+
+def _annotation(name: str) -> str:
+    return f"metadata.annotations[{name}]"
+
+
+def _is_reserved(name: str) -> bool:
+    return name.startswith(OURS) or (
+        name.startswith("hami.io/") and _ALLOCATION.fullmatch(name) is not None
+    )

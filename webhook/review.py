@@ -1,0 +1,209 @@
+"""AdmissionReview v1 on the wire: what is read of a review, and how an answer is written.
+
+The object under review stays raw JSON until somebody knows its kind, so a review of a kind that
+nobody handles costs nothing and can never fail to decode.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from ledger.core.denials import Denial, describe, sentence
+from ledger.kube.objects import Pod
+
+API_VERSION: Final = "admission.k8s.io/v1"
+KIND: Final = "AdmissionReview"
+
+WARNING_CHARACTERS_MAX: Final = 120
+"""Longer warnings are cut by clients; the API server drops all when they get too many."""
+
+FORBIDDEN: Final = 403
+"""Every denial is a plain 403. Not 429: its Retry-After makes clients repeat the same request at
+once, which an overloaded ledger needs least and an exceeded quota never profits from."""
+
+_NAME_CHARACTERS_MAX: Final = 253
+
+
+class BadReview(Exception):
+    """The bytes are no review that can be answered; `field` is where, as a JSON path."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+        self.message = message
+
+
+class GroupKind(msgspec.Struct, frozen=True, gc=False):
+    """The kind of the object under review, `group` empty for the core."""
+
+    group: str = ""
+    kind: str = ""
+
+
+class GroupResource(msgspec.Struct, frozen=True, gc=False):
+    """The resource the request was made to, `group` empty for the core."""
+
+    group: str = ""
+    resource: str = ""
+
+
+class UserInfo(msgspec.Struct, frozen=True, gc=False):
+    """Who made the request."""
+
+    username: str = ""
+
+
+class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """One admission request. `uid` names this call only, never the object or its attempt."""
+
+    uid: str
+    operation: str
+    kind: GroupKind
+    resource: GroupResource
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    user_info: UserInfo = UserInfo()
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    old_object: msgspec.Raw = msgspec.Raw(b"null")
+    dry_run: bool | None = None
+
+    def is_pods(self) -> bool:
+        """Return whether the request is about pods, or about a subresource of pods."""
+        return self.resource.resource == "pods" and not self.resource.group
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One cause of a denial: our reason, a sentence and the field or quota key."""
+
+    reason: str
+    message: str
+    field: str
+
+
+class Details(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a denial is about, for programs."""
+
+    name: str = ""
+    kind: str = ""
+    causes: tuple[Cause, ...] = ()
+
+
+class Status(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why the request was refused, as the client gets it."""
+
+    message: str
+    reason: str
+    code: int
+    details: Details = Details()
+    status: str = "Failure"
+
+
+class Response(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The answer to one request; `patch` is a JSON patch, base64 on the wire."""
+
+    uid: str
+    allowed: bool
+    status: Status | None = None
+    warnings: tuple[str, ...] = ()
+    audit_annotations: dict[str, str] = {}
+    patch_type: str = ""
+    patch: bytes = b""
+
+
+class _Incoming(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    request: Request
+
+
+class _Outgoing(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    response: Response
+
+
+_reviews: Final = msgspec.json.Decoder(_Incoming)
+_pods: Final = msgspec.json.Decoder(Pod | None)
+_encoder: Final = msgspec.json.Encoder()
+_MISSING: Final = re.compile(r"missing required field `(\w+)`")
+_PLACE: Final = re.compile(r" - at `([^`]*)`$")
+
+
+def decode(body: bytes) -> Request:
+    """Read a review. Raises BadReview naming the field."""
+    try:
+        review = _reviews.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad(error, "$") from error
+    if review.kind != KIND:
+        raise BadReview("$.kind", f"{review.kind[:64]!r} is not {KIND}")
+    if review.api_version != API_VERSION:
+        raise BadReview(
+            "$.apiVersion", f"{review.api_version[:64]!r} is not supported, send {API_VERSION}"
+        )
+    request = review.request
+    if not request.uid:
+        raise BadReview("$.request.uid", "is empty")
+    for field, name in (("namespace", request.namespace), ("name", request.name)):
+        if len(name) > _NAME_CHARACTERS_MAX or "/" in name:
+            raise BadReview(f"$.request.{field}", f"{name[:64]!r} is no Kubernetes name")
+    return request
+
+
+def decode_pod(raw: msgspec.Raw, field: str) -> Pod | None:
+    """Read the pod under review, None where the review has none. Raises BadReview."""
+    try:
+        pod: Pod | None = _pods.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad(error, f"$.request.{field}") from error
+    return pod
+
+
+def encode(response: Response) -> bytes:
+    """Write the answer to a review."""
+    return _encoder.encode(_Outgoing(API_VERSION, KIND, response))
+
+
+def denied(request: Request, denial: Denial, warnings: tuple[str, ...] = ()) -> Response:
+    """Answer with a refusal: one sentence for people, causes for programs."""
+    details = Details(request.name, request.kind.kind, _causes(denial))
+    status = Status(sentence(denial), "Forbidden", FORBIDDEN, details)
+    annotations = audit(denial.decision, denial.reason)
+    return Response(request.uid, False, status, tuple(map(warning, warnings)), annotations)
+
+
+def audit(decision: str, outcome: str) -> dict[str, str]:
+    """Return the audit annotations that lead from the API server's audit log to our decision.
+
+    The decision is part of the key because the API server keeps the first value of a key only,
+    and one API request may take several decisions (conflicts, generated names).
+    """
+    return {f"decision-{decision}": outcome} if decision else {}
+
+
+def warning(text: str) -> str:
+    """Return a warning no longer than clients show."""
+    if len(text) <= WARNING_CHARACTERS_MAX:
+        return text
+    return f"{text[: WARNING_CHARACTERS_MAX - 1]}…"
+
+
+def _causes(denial: Denial) -> tuple[Cause, ...]:
+    if denial.shortages:
+        return tuple(Cause(denial.reason, describe(one), one.resource) for one in denial.shortages)
+    return (Cause(denial.reason, denial.message, denial.field),)
+
+
+def _bad(error: Exception, root: str) -> BadReview:
+    """Return where and what a decoding error is about."""
+    text = str(error)
+    place = _PLACE.search(text)
+    field = root + (place[1].removeprefix("$") if place else "")
+    missing = _MISSING.search(text)
+    if missing:
+        return BadReview(f"{field}.{missing[1]}", "is missing")
+    if isinstance(error, RecursionError):
+        return BadReview(field, "is nested too deeply")
+    return BadReview(field, _PLACE.sub("", text))
