@@ -23,7 +23,7 @@ from ledger.core.denials import Denial, Reason
 from ledger.core.events import AnyEvent
 from ledger.core.state import State
 from ledger.log import opening, records, refusals
-from ledger.log.port import Ambiguous, Conflict, Extent, Full, Log, LogError, Lost, Unreachable
+from ledger.log.port import Ambiguous, Conflict, Extent, Log, LogError, Lost, Unreachable
 from ledger.log.queueing import FairQueue
 from ledger.log.submission import Accepted
 from ledger.log.witness import Head
@@ -38,6 +38,8 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Most commands in one record."""
     group_seconds_max: float = 0.003
     """Longest time to decide one group before it is sent: the event loop has others to serve."""
+    record_bytes_max: int = 1_000_000
+    """Largest record: a group that comes out larger is taken back and halved."""
     queue_commands_max: int = 20_000
     """Most commands that wait, of all namespaces together."""
     queue_namespace_max: int = 5_000
@@ -199,7 +201,7 @@ class Writer:
         most = self.settings.group_commands_max
         while True:
             group = self._group = self._decide(most)
-            if len(group.payload) > records.RECORD_BYTES_MAX:
+            if len(group.payload) > self.settings.record_bytes_max:
                 most = self._split(group)
                 continue
             try:
@@ -208,7 +210,9 @@ class Writer:
                     if not self._hand:
                         return
                     continue
-            except (Unreachable, Full) as error:
+            except Lost:
+                raise
+            except LogError as error:
                 self.unavailable = str(error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, self.settings.retry_seconds_max)
@@ -283,7 +287,8 @@ class Writer:
         self.state.undo()
         tickets = group.tickets()
         if len(tickets) == 1:
-            self._resolve(tickets[0], _too_large(len(group.payload)))
+            size, most = len(group.payload), self.settings.record_bytes_max
+            self._resolve(tickets[0], _too_large(size, most))
             return self.settings.group_commands_max
         self._hand.extendleft(reversed(tickets))
         return len(tickets) // 2
@@ -368,9 +373,9 @@ class Writer:
         """Look at the log while nobody asks anything."""
         try:
             await self._is_current()
+        except Lost:
+            raise
         except LogError as error:
-            if isinstance(error, Lost):
-                raise
             self.unavailable = str(error)
         else:
             self.unavailable = None
@@ -459,10 +464,10 @@ def _overloaded(waiting: int) -> Denial:
     )
 
 
-def _too_large(size: int) -> Denial:
+def _too_large(size: int, most: int) -> Denial:
     return Denial(
         Reason.TOO_LARGE,
-        f"the record would have {size} bytes, the log takes {records.RECORD_BYTES_MAX}",
+        f"the record would have {size} bytes, the log takes {most}",
         transient=False,
         remedy="Split the request, or cover fewer namespaces with one account",
     )

@@ -27,9 +27,7 @@ def record(state: State, commands: Iterable[AnyCommand], *, time: int = 0) -> by
     if not items:
         state.time = previous
         return None
-    made = records.Record(
-        state.position + 1, state.time, "w", "n", state.hash, len(items), items
-    )
+    made = records.Record(state.position + 1, state.time, "w", "n", state.hash, len(items), items)
     payload, digest = records.encode(made)
     state.seal(made.position, digest, made.time)
     return payload

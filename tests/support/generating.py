@@ -59,9 +59,7 @@ def _observe(source: random.Random) -> commands.Observe:
 
 
 def _end(source: random.Random) -> commands.End:
-    return commands.End(
-        *_where(source), source.randint(0, 6), source.choice(CAUSES), actor="watch"
-    )
+    return commands.End(*_where(source), source.randint(0, 6), source.choice(CAUSES), actor="watch")
 
 
 def _refute(source: random.Random) -> commands.Refute:

@@ -1,0 +1,57 @@
+"""A long, realistic history: pods of many namespaces are reserved, persisted and deleted."""
+
+import random
+from collections import deque
+from collections.abc import Iterator
+
+from ledger.core import accounts, commands
+from ledger.core.state import State
+from support.folding import record
+
+START = 1_750_000_000_000_000
+STEP = 50_000
+DEMAND = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 50, "nvidia.com/gpumem": 8_000}
+LIMIT = 2**50
+
+
+def history(
+    state: State, events: int, *, namespaces: int = 50, live: int = 20_000, group: int = 100
+) -> Iterator[bytes]:
+    """Yield records with at least so many events, advancing the state.
+
+    `live` pods exist at once; `group` commands go into a record.
+    """
+    source = random.Random(7)
+    payload = record(state, map(_limits, range(namespaces)), time=START)
+    assert payload is not None
+    yield payload
+    waiting: deque[list[commands.AnyCommand]] = deque()
+    made = born = 0
+    while made < events:
+        batch: list[commands.AnyCommand] = []
+        while len(batch) < group:
+            if len(waiting) >= live:
+                batch += waiting.popleft()
+            life = _life(born, source.randrange(namespaces))
+            born += 1
+            batch += life[:2]
+            waiting.append(life[2:])
+        payload = record(state, batch, time=state.time + STEP)
+        assert payload is not None
+        made += len(batch)
+        yield payload
+
+
+def _limits(number: int) -> commands.SetLimits:
+    limits = {f"limits.{resource}": LIMIT for resource in DEMAND}
+    name = f"team-{number}"
+    return commands.SetLimits(accounts.quota("c1", name, "main"), (f"c1/{name}",), limits, "admin")
+
+
+def _life(number: int, namespace: int) -> list[commands.AnyCommand]:
+    where = (f"c1/team-{namespace}", f"pods/worker-{number:08x}", f"uid-{number:032x}")
+    return [
+        commands.Reserve(*where, DEMAND, stamp=f"{number:016x}", owner="rs-1", actor="alice"),
+        commands.Observe(*where, 10 * number + 1, DEMAND, actor="watch"),
+        commands.End(*where, 10 * number + 2, "deleted", actor="watch"),
+    ]
