@@ -10,6 +10,7 @@ import logging
 import random
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from ledger.core.commands import AnyCommand, CloseAccount, SetLimits
@@ -37,8 +38,10 @@ Address = tuple[str, str]
 class Courier:
     """Bounded delivery to a ledger. `run` delivers; cancel it and what waits is forgotten."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, jitter: Callable[[], float] = random.random) -> None:
+        """`jitter` draws from 0 to 1, so that many replicas do not retry in step."""
         self._ledger = ledger
+        self._jitter = jitter
         self._lanes: list[asyncio.Queue[AnyCommand]] = [
             asyncio.Queue(LANE_COMMANDS_MAX) for _ in range(LANES)
         ]
@@ -80,7 +83,7 @@ class Courier:
             if denial.reason not in _AGAIN:
                 _log.error("settlement_refused", extra={"reason": sentence(denial)})
                 return
-            await asyncio.sleep(pause * (0.5 + random.random() / 2))
+            await asyncio.sleep(pause * (0.5 + self._jitter() / 2))
             pause = min(2 * pause, RETRY_SECONDS_MAX)
 
     async def _submit(self, command: AnyCommand) -> Denial | None:

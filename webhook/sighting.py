@@ -29,6 +29,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Attempt = tuple[str, int]
 """`(uid, base)`: one possible write of a key."""
 
+Proven = Callable[[Attempt], bool]
+"""Whether an attempt was open for longer than any request can last when a list began."""
+
 
 class Sighting(msgspec.Struct, frozen=True, gc=False):
     """A pod at a version. `cause` is empty while it counts, else why its charge ends.
@@ -99,26 +102,25 @@ def missing(
     entry: Entry,
     present: str,
     version: int,
-    proven: Callable[[Attempt], bool],
     actor: str,
+    proven: Proven | None = None,
 ) -> Iterator[End | Refute]:
     """Yield the ends of what a list at `version` does not hold at this key.
 
     `present` is the uid that the list does hold there, or empty. Whatever was known to exist up to
-    that version is deleted; a creation that was never seen is refuted only when `proven`.
+    that version is deleted; a creation that was never seen is refuted only when it is `proven`
+    that it can no longer be written.
     """
     for uid in _uids(entry):
         if uid == present:
             continue
         if _existed(entry, uid, version):
             yield End(namespace, key, uid, version, Cause.DELETED, actor)
-        elif proven((uid, CREATE)):
+        elif proven is not None and proven((uid, CREATE)):
             yield Refute(namespace, key, uid, CREATE, Cause.ABSENT, actor)
 
 
-def unwritten(
-    entry: Entry, seen: Sighting, proven: Callable[[Attempt], bool], actor: str
-) -> Iterator[Refute]:
+def unwritten(entry: Entry, seen: Sighting, actor: str, proven: Proven) -> Iterator[Refute]:
     """Yield the ends of updates whose base is still what is stored, where that is `proven`."""
     for hold in entry.holds:
         if hold.uid == seen.uid and hold.base >= seen.version and proven((hold.uid, hold.base)):

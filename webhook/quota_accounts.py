@@ -1,0 +1,82 @@
+"""Quota accounts: every ResourceQuota with managed keys is an account of its namespace."""
+
+import logging
+from typing import Final
+
+from ledger.core import accounts
+from ledger.core.commands import CloseAccount, SetLimits
+from ledger.kube.objects import ResourceQuota
+from ledger.kube.port import Change, Changed, Listed
+from ledger.kube.quotas import limits_of
+from webhook.tenure import RECOUNTED, WATCHED, Stride, Tenure
+
+_log: Final = logging.getLogger(__name__)
+
+
+class QuotaAccounts:
+    """Keeps the accounts of one cluster at what its ResourceQuotas say."""
+
+    def __init__(self, tenure: Tenure) -> None:
+        self._tenure = tenure
+        self._warned: dict[str, tuple[str, ...]] = {}
+
+    async def take(self, change: Change[ResourceQuota]) -> None:
+        """Tell the ledger what a change of the watch means."""
+        if isinstance(change, Listed):
+            await self._recount(change.objects)
+        elif isinstance(change, Changed) and change.deleted:
+            await self._close(self._account(change.object), WATCHED)
+        elif isinstance(change, Changed):
+            await self._set(change.object, WATCHED)
+
+    async def _recount(self, quotas: list[ResourceQuota]) -> None:
+        """Set every account anew and close those whose quota is gone."""
+        await self._tenure.courier.flush()
+        stride = Stride()
+        for quota in quotas:
+            await self._set(quota, RECOUNTED)
+            await stride.step()
+        present = {self._account(quota) for quota in quotas}
+        for account in self._tenure.quota_accounts():
+            if account not in present:
+                await self._close(account, RECOUNTED)
+        await self._tenure.courier.flush()
+
+    async def _set(self, quota: ResourceQuota, actor: str) -> None:
+        """Set an account's limits; a quota that limits nothing managed has no account."""
+        tenure = self._tenure
+        account, namespace = self._account(quota), quota.metadata.namespace
+        settings = tenure.settings
+        read = limits_of(quota, settings.rules, zero_is_unlimited=settings.zero_is_unlimited)
+        self._warn(account, read.warnings)
+        if not read.limits:
+            await self._close(account, actor, forget=False)
+        elif tenure.courier.is_pending("", account) or self._limits(account) != read.limits:
+            covers = (accounts.qualified(tenure.name, namespace),)
+            await tenure.courier.send(SetLimits(account, covers, read.limits, actor))
+
+    async def _close(self, account: str, actor: str, *, forget: bool = True) -> None:
+        if forget:
+            self._warned.pop(account, None)
+        if self._tenure.courier.is_pending("", account) or self._limits(account) is not None:
+            await self._tenure.courier.send(CloseAccount(account, actor))
+
+    def _account(self, quota: ResourceQuota) -> str:
+        meta = quota.metadata
+        return accounts.quota(self._tenure.name, meta.namespace, meta.name)
+
+    def _limits(self, account: str) -> dict[str, int] | None:
+        """Return an account's limits as the ledger has them, None when it is not open."""
+        state = self._tenure.view.state
+        known = state.accounts.get(account)
+        if known is None:
+            return None
+        return {key: state.limit[number] for key, number in known.lines.items()}
+
+    def _warn(self, account: str, warnings: tuple[str, ...]) -> None:
+        """Say what is odd about a quota once, not at every change of its status."""
+        if warnings == self._warned.get(account, ()):
+            return
+        self._warned[account] = warnings
+        for warning in warnings:
+            _log.warning("quota_not_understood", extra={"account": account, "reason": warning})

@@ -1,0 +1,109 @@
+"""A tenure: one period in which this replica is the active one, and what its parts share."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from ledger.core import accounts
+from ledger.core.state import Entry, State
+from ledger.kube.demand import DemandRules
+from ledger.kube.port import Cluster
+from ledger.log.records import Record
+from webhook.courier import Courier
+
+STRIDE: Final = 64
+"""Objects that are looked at before the event loop gets its turn: well below 2 ms."""
+
+WATCHED: Final = "settlement"
+"""The actor of commands that follow from the watch or from a proof."""
+
+RECOUNTED: Final = "recount"
+"""The actor of commands that follow from comparing everything with a list."""
+
+
+class View(Protocol):
+    """The state that the ledger has reached; read it, never change it."""
+
+    @property
+    def state(self) -> State:
+        """The state at the newest position this replica has applied."""
+        ...
+
+    def subscribe(self, callback: Callable[[Record], None]) -> None:
+        """Call back after every record that was applied."""
+        ...
+
+
+class SettlementSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of settlement, in seconds, and how requests and quotas are read.
+
+    `settle_seconds` must be longer than any admission and etcd write can take: 34 s is the API
+    server's cap on a request, and its etcd client may add some seconds.
+    """
+
+    rules: DemandRules = DemandRules()
+    settle_seconds: float = 60.0
+    recount_seconds: float = 600.0
+    zero_is_unlimited: bool = False
+
+
+class Tenure:
+    """What the parts of settlement work with: the state, the cluster, and a way to the ledger."""
+
+    def __init__(
+        self,
+        view: View,
+        cluster: Cluster,
+        name: str,
+        settings: SettlementSettings,
+        now: Callable[[], int],
+        courier: Courier,
+    ) -> None:
+        """`name` is the cluster's; `now` tells µs of Unix time."""
+        self.view = view
+        self.cluster = cluster
+        self.name = name
+        self.settings = settings
+        self.now = now
+        self.courier = courier
+
+    def owns(self, namespace: str) -> bool:
+        """Return whether a qualified namespace belongs to this cluster."""
+        return namespace.startswith(f"{self.name}/")
+
+    def namespaces(self) -> list[str]:
+        """Return the qualified namespaces of this cluster that the ledger knows."""
+        return [name for name in self.view.state.namespaces if self.owns(name)]
+
+    def entry(self, namespace: str, key: str) -> Entry | None:
+        """Return what the ledger knows of a key now."""
+        space = self.view.state.namespaces.get(namespace)
+        return space.entries.get(key) if space is not None else None
+
+    def keys(self, namespace: str, prefix: str) -> list[str]:
+        """Return the keys of a qualified namespace that begin with `prefix`."""
+        space = self.view.state.namespaces.get(namespace)
+        return [key for key in space.entries if key.startswith(prefix)] if space else []
+
+    def quota_accounts(self) -> list[str]:
+        """Return the open quota accounts of this cluster."""
+        prefix = accounts.quota(self.name, "", "").rstrip("/") + "/"
+        return [account for account in self.view.state.accounts if account.startswith(prefix)]
+
+
+class Stride:
+    """Lets the event loop have its turn every so many steps.
+
+    Steps are counted and not timed, so that a simulation takes the same turns every time.
+    """
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    async def step(self) -> None:
+        """Count one object; now and then, let others run."""
+        self._steps += 1
+        if not self._steps % STRIDE:
+            await asyncio.sleep(0)
