@@ -8,7 +8,7 @@ position 1. Each item is `[event, postings]`. docs/log-format.md tells more.
 """
 
 import hashlib
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -16,6 +16,8 @@ from ledger.core.events import AnyEvent
 from ledger.core.evolution import InvariantError, Postings, evolve
 from ledger.core.state import State
 from ledger.log.port import Lost
+
+T = TypeVar("T")
 
 SCHEMA: Final = 1
 """The record schema this code writes. Older schemas are read; a newer one is refused."""
@@ -47,9 +49,27 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     items: list[Item]
 
 
+class Link(msgspec.Struct, frozen=True, array_like=True):
+    """The beginning of a record's body: what chains it to the record before."""
+
+    position: int
+    time: int
+    writer: str
+    nonce: str
+    previous: bytes
+
+
+class _Mark(msgspec.Struct, frozen=True, array_like=True):
+    """The first element of every record there will ever be."""
+
+    schema: int
+
+
 _encoder: Final = msgspec.msgpack.Encoder()
 _envelopes: Final = msgspec.msgpack.Decoder(tuple[int, bytes, bytes])
 _records: Final = msgspec.msgpack.Decoder(Record)
+_links: Final = msgspec.msgpack.Decoder(Link)
+_marks: Final = msgspec.msgpack.Decoder(_Mark)
 
 
 def encode(record: Record) -> tuple[bytes, bytes]:
@@ -64,20 +84,34 @@ def decode(payload: bytes) -> tuple[Record, bytes]:
 
     Raises NewerSchema, and Lost when the payload is not an intact record.
     """
-    try:
-        schema, digest, body = _envelopes.decode(payload)
-    except msgspec.MsgspecError as error:
-        raise Lost(f"not a record: {error}") from error
+    body, digest = _open(payload)
+    return _decoded(_records, body), digest
+
+
+def decode_link(payload: bytes) -> tuple[Link, bytes]:
+    """Open only what chains a record to the one before. Returns `(link, hash)`; see `decode`."""
+    body, digest = _open(payload)
+    return _decoded(_links, body), digest
+
+
+def _open(payload: bytes) -> tuple[bytes, bytes]:
+    """Return `(body, hash)` of an intact record of a schema that is known."""
+    schema = _decoded(_marks, payload).schema
     if schema > SCHEMA:
         raise NewerSchema(
             f"the log holds records of schema {schema}, this gpuledger knows {SCHEMA}: upgrade it"
         )
+    _, digest, body = _decoded(_envelopes, payload)
     if _digest(schema, body) != digest:
         raise Lost("a record's content does not match its own hash: it was changed")
+    return body, digest
+
+
+def _decoded(decoder: "msgspec.msgpack.Decoder[T]", data: bytes) -> T:
     try:
-        return _records.decode(body), digest
+        return decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise Lost(f"a record of schema {schema} does not decode: {error}") from error
+        raise Lost(f"not an intact record: {error}") from error
 
 
 def fold(state: State, position: int, payload: bytes) -> Record:
