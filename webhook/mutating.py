@@ -15,7 +15,7 @@ from ledger.kube.demand import demand_of
 from ledger.kube.objects import Container, Pod
 from ledger.kube.rules import DemandRules
 from webhook.policy import Policy
-from webhook.review import BadReview, Request, Response, decode_pod
+from webhook.review import Request, Response, required_pod
 from webhook.stamps import ANNOTATION, Stamps, Subject
 
 _DEFAULT_SCHEDULERS: Final = ("", "default-scheduler")
@@ -39,14 +39,14 @@ class Mutating:
         self._policy = policy
         self._stamps = stamps
 
-    async def answer(self, request: Request) -> Response:
-        """Return the answer to a review, always "allowed". Raises BadReview."""
+    async def answer(self, request: Request, until: float) -> Response:
+        """Return the answer to a review, always "allowed". Raises BadReview.
+
+        It waits for nothing, so it is always done by `until`.
+        """
         if not request.is_pods() or request.sub_resource or request.operation != "CREATE":
             return Response(request.uid, True)
-        pod = decode_pod(request.object, "object")
-        if pod is None:
-            raise BadReview("$.request.object", "is missing")
-        patch = self._patch(request, pod)
+        patch = self._patch(request, required_pod(request, "object"))
         if not patch:
             return Response(request.uid, True)
         return Response(request.uid, True, patch_type="JSONPatch", patch=msgspec.json.encode(patch))

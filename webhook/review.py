@@ -5,7 +5,7 @@ nobody handles costs nothing and can never fail to decode.
 """
 
 import re
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -22,7 +22,8 @@ FORBIDDEN: Final = 403
 """Every denial is a plain 403. Not 429: its Retry-After makes clients repeat the same request at
 once, which an overloaded ledger needs least and an exceeded quota never profits from."""
 
-_NAME_CHARACTERS_MAX: Final = 253
+NAME_CHARACTERS_MAX: Final = 253
+"""Longest name of a Kubernetes object."""
 
 
 class BadReview(Exception):
@@ -136,7 +137,7 @@ def decode(body: bytes) -> Request:
     try:
         review = _reviews.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _bad(error, "$") from error
+        raise bad_review(error, "$") from error
     if review.kind != KIND:
         raise BadReview("$.kind", f"{review.kind[:64]!r} is not {KIND}")
     if review.api_version != API_VERSION:
@@ -147,17 +148,20 @@ def decode(body: bytes) -> Request:
     if not request.uid:
         raise BadReview("$.request.uid", "is empty")
     for field, name in (("namespace", request.namespace), ("name", request.name)):
-        if len(name) > _NAME_CHARACTERS_MAX or "/" in name:
+        if len(name) > NAME_CHARACTERS_MAX or "/" in name:
             raise BadReview(f"$.request.{field}", f"{name[:64]!r} is no Kubernetes name")
     return request
 
 
-def decode_pod(raw: msgspec.Raw, field: str) -> Pod | None:
-    """Read the pod under review, None where the review has none. Raises BadReview."""
+def required_pod(request: Request, field: Literal["object", "oldObject"]) -> Pod:
+    """Read a pod under review. Raises BadReview."""
+    raw = request.object if field == "object" else request.old_object
     try:
         pod: Pod | None = _pods.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _bad(error, f"$.request.{field}") from error
+        raise bad_review(error, f"$.request.{field}") from error
+    if pod is None:
+        raise BadReview(f"$.request.{field}", "is missing")
     return pod
 
 
@@ -196,7 +200,7 @@ def _causes(denial: Denial) -> tuple[Cause, ...]:
     return (Cause(denial.reason, denial.message, denial.field),)
 
 
-def _bad(error: Exception, root: str) -> BadReview:
+def bad_review(error: Exception, root: str) -> BadReview:
     """Return where and what a decoding error is about."""
     text = str(error)
     place = _PLACE.search(text)
