@@ -6,12 +6,17 @@ changed, a snapshot of a log that is not this one.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from ledger.core import snapshots
 from ledger.core.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost
+from ledger.log.scrubbing import scrub
 from ledger.log.witness import Head
+
+SCRUBBED_AT_ONCE: Final = 5_000
+"""A log of up to this many records is scrubbed before it is used; a longer one while it is."""
 
 Progress = Callable[[int, int], None]
 """Called with `(position, last)` while a log is replayed."""
@@ -32,6 +37,8 @@ async def open_state(
                 f" {witness.position}: acknowledged records are missing. Restore the log from a"
                 " backup or a mirror; see docs/operating.md"
             )
+    if 0 < extent.last <= SCRUBBED_AT_ONCE:
+        await scrub(log, extent.last)
     state = await _from_snapshot(log, extent.last)
     for witness in witnesses:
         await _check(log, witness)
