@@ -1,0 +1,77 @@
+"""Child processes of the service: started, listened to, started again when they end."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from gpuledger.follower import Instructions, News
+
+AGAIN_SECONDS: Final = 1.0
+AGAIN_SECONDS_MAX: Final = 30.0
+END_SECONDS: Final = 3.0
+"""How long a child may take to end after its standard input was closed."""
+
+_log: Final = structlog.get_logger("gpuledger")
+
+
+class Follower:
+    """Keeps one follower process running; `restarts` counts how often it had to be started again.
+
+    `on_news` is called with everything it tells.
+    """
+
+    def __init__(self, instructions: Instructions, on_news: Callable[[News], None]) -> None:
+        self.restarts = 0
+        self._instructions = msgspec.json.encode(instructions) + b"\n"
+        self._on_news = on_news
+
+    async def run(self) -> None:
+        """Run until cancelled, or until the follower has told that the log is not intact."""
+        pause = AGAIN_SECONDS
+        while True:
+            if await self._run_once():
+                return
+            self.restarts += 1
+            _log.error("follower ended", restarts=self.restarts, again_in_seconds=pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, AGAIN_SECONDS_MAX)
+
+    async def _run_once(self) -> bool:
+        """Run one process to its end; True when it ended because the log is not intact."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gpuledger.follower"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lost = False
+        try:
+            process.stdin.write(self._instructions)
+            await process.stdin.drain()
+            while line := await process.stdout.readline():
+                news = msgspec.json.decode(line, type=News)
+                lost = lost or bool(news.lost)
+                self._on_news(news)
+        except ConnectionError:
+            return False
+        finally:
+            await _end(process)
+        return lost
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a child by closing its standard input, and by force when that is not enough."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), END_SECONDS)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

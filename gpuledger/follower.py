@@ -1,0 +1,124 @@
+"""The follower: a process beside the service that keeps projection and snapshots up to date.
+
+It folds the same log in a process of its own, because SQLite and the encoding of a large state
+would hold the event loop of the one that answers reviews. It also scrubs the log. Started by
+`gpuledger.children`, it reads its instructions as one line of JSON from standard input and ends when
+standard input does, so it never outlives the service. What the service has to know, it prints as
+lines of JSON.
+"""
+
+import asyncio
+import contextlib
+import gc
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gpuledger import wiring
+from ledger.core import snapshots
+from ledger.log.port import Log, Lost, Snapshot
+from ledger.log.records import NewerSchema
+from ledger.log.scrubbing import scrub
+from ledger.runtime.settings import Settings
+from projections import denied
+from projections.projector import Projector
+from projections.store import Store
+
+SNAPSHOT_SECONDS: Final = 10.0
+"""Shortest time between two snapshots, however many events there are."""
+
+SCRUB_SECONDS: Final = 24 * 3600.0
+"""How often the whole log is read again."""
+
+
+class Instructions(msgspec.Struct, frozen=True):
+    """What the service tells its follower."""
+
+    settings: Settings
+    reach: wiring.Reach
+
+
+class News(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the follower tells the service: a log that is not intact, or one that was scrubbed."""
+
+    lost: str = ""
+    scrubbed: int = -1
+
+
+async def follow(instructions: Instructions) -> None:
+    """Follow until cancelled; a log that is not intact is told and ends the following."""
+    settings = instructions.settings
+    log = await wiring.connect(settings, instructions.reach)
+    store = await Store.open(Path(settings.store_dir) / wiring.PROJECTION)
+    try:
+        await log.open(create=False)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_project(log, store, settings.snapshot_events))
+            tasks.create_task(denied.follow(log, store))
+            tasks.create_task(_scrub(log))
+    except* (Lost, NewerSchema) as group:
+        _tell(News(lost="; ".join(str(error) for error in group.exceptions)))
+    finally:
+        await store.close()
+        await log.close()
+
+
+async def _project(log: Log, store: Store, snapshot_events: int) -> None:
+    loop = asyncio.get_running_loop()
+    projector = await Projector.resume(log, store)
+    _spare_the_collector()
+    events, saved_at = 0, loop.time()
+    async for batch in log.follow(projector.position + 1):
+        events += await projector.project(batch)
+        if events >= snapshot_events and loop.time() - saved_at >= SNAPSHOT_SECONDS:
+            payload = snapshots.encode(projector.state)
+            await log.save_snapshot(Snapshot(projector.position, payload))
+            events, saved_at = 0, loop.time()
+
+
+def _spare_the_collector() -> None:
+    """Leave the long-lived state out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
+async def _scrub(log: Log) -> None:
+    while True:
+        last = (await log.extent()).last
+        await scrub(log, last)
+        _tell(News(scrubbed=last))
+        await asyncio.sleep(SCRUB_SECONDS)
+
+
+def _tell(news: News) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(news) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+async def _run() -> None:
+    """Follow until standard input ends."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=1024 * 1024)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    instructions = msgspec.json.decode(await reader.readline(), type=Instructions)
+    following = asyncio.create_task(follow(instructions))
+    ended = asyncio.create_task(reader.read())
+    await asyncio.wait((following, ended), return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    following.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await following
+
+
+def main() -> None:
+    """Run as a process of its own."""
+    # A Ctrl-C at the terminal is for the service, which then closes our standard input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asyncio.run(_run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""From settings to the parts: which log, which rules, which policy."""
+
+import contextlib
+import os
+import secrets
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from ledger.kube.rules import DemandRules
+from ledger.log.connection import Access
+from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
+from ledger.log.jetstream import JetStreamLog, JetStreamSettings
+from ledger.log.natsfiles import write_private
+from ledger.log.writer import WriterSettings
+from ledger.runtime.settings import Settings
+from webhook.policy import Policy
+from webhook.stamps import KEY_BYTES_MIN
+
+PROJECTION = "projection.sqlite"
+HEAD = "head.json"
+STAMP_KEY = "stamp.key"
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """Where the log is: given servers, or the embedded one that was started."""
+
+    servers: tuple[str, ...]
+    user: str
+    password: str
+    monitor_urls: tuple[str, ...]
+
+
+@contextlib.asynccontextmanager
+async def reaching(settings: Settings) -> AsyncIterator[tuple[Reach, EmbeddedServer | None]]:
+    """Give the servers of the settings, or start the embedded one for as long as the block runs."""
+    if settings.nats:
+        yield (
+            Reach(settings.nats, settings.nats_user, settings.nats_password, settings.nats_monitor),
+            None,
+        )
+        return
+    server = EmbeddedServer(EmbeddedSettings(store=Path(settings.store_dir)))
+    address = await server.start()
+    try:
+        yield (
+            Reach((address.url,), address.user, address.password, (address.monitor_url,)),
+            server,
+        )
+    finally:
+        await server.stop()
+
+
+async def connect(settings: Settings, reach: Reach) -> JetStreamLog:
+    """Connect to the log. Raises Unreachable."""
+    tls = ssl.create_default_context(cafile=settings.nats_ca) if settings.nats_ca else None
+    access = Access(
+        reach.servers,
+        user=reach.user,
+        password=reach.password,
+        credentials=settings.nats_creds,
+        tls=tls,
+    )
+    return await JetStreamLog.connect(
+        JetStreamSettings(
+            access=access,
+            shard=settings.shard,
+            replicas=settings.replicas,
+            max_bytes=settings.log_bytes_max,
+            monitor_urls=reach.monitor_urls,
+            production=settings.production,
+        )
+    )
+
+
+def writer_settings(settings: Settings) -> WriterSettings:
+    """Return the writer's bounds."""
+    return WriterSettings(
+        group_commands_max=settings.group_commands_max,
+        queue_commands_max=settings.queue_commands_max,
+        queue_namespace_max=settings.queue_per_namespace_max,
+    )
+
+
+def demand_rules(settings: Settings) -> DemandRules:
+    """Return how requests become amounts."""
+    cards = DemandRules()
+    known = {cards.count, cards.memory, cards.percentage, cards.cores}
+    return DemandRules(
+        memory_factor=settings.memory_factor,
+        default_memory=settings.default_memory,
+        default_cores=settings.default_cores,
+        default_count=settings.default_count,
+        worst_card_memory=settings.worst_card_memory or None,
+        managed=tuple(name for name in settings.managed_resources if name not in known),
+    )
+
+
+def policy(settings: Settings) -> Policy:
+    """Return what an operator decided about admission."""
+    trusted = settings.trusted_identities or Policy().trusted
+    return Policy(
+        deadline=settings.admission_deadline_seconds,
+        body_max=settings.review_bytes_max,
+        allow_unavailable=settings.on_unavailable == "allow",
+        allow_privileged=settings.privileged == "allow",
+        owner_holds_max=settings.owner_holds_max,
+        trusted=trusted,
+        scheduler_name=settings.scheduler_name,
+    )
+
+
+def stamp_key(settings: Settings) -> bytes:
+    """Return the key that signs stamps, made at first use where none is given.
+
+    Raises ValueError naming a given file that is too short, OSError when it cannot be read.
+    """
+    given = Path(settings.stamp_key_file) if settings.stamp_key_file else None
+    if given is not None:
+        key = given.read_bytes().strip()
+        if len(key) < KEY_BYTES_MIN:
+            raise ValueError(
+                f"stamp_key_file = {given}: {len(key)} bytes are too few; write at least"
+                f" {KEY_BYTES_MIN} random ones, for example with `openssl rand -hex 32`"
+            )
+        return key
+    made = Path(settings.store_dir) / STAMP_KEY
+    if not made.exists():
+        write_private(made, secrets.token_hex(32))
+    return made.read_bytes().strip()
+
+
+def replica_name() -> str:
+    """Return a name for this process as a writer, unlike any other's."""
+    return f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(3)}"
