@@ -97,7 +97,7 @@ async def follow(stream: Stream, first: int) -> AsyncGenerator[list[Entry], None
     position = first
     while not stream.connection.closed:
         try:
-            async with aclosing(_attached(stream, position)) as batches:
+            async with aclosing(_attached(stream, position, position - 1)) as batches:
                 async for batch in batches:
                     position = batch[-1].position + 1
                     yield batch
@@ -115,7 +115,7 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Ent
     while position <= last:
         if stream.connection.closed:
             raise Unreachable("the connection to NATS was closed by this process")
-        async with aclosing(_attached(stream, position)) as batches:
+        async with aclosing(_attached(stream, position, last)) as batches:
             while position <= last:
                 try:
                     batch = await asyncio.wait_for(anext(batches, None), deadline)
@@ -131,9 +131,12 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Ent
                     yield wanted
 
 
-async def _attached(stream: Stream, first: int) -> AsyncGenerator[list[Entry], None]:
-    """Yield what one consumer delivers until it breaks. Raises Unreachable, Lost."""
-    first = await _confirmed(stream, first)
+async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[list[Entry], None]:
+    """Yield what one consumer delivers from `first` on until it breaks.
+
+    Raises Unreachable, and Lost when the stream does not reach the position `seen`.
+    """
+    first = await _confirmed(stream, first, seen)
     consumer = _Consumer(stream, first)
     forget = stream.connection.on_close(consumer.wake)
     try:
@@ -148,21 +151,19 @@ async def _attached(stream: Stream, first: int) -> AsyncGenerator[list[Entry], N
         await consumer.detach()
 
 
-async def _confirmed(stream: Stream, first: int) -> int:
-    """Check that the stream can have `first` next; returns where to start. Raises Lost."""
+async def _confirmed(stream: Stream, first: int, seen: int) -> int:
+    """Check that the stream has `first` … `seen`; returns where to start. Raises Lost."""
     extent = await stream.extent()
     if not stream.contiguous:
         # A younger stream of the same name: everything in it is unseen.
         return first if first <= extent.last + 1 else 1
     patience = STALE_LEADER_SECONDS if stream.replicas > 1 else 0
     give_up = asyncio.get_running_loop().time() + patience
-    while extent.last < first - 1 and asyncio.get_running_loop().time() < give_up:
+    while extent.last < seen and asyncio.get_running_loop().time() < give_up:
         await asyncio.sleep(RETRY_SECONDS)
         extent = await stream.extent()
-    if extent.last < first - 1:
-        raise Lost(
-            f"stream {stream.name} ends at {extent.last}, but position {first - 1} was seen before"
-        )
+    if extent.last < seen:
+        raise Lost(f"stream {stream.name} ends at {extent.last}, but position {seen} was seen")
     if extent.first > max(first, 1):
         raise Lost(f"stream {stream.name} begins at {extent.first}, position {first} is missing")
     return first

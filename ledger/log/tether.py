@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
 """From <sys/prctl.h>."""
@@ -24,15 +25,15 @@ PARENT_GONE = 3
 """Exit status when the parent ended before the program could be started."""
 
 
-def become(parent: int, command: list[str]) -> int:
-    """Replace this process by the program. Returns only if the parent is gone already."""
+def become(parent: int, command: list[str]) -> NoReturn:
+    """Replace this process by the program, unless the parent is gone already."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     # The parent may have ended before the kernel knew that we care.
     if os.getppid() != parent:
-        return PARENT_GONE
-    os.execv(command[0], command)  # noqa: S606 (the caller chose the program)
+        raise SystemExit(PARENT_GONE)
+    os.execv(command[0], command)
 
 
 def watch(command: list[str]) -> int:
@@ -57,7 +58,9 @@ def _end_with_input(child: subprocess.Popen[bytes]) -> None:
 def main(arguments: list[str]) -> int:
     """Run as the module head says."""
     mode, parent, *command = arguments
-    return become(int(parent), command) if mode == "exec" else watch(command)
+    if mode == "exec":
+        become(int(parent), command)
+    return watch(command)
 
 
 if __name__ == "__main__":

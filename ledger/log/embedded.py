@@ -1,0 +1,244 @@
+"""The embedded default: the real nats-server as a child process on the loopback interface.
+
+Promises: every acknowledged record is synced to the disk; only this store's password opens it;
+the server ends with its parent, even if the parent is killed; while it lives nobody else can
+start one on the same store; when it crashes it comes back on the same ports.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import msgspec
+import structlog
+
+from ledger.log import monitoring, natsfiles, storelock, tether
+from ledger.log.natsfiles import Address, Files
+
+POLL_SECONDS: Final = 0.02
+"""How often a starting server is asked whether it is ready."""
+
+PORT_RETRY_SECONDS: Final = 0.25
+"""Wait before a port that somebody else took is tried again."""
+
+RESTARTS_MAX: Final = 5
+"""A server that crashes more often than this in `RESTARTS_SECONDS` is given up."""
+
+RESTARTS_SECONDS: Final = 60.0
+
+_FREE: Final = "127.0.0.1:-1"
+_logger: Final = structlog.get_logger("ledger.log")
+
+
+class ServerFailed(Exception):
+    """The embedded nats-server did not start, or does not stay up."""
+
+
+class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the store is, and how long to wait, in seconds.
+
+    `watched` starts the server below a helper that watches a pipe instead of by the kernel's
+    parent-death signal; it is how it works where there is no such signal.
+    """
+
+    store: Path
+    lock_seconds: float = 10.0
+    start_seconds: float = 60.0
+    stop_seconds: float = 8.0
+    watched: bool = not sys.platform.startswith("linux")
+
+
+class _Ports(msgspec.Struct, frozen=True):
+    nats: list[str]
+    monitoring: list[str]
+
+
+class EmbeddedServer:
+    """One nats-server with its store. Use as `async with`, or `start` and `stop`.
+
+    Start it from the main thread: the kernel ties the server's life to the starting thread.
+    """
+
+    def __init__(self, settings: EmbeddedSettings) -> None:
+        """Prepare; nothing is touched before `start`."""
+        self._settings = settings
+        self._files = Files(settings.store.resolve())
+        self._lock: storelock.StoreLock | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._listen = self._monitor = _FREE
+        self._stopping = asyncio.Event()
+        self._address: Address | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where the server is and how to log in; known once it was started."""
+        assert self._address is not None, "the server was not started"
+        return self._address
+
+    async def start(self) -> Address:
+        """Take the store, start the server and wait until it serves JetStream.
+
+        Raises StoreBusy, BinaryMissing, ServerFailed.
+        """
+        assert self._lock is None, "the server was started already"
+        self._files.store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = await storelock.acquire(
+            self._files.lock, self._settings.lock_seconds, self._holder()
+        )
+        self._stopping.clear()
+        try:
+            return await self._run()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """End the server, gracefully first, and let go of the store."""
+        self._stopping.set()
+        await self._end()
+        self._files.address.unlink(missing_ok=True)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    async def wait_ended(self) -> int:
+        """Wait for the server to end; returns its exit status, negative for a signal."""
+        assert self._process is not None, "the server was not started"
+        return await self._process.wait()
+
+    async def keep_running(self, on_restart: Callable[[], None] | None = None) -> None:
+        """Start the server again, on the same ports, whenever it ends; returns after `stop`.
+
+        Cancel it before `stop` if the two could meet. Raises ServerFailed when it crashes too
+        often.
+        """
+        loop = asyncio.get_running_loop()
+        crashes: list[float] = []
+        while not self._stopping.is_set():
+            status = await self.wait_ended()
+            if self._stopping.is_set():
+                return
+            _logger.error("nats_server_ended", status=status, log=str(self._files.log))
+            crashes = [at for at in crashes if at > loop.time() - RESTARTS_SECONDS] + [loop.time()]
+            if len(crashes) > RESTARTS_MAX:
+                raise ServerFailed(
+                    f"nats-server ended {len(crashes)} times in {RESTARTS_SECONDS:g} s;"
+                    f" see {self._files.log}"
+                )
+            await self._run()
+            if on_restart is not None:
+                on_restart()
+
+    async def __aenter__(self) -> "EmbeddedServer":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _run(self) -> Address:
+        """Start the process until it is ready, again while its ports are taken."""
+        self._files.keep_last_words()
+        try:
+            async with asyncio.timeout(self._settings.start_seconds):
+                while not await self._attempt():  # noqa: ASYNC110 (nothing tells a port is free)
+                    await asyncio.sleep(PORT_RETRY_SECONDS)
+        except TimeoutError as error:
+            await self._end()
+            raise ServerFailed(
+                f"nats-server was not ready in {self._settings.start_seconds:g} s:"
+                f" {self._files.log_tail()}"
+            ) from error
+        return self.address
+
+    async def _attempt(self) -> bool:
+        """Start the process once; False when a port is taken. Raises ServerFailed."""
+        natsfiles.write_configuration(self._files, self._listen, self._monitor)
+        for stale in (*self._files.ports.glob("*.ports"), self._files.log):
+            stale.unlink(missing_ok=True)
+        process = self._process = await self._spawn()
+        while process.returncode is None:
+            ports = self._read_ports()
+            if ports is not None and await monitoring.healthy(ports.monitoring[0], 1.0):
+                self._publish(ports, process.pid)
+                return True
+            await asyncio.sleep(POLL_SECONDS)
+        said = self._files.log_tail()
+        if "address already in use" in said:
+            return False
+        raise ServerFailed(f"nats-server ended with status {process.returncode}: {said}")
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        assert self._lock is not None, "the store has to be locked before a server starts"
+        watched = self._settings.watched
+        command = [
+            *(sys.executable, "-I", tether.__file__, "watch" if watched else "exec"),
+            *(str(os.getpid()), str(natsfiles.binary()), "-c", str(self._files.configuration)),
+        ]
+        with self._files.errors.open("wb") as errors:
+            return await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE if watched else asyncio.subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(self._lock.descriptor,),
+                # A Ctrl-C at the terminal is for the service, which then stops the server.
+                start_new_session=True,
+            )
+
+    def _read_ports(self) -> _Ports | None:
+        for path in self._files.ports.glob("*.ports"):
+            try:
+                return msgspec.json.decode(path.read_bytes(), type=_Ports)
+            except msgspec.MsgspecError:
+                return None  # Not completely written yet.
+        return None
+
+    def _publish(self, ports: _Ports, pid: int) -> None:
+        """Remember the ports for a restart and tell other commands where the server is."""
+        url, monitor = ports.nats[0], ports.monitoring[0]
+        self._listen, self._monitor = url.split("//")[1], monitor.split("//")[1]
+        self._address = Address(
+            url=url,
+            monitor_url=monitor,
+            user=natsfiles.USER,
+            password=natsfiles.password(self._files),
+            pid=pid,
+            parent=os.getpid(),
+        )
+        natsfiles.write_private(self._files.address, msgspec.json.encode(self._address).decode())
+
+    async def _end(self) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), self._settings.stop_seconds)
+        except TimeoutError:
+            _logger.warning("nats_server_killed", seconds=self._settings.stop_seconds)
+            # Its own session, so that the server below a watching helper goes, too.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    def _holder(self) -> str:
+        try:
+            address = natsfiles.read_address(self._files.store)
+        except ValueError:
+            address = None
+        if address is None:
+            return "another process"
+        return f"nats-server {address.pid}, started by process {address.parent}"

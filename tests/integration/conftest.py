@@ -1,0 +1,47 @@
+"""A real nats-server for the session, and logs on it."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from support.nats import NatsServer, settings_for
+
+from ledger.log.jetstream import JetStreamLog
+
+_shards = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """One server for the whole session; tests use shards of their own and never stop it."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    server.launch()
+    asyncio.run(server.ready())
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def own_server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+    """A server of the test's own, that it may kill."""
+    server = NatsServer(tmp_path / "nats")
+    await server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def shard() -> str:
+    """Name a shard that no other test uses."""
+    return f"t{next(_shards)}"
+
+
+@pytest.fixture
+async def jetstream_log(nats_server: NatsServer, shard: str) -> AsyncIterator[JetStreamLog]:
+    """An opened, empty log on the session's server."""
+    log = await JetStreamLog.connect(settings_for(nats_server, shard))
+    await log.open(create=True)
+    yield log
+    await log.close()
