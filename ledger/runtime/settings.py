@@ -57,6 +57,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     nats_ca: Annotated[
         str, Meta(description="PEM file with the CA of the NATS servers; none: the system's.")
     ] = ""
+    nats_monitor: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Monitoring URLs of all NATS servers, to see whether they sync to disk.",
+            examples=["http://nats-0.example:8222"],
+        ),
+    ] = ()
     shard: Annotated[
         str, Meta(pattern=_NAME, description="Name of the log to write.", examples=["main"])
     ] = "main"
@@ -74,10 +81,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     denials_days: Annotated[
         int, Meta(ge=1, le=3650, description="How long refusals stay explainable, days.")
     ] = 30
-    snapshot_records: Annotated[
+    snapshot_events: Annotated[
         int,
-        Meta(ge=100, le=10_000_000, description="Records between two snapshots of the state."),
-    ] = 10_000
+        Meta(ge=100, le=10_000_000, description="Events between two snapshots of the state."),
+    ] = 50_000
 
     cluster: Annotated[
         str,
@@ -239,10 +246,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     group_commands_max: Annotated[
         int, Meta(ge=1, le=10_000, description="Commands decided into one record.")
     ] = 1000
-    group_bytes_max: Annotated[
-        int, Meta(ge=4096, le=786_432, description="Size at which a record is closed, bytes.")
-    ] = 256 * 1024
-
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(description="Least severe log line that is written."),

@@ -1,0 +1,64 @@
+# gpuledger: `make help` lists what can be done. Every target sets up what it needs.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+STORE ?= var/gpuledger
+SEEDS ?= 2000
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make .venv with the locked dependencies and the command gpuledger
+
+$(READY): requirements.lock pyproject.toml gpuledger/version.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "gpuledger needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+demo: setup ## the whole life of a ledger in two minutes, with a SIGKILL in the middle
+	$(BIN)/gpuledger demo
+
+run: setup ## start the service without a cluster and keep it up; STORE=DIR
+	$(BIN)/gpuledger serve --store-dir $(STORE) --no-kubernetes --log-format console
+
+test: setup ## all tests; those on a real API server when KUBEBUILDER_ASSETS is set
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not e2e and not long"
+	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
+
+e2e: setup ## tests on a real API server; needs KUBEBUILDER_ASSETS
+	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
+
+e2e-long: setup ## the longer campaigns: end to end, simulation, properties
+	HYPOTHESIS_PROFILE=long $(BIN)/pytest -q -m long --timeout 3600
+
+bench: setup ## measure; writes tests/bench/results/latest.json
+	$(BIN)/python -m tests.bench
+
+simulate: setup ## simulate seeded faults; SEEDS=N
+	$(BIN)/gpuledger simulate --seeds $(SEEDS)
+
+lint: setup ## style, types and import arrows
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: setup ## generate the reference pages
+	$(BIN)/python docs/generate.py
+
+lock: setup ## resolve the dependencies again, newest allowed versions
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --extra dev --python-version 3.11 --universal --generate-hashes \
+		--no-annotate --no-header --output-file requirements.lock pyproject.toml
+
+clean: ## remove what was made here, but no store
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: help setup demo run test e2e e2e-long bench simulate lint docs lock clean
