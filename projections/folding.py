@@ -52,7 +52,7 @@ def _before(state: State, record: Record, digest: bytes) -> Change:
         event = item.event
         if isinstance(event, events.ClusterRegistered):
             continue
-        if isinstance(event, events.LimitSet | events.AccountClosed):
+        if isinstance(event, (events.LimitSet, events.AccountClosed)):
             change.accounts.setdefault(event.account, state.accounts.get(event.account))
             continue
         place = (event.namespace, event.key)

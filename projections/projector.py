@@ -22,7 +22,7 @@ from projections.tables.history import History
 from projections.tables.names import Names
 from projections.tables.port import Table
 
-EVENTS_PER_TRANSACTION: Final = 8_192
+EVENTS_PER_TRANSACTION: Final = 32_768
 """A transaction ends after the record with which it has this many events, or with its batch."""
 
 Progress = Callable[[int, int], None]
@@ -93,19 +93,26 @@ class Projector:
         """The position of the last record that is folded and stored."""
         return self._state.position
 
-    async def project(self, entries: Sequence[Entry]) -> None:
-        """Fold entries that follow on the position and store what they changed."""
-        waiting = 0
+    @property
+    def state(self) -> State:
+        """The state at the position, to be read only."""
+        return self._state
+
+    async def project(self, entries: Sequence[Entry]) -> int:
+        """Fold entries that follow on the position, store what they changed, count the events."""
+        waiting, events = 0, 0
         for entry in entries:
             change = step(self._state, entry.position, entry.payload)
             for table in self._tables:
                 table.take(change)
             waiting += len(change.record.items) + 1
+            events += len(change.record.items)
             if waiting >= EVENTS_PER_TRANSACTION:
                 await self._write()
                 waiting = 0
         if waiting:
             await self._write()
+        return events
 
     async def _write(self) -> None:
         async with self._store.transaction() as connection:

@@ -19,17 +19,16 @@ CREATE TABLE records (
 
 CREATE INDEX records_by_time ON records (time);
 
--- History: one row per event; `body` is the event with its postings, as the record holds it.
+-- History: the events of one record that concern one namespace (0: no single one); `body` is a list
+-- of `[number in the record, [event, postings]]`, as the record holds them.
 CREATE TABLE events (
   position  INTEGER NOT NULL,
-  number    INTEGER NOT NULL,          -- in its record, from 0
-  namespace INTEGER,                   -- NULL: the event concerns no single namespace
+  namespace INTEGER NOT NULL,
   body      BLOB NOT NULL,
-  PRIMARY KEY (position, number)
+  PRIMARY KEY (position, namespace)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX events_by_namespace ON events (namespace, position, number)
-  WHERE namespace IS NOT NULL;
+CREATE INDEX events_by_namespace ON events (namespace, position);
 
 -- Numbers for names, given in the order in which the log names them first.
 CREATE TABLE namespaces (

@@ -30,18 +30,15 @@ class Balances:
             self._recount(state, account)
 
     def take(self, change: Change) -> None:
-        """Keep the balances of every account that the record changed."""
-        state = change.state
+        """Keep the balances of every account that the record touched."""
+        state, position = change.state, change.record.position
         self.committed.extend([0] * (len(state.names) - len(self.committed)))
-        lines: set[int] = set()
-        for item in change.record.items:
-            lines.update(item.postings[::3])
-        lines.update(self._commit(change))
-        touched = {state.names[line][0] for line in lines}
+        self._commit(change)
+        touched = set(change.accounts)
+        for namespace in {namespace for namespace, _ in change.keys}:
+            touched.update(state.namespaces[namespace].accounts)
         for name, before in change.accounts.items():
             self._reshape(state, before, state.accounts.get(name))
-            touched.add(name)
-        position = change.record.position
         for name in sorted(touched):
             account = self._names.account(name, position)
             body = _encoder.encode(self._body(state, state.accounts.get(name)))
@@ -54,21 +51,16 @@ class Balances:
         )
         self._rows.clear()
 
-    def _commit(self, change: Change) -> set[int]:
-        """Add up how the committed demand of keys changed, and return the lines it changed."""
+    def _commit(self, change: Change) -> None:
+        """Add up how the committed demand of keys changed."""
         committed, namespaces = self.committed, change.state.namespaces
-        changed: set[int] = set()
         for (namespace, key), before in change.keys.items():
             space = namespaces[namespace]
             old, new = _committed(before), _committed(space.entries.get(key))
             if old is new:
                 continue
             for resource, line in space.plan:
-                delta = new.get(resource, 0) - old.get(resource, 0)
-                if delta:
-                    committed[line] += delta
-                    changed.add(line)
-        return changed
+                committed[line] += new.get(resource, 0) - old.get(resource, 0)
 
     def _reshape(self, state: State, before: Account | None, after: Account | None) -> None:
         """Count anew when an account has other lines, or covers other namespaces."""

@@ -6,10 +6,15 @@ import aiosqlite
 import msgspec
 
 from ledger.core import accounts, events
+from ledger.log.records import Item
 from projections.folding import Change
 from projections.tables.names import Names
 
 _encoder: Final = msgspec.msgpack.Encoder()
+
+
+NO_NAMESPACE: Final = 0
+"""The number of "no single namespace"."""
 
 
 class History:
@@ -18,17 +23,18 @@ class History:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._records: list[tuple[int, int, bytes, str, int]] = []
-        self._events: list[tuple[int, int, int | None, bytes]] = []
+        self._events: list[tuple[int, int, bytes]] = []
 
     def take(self, change: Change) -> None:
-        """Keep the record and its events."""
+        """Keep the record, and its events by namespace."""
         record, position = change.record, change.record.position
         self._records.append((position, record.time, change.hash, record.writer, record.group))
-        encode, rows, names = _encoder.encode, self._events, self._names
+        found: dict[str, list[tuple[int, Item]]] = {}
         for number, item in enumerate(record.items):
-            namespace = namespace_of(item.event)
-            place = names.namespace(namespace, position) if namespace else None
-            rows.append((position, number, place, encode(item)))
+            found.setdefault(namespace_of(item.event), []).append((number, item))
+        for namespace, items in found.items():
+            place = self._names.namespace(namespace, position) if namespace else NO_NAMESPACE
+            self._events.append((position, place, _encoder.encode(items)))
 
     async def write(self, connection: aiosqlite.Connection) -> None:
         """Write the records and events that wait."""
@@ -37,8 +43,7 @@ class History:
             self._records,
         )
         await connection.executemany(
-            "INSERT INTO events (position, number, namespace, body) VALUES (?, ?, ?, ?)",
-            self._events,
+            "INSERT INTO events (position, namespace, body) VALUES (?, ?, ?)", self._events
         )
         self._records.clear()
         self._events.clear()
@@ -46,11 +51,15 @@ class History:
 
 def namespace_of(event: events.AnyEvent) -> str:
     """Return the one qualified namespace that an event concerns, empty when there is none."""
+    if isinstance(event, (events.LimitSet, events.AccountClosed)):
+        return _namespace_of_account(event.account)
     if isinstance(event, events.ClusterRegistered):
         return ""
-    if isinstance(event, events.LimitSet | events.AccountClosed):
-        if accounts.kind(event.account) is not accounts.Kind.QUOTA:
-            return ""
-        cluster, namespace, _ = accounts.parts(event.account)
-        return accounts.qualified(cluster, namespace)
     return event.namespace
+
+
+def _namespace_of_account(account: str) -> str:
+    if accounts.kind(account) is not accounts.Kind.QUOTA:
+        return ""
+    cluster, namespace, _ = accounts.parts(account)
+    return accounts.qualified(cluster, namespace)
