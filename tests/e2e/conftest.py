@@ -19,8 +19,8 @@ import pytest_asyncio
 from tests.e2e.cluster import Cluster
 from tests.e2e.controlplane import ADMIN, SERVICE, TENANT, ControlPlane
 from tests.e2e.later import LaterWebhook
-from tests.e2e.service import Service
 from tests.e2e.opening import open_the_cluster
+from tests.e2e.service import Service
 from tests.e2e.team import Team
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"

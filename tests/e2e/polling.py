@@ -1,4 +1,4 @@
-"""Waiting for what must come true: always with a deadline, and with the last value in the failure."""
+"""Waiting for what must come true: with a deadline, and with the last value in the failure."""
 
 import asyncio
 import time

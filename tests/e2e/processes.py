@@ -1,10 +1,10 @@
 """Child processes of the tests: they log to a file, can be paused, and never outlive the tests."""
 
-import ctypes
 import signal
 import socket
 import ssl
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -16,8 +16,12 @@ STOP_SECONDS: Final = 15.0
 POLL_SECONDS: Final = 0.05
 LOG_TAIL_BYTES: Final = 4_000
 
-_PR_SET_PDEATHSIG: Final = 1
-_libc: Final = ctypes.CDLL(None)
+_TETHERED: Final = (
+    "import ctypes, os, signal, sys;"
+    "ctypes.CDLL(None).prctl(1, signal.SIGKILL);"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""Asks the kernel (PR_SET_PDEATHSIG) to end the process with the tests, then becomes it."""
 
 
 def free_port() -> int:
@@ -28,7 +32,10 @@ def free_port() -> int:
 
 
 class Child:
-    """One process with its log file. `name` is how failures speak of it."""
+    """One process with its log file. `name` is how failures speak of it.
+
+    To be started by the main thread: the process ends when the thread that started it does.
+    """
 
     def __init__(
         self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
@@ -37,12 +44,11 @@ class Child:
         self.log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                command,
+                [sys.executable, "-I", "-S", "-c", _TETHERED, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env=env,
-                preexec_fn=_die_with_the_tests,
             )
 
     def wait_healthy(self, url: str, ca: Path, within: float) -> None:
@@ -91,10 +97,6 @@ class Child:
             raise AssertionError(
                 f"{self.name} ignored SIGTERM for {STOP_SECONDS:g} s: {self.state()}"
             ) from None
-
-
-def _die_with_the_tests() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _get(url: str, ca: Path) -> str:

@@ -57,6 +57,11 @@ class Service:
         assert self._child is not None, "the service does not run"
         self._child.wait_healthy(f"https://{self._listen}/readyz", self._ca, READY_SECONDS)
 
+    async def run_again(self) -> None:
+        """Start the service and return when it is ready, while other tasks go on."""
+        self.start()
+        await asyncio.to_thread(self.wait_ready)
+
     def kill(self) -> None:
         """End the service with SIGKILL."""
         assert self._child is not None, "the service does not run"

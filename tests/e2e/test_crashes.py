@@ -63,7 +63,7 @@ class Load:
 
 
 async def test_twenty_kills_under_load_lose_nothing_and_double_nothing(team: Team) -> None:
-    await team.limit({f"requests.{CARDS}": str(CARDS_MAX)})
+    await team.limit({f"limits.{CARDS}": str(CARDS_MAX)})
     load = Load(team)
     async with asyncio.TaskGroup() as clients:
         for number in range(CLIENTS):
@@ -72,8 +72,7 @@ async def test_twenty_kills_under_load_lose_nothing_and_double_nothing(team: Tea
             await load.admit(ADMITTED_BETWEEN_KILLS)
             team.service.kill()
             assert used_by(await team.pods())[CARDS] <= CARDS_MAX
-            team.service.start()
-            await asyncio.to_thread(team.service.wait_ready)
+            await team.service.run_again()
         load.stop()
     stored = [found["metadata"]["name"] for found in await team.pods()]
     assert sorted(stored) == sorted(load.live), "what clients were told is what is stored"

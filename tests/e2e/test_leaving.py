@@ -11,7 +11,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture
 async def full(team: Team) -> Team:
     """Fill a namespace of two cards with the pods `a` and `b`."""
-    await team.limit({f"requests.{CARDS}": "2"})
+    await team.limit({f"limits.{CARDS}": "2"})
     for name in ("a", "b"):
         await team.created(pod(name))
     await team.agrees(cards=2)
@@ -35,7 +35,7 @@ async def test_a_deleted_pod_frees_its_cards(full: Team) -> None:
 
 
 async def test_a_pod_on_a_lost_node_holds_its_cards_until_its_grace_is_over(team: Team) -> None:
-    await team.limit({f"requests.{CARDS}": "2"})
+    await team.limit({f"limits.{CARDS}": "2"})
     bound = pod("bound")
     bound["spec"]["nodeName"] = "lost"
     await team.created(bound)

@@ -12,16 +12,16 @@ pytestmark = pytest.mark.e2e
 async def test_a_quota_created_after_the_pods_knows_them(team: Team) -> None:
     await team.created(pod("early", cards=2, memory=1_000))
     await team.created(pod("bird", cards=1, memory=3_000))
-    await team.limit({f"requests.{CARDS}": "4", f"limits.{MEMORY}": "5000"})
+    await team.limit({f"limits.{CARDS}": "4", f"limits.{MEMORY}": "5000"})
     await team.agrees(cards=3, memory=5_000)
     assert (await team.create(pod("late"))).status == 403
 
 
 async def test_a_quota_lowered_below_its_use_blocks_and_evicts_nobody(team: Team) -> None:
-    await team.limit({f"requests.{CARDS}": "3"})
+    await team.limit({f"limits.{CARDS}": "3"})
     for name in ("a", "b", "c"):
         await team.created(pod(name))
-    await _change(team, {f"requests.{CARDS}": "1"})
+    await _change(team, {f"limits.{CARDS}": "1"})
     answer = await team.create(pod("d"))
     assert answer.status == 403
     assert "used 3 of 1" in answer.message
@@ -30,16 +30,16 @@ async def test_a_quota_lowered_below_its_use_blocks_and_evicts_nobody(team: Team
 
 
 async def test_a_quota_raised_lets_the_next_pod_in(team: Team) -> None:
-    await team.limit({f"requests.{CARDS}": "1"})
+    await team.limit({f"limits.{CARDS}": "1"})
     await team.created(pod("a"))
     assert (await team.create(pod("b"))).status == 403
-    await _change(team, {f"requests.{CARDS}": "2"})
+    await _change(team, {f"limits.{CARDS}": "2"})
     await team.created(pod("b"))
     await team.agrees(cards=2)
 
 
 async def test_an_explicit_zero_blocks_until_the_quota_is_deleted(team: Team) -> None:
-    await team.limit({f"requests.{CARDS}": "0"})
+    await team.limit({f"limits.{CARDS}": "0"})
     answer = await team.create(pod("first"))
     assert answer.status == 403
     assert "requested 1, used 0 of 0" in answer.message
@@ -51,7 +51,7 @@ async def test_an_explicit_zero_blocks_until_the_quota_is_deleted(team: Team) ->
         what=f"the ledger knows no quota of {team.namespace} any more",
     )
     await team.created(pod("first"))
-    await team.limit({f"requests.{CARDS}": "5"})
+    await team.limit({f"limits.{CARDS}": "5"})
     await team.agrees(cards=1)
 
 

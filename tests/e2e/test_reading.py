@@ -12,32 +12,31 @@ pytestmark = pytest.mark.e2e
 
 
 async def test_usage_is_the_same_with_and_without_the_service(team: Team) -> None:
-    await team.limit({f"requests.{CARDS}": "4", f"limits.{MEMORY}": "4000"})
+    await team.limit({f"limits.{CARDS}": "4", f"limits.{MEMORY}": "4000"})
     await team.created(pod("trainer", cards=2, memory=1_500))
     await team.agrees(cards=2, memory=3_000)
     running = await team.service.answer("usage", "--namespace", team.namespace)
-    assert sorted(running, key=lambda row: row["resource"]) == [
+    assert sorted(running, key=lambda row: row["limit"]) == [
+        _row(team, f"limits.{CARDS}", limit=4, used=2),
         _row(team, f"limits.{MEMORY}", limit=4_000, used=3_000),
-        _row(team, f"requests.{CARDS}", limit=4, used=2),
     ]
     team.service.kill()
     assert await team.service.answer("usage", "--namespace", team.namespace) == running
 
 
 async def test_a_rebuilt_projection_has_the_digest_of_the_killed_one(team: Team) -> None:
-    await team.limit({f"requests.{CARDS}": "4"})
+    await team.limit({f"limits.{CARDS}": "4"})
     await asyncio.gather(*(team.created(pod(f"p-{n}")) for n in range(4)))
     await team.agrees(cards=4)
     team.service.kill()
     before = await team.service.answer("projection", "digest")
-    team.service.start()
-    await asyncio.to_thread(team.service.wait_ready)
+    await team.service.run_again()
     at = str(before["position"])
     assert await team.service.answer("projection", "digest", "--at", at) == before
 
 
 async def test_holders_are_the_live_pods(team: Team) -> None:
-    await team.limit({f"requests.{CARDS}": "4"})
+    await team.limit({f"limits.{CARDS}": "4"})
     for name in ("a", "b", "c"):
         await team.created(pod(name))
     await team.delete("b")

@@ -49,7 +49,7 @@ async def test_a_pod_refused_by_the_native_quota_gives_its_hold_back(team: Team)
 async def test_a_controller_whose_pods_are_always_refused_later_does_not_fill_the_namespace(
     team: Team, tenant: Cluster
 ) -> None:
-    await team.limit({f"requests.{CARDS}": str(STORM_CARDS)})
+    await team.limit({f"limits.{CARDS}": str(STORM_CARDS)})
     owner = await _replica_set(team)
     turn = asyncio.Semaphore(STORM_AT_ONCE)
 
