@@ -150,7 +150,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         bool, Meta(description="Serve HTTP without TLS, for a proxy or a test on loopback.")
     ] = False
     connections_max: Annotated[
-        int, Meta(ge=16, le=65_536, description="Open connections above which 503 is answered.")
+        int, Meta(ge=16, le=65_536, description="Open connections from which on 503 is answered.")
     ] = 4096
     production: Annotated[
         bool,

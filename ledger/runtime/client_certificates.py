@@ -1,0 +1,56 @@
+"""Client certificates: which paths need one, as a pure ASGI middleware.
+
+The handshake only *asks* for a certificate, because probes and scrapers share the port and have
+none. It verifies what it gets, so a name in the scope is the name of a client of the right CA.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+PREFIXES: Final = ("/admission", "/extender")
+
+
+class ClientCertificateRequired:
+    """Answers 403 where a verified client certificate is needed and missing."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        subjects: Collection[str] = (),
+        prefixes: tuple[str, ...] = PREFIXES,
+    ) -> None:
+        """Guard the prefixes. With subjects (RFC 4514), only clients of these names may."""
+        self._app = app
+        self._subjects = frozenset(subjects)
+        self._prefixes = prefixes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it without reading its body."""
+        problem = self._problem(scope) if self._is_guarded(scope) else ""
+        if problem:
+            body = msgspec.json.encode({"error": problem})
+            refusal = Response(body, status_code=403, media_type="application/json")
+            await refusal(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _is_guarded(self, scope: Scope) -> bool:
+        return scope["type"] == "http" and any(
+            scope["path"] == prefix or scope["path"].startswith(f"{prefix}/")
+            for prefix in self._prefixes
+        )
+
+    def _problem(self, scope: Scope) -> str:
+        name = scope.get("extensions", {}).get("tls", {}).get("client_cert_name")
+        if name is None:
+            return (
+                f"{scope['path']} needs a client certificate of the CA in client_ca; give the API"
+                " server one in its admission configuration"
+            )
+        if self._subjects and name not in self._subjects:
+            return f"{scope['path']} is not for {name}; add it to client_subjects if it should be"
+        return ""

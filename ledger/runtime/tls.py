@@ -1,0 +1,108 @@
+"""TLS: the context to serve with, and its certificates kept fresh without a restart.
+
+A changed certificate is loaded into the live context: connections from then on get the new one,
+older connections live on. A file that cannot be used, halfway through its replacement say, is
+reported and changes nothing; it is tried again at the next look.
+
+A CA that is added to the client CA file is trusted at once; one that is taken out stays trusted
+until the restart, because OpenSSL cannot forget.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ledger.runtime import certificates
+from ledger.runtime.certificates import CertificateError, Files
+
+LOOK_SECONDS: Final = 5.0
+
+Report = Callable[[str], None]
+"""Takes one sentence about a certificate file that could not be used."""
+
+_Marks = tuple[tuple[int, int, int], ...]
+
+
+class Tls:
+    """A server's TLS context and the files behind it."""
+
+    def __init__(self, find: Callable[[], Files], client_ca: str = "") -> None:
+        """Load everything. `find` returns the files to serve with, renewed when it was time.
+
+        With a client CA, clients *may* present a certificate; one of another CA fails the
+        handshake. Whether a request needs one is decided by `client_certificates`. Raises
+        CertificateError.
+        """
+        self._find = find
+        self._client_ca = client_ca
+        self.context: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.set_alpn_protocols(["http/1.1"])
+        if client_ca:
+            self.context.verify_mode = ssl.CERT_OPTIONAL
+        self._files = find()
+        self._marks = self._load()
+
+    @property
+    def expires_at(self) -> float:
+        """When the certificate that is served ends, seconds of Unix time."""
+        return self._expires_at
+
+    async def keep_fresh(self, report: Report, every_seconds: float = LOOK_SECONDS) -> None:
+        """Look at the files again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(every_seconds)
+            try:
+                await asyncio.to_thread(self.refresh)
+            except CertificateError as error:
+                report(str(error))
+
+    def refresh(self) -> bool:
+        """Load what changed. Returns whether anything did. Raises CertificateError."""
+        self._files = self._find()
+        if self._look() == self._marks:
+            return False
+        self._marks = self._load()
+        return True
+
+    def _load(self) -> _Marks:
+        # The marks are taken first: a change while loading is then seen at the next look.
+        marks = self._look()
+        self._expires_at = certificates.expires_at(Path(self._files.certificate))
+        try:
+            if self._client_ca:
+                self.context.load_verify_locations(self._client_ca)
+            self.context.load_cert_chain(self._files.certificate, self._files.key)
+        except (OSError, ssl.SSLError) as error:
+            raise CertificateError(
+                f"{self._client_ca or self._files.certificate}: cannot be loaded ({error});"
+                " restore or replace the file"
+            ) from error
+        return marks
+
+    def _look(self) -> _Marks:
+        paths = (self._files.certificate, self._files.key, self._client_ca)
+        return tuple(_mark(Path(path)) for path in paths if path)
+
+
+def own(directory: Path, names: tuple[str, ...]) -> Callable[[], Files]:
+    """Serve with certificates that are made, and renewed, in the directory."""
+    return lambda: certificates.ensure(directory, names, certificates.utc_now())
+
+
+def given(certificate: str, key: str) -> Callable[[], Files]:
+    """Serve with files that somebody else keeps and replaces."""
+    return lambda: certificates.given(certificate, key, certificates.utc_now())
+
+
+def _mark(path: Path) -> tuple[int, int, int]:
+    # Follows links: a Secret mount is replaced by swapping a link, which changes the inode.
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise CertificateError(
+            f"{path}: cannot be read ({error.strerror}); check the path and its permissions"
+        ) from error
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,34 @@
+"""Every test here runs on asyncio's event loop and on the one that is shipped."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import uvloop
+from support.serving import ClientAuthority
+
+from ledger.runtime import certificates, tls
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run every test of this directory on asyncio's loop and on the one that is shipped."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> ClientAuthority:
+    """The CA that the server trusts for clients."""
+    return ClientAuthority(tmp_path / "clients")
+
+
+@pytest.fixture
+def strangers(tmp_path: Path) -> ClientAuthority:
+    """A CA that the server does not know."""
+    return ClientAuthority(tmp_path / "strangers")
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Callable[[], certificates.Files]:
+    """Certificates made by the service itself."""
+    return tls.own(tmp_path / "tls", ())

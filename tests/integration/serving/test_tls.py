@@ -1,0 +1,127 @@
+"""Certificates that change under a running server."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.x509.oid import NameOID
+from support.serving import (
+    DEADLINE_SECONDS,
+    ClientAuthority,
+    answer_scope,
+    get,
+    serving_at,
+    visitor,
+)
+
+from ledger.runtime import certificates, tls
+from ledger.runtime.certificates import CertificateError
+
+Find = Callable[[], certificates.Files]
+
+
+async def served_certificate(address: str) -> str:
+    """Fetch the certificate that a new connection gets."""
+    host, _, port = address.rpartition(":")
+    return await asyncio.to_thread(
+        ssl.get_server_certificate, (host, int(port)), timeout=DEADLINE_SECONDS
+    )
+
+
+def replace(path: str, text: str) -> None:
+    Path(path).write_text(text)
+
+
+def content(path: str) -> str:
+    return Path(path).read_text()
+
+
+async def test_the_certificate_is_trusted_with_the_ca_of_the_store(
+    own: Find, tmp_path: Path
+) -> None:
+    async with serving_at(answer_scope, tls.Tls(own)) as address:
+        status, body = await get(f"https://{address}/", visitor(tmp_path))
+    assert (status, body["scheme"]) == (200, "https")
+
+
+async def test_a_changed_certificate_is_served_without_a_restart(own: Find, tmp_path: Path) -> None:
+    secured = tls.Tls(own)
+    async with serving_at(answer_scope, secured) as address:
+        before = await served_certificate(address)
+        (tmp_path / "tls" / "server.pem").unlink()
+        assert secured.refresh()
+        after = await served_certificate(address)
+        assert (await get(f"https://{address}/", visitor(tmp_path)))[0] == 200
+    assert after != before
+
+
+async def test_files_that_did_not_change_are_not_loaded_again(own: Find) -> None:
+    secured = tls.Tls(own)
+    assert not secured.refresh()
+
+
+async def test_a_broken_file_is_reported_and_the_old_certificate_stays(
+    own: Find, tmp_path: Path
+) -> None:
+    files = own()
+    secured = tls.Tls(tls.given(files.certificate, files.key))
+    reported: asyncio.Queue[str] = asyncio.Queue()
+    keeping = asyncio.create_task(secured.keep_fresh(reported.put_nowait, every_seconds=0.01))
+    async with serving_at(answer_scope, secured) as address:
+        before = await served_certificate(address)
+        replace(files.certificate, "half a certif")
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            problem = await reported.get()
+        assert await served_certificate(address) == before
+    keeping.cancel()
+    assert "server.pem: holds no PEM certificate" in problem
+
+
+async def test_a_mended_file_is_loaded_after_a_broken_one(own: Find, tmp_path: Path) -> None:
+    files = own()
+    secured = tls.Tls(tls.given(files.certificate, files.key))
+    other = certificates.ensure(tmp_path / "other", (), certificates.utc_now())
+    replace(files.certificate, "half a certif")
+    with pytest.raises(CertificateError):
+        secured.refresh()
+    replace(files.certificate, content(other.certificate))
+    assert secured.refresh()
+
+
+async def test_a_mounted_secret_that_swaps_its_link_is_noticed(tmp_path: Path, own: Find) -> None:
+    own()
+    other = certificates.ensure(tmp_path / "other", (), certificates.utc_now())
+    link = tmp_path / "mounted"
+    link.symlink_to(tmp_path / "tls")
+    path = str(link / "server.pem")
+    secured = tls.Tls(tls.given(path, path))
+    replacement = tmp_path / "replacement"
+    replacement.symlink_to(Path(other.certificate).parent)
+    replacement.rename(link)
+    assert secured.refresh()
+
+
+async def test_the_end_of_the_served_certificate_is_known(own: Find) -> None:
+    secured = tls.Tls(own)
+    assert secured.expires_at == certificates.expires_at(Path(own().certificate))
+
+
+async def test_a_client_ca_that_cannot_be_loaded_is_refused(own: Find, tmp_path: Path) -> None:
+    broken = tmp_path / "ca.pem"
+    broken.write_text("nothing")
+    with pytest.raises(CertificateError, match=r"ca\.pem: cannot be loaded"):
+        tls.Tls(own, str(broken))
+
+
+async def test_a_client_ca_that_is_added_is_trusted_without_a_restart(
+    own: Find, clients: ClientAuthority, strangers: ClientAuthority, tmp_path: Path
+) -> None:
+    client = strangers.issue((NameOID.COMMON_NAME, "new"))
+    secured = tls.Tls(own, clients.file)
+    async with serving_at(answer_scope, secured) as address:
+        replace(clients.file, content(clients.file) + content(strangers.file))
+        assert secured.refresh()
+        _, body = await get(f"https://{address}/", visitor(tmp_path, client))
+    assert body["extensions"]["tls"]["client_cert_name"] == "CN=new"
