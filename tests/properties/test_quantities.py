@@ -1,5 +1,6 @@
 """Properties of quantities: every canonical form of a number is read back as that number."""
 
+from contextlib import suppress
 from fractions import Fraction as Rational
 
 from hypothesis import given
@@ -64,7 +65,5 @@ def test_rounding_goes_up_and_by_less_than_one_unit(whole: int, part: int, suffi
 @given(st.text(max_size=80) | st.from_regex(r"[+-]?[0-9.]{0,20}[eEinumkKMGTP]{0,3}[-+]?[0-9]*"))
 def test_any_text_is_an_amount_or_a_named_error(text: str) -> None:
     for parse in (parse_integer, parse_milli, parse_scaled):
-        try:
+        with suppress(QuantityError):
             assert 0 <= parse(text) <= AMOUNT_MAX
-        except QuantityError as error:
-            assert str(error)

@@ -1,0 +1,137 @@
+"""The mutating webhook completes and stamps new pods, and never decides."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from support.admission import (
+    CORES,
+    GPU,
+    KEY,
+    MEMORY,
+    CoreLedger,
+    patched,
+    pod,
+    recorded,
+    review,
+    serving,
+)
+
+from webhook.policy import Policy
+from webhook.stamps import ANNOTATION, Stamps, Subject
+
+PERCENTAGE = "nvidia.com/gpumem-percentage"
+
+
+def new_pod(limits: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """Return a pod as the mutating webhook sees it: without uid."""
+    found = pod(limits, **metadata)
+    del found["metadata"]["uid"]
+    return found
+
+
+async def mutated(thing: dict[str, Any], **policy: Any) -> dict[str, Any]:
+    """Return a pod as the mutating webhook leaves it."""
+    async with serving(CoreLedger(), policy=Policy(**policy)) as service:
+        response = await service.post(review(thing), "mutate")
+        assert response["allowed"]
+        assert not service.ledger.submitted, "the mutating webhook never asks the ledger"
+    if "patch" not in response:
+        return thing
+    assert response["patchType"] == "JSONPatch"
+    return patched(thing, json.loads(base64.b64decode(response["patch"])))
+
+
+def limits(thing: dict[str, Any]) -> dict[str, str]:
+    """Return the limits of the first container."""
+    found: dict[str, str] = thing["spec"]["containers"][0]["resources"]["limits"]
+    return found
+
+
+async def test_a_pod_that_asks_for_cards_is_stamped() -> None:
+    after = await mutated(new_pod({GPU: "1", MEMORY: "8k"}))
+    subject = Subject("east", "pods", "team", "ada", {GPU: 1, MEMORY: 8000})
+    assert Stamps(KEY).nonce_of(after["metadata"]["annotations"][ANNOTATION], subject)
+    assert limits(after) == {GPU: "1", MEMORY: "8k"}
+
+
+async def test_a_stamp_that_is_there_is_overwritten_and_other_annotations_stay() -> None:
+    before = new_pod({GPU: "1"}, annotations={ANNOTATION: "copied.1.x", "a/b": "c"})
+    annotations = (await mutated(before))["metadata"]["annotations"]
+    assert annotations["a/b"] == "c"
+    assert annotations[ANNOTATION] != "copied.1.x"
+
+
+async def test_a_missing_count_is_written_down() -> None:
+    assert limits(await mutated(new_pod({MEMORY: "4k"}))) == {MEMORY: "4k", GPU: "1"}
+
+
+async def test_a_count_is_written_where_only_requests_were_given() -> None:
+    before = new_pod({})
+    before["spec"]["containers"][0]["resources"] = {"requests": {MEMORY: "4k"}}
+    assert limits(await mutated(before)) == {GPU: "1"}
+
+
+@pytest.mark.parametrize("whole", [{GPU: "2"}, {GPU: "2", PERCENTAGE: "100"}])
+async def test_a_whole_card_gets_all_its_cores(whole: dict[str, str]) -> None:
+    assert limits(await mutated(new_pod(whole))) == {**whole, CORES: "100"}
+
+
+async def test_init_containers_are_completed_too() -> None:
+    before = new_pod({})
+    before["spec"]["initContainers"] = [
+        {"name": "plain"},
+        {"name": "init", "resources": {"limits": {GPU: "1"}}},
+    ]
+    after = await mutated(before)
+    assert after["spec"]["initContainers"][1]["resources"]["limits"] == {GPU: "1", CORES: "100"}
+
+
+async def test_a_second_pass_changes_nothing_but_the_stamp() -> None:
+    once = await mutated(new_pod({GPU: "1"}), scheduler_name="cards")
+    twice = await mutated(once, scheduler_name="cards")
+    assert once["metadata"]["annotations"].pop(ANNOTATION)
+    assert twice["metadata"]["annotations"].pop(ANNOTATION)
+    assert once == twice
+
+
+async def test_a_configured_scheduler_takes_pods_of_the_default_one() -> None:
+    before = new_pod({GPU: "1"})
+    before["spec"]["schedulerName"] = "default-scheduler"
+    assert (await mutated(before, scheduler_name="cards"))["spec"]["schedulerName"] == "cards"
+    assert (await mutated(before))["spec"]["schedulerName"] == "default-scheduler"
+
+
+@pytest.mark.parametrize("spec", [{"schedulerName": "other"}, {"nodeName": "n1"}])
+async def test_a_scheduler_that_somebody_chose_stays(spec: dict[str, str]) -> None:
+    before = new_pod({GPU: "1"})
+    before["spec"].update(spec)
+    after = await mutated(before, scheduler_name="cards")
+    assert after["spec"].get("schedulerName") == spec.get("schedulerName")
+
+
+@pytest.mark.parametrize("asked", [{}, {"cpu": "1"}, {GPU: "1", MEMORY: "16Gi"}, {GPU: "x"}])
+async def test_what_asks_for_nothing_or_nonsense_passes_untouched(asked: dict[str, str]) -> None:
+    before = new_pod(asked)
+    assert await mutated(before) == before
+
+
+async def test_only_creations_of_pods_are_touched() -> None:
+    thing = pod({GPU: "1"}, resourceVersion="5")
+    async with serving(CoreLedger()) as service:
+        for other in (
+            review(thing, thing, operation="UPDATE"),
+            review(thing, subResource="binding"),
+            review(thing, resource={"group": "apps", "version": "v1", "resource": "deployments"}),
+            review(None, thing, operation="DELETE"),
+        ):
+            assert "patch" not in await service.post(other, "mutate")
+
+
+async def test_a_recorded_creation_is_stamped_before_it_has_a_name() -> None:
+    async with serving(CoreLedger()) as service:
+        [(_, first)] = recorded("pod-create-generate-name", "mutate")[:1]
+        response = await service.post(first, "mutate")
+    patch = json.loads(base64.b64decode(response["patch"]))
+    assert [step["path"] for step in patch] == ["/metadata/annotations"]
