@@ -1,0 +1,72 @@
+"""Usage and progress for Prometheus, read from the projection when it is scraped.
+
+Labels are bounded: an installation has as many lines as its quotas have keys, and beyond
+`LINES_MAX` of them the rest is counted, not listed. No label names a pod.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from projections.queries.scopes import EVERYTHING
+from projections.queries.usage import Usage, usage
+from projections.reading import Readers
+from projections.store import Head
+
+LINES_MAX: Final = 5_000
+"""How many lines are listed."""
+
+_LABELS: Final = ("cluster", "namespace", "quota", "resource")
+_VALUES: Final = {
+    "limit": "Limit of a quota line, in the unit of its resource.",
+    "used": "What a quota line is charged, in the unit of its resource.",
+    "committed": "The part of used that persisted objects explain.",
+}
+
+
+class UsageCollector(Collector):
+    """Gauges of every quota line. Whoever serves a scrape awaits `refresh` first."""
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+        self._lines: list[Usage] = []
+        self._left_out = 0
+        self._head = Head(0, 0, b"")
+
+    async def refresh(self) -> None:
+        """Read the projection as it is now. Raises StoreError, and TimeoutError."""
+        async with self._readers.view() as view:
+            lines, _ = await usage(view, view.head.position, EVERYTHING, limit=LINES_MAX)
+            async with view.connection.execute(
+                "SELECT count(*) FROM lines WHERE closed IS NULL"
+            ) as rows:
+                row = await rows.fetchone()
+            self._head = view.head
+        self._lines = lines[:LINES_MAX]
+        self._left_out = (row[0] if row is not None else 0) - len(self._lines)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what the last refresh has read."""
+        for name, help_text in _VALUES.items():
+            family = GaugeMetricFamily(f"gpuledger_quota_{name}", help_text, labels=_LABELS)
+            for line in self._lines:
+                labels = (line.cluster, line.namespace, line.quota, line.resource)
+                family.add_metric(labels, getattr(line, name))
+            yield family
+        yield GaugeMetricFamily(
+            "gpuledger_quota_lines_left_out",
+            "Quota lines that are not listed, because there are too many.",
+            value=self._left_out,
+        )
+        yield GaugeMetricFamily(
+            "gpuledger_projection_position",
+            "Position of the last record in the projection.",
+            value=self._head.position,
+        )
+        yield GaugeMetricFamily(
+            "gpuledger_projection_record_timestamp_seconds",
+            "Time of the last record in the projection.",
+            value=self._head.time / 1_000_000,
+        )

@@ -1,0 +1,68 @@
+"""The rows of `charges` that were open at a position: the ground of holders and holds."""
+
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import msgspec
+
+from ledger.core.amounts import Amounts
+from ledger.core.events import OBJECT
+from projections.intervals import forks_around
+from projections.queries.scopes import Namespace
+from projections.reading import View
+
+_ROWS_AT_ONCE: Final = 1_000
+
+
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """One part of a key's charge: an open hold, or with base -1 the committed object.
+
+    `since` is in µs of Unix time.
+    """
+
+    namespace: Namespace
+    key: str
+    uid: str
+    base: int
+    demand: Amounts
+    since: int
+    owner: str
+    actor: str
+
+
+async def parts(
+    view: View, position: int, namespace: Namespace, *, after: str = "", lowest: int = OBJECT
+) -> AsyncGenerator[Part, None]:
+    """Yield what was open at a position in a namespace, by key, from the key after `after` on.
+
+    Parts with a base under `lowest` are left out; 0 leaves the holds.
+    """
+    values = {
+        "position": position,
+        "namespace": namespace.number,
+        "after": after,
+        "lowest": lowest,
+        "forks": msgspec.json.encode(forks_around(position, view.head.position)).decode(),
+    }
+    statement = _NOW if position == view.head.position else _THEN
+    async with view.connection.execute(statement, values) as cursor:
+        while rows := await cursor.fetchmany(_ROWS_AT_ONCE):
+            for key, uid, base, demand, *rest in rows:
+                yield Part(namespace, key, uid, base, _demands.decode(demand), *rest)
+
+
+_demands: Final = msgspec.msgpack.Decoder(Amounts)
+
+_STILL_OPEN: Final = """
+    SELECT key, uid, base, demand, since, owner, actor FROM charges
+    WHERE namespace = :namespace AND closed IS NULL AND opened <= :position AND key > :after
+    AND base >= :lowest
+"""
+_CLOSED_SINCE: Final = """
+    SELECT key, uid, base, demand, since, owner, actor FROM charges
+    WHERE namespace = :namespace AND closed > :position AND opened <= :position AND key > :after
+    AND base >= :lowest AND fork IN (SELECT value FROM json_each(:forks))
+"""
+_BY_KEY: Final = "ORDER BY key, base, uid"
+_NOW: Final = f"{_STILL_OPEN} {_BY_KEY}"
+_THEN: Final = f"{_STILL_OPEN} UNION ALL {_CLOSED_SINCE} {_BY_KEY}"

@@ -1,0 +1,106 @@
+"""Usage: limit, reserved, committed, used and free of every line, now or as of a position."""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core import accounts
+from projections.queries.scopes import EVERYTHING, Scope
+from projections.reading import View
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """One line of a quota; `resource` is the key in the quota, amounts are in its unit.
+
+    `free` is limit - used, below zero when the limit was lowered under what is used. A quota over
+    many namespaces belongs to no single cluster and namespace: both are empty.
+    """
+
+    cluster: str
+    namespace: str
+    quota: str
+    resource: str
+    limit: int
+    reserved: int
+    committed: int
+    used: int
+    free: int
+
+
+async def usage(
+    view: View, position: int, scope: Scope, *, limit: int, after: str = ""
+) -> tuple[list[Usage], str]:
+    """Return the usage of at most `limit` accounts of a scope, by name, as of a position.
+
+    A namespace's usage includes quotas that cover it together with others. Returns with it the
+    account to go on `after`, empty at the end.
+    """
+    values = {
+        "position": position,
+        "name": scope.namespace,
+        "cluster": scope.cluster,
+        "after": after,
+        "limit": limit + 1,
+    }
+    statement = _EVERYTHING if scope == EVERYTHING else _COVERING
+    async with view.connection.execute(statement, values) as rows:
+        found = list(await rows.fetchall())
+    keys = await _keys(view, [number for number, _, _ in found[:limit]])
+    lines = [
+        line for _, name, body in found[:limit] for line in _lines(name, body or _NO_LINES, keys)
+    ]
+    return lines, found[limit - 1][1] if len(found) > limit else ""
+
+
+async def _keys(view: View, found: list[int]) -> dict[int, str]:
+    """Return the quota keys of all lines that these accounts ever had."""
+    statement = """
+        SELECT number, key FROM lines
+        WHERE account IN (SELECT value FROM json_each(?))
+    """
+    async with view.connection.execute(statement, (msgspec.json.encode(found).decode(),)) as rows:
+        return {number: key async for number, key in rows}
+
+
+def _lines(account: str, body: bytes, keys: dict[int, str]) -> list[Usage]:
+    cluster, namespace, name = accounts.parts(account)
+    values = iter(_bodies.decode(body))
+    return [
+        Usage(
+            cluster,
+            namespace,
+            name,
+            keys[line],
+            limit,
+            used - committed,
+            committed,
+            used,
+            limit - used,
+        )
+        for line, limit, used, committed in zip(values, values, values, values, strict=True)
+    ]
+
+
+_bodies: Final = msgspec.msgpack.Decoder(list[int])
+_NO_LINES: Final = msgspec.msgpack.encode([])
+
+_BALANCE: Final = """
+    SELECT number, name, (
+        SELECT body FROM balances
+        WHERE account = number AND position <= :position ORDER BY position DESC LIMIT 1
+    )
+    FROM accounts WHERE opened <= :position AND name > :after
+"""
+_END: Final = "ORDER BY name LIMIT :limit"
+_EVERYTHING: Final = f"{_BALANCE} {_END}"
+_COVERING: Final = f"""{_BALANCE}
+    AND number IN (
+        SELECT account FROM coverages
+        WHERE opened <= :position AND (closed IS NULL OR closed > :position)
+        AND namespace IN (
+            SELECT number FROM namespaces
+            WHERE (:name = '' OR name = :name) AND (:cluster = '' OR cluster = :cluster)
+        )
+    )
+    {_END}
+"""
