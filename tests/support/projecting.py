@@ -1,0 +1,62 @@
+"""Projecting in tests: a log from payloads, a file from a log, and reading it as of a position."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ledger.core.state import State
+from ledger.log.memory import MemoryLog, MemoryStore
+from projections.digest import Digest, digest
+from projections.projector import replay
+from projections.reading import Readers, View
+from projections.store import Store
+from support.folding import record
+from support.generating import random_commands
+
+START = 1_750_000_000_000_000
+SECOND = 1_000_000
+
+
+def log_of(payloads: Sequence[bytes]) -> MemoryLog:
+    """Return a log that holds these records."""
+    store = MemoryStore(exists=True)
+    store.records = list(payloads)
+    return MemoryLog(store)
+
+
+def random_payloads(seed: int, count: int, *, group: int = 3) -> list[bytes]:
+    """Return the records of random commands, one second apart, several commands in each."""
+    state, payloads = State(), []
+    made = random_commands(seed, count)
+    for start in range(0, len(made), group):
+        time = START + len(payloads) * SECOND
+        payload = record(state, made[start : start + group], time=time)
+        if payload is not None:
+            payloads.append(payload)
+    return payloads
+
+
+async def project(path: Path, log: MemoryLog, last: int | None = None) -> None:
+    """Bring a file up to a position of the log, as a process that starts and ends would."""
+    store = await Store.open(path)
+    try:
+        await replay(log, store, last)
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def viewing(path: Path) -> AsyncIterator[View]:
+    """Open a view of a file for the block."""
+    readers = Readers(path)
+    try:
+        async with readers.view() as view:
+            yield view
+    finally:
+        await readers.close()
+
+
+async def digest_of(path: Path, position: int | None = None) -> Digest:
+    """Return the digest at a position, the file's own when None."""
+    async with viewing(path) as view:
+        return await digest(view, view.head.position if position is None else position)
