@@ -26,6 +26,12 @@ RECONNECT_SECONDS: Final = 0.25
 PING_SECONDS: Final = 5
 """A silent connection is found dead after about two of these."""
 
+ERRORS_MAX: Final = 4
+"""Different errors of the client that are remembered to explain why nothing works."""
+
+ERROR_SECONDS: Final = 30.0
+"""The same error is logged at most once in so long."""
+
 _UNSENT: Final = (
     nats.errors.NoRespondersError,
     nats.errors.OutboundBufferLimitError,
@@ -86,8 +92,8 @@ class Connection:
         self._client = Client()
         self._reviving = asyncio.Lock()
         self._closing = False
-        self._last_error = ""
-        self._close_callbacks: set[Callable[[], None]] = set()
+        self._errors: dict[str, float] = {}
+        self._watchers: set[Callable[[], None]] = set()
 
     @classmethod
     async def connect(
@@ -116,6 +122,7 @@ class Connection:
             async with self._reviving:
                 if self._client.is_closed:
                     await self._dial()
+                    self._tell()
         return self._client
 
     async def request(
@@ -162,17 +169,20 @@ class Connection:
             raise ApiError(subject, problem.err_code, problem.description)
         return answer
 
-    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back when `close` is called; returns the function that takes this back."""
-        self._close_callbacks.add(callback)
-        return lambda: self._close_callbacks.discard(callback)
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back when the connection was made anew or closed; returns what takes this back."""
+        self._watchers.add(callback)
+        return lambda: self._watchers.discard(callback)
 
     async def close(self) -> None:
         """Let go of the connection; calls that wait for an answer run into their deadline."""
         self._closing = True
-        for callback in tuple(self._close_callbacks):
-            callback()
+        self._tell()
         await _close(self._client, self.deadline)
+
+    def _tell(self) -> None:
+        for callback in tuple(self._watchers):
+            callback()
 
     async def _dial(self) -> None:
         self._client = Client()
@@ -210,21 +220,26 @@ class Connection:
     async def _on_error(self, error: Exception) -> None:
         # A denied publish is only a time-out for whoever asked, the reason arrives here.
         text = _text(error)
-        if text != self._last_error:
-            self._last_error = text
-            _logger.warning("nats_error", error=text, servers=self._servers())
+        now = asyncio.get_running_loop().time()
+        if now - self._errors.get(text, -ERROR_SECONDS) < ERROR_SECONDS:
+            return
+        self._errors[text] = now
+        while len(self._errors) > ERRORS_MAX:
+            del self._errors[next(iter(self._errors))]
+        _logger.warning("nats_error", error=text, servers=self._servers())
 
     async def _on_disconnected(self) -> None:
         if not self._closing:
             _logger.warning("nats_disconnected", servers=self._servers())
 
     async def _on_reconnected(self) -> None:
-        self._last_error = ""
+        self._errors.clear()
+        self._tell()
         _logger.info("nats_reconnected", servers=self._servers())
 
     def _unreachable(self, what: str) -> str:
-        reason = f"; last error: {self._last_error}" if self._last_error else ""
-        return f"NATS at {self._servers()}: {what}{reason}"
+        reasons = "".join(f"; {error}" for error in self._errors)
+        return f"NATS at {self._servers()}: {what}{reasons}"
 
     def _servers(self) -> str:
         """Name the servers without what may be secret in their addresses."""

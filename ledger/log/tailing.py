@@ -138,7 +138,7 @@ async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[lis
     """
     first = await _confirmed(stream, first, seen)
     consumer = _Consumer(stream, first)
-    forget = stream.connection.on_close(consumer.wake)
+    forget = stream.connection.on_change(consumer.distrust)
     try:
         await consumer.attach()
         while True:
@@ -208,7 +208,7 @@ class _Consumer:
         while not self._entries:
             if self._lost is not None:
                 raise self._lost
-            if self._broken or self._stream.connection.closed:
+            if self._broken:
                 return []
             self._news.clear()
             try:
@@ -230,8 +230,9 @@ class _Consumer:
             except nats.errors.Error:
                 return
 
-    def wake(self) -> None:
-        """Let a waiting `take` look again."""
+    def distrust(self) -> None:
+        """Give the consumer up: the connection changed, and with it what the server remembers."""
+        self._broken = True
         self._news.set()
 
     def _request(self, inbox: str) -> dict[str, object]:
