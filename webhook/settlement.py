@@ -86,6 +86,11 @@ class Settlement:
         return len(self._ages) if self._ages is not None else 0
 
     @property
+    def listed(self) -> bool:
+        """Whether this replica is active and has told the ledger everything that exists."""
+        return self._ages is not None and not self._waiting
+
+    @property
     def puzzling_pods(self) -> int:
         """How many pods exist whose request cannot be understood."""
         return self._pods.puzzling if self._pods is not None else 0
@@ -184,7 +189,7 @@ class Settlement:
 
     async def _turn(self, *, active: bool) -> None:
         """Wait until this replica is, or is no longer, the active one."""
-        while self._is_active() is not active:
+        while self._is_active() is not active:  # noqa: ASYNC110 - a lease lapses without an event
             await asyncio.sleep(TURN_SECONDS)
 
     def _follow(self, record: Record) -> None:

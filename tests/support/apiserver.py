@@ -64,7 +64,7 @@ class ApiServer:
         key = (kind, namespace, name)
         body = copy.deepcopy(self.objects[key])
         for field, values in parts.items():
-            body[field] = {**body[field], **values}
+            body[field] = {**body.get(field, {}), **values}
         return self._write("MODIFIED", key, body)
 
     def delete(self, kind: str, namespace: str, name: str) -> Object:

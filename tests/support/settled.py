@@ -1,0 +1,113 @@
+"""A real writer, a model of an API server, and settlement between the two."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+from ledger.core import accounts, commands
+from ledger.core.commands import AnyCommand, Reserve
+from ledger.core.state import Entry, State
+from ledger.kube.rules import DemandRules
+from ledger.log.memory import MemoryStore
+from ledger.log.records import Record
+from ledger.log.submission import Accepted
+from ledger.log.writer import Writer
+from support.apiserver import ApiServer, ModelCluster
+from support.replicas import running
+from webhook.settlement import Settlement
+from webhook.tenure import SettlementSettings
+
+CLUSTER = "c"
+DEMAND = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 10, "nvidia.com/gpumem": 1000}
+RULES = DemandRules(worst_card_memory=80_000)
+DEADLINE_SECONDS = 10.0
+
+
+class World:
+    """What a test turns and looks at. `now` is in µs of Unix time."""
+
+    def __init__(self, writer: Writer, settings: SettlementSettings) -> None:
+        self.writer = writer
+        self.server = ApiServer()
+        self.cluster = ModelCluster(self.server)
+        self.active = True
+        self.now = 1_800_000_000_000_000
+        self.asked: list[AnyCommand] = []
+        self.settlement = Settlement(
+            self,
+            writer,
+            self.cluster,
+            CLUSTER,
+            now=lambda: self.now,
+            is_active=lambda: self.active,
+            settings=settings,
+        )
+        self._applied = asyncio.Event()
+        writer.subscribe(self._wake)
+
+    @property
+    def state(self) -> State:
+        return self.writer.state
+
+    async def submit(self, command: AnyCommand, *, dry_run: bool = False):
+        """Pass settlement's commands on, and note them."""
+        self.asked.append(command)
+        return await self.writer.submit(command, dry_run=dry_run)
+
+    async def reserve(self, name: str, uid: str, *, base: int = commands.CREATE, **fields) -> None:
+        fields = {"namespace": f"{CLUSTER}/red", "demand": DEMAND} | fields
+        command = Reserve(key=f"pods/{name}", uid=uid, base=base, **fields)
+        assert isinstance(await self.writer.submit(command), Accepted)
+
+    def entry(self, name: str, namespace: str = f"{CLUSTER}/red") -> Entry | None:
+        space = self.state.namespaces.get(namespace)
+        return space.entries.get(f"pods/{name}") if space is not None else None
+
+    def limits(self, quota: str) -> dict[str, int] | None:
+        account = self.state.accounts.get(accounts.quota(CLUSTER, "red", quota))
+        if account is None:
+            return None
+        return {key: self.state.limit[number] for key, number in account.lines.items()}
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until a condition holds; it is looked at again after every record."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not holds():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await self._applied.wait()
+
+    async def synced(self) -> None:
+        """Wait until everything that exists has been told."""
+        await self.until(lambda: self.settlement.listed)
+
+    def _wake(self, _: Record) -> None:
+        applied, self._applied = self._applied, asyncio.Event()
+        applied.set()
+
+
+@contextlib.asynccontextmanager
+async def world(
+    *,
+    settle_seconds: float = 60.0,
+    recount_seconds: float = 600.0,
+    store: MemoryStore | None = None,
+) -> AsyncIterator[World]:
+    """Make a world; settlement does not run yet."""
+    settings = SettlementSettings(
+        rules=RULES, settle_seconds=settle_seconds, recount_seconds=recount_seconds
+    )
+    async with running(store or MemoryStore()) as writer:
+        yield World(writer, settings)
+
+
+@contextlib.asynccontextmanager
+async def settling(one: World) -> AsyncIterator[None]:
+    """Run settlement until the block ends."""
+    task = asyncio.create_task(one.settlement.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

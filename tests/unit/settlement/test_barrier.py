@@ -1,0 +1,151 @@
+"""The barrier's negative controls: what is not proof."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from support.apiserver import pod_body
+from support.settled import CLUSTER, DEMAND, RULES, World, world
+
+from ledger.core.commands import CREATE, Reserve
+from ledger.kube.errors import Forbidden
+from webhook.ages import Ages, OpenAttempt
+from webhook.barrier import Barrier
+from webhook.courier import Courier
+from webhook.pods import find_open
+from webhook.tenure import SettlementSettings, Tenure
+
+BOUND = 60.0
+
+
+class Scene:
+    """A barrier over a world, with ages that a test sets."""
+
+    def __init__(self, one: World, courier: Courier) -> None:
+        self.world = one
+        self.courier = courier
+        self.ages = Ages()
+        settings = SettlementSettings(rules=RULES, settle_seconds=BOUND)
+        self.tenure = Tenure(
+            one.writer, one.cluster, CLUSTER, settings, lambda: one.now, self.courier
+        )
+        self.barrier = Barrier(self.tenure, self.ages)
+        one.writer.subscribe(self._follow)
+
+    async def hold(self, name: str, uid: str, *, age: float, base: int = CREATE) -> OpenAttempt:
+        await self.world.reserve(name, uid, base=base)
+        attempt = OpenAttempt(f"{CLUSTER}/red", f"pods/{name}", uid, base)
+        self.ages.start(attempt, asyncio.get_running_loop().time() - age)
+        return attempt
+
+    async def settle(self) -> None:
+        await self.barrier.settle()
+        await self.courier.flush()
+
+    def _follow(self, record) -> None:
+        for item in record.items:
+            self.ages.follow(item.event, asyncio.get_running_loop().time())
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    async with world() as one:
+        courier = Courier(one.writer)
+        task = asyncio.create_task(courier.run())
+        yield Scene(one, courier)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_an_attempt_beyond_the_bound_that_a_list_does_not_show_is_released(scene):
+    await scene.hold("p", "u1", age=BOUND + 1)
+    await scene.settle()
+    assert scene.world.entry("p") is None
+    assert len(scene.ages) == 0
+
+
+async def test_an_attempt_below_the_bound_is_not_even_asked_about(scene):
+    await scene.hold("p", "u1", age=BOUND - 1)
+    await scene.settle()
+    assert scene.world.entry("p").holds
+    assert scene.world.server.lists == 0
+
+
+async def test_a_list_begun_before_the_bound_proves_nothing(scene):
+    await scene.hold("p", "old", age=BOUND + 1)
+    await scene.hold("p", "young", age=BOUND - 0.1)
+    listing = scene.world.cluster.list_pods
+
+    async def slow(namespace: str):
+        listed = await listing(namespace)
+        await asyncio.sleep(0.2)  # meanwhile the young attempt passes the bound
+        return listed
+
+    scene.world.cluster.list_pods = slow
+    await scene.settle()
+    assert [hold.uid for hold in scene.world.entry("p").holds] == ["young"]
+
+
+async def test_a_hold_that_is_raised_while_the_list_is_under_way_is_young_again(scene):
+    created = scene.world.server.create("pods", "red", pod_body("p"), "u1")
+    base = int(created["metadata"]["resourceVersion"])
+    attempt = await scene.hold("p", "u1", base=base, age=BOUND + 1)
+    listing = scene.world.cluster.list_pods
+
+    async def raising(namespace: str):
+        listed = await listing(namespace)
+        more = {**DEMAND, "nvidia.com/gpumem": 9000}
+        command = Reserve(attempt.namespace, attempt.key, "u1", more, base)
+        await scene.world.writer.submit(command)
+        return listed
+
+    scene.world.cluster.list_pods = raising
+    await scene.settle()
+    holds = scene.world.entry("p").holds
+    assert [hold.demand["nvidia.com/gpumem"] for hold in holds] == [9000]
+
+
+async def test_a_failed_list_proves_nothing_and_is_not_repeated_at_once(scene):
+    await scene.hold("p", "u1", age=BOUND + 1)
+    scene.world.server.failing = Forbidden("pods is forbidden")
+    for _ in range(3):
+        await scene.settle()
+    assert scene.world.entry("p").holds
+    assert scene.world.server.lists == 1
+
+
+async def test_another_object_at_the_key_proves_the_attempt_dead_and_is_charged(scene):
+    scene.world.server.create("pods", "red", pod_body("p"), "u2")
+    await scene.hold("p", "u1", age=BOUND + 1)
+    await scene.settle()
+    entry = scene.world.entry("p")
+    assert entry.committed.uid == "u2"
+    assert not entry.holds
+
+
+async def test_a_namespace_that_cannot_be_listed_does_not_hold_up_the_others(scene):
+    await scene.hold("p", "u1", age=BOUND + 2)
+    blue = OpenAttempt(f"{CLUSTER}/blue", "pods/q", "u2", CREATE)
+    await scene.world.reserve("q", "u2", namespace=blue.namespace)
+    scene.ages.start(blue, asyncio.get_running_loop().time() - BOUND - 1)
+    listing = scene.world.cluster.list_pods
+
+    async def partly(namespace: str):
+        if namespace == "red":
+            raise Forbidden("not this one")
+        return await listing(namespace)
+
+    scene.world.cluster.list_pods = partly
+    await scene.settle()
+    assert scene.world.entry("p").holds
+    assert scene.world.entry("q", blue.namespace) is None
+
+
+async def test_ages_begin_at_zero_when_a_tenure_begins(scene):
+    attempt = await scene.hold("p", "u1", age=BOUND + 1)
+    fresh = Ages()
+    await find_open(scene.tenure, fresh)
+    assert len(fresh) == 1
+    assert fresh.of(attempt, asyncio.get_running_loop().time()) < 1.0

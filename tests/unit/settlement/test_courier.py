@@ -1,0 +1,117 @@
+"""Delivery: order, bounds and persistence."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from ledger.core.commands import CloseAccount, End, Observe
+from ledger.core.denials import Denial, Reason
+from ledger.log.submission import Accepted
+from webhook import courier as couriers
+from webhook.courier import Courier
+
+
+class Desk:
+    """A ledger that refuses as told and notes what it accepted."""
+
+    def __init__(self) -> None:
+        self.refusals: list[Reason] = []
+        self.accepted: list = []
+        self.at_once = 0
+        self.most_at_once = 0
+        self.gate: asyncio.Event | None = None
+
+    async def submit(self, command, *, dry_run: bool = False):
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await (self.gate.wait() if self.gate is not None else asyncio.sleep(0))
+        self.at_once -= 1
+        if self.refusals:
+            return Denial(self.refusals.pop(0), "not now", transient=True)
+        self.accepted.append(command)
+        return Accepted(1, "d", True)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+async def courier(desk, monkeypatch):
+    monkeypatch.setattr(couriers, "RETRY_SECONDS", 0.001)
+    one = Courier(desk)
+    task = asyncio.create_task(one.run())
+    yield one
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def seen(number: int, key: str = "pods/p") -> Observe:
+    return Observe("c/red", key, "u", number, {})
+
+
+async def test_commands_of_a_key_arrive_in_order_whatever_is_refused(courier, desk):
+    desk.refusals = [Reason.OVERLOADED, Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED] * 2
+    commands = [seen(number) for number in range(20)]
+    for command in commands:
+        await courier.send(command)
+    await courier.flush()
+    assert desk.accepted == commands
+
+
+async def test_a_command_that_the_ledger_cannot_accept_is_not_repeated(courier, desk):
+    desk.refusals = [Reason.ATTEMPT_DIFFERS]
+    await courier.send(seen(1))
+    await courier.send(seen(2))
+    await courier.flush()
+    assert desk.accepted == [seen(2)]
+
+
+async def test_a_submission_that_hangs_meets_its_deadline_and_is_repeated(
+    courier, desk, monkeypatch
+):
+    monkeypatch.setattr(couriers, "SUBMIT_SECONDS", 0.05)
+    desk.gate = asyncio.Event()
+    await courier.send(seen(1))
+    async with asyncio.timeout(5):
+        while desk.at_once < 2:  # noqa: ASYNC110 - the fake has no event for it
+            await asyncio.sleep(0.01)
+        desk.gate.set()
+        await courier.flush()
+    assert desk.accepted == [seen(1)]
+
+
+async def test_concurrency_and_queues_are_bounded(courier, desk):
+    desk.gate = asyncio.Event()
+    bound = couriers.LANES * (couriers.LANE_COMMANDS_MAX + 1)
+
+    async def send_all() -> None:
+        for number in range(2 * bound):
+            await courier.send(seen(number, f"pods/{number}"))
+
+    sending = asyncio.create_task(send_all())
+    done, _ = await asyncio.wait([sending], timeout=0.5)
+    assert not done, "whoever sends waits while lanes are full"
+    assert desk.most_at_once <= couriers.LANES
+    desk.gate.set()
+    async with asyncio.timeout(10):
+        await sending
+        await courier.flush()
+    assert len(desk.accepted) == 2 * bound
+
+
+async def test_what_is_on_its_way_is_known_until_it_has_arrived(courier, desk):
+    desk.gate = asyncio.Event()
+    await courier.send(seen(1))
+    await courier.send(End("c/red", "pods/p", "u", 2, "deleted"))
+    await courier.send(CloseAccount("quota/c/red/q"))
+    assert courier.is_pending("c/red", "pods/p")
+    assert courier.is_pending("", "quota/c/red/q")
+    assert not courier.is_pending("c/red", "pods/other")
+    desk.gate.set()
+    await courier.flush()
+    assert not courier.is_pending("c/red", "pods/p")
+    assert not courier.is_pending("", "quota/c/red/q")
