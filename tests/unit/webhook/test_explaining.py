@@ -1,0 +1,83 @@
+"""An explanation is the decision itself, and changes nothing."""
+
+import json
+from typing import Any
+
+import pytest
+from support.admission import GPU, MEMORY, CoreLedger, pod, recorded, review, serving
+
+from webhook.explaining import Explanation, explain
+from webhook.review import BadReview
+
+
+async def explained(thing: Any, ledger: CoreLedger, **more: Any) -> Explanation:
+    """Explain what is given as a value."""
+    async with serving(ledger) as service:
+        body = json.dumps(thing).encode()
+        found = await explain(service.validating, body, deadline=5, **more)
+    assert ledger.commands() == [], "an explanation is a dry run"
+    return found
+
+
+async def test_a_review_is_explained_with_its_numbers() -> None:
+    ledger = CoreLedger()
+    ledger.limit(memory=7000)
+    found = await explained(review(pod({GPU: "1", MEMORY: "8k"})), ledger)
+    assert not found.allowed
+    assert found.denial is not None
+    assert "requested 8000, used 0 of 7000" in found.answer
+    assert (found.namespace, found.key) == ("east/team", "pods/p")
+    assert found.demand == {GPU: 1, MEMORY: 8000}
+
+
+async def test_a_bare_manifest_is_explained_as_its_creation() -> None:
+    manifest = pod({GPU: "1", MEMORY: "8k"})
+    del manifest["metadata"]
+    manifest["metadata"] = {"generateName": "g-"}
+    ledger = CoreLedger()
+    found = await explained(manifest, ledger, namespace="team", username="ada")
+    assert found.allowed
+    assert found.answer == "Allowed: there is room."
+    assert (found.namespace, found.key) == ("east/team", "pods/g-explain")
+    [(command, dry_run)] = ledger.submitted
+    assert dry_run
+    assert command.actor == "ada"
+
+
+async def test_a_manifest_says_its_own_namespace() -> None:
+    found = await explained(pod({GPU: "1", MEMORY: "1"}), CoreLedger(), namespace="other")
+    assert found.namespace == "east/team"
+
+
+async def test_what_charges_nothing_says_so() -> None:
+    found = await explained({"apiVersion": "v1", "kind": "Pod"}, CoreLedger())
+    assert found.allowed
+    assert found.answer == "Allowed: nothing would be charged."
+
+
+async def test_a_recorded_review_of_the_mutating_webhook_can_be_explained() -> None:
+    [(_, one)] = recorded("pod-create-generate-name", "mutate")
+    found = await explained(one, CoreLedger())
+    assert found.allowed
+    assert found.key == "pods/g-explain"
+
+
+async def test_a_recorded_update_can_be_explained() -> None:
+    [(_, one)] = recorded("pod-resize", "validate")
+    assert (await explained(one, CoreLedger())).allowed
+
+
+@pytest.mark.parametrize(
+    ("thing", "field"),
+    [
+        ([], "$"),
+        ({"kind": "Pod"}, "$.apiVersion"),
+        ({"apiVersion": "apps/v1", "kind": "Deployment"}, "$.kind"),
+        ({"apiVersion": "v1", "kind": "Pod", "spec": 5}, "$.request.object.spec"),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": 5}, "$.metadata"),
+    ],
+)
+async def test_what_cannot_be_explained_names_the_field(thing: Any, field: str) -> None:
+    with pytest.raises(BadReview) as caught:
+        await explained(thing, CoreLedger())
+    assert caught.value.field == field

@@ -1,0 +1,476 @@
+"""The validating webhook charges exactly what could be written, or says why not."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from support.admission import (
+    CORES,
+    GPU,
+    KEY,
+    MEMORY,
+    NAMESPACE,
+    CoreLedger,
+    SilentLedger,
+    pod,
+    recorded,
+    review,
+    serving,
+)
+
+from ledger.core.commands import Observe, Reserve
+from ledger.core.denials import Denial, Reason
+from ledger.kube.rules import DemandRules
+from webhook.policy import HAMI_IDENTITIES, Policy
+from webhook.stamps import ANNOTATION, Stamps, Subject
+
+CARD = {GPU: "1", MEMORY: "8k"}
+DEMAND = {GPU: 1, MEMORY: 8000}
+ALLOCATED = "hami.io/vgpu-devices-allocated"
+
+
+async def answered(request: dict[str, Any], ledger: Any = None, **more: Any) -> dict[str, Any]:
+    """Return the response to one review."""
+    async with serving(ledger or CoreLedger(), **more) as service:
+        return await service.post(request)
+
+
+def causes(response: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return reason and field of every cause of a denial."""
+    assert not response["allowed"]
+    assert (response["status"]["code"], response["status"]["reason"]) == (403, "Forbidden")
+    return [(one["reason"], one["field"]) for one in response["status"]["details"]["causes"]]
+
+
+async def test_a_creation_reserves_for_its_uid() -> None:
+    ledger = CoreLedger()
+    owners = [
+        {"kind": "Other", "name": "x", "uid": "no"},
+        {"kind": "ReplicaSet", "name": "rs", "uid": "r-1", "controller": True},
+    ]
+    response = await answered(review(pod(CARD, ownerReferences=owners)), ledger)
+    assert response["allowed"]
+    assert response["auditAnnotations"] == {"decision-d-1": "Reserved"}
+    assert ledger.commands() == [
+        Reserve(
+            NAMESPACE,
+            "pods/p",
+            "u-1",
+            DEMAND,
+            owner="ReplicaSet/rs/r-1",
+            owner_holds_max=64,
+            actor="ada",
+        )
+    ]
+
+
+async def test_without_a_controller_the_user_owns_the_hold() -> None:
+    ledger = CoreLedger()
+    await answered(review(pod(CARD), username="u" * 1000), ledger)
+    [command] = ledger.commands()
+    assert isinstance(command, Reserve)
+    assert command.owner == command.actor == "u" * 256
+
+
+async def test_no_room_is_a_forbidden_with_numbers_for_people_and_programs() -> None:
+    ledger = CoreLedger()
+    ledger.limit(memory=7000, cards=0)
+    response = await answered(review(pod(CARD)), ledger)
+    assert causes(response) == [
+        ("ExceedsLimit", f"limits.{GPU}"),
+        ("ExceedsLimit", f"limits.{MEMORY}"),
+    ]
+    message = response["status"]["message"]
+    assert "requested 1, used 0 of 0, 0 free, short 1" in message
+    assert "Decision d-1" in message
+    assert response["auditAnnotations"] == {"decision-d-1": "ExceedsLimit"}
+    assert response["status"]["details"]["name"] == "p"
+
+
+@pytest.mark.parametrize("limits", [None, {"cpu": "1"}, {GPU: "0"}])
+async def test_a_pod_without_cards_never_reaches_the_ledger(limits: dict[str, str]) -> None:
+    ledger = CoreLedger()
+    response = await answered(review(pod(limits)), ledger)
+    assert response == {"uid": "call-1", "allowed": True}
+    assert ledger.submitted == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({GPU: "1", MEMORY: "16Gi"}, "InvalidQuantity"),
+        ({GPU: "1", MEMORY: "500m"}, "InvalidQuantity"),
+        ({GPU: "1", MEMORY: "-5"}, "InvalidQuantity"),
+        ({GPU: "1", "nvidia.com/gpumem-percentage": "150"}, "InvalidPercentage"),
+        ({GPU: "1", CORES: "101"}, "InvalidCores"),
+        ({GPU: "0", MEMORY: "1"}, "InvalidCount"),
+    ],
+)
+async def test_what_cannot_be_understood_is_refused_without_the_ledger(
+    limits: dict[str, str], reason: str
+) -> None:
+    ledger = CoreLedger()
+    assert causes(await answered(review(pod(limits)), ledger))[0][0] == reason
+    assert ledger.submitted == []
+
+
+async def test_a_dry_run_is_decided_and_changes_nothing() -> None:
+    ledger = CoreLedger()
+    ledger.limit(cards=1)
+    async with serving(ledger) as service:
+        for _ in range(3):
+            assert (await service.post(review(pod(CARD), dryRun=True)))["allowed"]
+        two = pod({GPU: "2", MEMORY: "1"})
+        assert not (await service.post(review(two, dryRun=True)))["allowed"]
+        old, new = pod(CARD, resourceVersion="5"), pod({GPU: "2", MEMORY: "1"})
+        await service.post(review(new, old, operation="UPDATE", dryRun=True))
+    assert ledger.commands() == []
+    assert ledger.used() == {f"limits.{GPU}": 0}
+
+
+# Updates
+
+
+def update(new: dict[str, Any], old: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return the review of an update on version 5."""
+    old["metadata"]["resourceVersion"] = "5"
+    return review(new, old, operation="UPDATE", **more)
+
+
+async def test_an_update_that_asks_for_more_first_shows_its_base() -> None:
+    ledger = CoreLedger()
+    ledger.limit(memory=20_000)
+    bigger = pod({GPU: "1", MEMORY: "9k"})
+    assert (await answered(update(bigger, pod(CARD), subResource="resize"), ledger))["allowed"]
+    more = {GPU: 1, MEMORY: 9000}
+    assert ledger.commands() == [
+        Observe(NAMESPACE, "pods/p", "u-1", 5, DEMAND, "ada"),
+        Reserve(NAMESPACE, "pods/p", "u-1", more, 5, owner="ada", owner_holds_max=64, actor="ada"),
+    ]
+    assert ledger.used() == {f"limits.{MEMORY}": 9000}
+
+
+async def test_only_the_increase_of_an_update_is_checked() -> None:
+    ledger = CoreLedger()
+    ledger.limit(memory=9000)
+    response = await answered(update(pod({GPU: "1", MEMORY: "9001"}), pod(CARD)), ledger)
+    assert "requested 1001, used 8000 of 9000, 1000 free" in response["status"]["message"]
+
+
+@pytest.mark.parametrize("limits", [CARD, {GPU: "1", MEMORY: "1"}, {}])
+async def test_an_update_that_asks_for_no_more_does_not_need_the_ledger(
+    limits: dict[str, str],
+) -> None:
+    ledger = CoreLedger()
+    ledger.answer = Denial(Reason.LEDGER_UNAVAILABLE, "down", transient=True)
+    assert (await answered(update(pod(limits, labels={"a": "b"}), pod(CARD)), ledger))["allowed"]
+    assert ledger.submitted == []
+
+
+async def test_an_update_of_a_pod_that_was_never_understood_can_still_be_labelled() -> None:
+    wrong = {GPU: "1", MEMORY: "16Gi"}
+    assert (await answered(update(pod(wrong, labels={"a": "b"}), pod(wrong))))["allowed"]
+    assert causes(await answered(update(pod(wrong), pod(CARD))))[0][0] == "InvalidQuantity"
+    assert (await answered(update(pod(CARD), pod(wrong))))["allowed"]
+
+
+async def test_an_update_is_refused_when_its_base_cannot_be_shown() -> None:
+    ledger = CoreLedger()
+    ledger.answer = Denial(Reason.LEDGER_STOPPED, "stopped", transient=True)
+    response = await answered(update(pod({GPU: "2", MEMORY: "1"}), pod(CARD)), ledger)
+    assert causes(response)[0][0] == "LedgerStopped"
+    assert [type(command) for command in ledger.commands()] == [Observe]
+
+
+@pytest.mark.parametrize("version", [None, "", "0", "x5", "1_0", "9" * 40, "\u0665"])
+async def test_an_update_without_a_usable_version_names_the_field(version: str | None) -> None:
+    request = update(pod({GPU: "2"}), pod(CARD))
+    request["request"]["oldObject"]["metadata"]["resourceVersion"] = version or ""
+    async with serving(CoreLedger(), limits_memory=False) as service:
+        answer = await service.client.post("/admission/validate", json=request)
+    assert answer.status_code == 400
+    assert answer.json()["field"] == "$.request.oldObject.metadata.resourceVersion"
+
+
+# What passes untouched
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "pod-delete-graceful",
+        "pod-deletecollection",
+        "pod-binding",
+        "pod-eviction",
+        "pod-ephemeral-container",
+        "pod-status-update",
+        "pod-status-succeeded",
+        "pod-update-labels",
+        "deployment-create",
+        "deployment-scale-put",
+        "jobset-create",
+        "resourcequota-create",
+    ],
+)
+async def test_recorded_reviews_that_are_not_ours_pass_untouched(case: str) -> None:
+    ledger = CoreLedger()
+    async with serving(ledger) as service:
+        for _, one in recorded(case, "validate"):
+            if one["request"]["kind"]["kind"] == "Pod" and one["request"]["operation"] == "CREATE":
+                continue
+            uid = one["request"]["uid"]
+            assert await service.post(one) == {"uid": uid, "allowed": True}
+    assert ledger.submitted == []
+
+
+async def test_unknown_operations_and_kinds_pass_untouched() -> None:
+    for request in (
+        review(pod(CARD), operation="CONNECT"),
+        review(pod(CARD), resource={"group": "x", "version": "v1", "resource": "pods"}),
+        review(pod(CARD), subResource="resize"),
+    ):
+        assert await answered(request) == {"uid": "call-1", "allowed": True}
+
+
+# Recordings
+
+
+async def test_recorded_creations_are_charged_once_each() -> None:
+    ledger = CoreLedger()
+    ledger.limit(memory=10**6, cards=100)
+    async with serving(ledger) as service:
+        for case in ("pod-create", "pod-create-generate-name", "pod-create-third", "pod-create"):
+            for webhook, one in recorded(case):
+                assert (await service.post(one, webhook))["allowed"], case
+    assert len(ledger.commands()) == 4, "the last review is a repetition of the first"
+    assert ledger.used() == {f"limits.{MEMORY}": 3 * 8000, f"limits.{GPU}": 3}
+
+
+async def test_a_recorded_creation_of_what_exists_adds_nothing() -> None:
+    ledger = CoreLedger()
+    ledger.limit(memory=8000)
+    async with serving(ledger) as service:
+        for case in ("pod-create", "pod-create-exists"):
+            for _, one in recorded(case, "validate"):
+                assert (await service.post(one))["allowed"], case
+    assert ledger.used() == {f"limits.{MEMORY}": 8000}
+
+
+async def test_recorded_bytes_for_mebibytes_are_refused() -> None:
+    [(_, one)] = recorded("pod-create-gpumem-16Gi", "validate")
+    response = await answered(one)
+    assert causes(response) == [("InvalidQuantity", f"spec.containers[0].resources[{MEMORY}]")]
+    assert "write 16384 for 16Gi" in response["status"]["message"]
+
+
+async def test_a_recorded_dry_run_is_allowed_and_not_charged() -> None:
+    ledger = CoreLedger()
+    ledger.limit(memory=8000)
+    [(_, one)] = recorded("pod-create-dry-run", "validate")
+    assert (await answered(one, ledger))["allowed"]
+    assert ledger.used() == {f"limits.{MEMORY}": 0}
+
+
+async def test_recorded_concurrent_patches_open_no_hold() -> None:
+    ledger = CoreLedger()
+    async with serving(ledger) as service:
+        for _, one in recorded("pod-update-six-concurrent-patches", "validate"):
+            assert (await service.post(one))["allowed"]
+    assert ledger.submitted == []
+
+
+async def test_recorded_pods_of_controllers_belong_to_them() -> None:
+    ledger = CoreLedger()
+    async with serving(ledger) as service:
+        for _, one in recorded("pods-made-by-controllers", "validate"):
+            assert (await service.post(one))["allowed"]
+    owners = {c.owner.rpartition("/")[0] for c in ledger.commands() if isinstance(c, Reserve)}
+    assert owners == {"ReplicaSet/d-675798b469"}
+
+
+# Cards of unknown size
+
+
+async def test_a_share_of_an_unknown_card_is_refused_where_memory_is_limited() -> None:
+    [(_, one)] = recorded("pod-create-percentage", "validate")
+    response = await answered(one, limits_memory=True)
+    assert causes(response) == [("CardMemoryUnknown", "spec.containers[0].resources")]
+    assert (await answered(one, limits_memory=False))["allowed"]
+
+
+async def test_a_share_of_a_card_of_assumed_size_is_charged() -> None:
+    ledger = CoreLedger()
+    ledger.limit(memory=100_000)
+    [(_, one)] = recorded("pod-create-percentage", "validate")
+    assert (await answered(one, ledger, rules=DemandRules(worst_card_memory=1000)))["allowed"]
+    assert 0 < ledger.used()[f"limits.{MEMORY}"] <= 1000
+
+
+async def test_a_resize_of_a_whole_card_pod_is_not_refused_for_its_old_share() -> None:
+    rules = DemandRules(managed=("cpu",))
+    old, new = pod({GPU: "1", "cpu": "1"}), pod({GPU: "1", "cpu": "2"})
+    assert (await answered(update(new, old, subResource="resize"), rules=rules))["allowed"]
+
+
+# Who may do what
+
+
+def privileged(limits: dict[str, str]) -> dict[str, Any]:
+    """Return a pod with a privileged container."""
+    found = pod(limits)
+    found["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    return found
+
+
+async def test_a_privileged_container_may_not_ask_for_cards() -> None:
+    response = await answered(review(privileged(CARD)))
+    assert causes(response)[0][0] == "PrivilegedContainer"
+    assert "container main" in response["status"]["message"]
+    assert (await answered(review(privileged({}))))["allowed"]
+    allowing = Policy(allow_privileged=True)
+    assert (await answered(review(privileged(CARD)), policy=allowing))["allowed"]
+
+
+async def test_a_pod_with_a_node_is_charged_with_a_warning() -> None:
+    ledger = CoreLedger()
+    placed = pod(CARD)
+    placed["spec"]["nodeName"] = "n1"
+    response = await answered(review(placed), ledger)
+    assert response["allowed"]
+    [text] = response["warnings"]
+    assert "spec.nodeName" in text
+    assert len(text) <= 120
+    assert ledger.commands()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {ALLOCATED: "GPU-1,NVIDIA,8000,0:;"}},
+        {"annotations": {"hami.io/bind-phase": "success"}},
+        {"annotations": {"hami.io/amd-devices-to-allocate": "x"}},
+        {"annotations": {"gpuledger.io/anything": "x"}},
+        {"labels": {"hami.io/vgpu-node": "n1"}},
+    ],
+)
+@pytest.mark.parametrize("limits", [CARD, {}])
+async def test_users_may_not_say_what_was_allocated(
+    metadata: dict[str, Any], limits: dict[str, str]
+) -> None:
+    claimed = pod(limits, **metadata)
+    for request in (review(claimed), update(claimed, pod(limits)), update(pod(limits), claimed)):
+        assert causes(await answered(request))[0][0] == "ReservedAnnotation"
+        request["request"]["userInfo"]["username"] = HAMI_IDENTITIES[0]
+        assert (await answered(request))["allowed"]
+    assert (await answered(update(pod(limits, **metadata), pod(limits, **metadata))))["allowed"]
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    ["hami.io/gpu-scheduler-policy", "hami.io/node-scheduler-policy", "nvidia.com/use-gputype"],
+)
+async def test_users_may_say_what_they_wish(annotation: str) -> None:
+    assert (await answered(review(pod(CARD, annotations={annotation: "binpack"}))))["allowed"]
+
+
+# Stamps
+
+
+def stamp(key: bytes = KEY, username: str = "ada") -> str:
+    """Return a stamp for a pod of `CARD`."""
+    return Stamps(key).make(Subject("east", "pods", "team", username, DEMAND))
+
+
+async def test_a_later_attempt_with_the_stamp_takes_the_place_of_the_earlier() -> None:
+    ledger = CoreLedger()
+    ledger.limit(cards=1)
+    annotations = {ANNOTATION: stamp()}
+    async with serving(ledger) as service:
+        for number in range(8):
+            thing = pod(CARD, name=f"g-{number}", uid=f"u-{number}", annotations=annotations)
+            assert "warnings" not in (answer := await service.post(review(thing)))
+            assert answer["allowed"]
+    assert ledger.used() == {f"limits.{GPU}": 1}
+
+
+@pytest.mark.parametrize("forged", ["x", stamp(b"e" * 32), stamp(username="eve")])
+async def test_a_forged_stamp_frees_nothing(forged: str) -> None:
+    ledger = CoreLedger()
+    ledger.limit(cards=1)
+    async with serving(ledger) as service:
+        first, second = (
+            pod(CARD, name=f"g-{n}", uid=f"u-{n}", annotations={ANNOTATION: forged}) for n in "ab"
+        )
+        answer = await service.post(review(first))
+        assert answer["allowed"]
+        assert ANNOTATION in answer["warnings"][0]
+        assert causes(await service.post(review(second)))[0][0] == "QuotaExceeded"
+
+
+async def test_a_stamp_may_not_be_changed_afterwards() -> None:
+    before = pod(CARD, annotations={ANNOTATION: stamp()})
+    after = pod(CARD, annotations={ANNOTATION: stamp()})
+    response = await answered(update(after, before))
+    assert causes(response) == [("ReservedAnnotation", f"metadata.annotations[{ANNOTATION}]")]
+
+
+async def test_what_the_mutating_webhook_stamps_the_validating_one_accepts() -> None:
+    ledger = CoreLedger()
+    async with serving(ledger) as service:
+        mutate, validate = (dict(one) for _, one in recorded("pod-create"))
+        patch = (await service.post(mutate, "mutate"))["patch"]
+        [step] = json.loads(base64.b64decode(patch))
+        validate["request"]["object"]["metadata"]["annotations"] = step["value"]
+        assert "warnings" not in await service.post(validate)
+    [command] = ledger.commands()
+    assert isinstance(command, Reserve)
+    assert command.stamp == step["value"][ANNOTATION].partition(".")[0]
+
+
+async def test_without_a_uid_the_stamp_names_the_attempt() -> None:
+    ledger = CoreLedger()
+    thing = pod(CARD, annotations={ANNOTATION: stamp()})
+    del thing["metadata"]["uid"]
+    assert (await answered(review(thing), ledger))["allowed"]
+    [command] = ledger.commands()
+    assert isinstance(command, Reserve)
+    assert command.uid == f"stamp-{command.stamp}"
+
+
+@pytest.mark.parametrize("field", ["uid", "name", "namespace"])
+@pytest.mark.parametrize("text", ["", "x/y", "x" * 254])
+async def test_an_attempt_that_cannot_be_named_is_refused(field: str, text: str) -> None:
+    thing = pod(CARD, **{field: text})
+    response = await answered(review(thing, name="", namespace=""))
+    assert causes(response) == [("InvalidReview", f"metadata.{field}")]
+
+
+# A ledger that cannot decide
+
+
+@pytest.mark.parametrize(
+    "reason", [Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED, Reason.OVERLOADED]
+)
+async def test_an_unavailable_ledger_denies_unless_the_policy_says_otherwise(
+    reason: Reason,
+) -> None:
+    ledger = CoreLedger()
+    ledger.answer = Denial(reason, "not now", transient=True)
+    assert causes(await answered(review(pod(CARD)), ledger))[0][0] == reason
+    response = await answered(review(pod(CARD)), ledger, policy=Policy(allow_unavailable=True))
+    assert response["allowed"]
+    assert "without being charged" in response["warnings"][0]
+
+
+async def test_allowing_what_cannot_be_decided_allows_nothing_else() -> None:
+    ledger = CoreLedger()
+    ledger.limit(cards=0)
+    policy = Policy(allow_unavailable=True)
+    assert causes(await answered(review(pod(CARD)), ledger, policy=policy))
+
+
+async def test_a_silent_ledger_is_an_unavailable_one() -> None:
+    response = await answered(review(pod(CARD)), SilentLedger(), policy=Policy(deadline=0.05))
+    assert causes(response)[0][0] == "LedgerUnavailable"
+    assert "within 0.05 s" in response["status"]["message"]
