@@ -32,7 +32,7 @@ class ClientCertificateRequired:
         """Pass the request on, or refuse it without reading its body."""
         problem = self._problem(scope) if self._is_guarded(scope) else ""
         if problem:
-            body = msgspec.json.encode({"error": problem})
+            body = msgspec.json.encode({"error": {"message": problem}})
             refusal = Response(body, status_code=403, media_type="application/json")
             await refusal(scope, receive, send)
         else:

@@ -27,7 +27,7 @@ async def test_a_guarded_path_is_refused_without_a_client_certificate(
     async with serving_at(ClientCertificateRequired(answer_scope), secured) as address:
         status, body = await get(f"https://{address}{path}", visitor(tmp_path))
     assert status == 403
-    assert body["error"].startswith(f"{path} needs a client certificate")
+    assert body["error"]["message"].startswith(f"{path} needs a client certificate")
 
 
 async def test_an_encoded_path_is_guarded_like_the_plain_one(
@@ -77,7 +77,7 @@ async def test_a_client_of_another_name_is_refused_where_names_are_given(
     app = ClientCertificateRequired(answer_scope, subjects=["CN=apiserver"])
     async with serving_at(app, secured) as address:
         status, body = await get(f"https://{address}/admission", visitor(tmp_path, client))
-    assert (status, body["error"][:35]) == (403, "/admission is not for CN=kubelet; a")
+    assert (status, body["error"]["message"][:35]) == (403, "/admission is not for CN=kubelet; a")
 
 
 async def test_a_header_does_not_stand_for_a_certificate(secured: tls.Tls, tmp_path: Path) -> None:

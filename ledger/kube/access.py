@@ -1,0 +1,100 @@
+"""Who is behind a token, and what they may: TokenReview and SubjectAccessReview.
+
+The resources asked about (`usage`, `holders` and so on, group `gpuledger.io`) exist only in roles:
+RBAC does not ask whether a resource is served.
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from ledger.kube.client import Client
+from ledger.kube.errors import ClusterError
+
+GROUP: Final = "gpuledger.io"
+
+REVIEW_SECONDS: Final = 5.0
+"""Deadline of one question to the API server."""
+
+Answer = TypeVar("Answer")
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """A user as the API server authenticated it."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = {}
+
+
+class _TokenStatus(msgspec.Struct):
+    authenticated: bool = False
+    user: Subject = Subject()
+
+
+class _TokenReview(msgspec.Struct):
+    status: _TokenStatus
+
+
+class _AccessStatus(msgspec.Struct):
+    allowed: bool
+
+
+class _AccessReview(msgspec.Struct):
+    status: _AccessStatus
+
+
+class KubernetesReviewer:
+    """Asks the API server. Raises ConnectionError where it gives no answer."""
+
+    def __init__(self, client: Client) -> None:
+        """Ask through this client, whose own identity needs the role `system:auth-delegator`."""
+        self._client = client
+
+    async def review(self, token: str) -> Subject | None:
+        """Return who presents the token, None when the API server does not accept it."""
+        answer = await self._ask(
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenReview",
+                "spec": {"token": token},
+            },
+            _TokenReview,
+        )
+        accepted = answer.status.authenticated and answer.status.user.username
+        return answer.status.user if accepted else None
+
+    async def may(self, caller: Subject, verb: str, resource: str, namespace: str) -> bool:
+        """Return whether the subject may; namespace "" asks for all namespaces."""
+        answer = await self._ask(
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SubjectAccessReview",
+                "spec": {
+                    "user": caller.username,
+                    "uid": caller.uid,
+                    "groups": caller.groups,
+                    "extra": caller.extra,
+                    "resourceAttributes": {
+                        "group": GROUP,
+                        "resource": resource,
+                        "verb": verb,
+                        "namespace": namespace,
+                    },
+                },
+            },
+            _AccessReview,
+        )
+        return answer.status.allowed
+
+    async def _ask(self, path: str, question: object, kind: type[Answer]) -> Answer:
+        try:
+            body = await self._client.request(
+                "POST", path, body=msgspec.json.encode(question), seconds=REVIEW_SECONDS
+            )
+            return msgspec.json.decode(body, type=kind)
+        except (ClusterError, msgspec.MsgspecError) as error:
+            raise ConnectionError(str(error)) from error
