@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from ledger.core import commands
 from ledger.core.state import State
 from ledger.log.memory import MemoryLog, MemoryStore
 from projections.digest import Digest, digest
@@ -11,7 +12,7 @@ from projections.projector import replay
 from projections.reading import Readers, View
 from projections.store import Store
 from support.folding import record
-from support.generating import random_commands
+from support.generating import CLUSTER, random_commands
 
 START = 1_750_000_000_000_000
 SECOND = 1_000_000
@@ -27,7 +28,7 @@ def log_of(payloads: Sequence[bytes]) -> MemoryLog:
 def random_payloads(seed: int, count: int, *, group: int = 3) -> list[bytes]:
     """Return the records of random commands, one second apart, several commands in each."""
     state, payloads = State(), []
-    made = random_commands(seed, count)
+    made = [commands.RegisterCluster(CLUSTER, f"uid-{seed}"), *random_commands(seed, count)]
     for start in range(0, len(made), group):
         time = START + len(payloads) * SECOND
         payload = record(state, made[start : start + group], time=time)

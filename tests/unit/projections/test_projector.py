@@ -1,0 +1,120 @@
+"""The projector: what it refuses, where it goes on, and what it does with denials."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+from support.projecting import digest_of, log_of, project, random_payloads, viewing
+
+from ledger.core.denials import Denial, Reason
+from ledger.log import refusals
+from ledger.log.memory import MemoryLog, MemoryStore
+from ledger.log.port import Lost
+from projections import projector
+from projections.queries.denials import denials
+from projections.queries.scopes import EVERYTHING, Scope
+from projections.store import Store
+from projections.tables.charges import Damaged
+
+
+async def test_a_log_that_lost_its_tail_stops_the_projector(tmp_path: Path) -> None:
+    path, payloads = tmp_path / "ledger.sqlite", random_payloads(2, 90)
+    await project(path, log_of(payloads))
+    with pytest.raises(Lost, match=rf"ends at position {len(payloads) - 3}.*{path.name}.*missing"):
+        await project(path, log_of(payloads[:-3]), 1)
+
+
+async def test_another_log_stops_the_projector(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    await project(path, log_of(random_payloads(2, 90)), 10)
+    with pytest.raises(Lost, match="position 10 of the log is not the record"):
+        await project(path, log_of(random_payloads(3, 90)))
+
+
+async def test_a_changed_record_stops_the_projector_and_is_not_stored(tmp_path: Path) -> None:
+    path, payloads = tmp_path / "ledger.sqlite", random_payloads(2, 90)
+    payloads[6] = payloads[6][:-1] + bytes((payloads[6][-1] ^ 1,))
+    with pytest.raises(Lost, match="position 7"):
+        await project(path, log_of(payloads))
+    await project(path, log_of(payloads), 6)
+
+
+async def test_a_row_that_vanished_is_noticed_when_the_log_closes_it(tmp_path: Path) -> None:
+    path, payloads = tmp_path / "ledger.sqlite", random_payloads(2, 300)
+    await project(path, log_of(payloads), len(payloads) // 2)
+    with sqlite3.connect(path) as connection:
+        connection.create_function("fork", 2, lambda *_: 0)
+        gone = connection.execute("DELETE FROM charges WHERE closed IS NULL").rowcount
+    connection.close()
+    assert gone
+    with pytest.raises(Damaged, match="delete the file"):
+        await project(path, log_of(payloads))
+
+
+async def test_following_is_as_good_as_replaying(tmp_path: Path) -> None:
+    payloads = random_payloads(4, 120)
+    store = MemoryStore(exists=True)
+    store.records = payloads[:10]
+    arrived = asyncio.Queue[tuple[int, int]]()
+    live = await Store.open(tmp_path / "live.sqlite")
+    log = MemoryLog(store)
+    task = asyncio.create_task(
+        projector.run(log, live, on_progress=lambda *now: arrived.put_nowait(now))
+    )
+    async with asyncio.timeout(20):
+        assert await arrived.get() == (10, 10)
+        for payload in payloads[10:]:
+            store.store(payload, len(store.records))
+            assert await arrived.get() == (len(store.records), len(store.records))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await live.close()
+    await project(tmp_path / "rebuilt.sqlite", log_of(payloads))
+    assert await digest_of(tmp_path / "live.sqlite") == await digest_of(tmp_path / "rebuilt.sqlite")
+
+
+async def test_denials_are_kept_newest_first_and_are_no_part_of_the_digest(tmp_path: Path) -> None:
+    path, payloads = tmp_path / "ledger.sqlite", random_payloads(4, 30)
+    log = log_of(payloads)
+    await project(path, log)
+    before = await digest_of(path)
+    for number, namespace in enumerate(("c1/red", "c1/blue", "c1/red")):
+        await log.publish_denial(_refusal(number, namespace))
+    await log.publish_denial(b"not a denial")
+    await _follow_until(path, log, 3)
+    async with viewing(path) as view:
+        everything, more = await denials(view, EVERYTHING, limit=2)
+        assert [one.uid for one in everything] == ["u2", "u1"]
+        rest, end = await denials(view, EVERYTHING, limit=2, before=more)
+        assert ([one.uid for one in rest], end) == (["u0"], 0)
+        red, _ = await denials(view, Scope("red", "c1"), limit=9)
+        assert [one.uid for one in red] == ["u2", "u0"]
+        assert "QuotaExceeded: full" in red[0].message
+        assert (await denials(view, Scope("red", "c2"), limit=9)) == ([], 0)
+    assert await digest_of(path) == before
+
+
+def _refusal(number: int, namespace: str) -> bytes:
+    denial = Denial(Reason.QUOTA_EXCEEDED, "full", transient=True)
+    refusal = refusals.Refusal(number, 1, namespace, "pods/a", f"u{number}", "alice", {}, denial)
+    return refusals.encode(refusal)
+
+
+async def _follow_until(path: Path, log: MemoryLog, count: int) -> None:
+    store = await Store.open(path)
+    task = asyncio.create_task(projector.run(log, store))
+    async with asyncio.timeout(20):
+        while True:
+            async with (
+                store.transaction() as connection,
+                connection.execute("SELECT count(*) FROM denials") as rows,
+            ):
+                if await rows.fetchone() == (count,):
+                    break
+            await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await store.close()
