@@ -10,13 +10,15 @@ when a server rejects it in passing) is replaced by a new one at the next call.
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 import nats.errors
 import structlog
 from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from ledger.log.port import LogError, Unreachable
 
@@ -31,6 +33,9 @@ ERRORS_MAX: Final = 4
 
 ERROR_SECONDS: Final = 30.0
 """The same error is logged at most once in so long."""
+
+Receive = Callable[[Msg], Awaitable[None]]
+"""Takes one message of a subscription."""
 
 _UNSENT: Final = (
     nats.errors.NoRespondersError,
@@ -93,6 +98,8 @@ class Connection:
         self._reviving = asyncio.Lock()
         self._closing = False
         self._errors: dict[str, float] = {}
+        self._subscriptions: dict[str, Receive] = {}
+        self._subscribed: dict[str, Subscription] = {}
         self._watchers: set[Callable[[], None]] = set()
 
     @classmethod
@@ -126,9 +133,14 @@ class Connection:
         return self._client
 
     async def request(
-        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
+        self,
+        subject: str,
+        payload: bytes,
+        headers: Mapping[str, str] | None = None,
+        *,
+        deadline: float | None = None,
     ) -> bytes:
-        """Send a request and return the answer's payload.
+        """Send a request and return the answer's payload, within the connection's deadline or ours.
 
         Raises Unreachable when it was not taken by anybody, TimeoutError when no answer came.
         """
@@ -137,7 +149,10 @@ class Connection:
             raise Unreachable(self._unreachable("not connected"))
         try:
             answer = await client.request(
-                subject, payload, timeout=self.deadline, headers=dict(headers) if headers else None
+                subject,
+                payload,
+                timeout=self.deadline if deadline is None else deadline,
+                headers=dict(headers) if headers else None,
             )
         except _UNSENT as error:
             raise Unreachable(self._unreachable(f"{subject}: {_text(error)}")) from error
@@ -150,6 +165,23 @@ class Connection:
             await client.publish(subject, payload)
         except _UNSENT as error:
             raise Unreachable(self._unreachable(f"{subject}: {_text(error)}")) from error
+
+    async def subscribe(self, subject: str, receive: Receive) -> None:
+        """Hand every message on a subject to a coroutine, on every connection made from now on.
+
+        The coroutine must not wait long: messages of one subject are handed over one by one.
+        Raises Unreachable.
+        """
+        client = await self.client()
+        self._subscriptions[subject] = receive
+        await self._resubscribe(client, subject)
+
+    async def unsubscribe(self, subject: str) -> None:
+        """Hand over no more messages on a subject."""
+        self._subscriptions.pop(subject, None)
+        subscription = self._subscribed.pop(subject, None)
+        if subscription is not None and not self._client.is_closed:
+            await subscription.unsubscribe()
 
     async def api(self, verb: str, body: Any = None) -> bytes:
         """Call JetStream's API (`STREAM.INFO.X`) and return its answer, JSON.
@@ -184,11 +216,17 @@ class Connection:
         for callback in tuple(self._watchers):
             callback()
 
+    async def _resubscribe(self, client: Client, subject: str) -> None:
+        receive = self._subscriptions[subject]
+        self._subscribed[subject] = await client.subscribe(subject, cb=receive)
+
     async def _dial(self) -> None:
         self._client = Client()
         try:
             async with asyncio.timeout(self.deadline):
                 await self._client.connect(**self._options())
+                for subject in tuple(self._subscriptions):
+                    await self._resubscribe(self._client, subject)
         except (TimeoutError, OSError, nats.errors.Error) as error:
             await _close(self._client, self.deadline)
             raise Unreachable(self._unreachable("no connection")) from error

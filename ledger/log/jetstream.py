@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.log import chunking, durability, streams, tailing
-from ledger.log.connection import Access, ApiError, Connection, Problem
+from ledger.log import api, chunking, durability, streams, tailing
+from ledger.log.connection import Access, Connection, Problem
 from ledger.log.port import (
     Ambiguous,
     Conflict,
@@ -27,8 +27,8 @@ from ledger.log.port import (
     Unreachable,
 )
 from ledger.log.records import RECORD_BYTES_MAX
-from ledger.log.streams import HEADERS_BYTES_MAX, Names, StreamConfig
-from ledger.log.tailing import STREAM_NOT_FOUND, Stream
+from ledger.log.streams import HEADERS_BYTES_MAX, Names
+from ledger.log.tailing import Stream
 
 SNAPSHOTS_KEPT: Final = 2
 """Older snapshots go when a new one is complete."""
@@ -39,7 +39,6 @@ _WRONG_LAST_SEQUENCE: Final = (10071, 10164)
 _STREAM_MISMATCH: Final = 10060
 _STORE_FAILED: Final = 10077
 _NO_ROOM: Final = (10002, 10047)
-_NO_MESSAGE: Final = 10037
 
 
 class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,30 +53,6 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     monitor_urls: tuple[str, ...] = ()
     domain: str | None = None
     production: bool = False
-
-
-class _Ack(msgspec.Struct, frozen=True):
-    seq: int = 0
-    stream: str = ""
-    error: Problem | None = None
-
-
-class _Stored(msgspec.Struct, frozen=True):
-    seq: int
-    data: bytes = b""
-
-
-class _Message(msgspec.Struct, frozen=True):
-    message: _Stored
-
-
-class _Found(msgspec.Struct, frozen=True):
-    config: StreamConfig
-
-
-_acks: Final = msgspec.json.Decoder(_Ack)
-_messages: Final = msgspec.json.Decoder(_Message)
-_found: Final = msgspec.json.Decoder(_Found)
 
 
 class JetStreamLog:
@@ -109,12 +84,12 @@ class JetStreamLog:
         """
         settings, names = self.settings, self.names
         wanted = streams.log_stream(names, settings.replicas, settings.max_bytes)
-        await ensure_stream(self.connection, wanted, create=create)
+        await api.ensure(self.connection, wanted, create=create)
         for disposable in (
             streams.snapshot_stream(names, settings.replicas),
             streams.denials_stream(names, settings.replicas, settings.denials_max_bytes),
         ):
-            await ensure_stream(self.connection, disposable, create=True)
+            await api.ensure(self.connection, disposable, create=True)
 
     async def append(self, payload: bytes, expected: int) -> int:
         """Store a record; see `port.Log`."""
@@ -128,8 +103,7 @@ class JetStreamLog:
             "Nats-Expected-Stream": self.names.log,
         }
         try:
-            answer = await self.connection.request(self.names.log_subject, payload, headers)
-            ack = _acks.decode(answer)
+            ack = await api.store(self.connection, self.names.log_subject, payload, headers)
         except TimeoutError as error:
             raise Ambiguous(
                 f"no acknowledgement of position {expected + 1} in {self.connection.deadline:g} s"
@@ -147,13 +121,13 @@ class JetStreamLog:
 
     async def extent(self) -> Extent:
         """Ask the leader how far the log reaches."""
-        return await self._log.extent()
+        return await api.extent(self.connection, self.names.log)
 
     async def get(self, position: int) -> bytes | None:
         """Ask the leader for one record."""
         if position < 1:
             return None
-        found = await self._message(self.names.log, {"seq": position})
+        found = await api.message(self.connection, self.names.log, {"seq": position})
         return found.data if found is not None else None
 
     def read(self, first: int, last: int) -> AsyncIterator[Sequence[Entry]]:
@@ -179,7 +153,8 @@ class JetStreamLog:
         await self._keep(self.names.manifest_subject, sealed)
         kept = (await self._manifests())[-SNAPSHOTS_KEPT:]
         # Of two savers at the same time, the later manifest may have the earlier pieces.
-        await self._drop_snapshots_before(min(manifest.first for _, manifest in kept))
+        first = min(manifest.first for _, manifest in kept)
+        await api.purge_before(self.connection, self.names.snapshots, first)
 
     async def load_snapshots(self) -> Sequence[Snapshot]:
         """Return the complete snapshots, newest first."""
@@ -200,9 +175,7 @@ class JetStreamLog:
 
     async def durability(self) -> Durability:
         """Ask the servers what an acknowledgement is worth."""
-        found = await find_stream(self.connection, self.names.log)
-        if found is None:
-            raise Lost(f"stream {self.names.log} does not exist")
+        found = await api.configuration(self.connection, self.names.log)
         return await durability.inspect(
             await self.connection.server_version(),
             found,
@@ -215,19 +188,10 @@ class JetStreamLog:
         """Close the connection; followers end."""
         await self.connection.close()
 
-    async def _message(self, stream: str, wanted: dict[str, object]) -> _Stored | None:
-        try:
-            answer = await self.connection.api(f"STREAM.MSG.GET.{stream}", wanted)
-        except ApiError as error:
-            if error.code == _NO_MESSAGE:
-                return None
-            raise missing_or_unreachable(error) from error
-        return _messages.decode(answer).message
-
     async def _keep(self, subject: str, payload: bytes) -> int:
         """Store a disposable message. Returns its sequence; raises Unreachable."""
         try:
-            ack = _acks.decode(await self.connection.request(subject, payload))
+            ack = await api.store(self.connection, subject, payload)
         except (TimeoutError, msgspec.MsgspecError) as error:
             raise Unreachable(f"{subject}: no acknowledgement") from error
         if ack.error is not None:
@@ -241,7 +205,7 @@ class JetStreamLog:
         subject = self.names.manifest_subject
         while True:
             wanted: dict[str, object] = {"seq": sequence, "next_by_subj": subject}
-            stored = await self._message(self.names.snapshots, wanted)
+            stored = await api.message(self.connection, self.names.snapshots, wanted)
             if stored is None:
                 return found
             manifest = chunking.decode_manifest(stored.data)
@@ -257,52 +221,6 @@ class JetStreamLog:
                 pieces.extend(entry.payload for entry in batch)
         return chunking.join(manifest, pieces)
 
-    async def _drop_snapshots_before(self, sequence: int) -> None:
-        try:
-            await self.connection.api(f"STREAM.PURGE.{self.names.snapshots}", {"seq": sequence})
-        except ApiError as error:
-            raise Unreachable(str(error)) from error
-
-
-async def find_stream(connection: Connection, name: str) -> StreamConfig | None:
-    """Return a stream's configuration, None when there is no such stream. Raises Unreachable."""
-    try:
-        answer = await connection.api(f"STREAM.INFO.{name}")
-    except ApiError as error:
-        if error.code == STREAM_NOT_FOUND:
-            return None
-        raise Unreachable(str(error)) from error
-    return _found.decode(answer).config
-
-
-async def ensure_stream(connection: Connection, wanted: StreamConfig, *, create: bool) -> None:
-    """Find a stream, or create it if that is allowed, and compare what the server made of it.
-
-    Raises Lost when it is missing, ConfigurationDrift, Unreachable.
-    """
-    found = await find_stream(connection, wanted.name)
-    if found is None:
-        if not create:
-            raise Lost(
-                f"stream {wanted.name} does not exist on {', '.join(connection.access.servers)},"
-                " but records were seen before: restore it from a backup"
-            )
-        try:
-            await connection.api(f"STREAM.CREATE.{wanted.name}", wanted)
-        except ApiError as error:
-            raise Unreachable(f"stream {wanted.name} cannot be created: {error}") from error
-        found = await find_stream(connection, wanted.name)
-    if found is None:
-        raise Unreachable(f"stream {wanted.name} was created and is not there yet")
-    streams.compare(wanted, found)
-
-
-def missing_or_unreachable(error: ApiError) -> LogError:
-    """Turn an API error of a read into one of the port's errors."""
-    if error.code == STREAM_NOT_FOUND:
-        return Lost(f"{error}: the stream is gone; restore it from a backup")
-    return Unreachable(str(error))
-
 
 def _refusal(problem: Problem, position: int) -> LogError:
     """Turn the server's answer to an append into what the writer must do about it."""
@@ -310,7 +228,7 @@ def _refusal(problem: Problem, position: int) -> LogError:
     text = f"position {position}: {problem.description} (JetStream error {code})"
     if code in _WRONG_LAST_SEQUENCE:
         return Conflict(text)
-    if code in (_STREAM_MISMATCH, STREAM_NOT_FOUND):
+    if code in (_STREAM_MISMATCH, api.STREAM_NOT_FOUND):
         return Lost(text)
     # The same code stands for any failure of the store; only these two say "nothing was stored".
     if code in _NO_ROOM or (code == _STORE_FAILED and "exceeded" in problem.description):

@@ -18,8 +18,9 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from ledger.log import api
 from ledger.log.connection import ApiError, Connection
-from ledger.log.port import Entry, Extent, Lost, Unreachable
+from ledger.log.port import Entry, Lost, Unreachable
 
 BATCH_ENTRIES_MAX: Final = 512
 """Entries handed over at once, so that whoever folds them lets others run in between."""
@@ -36,29 +37,8 @@ RETRY_SECONDS: Final = 0.25
 STALE_LEADER_SECONDS: Final = 15
 """A replicated stream's cut-off leader may tell an old extent until it notices, about 10 s."""
 
-STREAM_NOT_FOUND: Final = 10059
-
 _NANOSECONDS: Final = 1_000_000_000
 _STALLED: Final = "Nats-Consumer-Stalled"
-
-
-class _State(msgspec.Struct, frozen=True):
-    first_seq: int
-    last_seq: int
-    bytes: int
-
-
-class _Config(msgspec.Struct, frozen=True):
-    max_bytes: int
-    num_replicas: int
-
-
-class _Info(msgspec.Struct, frozen=True):
-    state: _State
-    config: _Config
-
-
-_infos: Final = msgspec.json.Decoder(_Info)
 
 
 class Stream(msgspec.Struct, frozen=True):
@@ -72,21 +52,6 @@ class Stream(msgspec.Struct, frozen=True):
     contiguous: bool
     replicas: int = 1
     subject: str = ""
-
-    async def extent(self) -> Extent:
-        """Ask the stream's leader how far it reaches. Raises Unreachable, Lost."""
-        try:
-            answer = await self.connection.api(f"STREAM.INFO.{self.name}")
-        except ApiError as error:
-            if error.code == STREAM_NOT_FOUND:
-                raise Lost(
-                    f"stream {self.name} does not exist on {self.connection.access.servers}:"
-                    " restore it from a backup, or start with an empty store on purpose"
-                ) from error
-            raise Unreachable(str(error)) from error
-        info = _infos.decode(answer)
-        state = info.state
-        return Extent(state.first_seq, state.last_seq, state.bytes, max(info.config.max_bytes, 0))
 
 
 async def follow(stream: Stream, first: int) -> AsyncGenerator[list[Entry], None]:
@@ -153,7 +118,7 @@ async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[lis
 
 async def _confirmed(stream: Stream, first: int, seen: int) -> int:
     """Check that the stream has `first` … `seen`; returns where to start. Raises Lost."""
-    extent = await stream.extent()
+    extent = await api.extent(stream.connection, stream.name)
     if not stream.contiguous:
         # A younger stream of the same name: everything in it is unseen.
         return first if first <= extent.last + 1 else 1
@@ -161,7 +126,7 @@ async def _confirmed(stream: Stream, first: int, seen: int) -> int:
     give_up = asyncio.get_running_loop().time() + patience
     while extent.last < seen and asyncio.get_running_loop().time() < give_up:
         await asyncio.sleep(RETRY_SECONDS)
-        extent = await stream.extent()
+        extent = await api.extent(stream.connection, stream.name)
     if extent.last < seen:
         raise Lost(f"stream {stream.name} ends at {extent.last}, but position {seen} was seen")
     if extent.first > max(first, 1):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support.nats import NatsServer, free_port, settings_for
 
-from ledger.log import tailing
+from ledger.log import api, tailing
 from ledger.log.connection import Access
-from ledger.log.jetstream import JetStreamLog, ensure_stream
+from ledger.log.jetstream import JetStreamLog
 from ledger.log.port import Ambiguous, Conflict, LogError, Snapshot, Unreachable
 from ledger.log.streams import ConfigurationDrift, log_stream
 
@@ -172,7 +172,7 @@ async def test_writers_on_different_servers_never_share_a_position(
 async def test_fewer_replicas_than_wanted_are_drift(cluster: list[NatsServer]) -> None:
     single = await connected(cluster, replicas=1)
     with pytest.raises(ConfigurationDrift, match="num_replicas is 1, wanted 3"):
-        await ensure_stream(
+        await api.ensure(
             single.connection,
             log_stream(single.names, 3, single.settings.max_bytes),
             create=False,

@@ -1,0 +1,129 @@
+"""JetStream's API as far as the ledger needs it: streams found, made, compared; messages got.
+
+Whatever is asked here is answered by the stream's leader.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from ledger.log import streams
+from ledger.log.connection import ApiError, Connection, Problem
+from ledger.log.port import Extent, LogError, Lost, Unreachable
+from ledger.log.streams import StreamConfig
+
+STREAM_NOT_FOUND: Final = 10059
+
+_NO_MESSAGE: Final = 10037
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """The answer to a message for a stream: its sequence there, or the error."""
+
+    seq: int = 0
+    stream: str = ""
+    error: Problem | None = None
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A message of a stream."""
+
+    seq: int
+    data: bytes = b""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    message: Stored
+
+
+class _State(msgspec.Struct, frozen=True):
+    first_seq: int
+    last_seq: int
+    bytes: int
+
+
+class _Info(msgspec.Struct, frozen=True):
+    config: StreamConfig
+    state: _State
+
+
+_acks: Final = msgspec.json.Decoder(Ack)
+_messages: Final = msgspec.json.Decoder(_Message)
+_infos: Final = msgspec.json.Decoder(_Info)
+
+
+async def store(
+    connection: Connection, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
+) -> Ack:
+    """Send a message to a stream and wait until it says what became of it.
+
+    Raises Unreachable when it was not taken, TimeoutError when no answer came, and
+    msgspec.MsgspecError when the answer cannot be read.
+    """
+    return _acks.decode(await connection.request(subject, payload, headers))
+
+
+async def message(connection: Connection, stream: str, wanted: dict[str, object]) -> Stored | None:
+    """Get one message, chosen as the API's MSG.GET says; None when there is none.
+
+    Raises Lost when the stream is missing, Unreachable.
+    """
+    try:
+        answer = await connection.api(f"STREAM.MSG.GET.{stream}", wanted)
+    except ApiError as error:
+        if error.code == _NO_MESSAGE:
+            return None
+        raise _failure(error, stream) from error
+    return _messages.decode(answer).message
+
+
+async def extent(connection: Connection, stream: str) -> Extent:
+    """Ask how far a stream reaches. Raises Lost when it is missing, Unreachable."""
+    info = await _info(connection, stream)
+    state = info.state
+    return Extent(state.first_seq, state.last_seq, state.bytes, max(info.config.max_bytes, 0))
+
+
+async def configuration(connection: Connection, stream: str) -> StreamConfig:
+    """Ask how a stream is configured. Raises Lost when it is missing, Unreachable."""
+    return (await _info(connection, stream)).config
+
+
+async def ensure(connection: Connection, wanted: StreamConfig, *, create: bool) -> None:
+    """Find a stream, or create it if that is allowed, and compare what the server made of it.
+
+    Raises Lost when it is missing, ConfigurationDrift, Unreachable.
+    """
+    try:
+        found = await configuration(connection, wanted.name)
+    except Lost:
+        if not create:
+            raise
+        try:
+            await connection.api(f"STREAM.CREATE.{wanted.name}", wanted)
+        except ApiError as error:
+            raise Unreachable(f"stream {wanted.name} cannot be created: {error}") from error
+        found = await configuration(connection, wanted.name)
+    streams.compare(wanted, found)
+
+
+async def purge_before(connection: Connection, stream: str, sequence: int) -> None:
+    """Remove the messages before a sequence. Raises Lost, Unreachable."""
+    try:
+        await connection.api(f"STREAM.PURGE.{stream}", {"seq": sequence})
+    except ApiError as error:
+        raise _failure(error, stream) from error
+
+
+async def _info(connection: Connection, stream: str) -> _Info:
+    try:
+        return _infos.decode(await connection.api(f"STREAM.INFO.{stream}"))
+    except ApiError as error:
+        raise _failure(error, stream) from error
+
+
+def _failure(error: ApiError, stream: str) -> LogError:
+    if error.code == STREAM_NOT_FOUND:
+        return Lost(f"{error}: stream {stream} does not exist; restore it from a backup")
+    return Unreachable(str(error))

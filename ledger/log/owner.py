@@ -1,0 +1,154 @@
+"""Which replica is preferred to write a shard: a lease in NATS that runs out by itself.
+
+The lease keeps answers quick when several replicas could write; nothing else depends on it. The
+expected position of every append is the fence, so two replicas that both believe to be the owner
+are slow for a moment and never wrong.
+
+The lease is the last message of a stream of its own, taken and renewed only on top of the message
+that was seen, and removed by the server when its time to live has passed.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from ledger.log import api
+from ledger.log.api import Stored
+from ledger.log.connection import Connection
+from ledger.log.port import LogError, Unreachable
+from ledger.log.streams import Names, owner_stream
+
+RELEASE_SECONDS: Final = 1
+"""How long the sign that the lease is free stays; the shortest time to live there is."""
+
+_FREE: Final = Stored(0)
+_WRITER: Final = re.compile(r"[A-Za-z0-9_-]+")
+_logger: Final = structlog.get_logger("ledger.log")
+
+OwnerChanged = Callable[[str | None], None]
+"""Told the new owner's writer id, None when there is none."""
+
+
+class OwnerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How often the lease is renewed and how long it lasts, in seconds (whole ones, at least 1)."""
+
+    renew_seconds: float = 1.0
+    lease_seconds: int = 4
+
+
+class Owner:
+    """One replica's view of the lease, and its own bid for it. Use `start` and `stop`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        names: Names,
+        writer: str,
+        *,
+        replicas: int = 1,
+        settings: OwnerSettings | None = None,
+    ) -> None:
+        """Bid for the shard's lease in the name of a writer: letters, digits, `-` and `_`."""
+        if not _WRITER.fullmatch(writer):
+            raise ValueError(f"writer id {writer!r} may have letters, digits, '-' and '_' only")
+        self.writer = writer
+        self._connection = connection
+        self._names = names
+        self._replicas = replicas
+        self._settings = settings or OwnerSettings()
+        self._owner: str | None = None
+        self._until = 0.0
+        self._told: str | None = None
+        self._callbacks: list[OwnerChanged] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def owner(self) -> str | None:
+        """The writer that holds the lease as far as is known, None when nobody is known to."""
+        return self._owner if asyncio.get_running_loop().time() < self._until else None
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether this replica holds the lease."""
+        return self.owner == self.writer
+
+    def on_change(self, callback: OwnerChanged) -> None:
+        """Call back whenever the owner changes, from the event loop; it must not block."""
+        self._callbacks.append(callback)
+
+    async def start(self) -> None:
+        """Look at the lease once and keep bidding for it. Raises what opening a stream raises."""
+        wanted = owner_stream(self._names, self._replicas)
+        await api.ensure(self._connection, wanted, create=True)
+        await self._look()
+        self._task = asyncio.create_task(self._bid(), name="owner-lease")
+
+    async def stop(self) -> None:
+        """Stop bidding and give the lease back, best effort."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        self._task = None
+        with contextlib.suppress(LogError, TimeoutError):
+            current = await self._current()
+            if current.data == self.writer.encode():
+                await self._put(b"", current.seq, RELEASE_SECONDS)
+        self._until = 0.0
+        self._tell()
+
+    async def _bid(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.renew_seconds)
+            await self._look()
+
+    async def _look(self) -> None:
+        """Look who holds the lease, and take or renew it if it is free or ours."""
+        try:
+            await self._settle()
+        except (LogError, TimeoutError) as error:
+            # What was known stays known until it runs out.
+            _logger.debug("owner_lease_unknown", error=str(error))
+        self._tell()
+
+    async def _settle(self) -> None:
+        asked = asyncio.get_running_loop().time()
+        current = await self._current()
+        holder = current.data.decode(errors="replace")
+        if holder in ("", self.writer):
+            if not await self._put(self.writer.encode(), current.seq, self._settings.lease_seconds):
+                return
+            holder = self.writer
+        self._owner, self._until = holder, asked + self._settings.lease_seconds
+
+    async def _current(self) -> Stored:
+        """Return the lease's last message; no data when it is free."""
+        wanted: dict[str, object] = {"last_by_subj": self._names.owner_subject}
+        return await api.message(self._connection, self._names.owner, wanted) or _FREE
+
+    async def _put(self, data: bytes, expected: int, seconds: int) -> bool:
+        """Write on top of what was seen; False when somebody else was faster."""
+        headers = {
+            "Nats-Expected-Last-Subject-Sequence": str(expected),
+            "Nats-TTL": f"{seconds}s",
+        }
+        try:
+            ack = await api.store(self._connection, self._names.owner_subject, data, headers)
+        except msgspec.MsgspecError as error:
+            raise Unreachable(f"{self._names.owner_subject}: unreadable answer") from error
+        return ack.error is None
+
+    def _tell(self) -> None:
+        owner = self.owner
+        if owner == self._told:
+            return
+        self._told = owner
+        _logger.info("owner_changed", owner=owner, writer=self.writer)
+        for callback in self._callbacks:
+            callback(owner)
