@@ -1,0 +1,277 @@
+"""The preferred writer: who it is, and that commands find it, or somebody, in time."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from support.nats import NatsServer
+
+from ledger.core.commands import AnyCommand, Reserve
+from ledger.core.denials import Denial, Reason, Shortage
+from ledger.log.connection import Access, Connection
+from ledger.log.forwarding import CommandServer, Forwarder, ForwardingSettings
+from ledger.log.owner import Owner, OwnerSettings
+from ledger.log.streams import Names
+from ledger.log.submission import Accepted
+
+pytestmark = pytest.mark.integration
+
+QUICK = OwnerSettings(renew_seconds=0.05, lease_seconds=2)
+COMMAND = Reserve("prod/ml", "pods/web-0", "uid-1", {"nvidia.com/gpu": 2}, actor="alice")
+
+Dial = Callable[[], Awaitable[Connection]]
+
+
+@pytest.fixture
+async def dial(nats_server: NatsServer) -> AsyncIterator[Dial]:
+    """Make connections to the session's server."""
+    made: list[Connection] = []
+
+    async def connect() -> Connection:
+        made.append(await Connection.connect(Access((nats_server.url,)), deadline=5.0))
+        return made[-1]
+
+    yield connect
+    for connection in made:
+        await connection.close()
+
+
+@pytest.fixture
+def names(shard: str) -> Names:
+    """A shard of the test's own."""
+    return Names(shard)
+
+
+class Recorder:
+    """A ledger that answers what it is told and remembers what it was asked."""
+
+    def __init__(self, answer: Accepted | Denial | None) -> None:
+        self.answer = answer
+        self.asked: list[tuple[AnyCommand, bool]] = []
+
+    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
+        """Answer, or never if there is no answer."""
+        self.asked.append((command, dry_run))
+        if self.answer is None:
+            await asyncio.Event().wait()
+        assert self.answer is not None
+        return self.answer
+
+
+class Preferred:
+    """A fixed preference."""
+
+    def __init__(self, writer: str, owner: str | None) -> None:
+        self.writer = writer
+        self.owner = owner
+
+
+REMOTE = Accepted(7, "remote", changed=True)
+LOCAL = Accepted(8, "local", changed=True)
+DENIAL = Denial(
+    Reason.QUOTA_EXCEEDED,
+    "no room",
+    transient=True,
+    shortages=(Shortage("quota/prod/ml/team", "limits.nvidia.com/gpu", 2, 3, 4, 1, 1),),
+)
+
+
+async def settled(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(15):
+        while not condition():  # noqa: ASYNC110 (the condition has no event)
+            await asyncio.sleep(0.01)
+
+
+async def test_one_of_two_replicas_is_the_owner_and_both_know(dial: Dial, names: Names) -> None:
+    owners = [Owner(await dial(), names, writer, settings=QUICK) for writer in ("w1", "w2")]
+    await asyncio.gather(*(owner.start() for owner in owners))
+    await settled(lambda: owners[0].owner == owners[1].owner is not None)
+    assert sum(owner.is_owner for owner in owners) == 1
+    for owner in owners:
+        await owner.stop()
+
+
+async def test_an_owner_stays_owner_beyond_its_first_lease(dial: Dial, names: Names) -> None:
+    short = OwnerSettings(renew_seconds=0.1, lease_seconds=1)
+    first = Owner(await dial(), names, "w1", settings=short)
+    second = Owner(await dial(), names, "w2", settings=short)
+    changes: list[str | None] = []
+    second.on_change(changes.append)
+    await first.start()
+    await second.start()
+    await asyncio.sleep(1.6)
+    assert (first.is_owner, second.is_owner, changes) == (True, False, ["w1"])
+    await first.stop()
+    await second.stop()
+
+
+async def test_a_clean_stop_hands_over_before_the_lease_runs_out(dial: Dial, names: Names) -> None:
+    lasting = OwnerSettings(renew_seconds=0.05, lease_seconds=60)
+    first = Owner(await dial(), names, "w1", settings=lasting)
+    second = Owner(await dial(), names, "w2", settings=lasting)
+    await first.start()
+    await second.start()
+    await first.stop()
+    assert first.owner is None
+    await settled(lambda: second.is_owner)
+    await second.stop()
+
+
+async def test_a_dead_owners_lease_runs_out(dial: Dial, names: Names) -> None:
+    dying = await dial()
+    first = Owner(dying, names, "w1", settings=QUICK)
+    second = Owner(await dial(), names, "w2", settings=QUICK)
+    changes: list[str | None] = []
+    second.on_change(changes.append)
+    await first.start()
+    await second.start()
+    await dying.close()
+    await settled(lambda: second.is_owner and not first.is_owner)
+    assert changes[0] == "w1"
+    assert changes[-1] == "w2"
+    await first.stop()
+    await second.stop()
+
+
+def test_a_writer_id_that_is_no_subject_is_refused(names: Names) -> None:
+    with pytest.raises(ValueError, match=r"a\.b"):
+        Owner(Connection(Access(()), 1.0), names, "a.b")
+
+
+async def forwarding(
+    dial: Dial, names: Names, remote: Recorder, settings: ForwardingSettings | None = None
+) -> tuple[Forwarder, Recorder, CommandServer]:
+    """A forwarder on one connection, with the preferred writer behind another."""
+    local = Recorder(LOCAL)
+    server = CommandServer(await dial(), names, "far", remote, settings)
+    await server.start()
+    preference = Preferred("near", "far")
+    return Forwarder(await dial(), names, preference, local, settings), local, server
+
+
+async def test_the_owner_decides_for_the_others(dial: Dial, names: Names) -> None:
+    remote = Recorder(REMOTE)
+    forwarder, local, server = await forwarding(dial, names, remote)
+    assert await forwarder.submit(COMMAND, dry_run=True) == REMOTE
+    assert (remote.asked, local.asked) == ([(COMMAND, True)], [])
+    await server.stop()
+
+
+async def test_a_denial_comes_back_with_all_its_numbers(dial: Dial, names: Names) -> None:
+    forwarder, _, server = await forwarding(dial, names, Recorder(DENIAL))
+    assert await forwarder.submit(COMMAND) == DENIAL
+    await server.stop()
+
+
+@pytest.mark.parametrize("owner", [None, "near", "nobody-listens"])
+async def test_without_an_owner_to_ask_the_command_is_decided_here(
+    dial: Dial, names: Names, owner: str | None
+) -> None:
+    local = Recorder(LOCAL)
+    forwarder = Forwarder(await dial(), names, Preferred("near", owner), local)
+    async with asyncio.timeout(0.8):
+        assert await forwarder.submit(COMMAND) == LOCAL
+    assert local.asked == [(COMMAND, False)]
+
+
+async def test_an_owner_that_does_not_answer_costs_its_deadline_once(
+    dial: Dial, names: Names
+) -> None:
+    settings = ForwardingSettings(answer_seconds=0.3, avoid_seconds=60)
+    remote = Recorder(None)
+    forwarder, local, server = await forwarding(dial, names, remote, settings)
+    assert await forwarder.submit(COMMAND) == LOCAL
+    before = time.monotonic()
+    assert await forwarder.submit(COMMAND) == LOCAL
+    assert time.monotonic() - before < 0.3
+    assert (len(remote.asked), len(local.asked)) == (1, 2)
+    await server.stop()
+
+
+async def test_an_owner_that_did_not_answer_is_asked_again_later(dial: Dial, names: Names) -> None:
+    settings = ForwardingSettings(answer_seconds=0.3, avoid_seconds=0.0)
+    remote = Recorder(None)
+    forwarder, _, server = await forwarding(dial, names, remote, settings)
+    assert await forwarder.submit(COMMAND) == LOCAL
+    remote.answer = REMOTE
+    assert await forwarder.submit(COMMAND) == REMOTE
+    await server.stop()
+
+
+@pytest.mark.parametrize("reason", [Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED])
+async def test_an_owner_that_cannot_decide_is_replaced_by_this_replica(
+    dial: Dial, names: Names, reason: Reason
+) -> None:
+    forwarder, local, server = await forwarding(
+        dial, names, Recorder(Denial(reason, "cannot", transient=True))
+    )
+    assert await forwarder.submit(COMMAND) == LOCAL
+    assert len(local.asked) == 1
+    await server.stop()
+
+
+async def test_commands_on_their_way_are_bounded(dial: Dial, names: Names) -> None:
+    settings = ForwardingSettings(answer_seconds=30, in_flight_max=2)
+    remote = Recorder(None)
+    forwarder, local, server = await forwarding(dial, names, remote, settings)
+    waiting = [asyncio.create_task(forwarder.submit(COMMAND)) for _ in range(2)]
+    await settled(lambda: len(remote.asked) == 2)
+    assert await forwarder.submit(COMMAND) == LOCAL
+    assert len(local.asked) == 1
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    await server.stop()
+
+
+async def test_an_owner_with_too_much_to_do_says_so_at_once(dial: Dial, names: Names) -> None:
+    remote = Recorder(None)
+    server = CommandServer(await dial(), names, "far", remote, ForwardingSettings(in_flight_max=1))
+    await server.start()
+    forwarder = Forwarder(
+        await dial(),
+        names,
+        Preferred("near", "far"),
+        Recorder(LOCAL),
+        ForwardingSettings(answer_seconds=10),
+    )
+    waiting = asyncio.create_task(forwarder.submit(COMMAND))
+    await settled(lambda: len(remote.asked) == 1)
+    answer = await forwarder.submit(COMMAND)
+    assert isinstance(answer, Denial)
+    assert (answer.reason, answer.transient) == (Reason.OVERLOADED, True)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await server.stop()
+
+
+async def test_commands_are_taken_again_after_a_restart_of_the_server(
+    own_server: NatsServer, names: Names
+) -> None:
+    access = Access((own_server.url,))
+    far = await Connection.connect(access, deadline=2.0)
+    near = await Connection.connect(access, deadline=2.0)
+    server = CommandServer(far, names, "far", Recorder(REMOTE))
+    await server.start()
+    settings = ForwardingSettings(avoid_seconds=0.0)
+    forwarder = Forwarder(near, names, Preferred("near", "far"), Recorder(LOCAL), settings)
+    own_server.kill()
+    assert await forwarder.submit(COMMAND) == LOCAL
+    await own_server.start()
+    async with asyncio.timeout(15):
+        while await forwarder.submit(COMMAND) != REMOTE:  # noqa: ASYNC110 (nothing tells)
+            await asyncio.sleep(0.05)
+    await server.stop()
+    await far.close()
+    await near.close()
+
+
+async def test_a_client_that_closed_itself_is_replaced(dial: Dial, names: Names) -> None:
+    forwarder, _, server = await forwarding(dial, names, Recorder(REMOTE))
+    client = await server._connection.client()
+    await client.close()
+    assert await server._connection.client() is not client
+    assert await forwarder.submit(COMMAND) == REMOTE
+    await server.stop()

@@ -1,0 +1,63 @@
+"""The comparison of a stream's configuration with what the ledger needs."""
+
+import msgspec
+import pytest
+
+from ledger.log import streams
+from ledger.log.streams import ConfigurationDrift, Names
+
+LOG = streams.log_stream(Names("main"), 3, 1_000)
+
+
+def test_the_log_is_as_the_design_says() -> None:
+    assert (LOG.name, LOG.subjects) == ("LEDGER-main", ["ledger.main.log"])
+    assert (LOG.discard, LOG.storage, LOG.retention) == ("new", "file", "limits")
+    assert (LOG.deny_delete, LOG.deny_purge, LOG.allow_direct) == (True, True, True)
+    assert (LOG.max_age, LOG.max_msgs, LOG.max_msgs_per_subject) == (0, -1, -1)
+    assert (LOG.max_msg_size, LOG.compression, LOG.num_replicas) == (1_048_576, "s2", 3)
+
+
+def test_the_wanted_configuration_agrees_with_itself() -> None:
+    streams.compare(LOG, LOG)
+
+
+@pytest.mark.parametrize("change", [{"num_replicas": 5}, {"max_bytes": 9}, {"first_seq": 1}])
+def test_what_is_no_worse_is_no_drift(change: dict[str, int]) -> None:
+    streams.compare(LOG, msgspec.structs.replace(LOG, **change))
+
+
+def test_every_difference_is_named_with_both_values() -> None:
+    found = msgspec.structs.replace(LOG, discard="old", num_replicas=1, max_age=5)
+    with pytest.raises(ConfigurationDrift) as drift:
+        streams.compare(LOG, found)
+    assert "stream LEDGER-main: discard is 'old', wanted 'new'" in str(drift.value)
+    assert "max_age is 5, wanted 0" in str(drift.value)
+    assert "num_replicas is 1, wanted 3" in str(drift.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mirror": {"name": "OTHER"}},
+        {"sources": [{"name": "OTHER"}]},
+        {"subject_transform": {"src": "a", "dest": "b"}},
+        {"max_bytes": -1},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_would_fill_or_unbound_the_log_is_drift(change: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationDrift, match=next(iter(change))):
+        streams.compare(LOG, msgspec.structs.replace(LOG, **change))
+
+
+def test_no_two_streams_of_a_shard_share_a_subject() -> None:
+    names = Names("main")
+    made = [
+        streams.log_stream(names, 1, 1),
+        streams.snapshot_stream(names, 1),
+        streams.denials_stream(names, 1, 1),
+        streams.owner_stream(names, 1),
+    ]
+    subjects = [subject for stream in made for subject in stream.subjects]
+    assert len(subjects) == len(set(subjects)) == 5
+    assert names.commands_subject("w") not in subjects
