@@ -1,6 +1,7 @@
 """Pods of the tests, and what the ledger must say that they use."""
 
 import datetime
+from collections import Counter
 from typing import Any, Final
 
 from tests.e2e.cluster import Manifest
@@ -41,17 +42,32 @@ def pod(
     }
 
 
-def used_by(listed: list[Manifest]) -> dict[str, int]:
-    """Sum what pods use by resource, computed from what the API server has stored."""
-    total = {CARDS: 0, MEMORY: 0, CORES: 0}
-    for stored in filter(_counts, listed):
-        for container in stored["spec"]["containers"]:
-            limits = container.get("resources", {}).get("limits", {})
-            cards = _integer(limits.get(CARDS, "0"))
-            total[CARDS] += cards
-            total[MEMORY] += cards * _integer(limits.get(MEMORY, "0"))
-            total[CORES] += cards * _integer(limits.get(CORES, "0"))
-    return total
+def demands(listed: list[Manifest]) -> dict[str, dict[str, int]]:
+    """Return what each counting pod uses, by ledger key, from what the API server has stored."""
+    return {
+        f"pods/{stored['metadata']['name']}": demand
+        for stored in filter(_counts, listed)
+        if (demand := _demand(stored))
+    }
+
+
+def total(used: dict[str, dict[str, int]]) -> dict[str, int]:
+    """Sum what keys use, by resource; resources that nobody uses are there with 0."""
+    return {
+        resource: sum(demand.get(resource, 0) for demand in used.values())
+        for resource in (CARDS, MEMORY, CORES)
+    }
+
+
+def _demand(stored: Manifest) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for container in stored["spec"]["containers"]:
+        limits = container.get("resources", {}).get("limits", {})
+        cards = _integer(limits.get(CARDS, "0"))
+        found[CARDS] += cards
+        found[MEMORY] += cards * _integer(limits.get(MEMORY, "0"))
+        found[CORES] += cards * _integer(limits.get(CORES, "0"))
+    return {resource: amount for resource, amount in found.items() if amount}
 
 
 def _counts(stored: Manifest) -> bool:

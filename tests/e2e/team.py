@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.e2e.cluster import Answer, Cluster, Manifest
 from tests.e2e.later import LaterWebhook
-from tests.e2e.pods import CARDS, CORES, MEMORY, used_by
+from tests.e2e.pods import CARDS, CORES, MEMORY, demands, total
 from tests.e2e.polling import eventually
 from tests.e2e.service import SETTLE_SECONDS, Row, Service
 
@@ -28,28 +28,28 @@ PLENTY: Final = {
 
 
 class View(NamedTuple):
-    """What ledger and cluster say is used, by resource, and how much in the ledger is unsettled."""
+    """What ledger and cluster say.
 
-    ledger: dict[str, dict[str, int]]
-    cluster: dict[str, int]
+    `used` is by quota and resource, `holders` and `pods` by key and resource; `reserved` and
+    `holds` are what is not settled yet.
+    """
+
+    used: dict[str, dict[str, int]]
+    holders: dict[str, dict[str, int]]
+    pods: dict[str, dict[str, int]]
     reserved: int
     holds: int
 
     def agrees(self, expected: dict[str, int]) -> bool:
-        """Return whether every quota has the cluster's sums, which are the ones expected."""
-        limited = {resource for used in self.ledger.values() for resource in used}
+        """Return whether ledger and cluster say the same, and what is expected of the sums."""
+        truth = total(self.pods)
+        limited = {resource for used in self.used.values() for resource in used}
         return (
             not self.reserved
             and not self.holds
-            and all(
-                amount == self.cluster[resource]
-                for used in self.ledger.values()
-                for resource, amount in used.items()
-            )
-            and all(
-                resource in limited and self.cluster[resource] == amount
-                for resource, amount in expected.items()
-            )
+            and self.holders == self.pods
+            and all(used == {name: truth[name] for name in used} for used in self.used.values())
+            and all(name in limited and truth[name] == expected[name] for name in expected)
         )
 
 
@@ -120,6 +120,10 @@ class Team:
         """Return what the running service says of this namespace's quotas."""
         return list(await self.service.get("/v1/usage", namespace=self.namespace))
 
+    async def holders(self) -> list[Row]:
+        """Return who is charged in this namespace, and how much."""
+        return list(await self.service.get("/v1/holders", namespace=self.namespace))
+
     async def holds(self) -> list[Row]:
         """Return the open holds of this namespace."""
         return list(await self.service.get("/v1/holds", namespace=self.namespace))
@@ -133,16 +137,24 @@ class Team:
 
     async def view(self) -> View:
         """Put the ledger's view and the API server's beside each other."""
-        listed, usage, holds = await asyncio.gather(self.pods(), self.usage(), self.holds())
-        ledger: dict[str, dict[str, int]] = {}
+        listed, usage, holders, holds = await asyncio.gather(
+            self.pods(), self.usage(), self.holders(), self.holds()
+        )
+        used: dict[str, dict[str, int]] = {}
         for row in usage:
-            ledger.setdefault(row["quota"], {})[_resource(row["resource"])] = row["used"]
-        reserved = sum(row["reserved"] for row in usage)
-        return View(ledger, used_by(listed), reserved, len(holds))
+            used.setdefault(row["quota"], {})[_resource(row["resource"])] = row["used"]
+        return View(
+            used,
+            {row["key"]: row["amounts"] for row in holders},
+            demands(listed),
+            sum(row["reserved"] for row in usage),
+            len(holds),
+        )
 
     async def agrees(self, **used: int) -> None:
-        """Assert that the ledger ends where the cluster is: same sums, no hold left, log intact.
+        """Assert that the ledger ends where the cluster is: pod by pod and in every quota's sum.
 
+        No hold is left, and the log is intact.
         `cards`, `memory` and `cores`, where given, are what the test itself expects in the end.
         """
         names = {"cards": CARDS, "memory": MEMORY, "cores": CORES}

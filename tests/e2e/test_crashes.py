@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.pods import CARDS, pod, used_by
+from tests.e2e.pods import CARDS, demands, pod, total
 from tests.e2e.team import Team
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -71,7 +71,7 @@ async def test_twenty_kills_under_load_lose_nothing_and_double_nothing(team: Tea
         for _ in range(KILLS):
             await load.admit(ADMITTED_BETWEEN_KILLS)
             team.service.kill()
-            assert used_by(await team.pods())[CARDS] <= CARDS_MAX
+            assert total(demands(await team.pods()))[CARDS] <= CARDS_MAX
             await team.service.run_again()
         load.stop()
     stored = [found["metadata"]["name"] for found in await team.pods()]
