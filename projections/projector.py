@@ -26,7 +26,7 @@ EVENTS_PER_TRANSACTION: Final = 32_768
 """A transaction ends after the record with which it has this many events, or with its batch."""
 
 Progress = Callable[[int, int], None]
-"""Called with `(position, last)` after each transaction; `last` is the log's end as known."""
+"""Called with `(position, last)` after each batch is stored; `last` is the log's end as known."""
 
 
 async def run(log: Log, store: Store, *, on_progress: Progress | None = None) -> None:

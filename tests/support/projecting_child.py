@@ -1,0 +1,36 @@
+"""A process that projects a log kept in a file of payloads, to be killed at any moment.
+
+Run as `python -m support.projecting_child PAYLOADS DATABASE`, in `tests`. Prints its position when
+it starts and after each transaction, and then follows the log, as the service's own projector does.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+
+from ledger.log import memory
+from projections import projector
+from projections.store import Store
+from support.projecting import log_of
+
+RECORDS_AT_ONCE = 10
+
+
+async def main(payloads: list[bytes], database: Path) -> None:
+    """Project until killed."""
+    memory.BATCH_ENTRIES_MAX = RECORDS_AT_ONCE  # type: ignore[misc]
+    store = await Store.open(database)
+    say((await store.head()).position)
+    await projector.run(log_of(payloads), store, on_progress=say)
+
+
+def say(position: int, _: int = 0) -> None:
+    """Tell the parent how far the file is."""
+    print(position, flush=True)
+
+
+if __name__ == "__main__":
+    content = Path(sys.argv[1]).read_bytes()
+    asyncio.run(main(msgspec.msgpack.decode(content, type=list[bytes]), Path(sys.argv[2])))
