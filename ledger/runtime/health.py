@@ -1,0 +1,98 @@
+"""Health: named checks behind /livez, /healthz and /readyz.
+
+A check is cheap, waits for nothing and says why: other tasks keep what it looks at up to date. So
+one slow dependency cannot hold up a probe. `/livez`, and its older name `/healthz`, ask only
+whether this process works; `/readyz` asks whether it should get requests, and fails first when it
+is about to stop.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+Check = Callable[[], tuple[bool, str]]
+"""Returns whether all is well, and why not; a reason beside a True is a warning."""
+
+STOPPING: Final = "stopping"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What one check found."""
+
+    name: str
+    ok: bool
+    reason: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What all checks found; `ok` only when each did."""
+
+    ok: bool
+    checks: list[Finding]
+
+
+class Health:
+    """The checks of one process."""
+
+    def __init__(self) -> None:
+        """Start with the one check that every service has: whether it is stopping."""
+        self._live: dict[str, Check] = {}
+        self._ready: dict[str, Check] = {}
+        self._stopping = False
+        self.add(STOPPING, lambda: (not self._stopping, "draining" if self._stopping else ""))
+
+    def add(self, name: str, check: Check, *, live: bool = False) -> None:
+        """Add a check of readiness; with `live`, also of life: failing, it gets us restarted."""
+        assert name not in self._ready, f"the check {name} exists"
+        self._ready[name] = check
+        if live:
+            self._live[name] = check
+
+    def stop(self) -> None:
+        """Stop being ready, so that requests go elsewhere before the server drains."""
+        self._stopping = True
+
+    def ready(self) -> Report:
+        """Ask every check."""
+        return _report(self._ready, frozenset())
+
+    def routes(self) -> list[Route]:
+        """Return the routes of the probes."""
+        return [
+            Route("/livez", _endpoint(self._live)),
+            Route("/healthz", _endpoint(self._live)),
+            Route("/readyz", _endpoint(self._ready)),
+        ]
+
+
+def _endpoint(checks: dict[str, Check]) -> Callable[[Request], Awaitable[Response]]:
+    """Answer 200 or 503: JSON, or with `?verbose` lines of text; `?exclude=NAME` skips a check."""
+
+    async def probe(request: Request) -> Response:
+        report = _report(checks, frozenset(request.query_params.getlist("exclude")))
+        status = 200 if report.ok else 503
+        if "verbose" in request.query_params:
+            return PlainTextResponse(_text(report), status)
+        return Response(msgspec.json.encode(report), status, media_type="application/json")
+
+    return probe
+
+
+def _report(checks: dict[str, Check], excluded: frozenset[str]) -> Report:
+    findings = [Finding(name, *check()) for name, check in checks.items() if name not in excluded]
+    return Report(all(finding.ok for finding in findings), findings)
+
+
+def _text(report: Report) -> str:
+    lines = [_line(finding) for finding in report.checks]
+    return "\n".join([*lines, "ok" if report.ok else "failing", ""])
+
+
+def _line(finding: Finding) -> str:
+    if finding.ok:
+        return f"[+]{finding.name} ok" + (f": {finding.reason}" if finding.reason else "")
+    return f"[-]{finding.name} failed: {finding.reason}"

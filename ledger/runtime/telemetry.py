@@ -1,0 +1,214 @@
+"""Metrics: one table of everything that is measured, and the registry that carries it.
+
+Names, kinds, labels and buckets are public API; the reference page is made from `METRICS`. Labels
+come from closed sets (reasons, causes, paths of ours), never from what users name. Base units:
+seconds and bytes. Usage per quota is not here: the read side collects it from its projection.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+
+PREFIX: Final = "gpuledger_"
+
+SERIES_MAX: Final = 256
+"""Label combinations of one metric; what would be the next one counts under `OTHER`."""
+
+OTHER: Final = "other"
+
+
+class Kind(StrEnum):
+    """What a metric does: a counter only rises, a gauge is set, a histogram counts by size."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One metric. `name` is without prefix; a histogram's bucket is named by its upper bound."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """The name under which Prometheus knows it."""
+        return PREFIX + self.name
+
+
+_QUICK: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
+_BLOCKED: Final = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.1, 1.0)
+_GROUP: Final = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0)
+
+METRICS: Final = (
+    Metric("build_info", Kind.GAUGE, "1, labelled with the version that runs.", ("version",)),
+    # Admission
+    Metric(
+        "decisions_total",
+        Kind.COUNTER,
+        "Commands answered by the ledger, by verdict and, for denials, reason.",
+        ("verdict", "reason"),
+    ),
+    Metric(
+        "admission_seconds",
+        Kind.HISTOGRAM,
+        "Time from a review's arrival to its answer, by webhook.",
+        ("webhook",),
+        _QUICK,
+    ),
+    # The log
+    Metric(
+        "append_seconds",
+        Kind.HISTOGRAM,
+        "Time from sending a record to its acknowledgement.",
+        (),
+        _QUICK,
+    ),
+    Metric("group_commands", Kind.HISTOGRAM, "Commands answered by one record.", (), _GROUP),
+    Metric("log_conflicts_total", Kind.COUNTER, "Appends refused because the log had moved on."),
+    Metric("log_ambiguous_total", Kind.COUNTER, "Appends whose outcome had to be looked up."),
+    Metric(
+        "contradictions_total",
+        Kind.COUNTER,
+        "Commands refused because their events would contradict the state: a defect.",
+    ),
+    Metric("log_position", Kind.GAUGE, "Last position this process has applied."),
+    Metric("log_bytes", Kind.GAUGE, "Size of the log, bytes."),
+    Metric("log_bytes_max", Kind.GAUGE, "Size at which the log is full, bytes; 0 without one."),
+    Metric("queue_commands", Kind.GAUGE, "Commands that wait for the writer."),
+    Metric("refusals_dropped_total", Kind.COUNTER, "Denials that could not be kept."),
+    Metric("snapshot_position", Kind.GAUGE, "Position of the newest snapshot."),
+    Metric("snapshot_timestamp_seconds", Kind.GAUGE, "When it was taken, Unix time."),
+    Metric("owner", Kind.GAUGE, "1 while this process is the preferred writer of its shard."),
+    Metric(
+        "durability_degraded",
+        Kind.GAUGE,
+        "1 while an acknowledged record might not survive a power cut.",
+    ),
+    # The process
+    Metric(
+        "loop_blocked_seconds",
+        Kind.HISTOGRAM,
+        "Time for which deciding one group held the event loop.",
+        (),
+        _BLOCKED,
+    ),
+    Metric("loop_blocked_seconds_max", Kind.GAUGE, "The longest of these since the start."),
+    Metric(
+        "certificate_expiry_timestamp_seconds",
+        Kind.GAUGE,
+        "When the certificate that is served ends, Unix time.",
+    ),
+    # Settlement
+    Metric("holds_open", Kind.GAUGE, "Holds that are neither committed nor released."),
+    Metric(
+        "drift_total",
+        Kind.COUNTER,
+        "Differences between cluster and ledger that were corrected, by cause.",
+        ("cause",),
+    ),
+    Metric("settle_committed_total", Kind.COUNTER, "Holds whose object was seen persisted."),
+    Metric(
+        "settle_released_total",
+        Kind.COUNTER,
+        "Holds and charges that ended, by cause.",
+        ("cause",),
+    ),
+    Metric("settle_lists_total", Kind.COUNTER, "Linearizable lists read to prove holds dead."),
+    Metric("settle_failures_total", Kind.COUNTER, "Of these, lists that failed and prove nothing."),
+    # The read side
+    Metric("projection_position", Kind.GAUGE, "Last position in the projection."),
+    Metric("projection_lag_records", Kind.GAUGE, "Records of the log not yet in the projection."),
+)
+
+_Child = Counter | Gauge | Histogram
+
+
+class Telemetry:
+    """The metrics of one process. Unknown names are programming errors (KeyError)."""
+
+    def __init__(self) -> None:
+        """Make every metric of the table; those without labels are exposed at once, as zero."""
+        self._registry = CollectorRegistry()
+        self._parents = {metric.name: _make(metric, self._registry) for metric in METRICS}
+        self._labels = {metric.name: metric.labels for metric in METRICS}
+        self._children: dict[tuple[str, ...], _Child] = {}
+        self._series = dict.fromkeys(self._labels, 0)
+
+    def count(self, name: str, *labels: str, by: int = 1) -> None:
+        """Raise a counter."""
+        counter = self._child(name, labels)
+        assert isinstance(counter, Counter), f"{name} is no counter"
+        counter.inc(by)
+
+    def set(self, name: str, value: float, *labels: str) -> None:
+        """Set a gauge."""
+        gauge = self._child(name, labels)
+        assert isinstance(gauge, Gauge), f"{name} is no gauge"
+        gauge.set(value)
+
+    def observe(self, name: str, value: float, *labels: str) -> None:
+        """Count a value into its histogram."""
+        histogram = self._child(name, labels)
+        assert isinstance(histogram, Histogram), f"{name} is no histogram"
+        histogram.observe(value)
+
+    def read(self, name: str, function: Callable[[], float]) -> None:
+        """Let a gauge be read from a function, cheap and without await, at every scrape."""
+        gauge = self._child(name, ())
+        assert isinstance(gauge, Gauge), f"{name} is no gauge"
+        gauge.set_function(function)
+
+    def register(self, collector: Collector) -> None:
+        """Expose what somebody else collects, too."""
+        self._registry.register(collector)
+
+    def endpoint(
+        self, refresh: Sequence[Callable[[], Awaitable[None]]] = ()
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint for `/metrics`; `refresh` is awaited before every scrape."""
+
+        async def metrics(request: Request) -> Response:
+            for update in refresh:
+                await update()
+            encode, content_type = choose_encoder(request.headers.get("accept", ""))
+            return Response(encode(self._registry), headers={"content-type": content_type})
+
+        return metrics
+
+    def _child(self, name: str, labels: tuple[str, ...]) -> _Child:
+        key = (name, *labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = self._new_child(name, labels)
+        return child
+
+    def _new_child(self, name: str, labels: tuple[str, ...]) -> _Child:
+        assert len(labels) == len(self._labels[name]), f"{name} takes {self._labels[name]}"
+        if not labels:
+            return self._parents[name]
+        self._series[name] += 1
+        if self._series[name] > SERIES_MAX:
+            labels = (OTHER,) * len(labels)
+        return self._parents[name].labels(*labels)
+
+
+def _make(metric: Metric, registry: CollectorRegistry) -> _Child:
+    if metric.kind is Kind.COUNTER:
+        return Counter(metric.full_name, metric.help, metric.labels, registry=registry)
+    if metric.kind is Kind.GAUGE:
+        return Gauge(metric.full_name, metric.help, metric.labels, registry=registry)
+    return Histogram(
+        metric.full_name, metric.help, metric.labels, registry=registry, buckets=metric.buckets
+    )

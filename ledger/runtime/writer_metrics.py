@@ -1,0 +1,49 @@
+"""What the writer reports about itself, as metrics."""
+
+from ledger.core.denials import Denial
+from ledger.log import writer
+from ledger.runtime.telemetry import Telemetry
+
+
+class WriterMetrics(writer.Observer):
+    """Counts what the writer does. Every method is called in the writer's loop and is cheap."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        """Count into these metrics."""
+        self._telemetry = telemetry
+        self._blocked_max = 0.0
+
+    def group_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
+        """Count a record that was acknowledged."""
+        self._telemetry.observe("append_seconds", seconds)
+        self._telemetry.observe("group_commands", commands)
+
+    def decided(self, answer: writer.Answer) -> None:
+        """Count an answer by its verdict and reason."""
+        if isinstance(answer, Denial):
+            self._telemetry.count("decisions_total", "denied", answer.reason)
+        else:
+            self._telemetry.count("decisions_total", "accepted", "")
+
+    def conflicted(self) -> None:
+        """Count an append that came too late."""
+        self._telemetry.count("log_conflicts_total")
+
+    def ambiguous(self) -> None:
+        """Count an append that had to be looked up."""
+        self._telemetry.count("log_ambiguous_total")
+
+    def blocked(self, seconds: float) -> None:
+        """Count how long a group held the event loop, and keep the longest."""
+        self._telemetry.observe("loop_blocked_seconds", seconds)
+        if seconds > self._blocked_max:
+            self._blocked_max = seconds
+            self._telemetry.set("loop_blocked_seconds_max", seconds)
+
+    def refusal_dropped(self) -> None:
+        """Count a denial that was not kept."""
+        self._telemetry.count("refusals_dropped_total")
+
+    def contradicted(self, problem: str) -> None:
+        """Count a defect; the writer's answer carries the problem."""
+        self._telemetry.count("contradictions_total")
