@@ -1,0 +1,59 @@
+"""Auditing from a command: the log is found, read and checked; no projection is needed."""
+
+from collections.abc import AsyncIterator
+
+from gpuledger.exits import Exit, Stop
+from gpuledger.finding import log_of
+from gpuledger.progress import bar
+from gpuledger.viewing import moment_of
+from gpuledger.witnessing import witnesses
+from ledger.log.port import Lost
+from ledger.log.streams import ConfigurationDrift
+from ledger.runtime.settings import Settings
+from projections import replaying
+from projections.queries.scopes import Scope
+from projections.replaying import Expected, Line, Report
+
+
+async def verify(settings: Settings, expect: str) -> Report:
+    """Check the whole log against a head, `POSITION:HASH` or else the last one seen here.
+
+    Raises Stop, Unreachable.
+    """
+    wanted = _expected(expect) if expect else await _last_seen(settings)
+    try:
+        async with log_of(settings) as found:
+            with bar("verifying") as progress:
+                return await replaying.verify(found.log, wanted, on_progress=progress)
+    except (Lost, ConfigurationDrift) as error:
+        return Report(False, 0, 0, str(error))
+
+
+async def replay(
+    settings: Settings, namespace: str, cluster: str, first: str, last: str
+) -> AsyncIterator[Line]:
+    """Yield the events between two moments. Raises Stop, and what reading the log raises."""
+    begin, end = moment_of(first), moment_of(last)
+    scope = Scope(namespace, cluster)
+    async with log_of(settings) as found:
+        with bar("replaying") as progress:
+            lines = replaying.audit_lines(
+                found.log, scope, first=begin, last=end, on_progress=progress
+            )
+            async for line in lines:
+                yield line
+
+
+def _expected(text: str) -> Expected:
+    try:
+        return Expected.parse(text)
+    except ValueError as error:
+        raise Stop(Exit.USAGE, f"--expect: {error}") from error
+
+
+async def _last_seen(settings: Settings) -> Expected | None:
+    seen = await witnesses(settings)
+    if not seen:
+        return None
+    head = max(seen, key=lambda one: one.position)
+    return Expected(head.position, head.hash)

@@ -1,0 +1,119 @@
+"""Registering commands: a coroutine becomes a command of the Typer app.
+
+The settings that a command takes become its options, generated from their documentation, so that
+every command finds its ledger the same way: defaults, then the settings file, then the environment,
+then the command line. Expected errors become one line on standard error and an exit code.
+
+Modules of commands are imported for every `--help`, so they import what they need in their bodies.
+"""
+
+import asyncio
+import inspect
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from ledger.runtime import setting_sources, settings
+from ledger.runtime.setting_sources import Loaded
+
+Body = Callable[..., Coroutine[Any, Any, None]]
+"""What a command does: its first argument is the `Loaded` settings, the others are its own."""
+
+LEDGER: Final = ("store_dir", "nats", "shard")
+"""The settings that say where the ledger is."""
+
+_CONFIG: Final = inspect.Parameter(
+    "config",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="TOML file with settings.",
+            envvar=setting_sources.CONFIG_VARIABLE,
+        ),
+    ],
+)
+
+
+def group(help_text: str) -> typer.Typer:
+    """Return an empty group of commands."""
+    return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None)
+
+
+def command(
+    app: typer.Typer, *examples: str, takes: Sequence[str] = LEDGER, name: str | None = None
+) -> Callable[[Body], Body]:
+    """Register a coroutine as a command of a group, with examples and the settings it takes."""
+
+    def register(body: Body) -> Body:
+        app.command(name, epilog=epilog(*examples))(_entry(body, tuple(takes)))
+        return body
+
+    return register
+
+
+def epilog(*examples: str) -> str:
+    """Return the end of a command's help; Click keeps the lines of a paragraph that starts so."""
+    return "\n".join(("\b", "Examples:", *(f"  {example}" for example in examples)))
+
+
+def _entry(body: Body, takes: tuple[str, ...]) -> Callable[..., None]:
+    """Return the function that Typer calls: the body's own options, then those of the settings."""
+
+    def entry(**given: Any) -> None:
+        values = {name: _text(given.pop(name)) for name in takes}
+        _run(body, values, given.pop("config"), given)
+
+    own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    parameters += [_option(name) for name in takes]
+    entry.__signature__ = inspect.Signature([*parameters, _CONFIG])  # type: ignore[attr-defined]
+    entry.__name__, entry.__doc__ = body.__name__, body.__doc__
+    return entry
+
+
+def _option(name: str) -> inspect.Parameter:
+    """Return a setting as an option; texts are checked where all sources are."""
+    documented = next(one for one in settings.documentation() if one.name == name)
+    kind: Any = str
+    metavar: str | None = name.rpartition("_")[2].upper()
+    if documented.type == "true or false":
+        kind, metavar = bool, None
+    elif settings.is_list(name):
+        kind = list[str]
+    option = typer.Option(
+        documented.option.replace(" ", ""),
+        metavar=metavar,
+        help=f"{documented.description} [{documented.environment}; {documented.default}]",
+        show_default=False,
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind | None, option],
+    )
+
+
+def _text(given: object) -> object:
+    """Return what an option was given as a source of settings has it; lists join by commas."""
+    return ",".join(given) if isinstance(given, list) else given
+
+
+def _run(body: Body, values: dict[str, object], config: str | None, given: dict[str, Any]) -> None:
+    from gpuledger import failures, quiet
+
+    quiet.narrate_errors_only()
+    try:
+        loaded: Loaded = setting_sources.load(values, os.environ, config)
+        asyncio.run(body(loaded, **given))
+    except failures.EXPECTED as error:
+        stop = failures.ending(error)
+        typer.echo(f"gpuledger: {stop}", err=True)
+        sys.exit(stop.status)

@@ -1,0 +1,1 @@
+"""The commands, one family per module; each is registered on the app that `gpuledger.app` makes."""

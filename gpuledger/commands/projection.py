@@ -1,0 +1,70 @@
+"""`gpuledger projection`: the read side's file, built again and compared with the log."""
+
+from typing import Annotated
+
+import typer
+
+from gpuledger.command import command, group
+from gpuledger.output import Column, Format, Output, number, show_one, text
+from ledger.runtime.setting_sources import Loaded
+
+app = group("Build, digest and compare the projection.")
+
+At = Annotated[
+    str,
+    typer.Option("--at", metavar="POSITION|TIME", help="As of a position of the log, or a time."),
+]
+_DIGEST = (number("POSITION", "position"), text("DIGEST", "digest"))
+_COMPARISON = (
+    *_DIGEST,
+    text("REBUILT", "rebuilt"),
+    Column("SAME", lambda row: "yes" if row.same else "no"),
+)
+
+
+@command(app, "gpuledger projection digest", "gpuledger projection digest --at 1200 -o json")
+async def digest(loaded: Loaded, at: At = "", output: Output = Format.TABLE) -> None:
+    """Print one hash over everything the log amounts to.
+
+    It is equal wherever the log is the same: live, killed and continued, or rebuilt.
+    """
+    from gpuledger.viewing import viewing
+    from projections.digest import digest as ask
+
+    async with viewing(loaded.settings, at) as (view, position):
+        found = await ask(view, position)
+    show_one(found, _DIGEST, output)
+
+
+@command(app, "gpuledger projection rebuild", "gpuledger projection rebuild --at 1200")
+async def rebuild(
+    loaded: Loaded,
+    at: Annotated[
+        int | None, typer.Option("--at", min=0, metavar="POSITION", help="Only up to here.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Build the projection file again from the log.
+
+    The service must not run.
+
+    The old file is replaced when the new one is complete.
+    """
+    from gpuledger import rebuilding
+
+    show_one(await rebuilding.rebuild(loaded.settings, at), _DIGEST, output)
+
+
+@command(app, "gpuledger projection compare", "gpuledger projection compare --at 1200 -o json")
+async def compare(loaded: Loaded, at: At = "", output: Output = Format.TABLE) -> None:
+    """Compare the projection with one built from the log.
+
+    Exits with 1 when they differ.
+    """
+    from gpuledger import rebuilding
+    from gpuledger.exits import Exit
+
+    found = await rebuilding.compare(loaded.settings, at)
+    show_one(found, _COMPARISON, output)
+    if not found.same:
+        raise typer.Exit(Exit.FAILED)

@@ -1,0 +1,218 @@
+"""Reading commands: what the projection says, now or then, whether the service runs or not."""
+
+from typing import Annotated, Any
+
+import typer
+
+from gpuledger.command import command
+from gpuledger.output import Column, Format, Output, amounts, number, show_rows, text
+from ledger.runtime.setting_sources import Loaded
+
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Only this namespace.")
+]
+Cluster = Annotated[
+    str, typer.Option("--cluster", metavar="CLUSTER", help="Only this cluster of the ledger.")
+]
+At = Annotated[
+    str,
+    typer.Option(
+        "--at",
+        metavar="POSITION|TIME",
+        help="As of a position of the log, or of a time such as 2026-01-31T12:00:00Z.",
+    ),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Print at most so many.")]
+
+_PLACE = (text("CLUSTER", "cluster"), text("NAMESPACE", "namespace"))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the app."""
+    command(
+        app,
+        "gpuledger usage",
+        "gpuledger usage -n team-a -o json",
+        "gpuledger usage --at 2026-01-31T12:00:00Z",
+    )(usage)
+    command(app, "gpuledger holders -n team-a", "gpuledger holders --at 1200 -o yaml")(holders)
+    command(app, "gpuledger holds", "gpuledger holds -n team-a -o json")(holds)
+    command(
+        app,
+        "gpuledger history -n team-a --limit 20",
+        "gpuledger history --from 1200 --to 1300 -o json",
+    )(history)
+    command(app, "gpuledger denials -n team-a", "gpuledger denials --since 2026-01-31 -o json")(
+        denials
+    )
+
+
+async def usage(
+    loaded: Loaded,
+    namespace: Namespace = "",
+    cluster: Cluster = "",
+    at: At = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Show limit and use of every quota.
+
+    used = reserved + committed: reserved is held for objects that are admitted and not yet seen
+    in the cluster. free = limit - used. Amounts are in the unit of the resource: cards, MiB,
+    percent of a card.
+    """
+    from gpuledger.viewing import paged, viewing
+    from projections.queries.scopes import Scope
+    from projections.queries.usage import usage as ask
+
+    scope = Scope(namespace, cluster)
+    async with viewing(loaded.settings, at) as (view, position):
+        rows = await paged(lambda size, after: ask(view, position, scope, limit=size, after=after))
+    show_rows(rows, _USAGE, output, "No quotas found.")
+
+
+async def holders(
+    loaded: Loaded,
+    namespace: Namespace = "",
+    cluster: Cluster = "",
+    at: At = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Show who is charged how much.
+
+    One row per object, or attempt to write one: its charge is the largest of what is committed and
+    what its open holds ask for.
+    """
+    from gpuledger.viewing import paged, viewing
+    from projections.queries.holding import holders as ask
+    from projections.queries.scopes import Scope
+
+    scope = Scope(namespace, cluster)
+    async with viewing(loaded.settings, at) as (view, position):
+        rows = await paged(lambda size, after: ask(view, position, scope, limit=size, after=after))
+    show_rows(rows, _HOLDERS, output, "No holders found.")
+
+
+async def holds(
+    loaded: Loaded,
+    namespace: Namespace = "",
+    cluster: Cluster = "",
+    at: At = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Show what is admitted and not settled yet.
+
+    A hold ends when its object is seen persisted, or is proved never to have been written.
+    """
+    from gpuledger.viewing import paged, viewing
+    from projections.queries.holding import holds as ask
+    from projections.queries.scopes import Scope
+
+    scope = Scope(namespace, cluster)
+    async with viewing(loaded.settings, at) as (view, position):
+        rows = await paged(lambda size, after: ask(view, position, scope, limit=size, after=after))
+    show_rows(rows, _HOLDS, output, "No open holds found.")
+
+
+async def history(
+    loaded: Loaded,
+    namespace: Namespace = "",
+    cluster: Cluster = "",
+    first: Annotated[
+        str, typer.Option("--from", metavar="POSITION|TIME", help="The first moment.")
+    ] = "",
+    last: Annotated[
+        str, typer.Option("--to", metavar="POSITION|TIME", help="The last moment.")
+    ] = "",
+    limit: Limit = 1_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show what happened, oldest first.
+
+    Quotas over many namespaces are part of the whole history only, not of a namespace's.
+    """
+    from gpuledger.viewing import first_position, viewing
+    from projections.queries.history import history as ask
+    from projections.queries.scopes import Scope
+
+    async with viewing(loaded.settings, last) as (view, end):
+        begin = await first_position(view, first)
+        rows, more = await ask(view, begin, end, Scope(namespace, cluster), limit=limit)
+    show_rows(rows, _HISTORY, output, "No events found.")
+    if more is not None:
+        typer.echo(f"There is more: go on with --from {more[0]}, or raise --limit.", err=True)
+
+
+async def denials(
+    loaded: Loaded,
+    namespace: Namespace = "",
+    cluster: Cluster = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="Only denials since this time.")
+    ] = "",
+    limit: Limit = 100,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show who was denied what and why, newest first.
+
+    Denials are kept for some weeks only (setting denials_days).
+    """
+    from gpuledger.viewing import microseconds_since, viewing
+    from projections.queries.denials import denials as ask
+    from projections.queries.scopes import Scope
+
+    earliest = microseconds_since(since)
+    async with viewing(loaded.settings, "") as (view, _):
+        rows, more = await ask(view, Scope(namespace, cluster), limit=limit, since=earliest)
+    show_rows(rows, _DENIALS, output, "No denials found.")
+    if more:
+        typer.echo("There are older ones: raise --limit.", err=True)
+
+
+def _reason(row: Any) -> str:
+    return str(row.denial.reason)
+
+
+_USAGE = (
+    *_PLACE,
+    text("QUOTA", "quota"),
+    text("RESOURCE", "resource"),
+    number("LIMIT", "limit"),
+    number("RESERVED", "reserved"),
+    number("COMMITTED", "committed"),
+    number("USED", "used"),
+    number("FREE", "free"),
+)
+_HOLDERS = (
+    *_PLACE,
+    text("KEY", "key"),
+    amounts("AMOUNTS", "amounts"),
+    amounts("COMMITTED", "committed"),
+    number("HOLDS", "holds"),
+    text("SINCE", "since"),
+)
+_HOLDS = (
+    *_PLACE,
+    text("KEY", "key"),
+    text("UID", "uid"),
+    number("BASE", "base"),
+    amounts("AMOUNTS", "amounts"),
+    text("SINCE", "since"),
+    text("ACTOR", "actor"),
+)
+_HISTORY = (
+    number("POSITION", "position"),
+    text("TIME", "time"),
+    text("TYPE", "type"),
+    text("CAUSE", "cause"),
+    *_PLACE,
+    text("KEY", "key"),
+    amounts("AMOUNTS", "amounts"),
+    text("ACTOR", "actor"),
+)
+_DENIALS = (
+    text("TIME", "time"),
+    *_PLACE,
+    text("KEY", "key"),
+    Column("REASON", _reason),
+    text("MESSAGE", "message"),
+)

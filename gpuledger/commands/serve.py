@@ -1,0 +1,45 @@
+"""`gpuledger serve`: the service itself. Every setting is an option of it."""
+
+from typing import Annotated
+
+import typer
+
+from gpuledger.command import command
+from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings import NAMES
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    command(
+        app,
+        "gpuledger serve --no-kubernetes",
+        "gpuledger serve --kubeconfig ~/.kube/config --cluster east-1 \\",
+        "    --register-webhook https://gpuledger.example:8443",
+        "gpuledger serve --config /etc/gpuledger.toml --print-config",
+        takes=NAMES,
+    )(serve)
+
+
+async def serve(
+    loaded: Loaded,
+    print_config: Annotated[
+        bool,
+        typer.Option("--print-config", help="Print every setting with its source, and end."),
+    ] = False,
+) -> None:
+    """Run the ledger's service.
+
+    Log, webhooks, settlement, projection and the API to read it are one process with its helpers.
+
+    Without NATS servers in the settings it starts its own. Ends cleanly on SIGTERM within 10 s.
+    Settings come from a TOML file, GPULEDGER_ variables of the environment and these options, the
+    later ones first.
+    """
+    if print_config:
+        for name, value, source in loaded.describe():
+            typer.echo(f"{name} = {value}  # {source}")
+        return
+    from gpuledger.serve import serve as run
+
+    await run(loaded.settings)

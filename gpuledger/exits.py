@@ -1,0 +1,50 @@
+"""Exit codes: what a script may rely on when a command ends.
+
+They are public and never change their meaning. What failed, which address or field it was about
+and what to do next stands on standard error; standard output holds data only.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+from ledger.core.denials import Denial, Reason, sentence
+
+
+class Exit(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    """Done, or what was checked holds."""
+    FAILED = 1
+    """Failed, or what was checked does not hold."""
+    USAGE = 2
+    """The command line, a setting or an input file is wrong; nothing was done."""
+    NOT_FOUND = 3
+    """There is no such ledger, quota, object or position."""
+    DENIED = 4
+    """The ledger refuses: it would not fit, or is not permitted."""
+    UNREACHABLE = 5
+    """The log cannot be reached."""
+    NOT_READY = 6
+    """Not in time: somebody else holds the store, or the answer took too long."""
+
+
+class Stop(Exception):
+    """A command ends here, with an exit code and a sentence for standard error."""
+
+    def __init__(self, status: Exit, message: str) -> None:
+        """Keep the exit code and the sentence."""
+        super().__init__(message)
+        self.status: Final = status
+
+
+_OF_REASON: Final = {
+    Reason.LEDGER_UNAVAILABLE: Exit.UNREACHABLE,
+    Reason.OVERLOADED: Exit.NOT_READY,
+    Reason.LEDGER_STOPPED: Exit.FAILED,
+}
+
+
+def denied(denial: Denial) -> Stop:
+    """Return how a command ends that the ledger has refused."""
+    return Stop(_OF_REASON.get(denial.reason, Exit.DENIED), sentence(denial))

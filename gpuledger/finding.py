@@ -1,0 +1,155 @@
+"""Finding the ledger: which log a command means, whether a service runs beside it or not.
+
+With `nats` set, the log is on those servers. Otherwise it is the embedded one of the store
+directory: a running service says in a file there where its server is, and without a service the
+command starts the server itself for as long as it needs it. The lock on the store decides which of
+the two it is, so that there are never two servers on one store.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gpuledger import wiring
+from gpuledger.exits import Exit, Stop
+from gpuledger.witnessing import witnesses
+from ledger.log import natsfiles
+from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
+from ledger.log.jetstream import JetStreamLog
+from ledger.log.natsfiles import Address, Files
+from ledger.log.port import Lost, Unreachable
+from ledger.log.storelock import StoreBusy
+from ledger.runtime.settings import Settings
+
+WAIT_SECONDS: Final = 15.0
+"""How long a store may be held by somebody whose server cannot be reached yet."""
+
+RETRY_SECONDS: Final = 0.1
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A log that is open. `alone`: nobody else can write it while this command has it."""
+
+    log: JetStreamLog
+    alone: bool
+
+
+@asynccontextmanager
+async def log_of(settings: Settings, *, create: bool = False) -> AsyncIterator[Found]:
+    """Find the log and keep it open for the block; `create` makes one where none ever was.
+
+    Raises Stop when there is none, and what opening a log raises.
+    """
+    finding = _given(settings) if settings.nats else _embedded(settings, create)
+    async with finding as found:
+        await _open(found.log, settings, create)
+        yield found
+
+
+@asynccontextmanager
+async def _given(settings: Settings) -> AsyncIterator[Found]:
+    """Connect to the servers that the settings name."""
+    async with wiring.reaching(settings) as (reach, _):
+        log = await wiring.connect(settings, reach)
+        try:
+            yield Found(log, alone=False)
+        finally:
+            await log.close()
+
+
+@asynccontextmanager
+async def _embedded(settings: Settings, create: bool) -> AsyncIterator[Found]:
+    """Connect to the server of the store that runs, or start it for the block."""
+    store = Path(settings.store_dir)
+    if not Files(store).streams.exists() and (not create or await witnesses(settings)):
+        raise Stop(Exit.NOT_FOUND, _nothing_in(settings))
+    server = EmbeddedServer(EmbeddedSettings(store=store, lock_seconds=0))
+    log, alone = await _running_or_started(settings, store, server)
+    try:
+        yield Found(log, alone)
+    finally:
+        await log.close()
+        if alone:
+            await server.stop()
+
+
+async def _running_or_started(
+    settings: Settings, store: Path, server: EmbeddedServer
+) -> tuple[JetStreamLog, bool]:
+    """Return a connection to the store's server and whether it was started here.
+
+    Raises StoreBusy when the store is held for too long by somebody who cannot be reached.
+    """
+    clock = asyncio.get_running_loop().time
+    until = clock() + WAIT_SECONDS
+    while True:
+        try:
+            address = await server.start()
+        except StoreBusy:
+            log = await _running(settings, store)
+            if log is not None:
+                return log, False
+            if clock() > until:
+                raise
+            await asyncio.sleep(RETRY_SECONDS)
+            continue
+        # This server goes with the command: nobody else may start to rely on it.
+        Files(store).address.unlink(missing_ok=True)
+        try:
+            return await wiring.connect(settings, _reach(address)), True
+        except BaseException:
+            await server.stop()
+            raise
+
+
+async def _running(settings: Settings, store: Path) -> JetStreamLog | None:
+    """Connect to the server that runs in a store; None when it is none that stays."""
+    address = _address(store)
+    if address is None:
+        return None
+    try:
+        log = await wiring.connect(settings, _reach(address))
+    except Unreachable:
+        return None
+    if _address(store) != address:
+        await log.close()
+        return None
+    return log
+
+
+def _address(store: Path) -> Address | None:
+    try:
+        return natsfiles.read_address(store)
+    except ValueError as error:
+        raise Stop(Exit.FAILED, str(error)) from error
+
+
+def _reach(address: Address) -> wiring.Reach:
+    return wiring.Reach((address.url,), address.user, address.password, (address.monitor_url,))
+
+
+async def _open(log: JetStreamLog, settings: Settings, create: bool) -> None:
+    """Open the streams; a log that never was is not found, one that is gone was lost."""
+    known = await witnesses(settings)
+    if not known and not create:
+        await _must_exist(log, settings)
+    await log.open(create=create and not known)
+
+
+async def _must_exist(log: JetStreamLog, settings: Settings) -> None:
+    try:
+        await log.extent()
+    except Lost as error:
+        raise Stop(Exit.NOT_FOUND, _nothing_in(settings)) from error
+
+
+def _nothing_in(settings: Settings) -> str:
+    place = ", ".join(settings.nats) if settings.nats else settings.store_dir
+    return (
+        f"there is no log {settings.shard} in {place}: start `gpuledger serve` there, or name"
+        " another place with --store-dir (GPULEDGER_STORE_DIR) or --nats (GPULEDGER_NATS)"
+    )

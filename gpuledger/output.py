@@ -1,0 +1,155 @@
+"""Output: rows as a table, as JSON or as YAML, on standard output and nowhere else.
+
+A table is plain columns with upper-case headers when it goes into a pipe, so that `awk` and `grep`
+work on it, and drawn by Rich on a terminal. JSON and YAML are a list of objects, or one object
+where a command answers one thing; amounts are integers in the unit of their resource.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+GAP: Final = "   "
+"""Between two columns, as kubectl has it."""
+
+
+class Format(StrEnum):
+    """How a command prints what it found."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Output = Annotated[
+    Format, typer.Option("--output", "-o", help="How to print.", metavar="table|json|yaml")
+]
+"""The option that every command with data has."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table: its header, the cell of a row, and whether it holds numbers."""
+
+    header: str
+    cell: Callable[[Any], str]
+    number: bool = False
+    width: int = 0
+    """At least so wide; needed where lines are printed before all of them are known."""
+
+
+def text(header: str, name: str) -> Column:
+    """Return a column with a field of the row; an empty field shows as `-`."""
+    return Column(header, lambda row: str(getattr(row, name)) or "-")
+
+
+def number(header: str, name: str) -> Column:
+    """Return a column with a number of the row."""
+    return Column(header, lambda row: str(getattr(row, name)), number=True)
+
+
+def amounts(header: str, name: str) -> Column:
+    """Return a column with amounts, `resource=amount,…`."""
+    return Column(header, lambda row: joined(getattr(row, name)))
+
+
+def joined(found: dict[str, int]) -> str:
+    """Write amounts as one word."""
+    return ",".join(f"{resource}={amount}" for resource, amount in found.items()) or "-"
+
+
+def show_rows(rows: Sequence[Any], columns: Sequence[Column], output: Format, nothing: str) -> None:
+    """Print rows; an empty table says so on standard error, with the sentence `nothing`."""
+    if output is not Format.TABLE:
+        _show_encoded(rows, output)
+    elif rows:
+        _show_table(rows, columns)
+    else:
+        typer.echo(nothing, err=True)
+
+
+def show_one(found: Any, columns: Sequence[Column], output: Format) -> None:
+    """Print one object: as such, or as a table of one row."""
+    if output is Format.TABLE:
+        _show_table([found], columns)
+    else:
+        _show_encoded(found, output)
+
+
+class Lines:
+    """Rows printed as they come: JSON as one object per line, YAML as a list, or a table."""
+
+    def __init__(self, columns: Sequence[Column], output: Format) -> None:
+        """Prepare; a table's header is printed with the first row."""
+        self._columns = columns
+        self._output = output
+        self._begun = False
+
+    def show(self, row: Any) -> None:
+        """Print a row."""
+        if self._output is Format.JSON:
+            typer.echo(msgspec.json.encode(row).decode())
+        elif self._output is Format.YAML:
+            _show_encoded([row], Format.YAML)
+        else:
+            if not self._begun:
+                self._begun = True
+                typer.echo(self._line([column.header for column in self._columns]))
+            typer.echo(self._line([column.cell(row) for column in self._columns]))
+
+    def _line(self, cells: Sequence[str]) -> str:
+        widths = [column.width for column in self._columns]
+        return _aligned(cells, widths, self._columns)
+
+
+def show_object(found: Any, output: Format) -> None:
+    """Print one object as JSON or YAML."""
+    _show_encoded(found, output)
+
+
+def _show_encoded(found: Any, output: Format) -> None:
+    if output is Format.JSON:
+        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        return
+    import yaml
+
+    plain = msgspec.to_builtins(found)
+    typer.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def _show_table(rows: Sequence[Any], columns: Sequence[Column]) -> None:
+    cells = [[column.cell(row) for column in columns] for row in rows]
+    if sys.stdout.isatty():
+        _draw(cells, columns)
+        return
+    widths = [
+        max(len(column.header), *(len(line[index]) for line in cells))
+        for index, column in enumerate(columns)
+    ]
+    for line in ([column.header for column in columns], *cells):
+        typer.echo(_aligned(line, widths, columns))
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
+    aligned = [
+        cell.rjust(width) if column.number else cell.ljust(width)
+        for cell, width, column in zip(cells, widths, columns, strict=True)
+    ]
+    return GAP.join(aligned).rstrip()
+
+
+def _draw(cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column.header, justify="right" if column.number else "left")
+    for line in cells:
+        # A Text is shown as it is, so that brackets in names are no markup.
+        table.add_row(*(Text(cell) for cell in line))
+    Console().print(table)

@@ -1,0 +1,40 @@
+"""Progress of long work: a bar on standard error where that is a terminal, nothing in a pipe."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+Progress = Callable[[int, int], None]
+"""Called with `(done, total)`."""
+
+REDRAW_SECONDS: Final = 0.1
+"""How often at most the bar is drawn again; the work may report a million times."""
+
+
+def ignore(_done: int, _total: int) -> None:
+    """Show nothing."""
+
+
+@contextmanager
+def bar(title: str) -> Iterator[Progress]:
+    """Show a bar for as long as the block runs and yield what moves it."""
+    if not sys.stderr.isatty():
+        yield ignore
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(title, total=None)
+        drawn = 0.0
+
+        def move(done: int, total: int) -> None:
+            nonlocal drawn
+            now = time.monotonic()
+            if now - drawn >= REDRAW_SECONDS or done >= total:
+                drawn = now
+                shown.update(task, completed=done, total=total)
+
+        yield move

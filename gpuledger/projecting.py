@@ -1,0 +1,120 @@
+"""Projecting from a command: bringing the projection file up to the log, when nobody else does.
+
+Whoever runs a projector holds a lock beside the file. A command that finds it held knows that a
+service keeps the projection up to date, and waits for it a moment instead.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from gpuledger import wiring
+from gpuledger.finding import Found, log_of
+from gpuledger.progress import Progress, bar
+from ledger.log import storelock
+from ledger.log.port import Log
+from ledger.log.storelock import StoreBusy
+from ledger.runtime.settings import Settings
+from projections import projector
+from projections.reading import Readers
+from projections.store import Head, Store, StoreError
+
+SHOWN_SECONDS: Final = 2.0
+"""How long a command waits until what it wrote can be read."""
+
+RETRY_SECONDS: Final = 0.02
+
+_LOCK: Final = "projection.lock"
+
+
+def projection_of(settings: Settings) -> Path:
+    """Return the projection file of a store."""
+    return Path(settings.store_dir) / wiring.PROJECTION
+
+
+def _lock_of(settings: Settings) -> Path:
+    store = Path(settings.store_dir)
+    store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return store / _LOCK
+
+
+@asynccontextmanager
+async def projecting(settings: Settings, seconds: float = 0.0) -> AsyncIterator[None]:
+    """Be the one that writes the store's projection for the block.
+
+    Raises StoreBusy when somebody else is, for so many seconds.
+    """
+    lock = await storelock.acquire(
+        _lock_of(settings), seconds, "a running service, which keeps the projection up to date"
+    )
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+async def build(log: Log, path: Path, last: int | None, progress: Progress) -> Head:
+    """Bring a projection file up to a position, the log's end when None; returns where it is."""
+    store = await Store.open(path)
+    try:
+        return await projector.replay(log, store, last, on_progress=progress)
+    finally:
+        await store.close()
+
+
+async def show_written(settings: Settings, found: Found, position: int) -> None:
+    """Let readers see what was written at a position: project it, or wait for who does."""
+    path = projection_of(settings)
+    if found.alone:
+        async with projecting(settings, SHOWN_SECONDS):
+            with bar("projecting") as progress:
+                await build(found.log, path, None, progress)
+    elif path.exists() and not await _reaches(path, position):
+        typer.echo(
+            f"Position {position} is stored; the projection {path} does not show it yet.", err=True
+        )
+
+
+async def ensure(settings: Settings) -> Path:
+    """Return the projection file, built from the log when there is none, or nobody keeps it.
+
+    Raises what finding the log raises.
+    """
+    path = projection_of(settings)
+    if path.exists() and not settings.nats:
+        return path
+    try:
+        async with projecting(settings), log_of(settings) as found:
+            with bar("projecting") as progress:
+                await build(found.log, path, None, progress)
+    except StoreBusy:
+        if not path.exists():
+            raise
+    return path
+
+
+async def _reaches(path: Path, position: int) -> bool:
+    """Wait until the projection shows a position; False when it does not in time."""
+    readers = Readers(path)
+    until = asyncio.get_running_loop().time() + SHOWN_SECONDS
+    try:
+        while True:
+            if await _head(readers) >= position:
+                return True
+            if asyncio.get_running_loop().time() > until:
+                return False
+            await asyncio.sleep(RETRY_SECONDS)
+    finally:
+        await readers.close()
+
+
+async def _head(readers: Readers) -> int:
+    try:
+        async with readers.view() as view:
+            return view.head.position
+    except StoreError:
+        return 0

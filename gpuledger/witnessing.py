@@ -1,0 +1,39 @@
+"""Witnesses: what this store has seen of its log, outside of it.
+
+A log that ends before any of them has lost acknowledged records and must not be written.
+"""
+
+from pathlib import Path
+
+from gpuledger import wiring
+from gpuledger.exits import Exit, Stop
+from ledger.log.witness import Head, HeadFile
+from ledger.runtime.settings import Settings
+from projections.reading import Readers
+from projections.store import StoreError
+
+
+async def witnesses(settings: Settings) -> list[Head]:
+    """Return the heads that the store's head file and projection have seen.
+
+    A projection that cannot be read is no witness: it is built again from the log. Raises Stop
+    naming a head file that cannot be read.
+    """
+    store = Path(settings.store_dir)
+    try:
+        noted = HeadFile(store / wiring.HEAD).read()
+    except ValueError as error:
+        raise Stop(Exit.FAILED, str(error)) from error
+    return [head for head in (noted, await _projected(store / wiring.PROJECTION)) if head]
+
+
+async def _projected(path: Path) -> Head | None:
+    readers = Readers(path)
+    try:
+        async with readers.view() as view:
+            head = view.head
+    except StoreError:
+        return None
+    finally:
+        await readers.close()
+    return Head(head.position, head.hash.hex(), str(path)) if head.position else None
