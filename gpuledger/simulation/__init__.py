@@ -1,0 +1,1 @@
+"""The simulated world: real writers, webhooks and settlement among seeded misfortune."""

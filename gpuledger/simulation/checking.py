@@ -1,0 +1,257 @@
+"""What must always be true, checked after every record, every write and every answer.
+
+The checker folds the log from zero while it is written, beside an independent account of it, and
+knows the API server's objects. It never helps: it only looks, and remembers the first violation.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from gpuledger.simulation.apiserver import TERMINAL, ApiServer, Name, counts
+from gpuledger.simulation.books import Books
+from gpuledger.simulation.requests import demand
+from ledger.core import accounts, commands, decisions, invariants, snapshots
+from ledger.core.amounts import covers
+from ledger.core.commands import AnyCommand
+from ledger.core.denials import Denial
+from ledger.core.evolution import evolve
+from ledger.core.state import State
+from ledger.kube.objects import Pod
+from ledger.log import records
+from ledger.log.port import Lost
+from ledger.log.submission import Accepted, Ledger
+
+CLUSTER: Final = "c1"
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A rule that was broken: its name, what was seen, and when, in virtual seconds."""
+
+    rule: str
+    message: str
+    at: float
+
+
+class Checker:
+    """Follows the log, the cluster and the answers. `violation` is the first one found."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.state = State()
+        self.violation: Violation | None = None
+        self.violated = asyncio.Event()
+        self._server: ApiServer | None = None
+        self._note = note
+        self._books = Books()
+        self._images = [snapshots.encode(self.state)]
+        self._payloads: list[bytes] = []
+
+    def attend(self, server: ApiServer) -> None:
+        """Compare with this API server from now on."""
+        self._server = server
+
+    def fail(self, rule: str, message: str) -> None:
+        """Remember a violation, unless there was an earlier one."""
+        if self.violation is None:
+            self.violation = Violation(rule, message, asyncio.get_running_loop().time())
+            self._note(f"VIOLATION of {rule}: {message}")
+            self.violated.set()
+
+    def stored(self, position: int, payload: bytes) -> None:
+        """Look at a record the moment it is stored."""
+        if self.violation is not None:
+            return
+        self._payloads.append(payload)
+        try:
+            record, digest = records.check(self.state, position, payload)
+            self._apply(record)
+        except (Lost, records.NewerSchema) as error:
+            self.fail("the log folds from zero", str(error))
+            return
+        self.state.seal(position, digest, record.time)
+        self._images.append(snapshots.encode(self.state))
+        self._note(f"record {position} by {record.writer}: {_summary(record)}")
+        for problem in invariants.violations(self.state):
+            self.fail("the state is consistent", problem)
+        for item in record.items:
+            event = item.event
+            self._charged(getattr(event, "namespace", ""), getattr(event, "key", ""))
+
+    def written(self, name: Name) -> None:
+        """Look at an object the moment it is written."""
+        self._charged(accounts.qualified(CLUSTER, name[0]), f"pods/{name[1]}")
+
+    def applied(self, replica: str, state: State) -> None:
+        """Compare a replica's state, at the end of a record, with the fold from zero."""
+        if state.position >= len(self._images):
+            self.fail("a replica knows stored records only", f"{replica} is at {state.position}")
+        elif snapshots.encode(state) != self._images[state.position]:
+            self.fail(
+                "every fold gives the same state",
+                f"{replica} differs from the fold from zero at position {state.position}",
+            )
+
+    def answered(self, answer: Accepted | Denial) -> None:
+        """Look at an answer the moment it is given: what was accepted is stored already."""
+        if isinstance(answer, Accepted) and answer.position > len(self._payloads):
+            self.fail(
+                "answered after the record is stored",
+                f"position {answer.position} of {len(self._payloads)}",
+            )
+
+    def accepted(self, command: AnyCommand, answer: Accepted) -> None:
+        """Look for a command's attempt in the record that is said to hold it."""
+        if not answer.changed or not isinstance(command, commands.Reserve):
+            return
+        if not 0 < answer.position <= len(self._payloads):
+            return
+        record, _ = records.decode(self._payloads[answer.position - 1])
+        if not any(
+            getattr(item.event, "uid", "") == command.uid
+            and getattr(item.event, "base", -1) == command.base
+            for item in record.items
+        ):
+            self.fail(
+                "an accepted reservation is in its record",
+                f"{command.key} {command.uid} is not in record {answer.position}",
+            )
+
+    def denied(self, command: commands.Reserve, denial: Denial, arrived: int) -> None:
+        """Look whether a refusal for want of room was right at some moment since `arrived`."""
+        if not denial.shortages:
+            return
+        state = snapshots.decode(self._images[arrived])
+        if isinstance(decisions.decide(state, command), Denial):
+            return
+        for payload in self._payloads[arrived:]:
+            record, digest = records.check(state, state.position + 1, payload)
+            for item in record.items:
+                evolve(state, item.event, record.time)
+                if isinstance(decisions.decide(state, command), Denial):
+                    return
+            state.seal(record.position, digest, record.time)
+        self.fail(
+            "a denial is decided on a state as new as its command",
+            f"{command.key} {command.uid} fits at every position since {arrived}",
+        )
+
+    @property
+    def position(self) -> int:
+        """The position of the last stored record."""
+        return len(self._payloads)
+
+    def differences(self) -> list[str]:
+        """Return where ledger and cluster differ; empty when all is settled."""
+        server = self._server
+        assert server is not None
+        now = asyncio.get_running_loop().time()
+        expected = {
+            (accounts.qualified(CLUSTER, space), f"pods/{name}"): (pod.metadata.uid, demand(pod))
+            for (space, name), pod in server.pods.objects.items()
+            if counts(pod, now)
+        }
+        found = {}
+        for space, namespace in self.state.namespaces.items():
+            for key, entry in namespace.entries.items():
+                if entry.holds:
+                    return [f"{space}/{key} still holds {entry.holds}"]
+                if entry.committed is not None:
+                    found[space, key] = entry.committed.uid, entry.committed.demand
+        differing = sorted(
+            f"{space}/{key}: the ledger has {found.get((space, key))}, the cluster"
+            f" {expected.get((space, key))}"
+            for space, key in {*found, *expected}
+            if found.get((space, key)) != expected.get((space, key))
+        )
+        return differing + self._quota_differences(server)
+
+    def _quota_differences(self, server: ApiServer) -> list[str]:
+        expected = {
+            accounts.quota(CLUSTER, space, name): {
+                key: int(text.replace("k", "000")) for key, text in (quota.spec.hard or {}).items()
+                if isinstance(text, str)
+            }
+            for (space, name), quota in server.quotas.objects.items()
+        }
+        found = {
+            account: {key: self.state.limit[line] for key, line in one.lines.items()}
+            for account, one in self.state.accounts.items()
+        }
+        return [] if found == expected else [f"limits are {found}, the cluster has {expected}"]
+
+    def _apply(self, record: records.Record) -> None:
+        """Fold a record event by event, comparing with the books after each."""
+        for item in record.items:
+            postings = evolve(self.state, item.event, record.time)
+            if postings != item.postings:
+                raise Lost(f"position {record.position}: other balances than recorded")
+            for problem in self._books.enter(item.event):
+                self.fail("the books add up", problem)
+        used = {
+            (account, key): self.state.used[line]
+            for account, one in self.state.accounts.items()
+            for key, line in one.lines.items()
+        }
+        if used != self._books.used():
+            self.fail("the books add up", f"used is {used}, the books say {self._books.used()}")
+
+    def _charged(self, space: str, key: str) -> None:
+        """What was admitted and persisted is charged, from its write on."""
+        server = self._server
+        cluster, _, namespace = space.partition("/")
+        if server is None or cluster != CLUSTER:
+            return
+        pod = server.pods.objects.get((namespace, key.partition("/")[2]))
+        if pod is None or not _must_be_charged(server, pod):
+            return
+        needed = demand(pod)
+        bodies = self._books.bodies.get((space, key), {})
+        charged: dict[str, int] = {}
+        for (uid, _), body in bodies.items():
+            if uid == pod.metadata.uid:
+                charged = {one: max(charged.get(one, 0), body.get(one, 0)) for one in needed}
+        if not covers(charged, needed):
+            self.fail(
+                "what was admitted and persisted is charged",
+                f"{space}/{key} {pod.metadata.uid} at {pod.metadata.resource_version} asks for"
+                f" {needed} and is charged {charged}",
+            )
+
+
+class Witnessed:
+    """A ledger whose every answer is looked at."""
+
+    def __init__(self, ledger: Ledger, checker: Checker) -> None:
+        self._ledger = ledger
+        self._checker = checker
+
+    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
+        """Decide a command; see `ledger.log.submission.Ledger`."""
+        arrived = self._checker.position
+        answer = await self._ledger.submit(command, dry_run=dry_run)
+        if isinstance(answer, Accepted):
+            self._checker.accepted(command, answer)
+        elif isinstance(command, commands.Reserve):
+            self._checker.denied(command, answer, arrived)
+        return answer
+
+
+def _must_be_charged(server: ApiServer, pod: Pod) -> bool:
+    """Return whether a pod counts beyond doubt: terminating ones end by clocks that may differ."""
+    return (
+        pod.metadata.uid in server.reviewed
+        and pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in TERMINAL
+    )
+
+
+def _summary(record: records.Record) -> str:
+    return ", ".join(_told(item.event) for item in record.items)
+
+
+def _told(event: object) -> str:
+    fields = ("account", "namespace", "key", "uid", "base", "version", "cause")
+    shown = " ".join(str(getattr(event, name)) for name in fields if hasattr(event, name))
+    return f"{type(event).__name__} {shown}"

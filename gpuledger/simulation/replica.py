@@ -1,0 +1,201 @@
+"""A replica: the real writer, webhooks and settlement in a process that can be killed.
+
+What survives a kill is what would be on its disk: the head it noted last.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final
+
+from gpuledger.simulation.apiserver import EPOCH
+from gpuledger.simulation.checking import CLUSTER, Checker, Witnessed
+from gpuledger.simulation.requests import RULES
+from gpuledger.simulation.script import SETTLE_SECONDS
+from gpuledger.simulation.watched import WatchedCluster
+from ledger.core import snapshots
+from ledger.core.denials import Denial
+from ledger.core.state import State
+from ledger.log.memory import MemoryStore
+from ledger.log.port import LogError, Lost, Snapshot
+from ledger.log.records import Record
+from ledger.log.submission import Accepted
+from ledger.log.witness import Head
+from ledger.log.writer import Observer, Writer, WriterSettings
+from ledger.simulation.network import DistantLog, SeededFaults
+from ledger.simulation.processes import Process
+from webhook.mutating import Mutating
+from webhook.policy import Policy
+from webhook.review import Request, Response
+from webhook.settlement import Settlement
+from webhook.stamps import Stamps
+from webhook.tenure import SettlementSettings
+from webhook.validating import Validating
+
+REOPEN_SECONDS: Final = 0.5
+HEAD_NOTED: Final = 0.5
+"""Share of records after which the head is on disk: it is noted once a second, not every time."""
+
+STAMP_KEY: Final = b"the key that all replicas share "
+WRITER: Final = WriterSettings(refresh_seconds=1.0)
+SETTLEMENT: Final = SettlementSettings(
+    rules=RULES, settle_seconds=SETTLE_SECONDS, recount_seconds=150.0
+)
+POLICY: Final = Policy(owner_holds_max=6)
+
+_EPOCH_MICROSECONDS: Final = int(EPOCH.timestamp()) * 1_000_000
+
+
+class Replica:
+    """One replica. `refused` says why it would not start, `kills` how often it was killed."""
+
+    def __init__(
+        self,
+        number: int,
+        store: MemoryStore,
+        cluster: WatchedCluster,
+        checker: Checker,
+        source: random.Random,
+        is_active: Callable[[int], bool],
+    ) -> None:
+        self.name = f"r{number}"
+        self.cluster = cluster
+        self.faults = SeededFaults(source)
+        self.offset = 0.0
+        self.head: Head | None = None
+        self.refused = ""
+        self.snapshot_wanted = False
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._number = number
+        self._store = store
+        self._checker = checker
+        self._source = source
+        self._is_active = is_active
+        self._nonces = 0
+        self._ready = False
+        self._process = Process(self.name)
+        self._build()
+
+    def start(self) -> None:
+        """Start a new process that knows nothing but its disk."""
+        self.refused = ""
+        self.gone = asyncio.get_running_loop().create_future()
+        self._process = Process(self.name)
+        self._build()
+        self._process.start(self._serve())
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+        self._ready = False
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    def is_up(self) -> bool:
+        """Return whether the process runs, ready or not."""
+        return self._process.alive and not self.gone.done()
+
+    def serves(self) -> bool:
+        """Return whether the webhooks listen."""
+        return self._ready
+
+    def stopped(self) -> str:
+        """Return why the replica will not write again, empty while it would."""
+        return self.refused or self.writer.stopped or ""
+
+    def review(self, request: Request, *, mutating: bool) -> "asyncio.Task[Response]":
+        """Answer a review in this replica's process."""
+        until = asyncio.get_running_loop().time() + POLICY.deadline
+        handler = self._mutating if mutating else self._validating
+        return self._process.start(handler.answer(request, until))
+
+    def now(self) -> int:
+        """Return what this replica's wall clock shows, in µs of Unix time."""
+        seconds = asyncio.get_running_loop().time() + self.offset
+        return _EPOCH_MICROSECONDS + round(seconds * 1_000_000)
+
+    def _build(self) -> None:
+        """Put the real parts together, as the service does."""
+        self._log = DistantLog(self._store, self.faults)
+        self.writer = Writer(
+            self._log,
+            name=self.name,
+            now=self.now,
+            nonces=self._nonce,
+            settings=WRITER,
+            observer=_Answers(self._checker),
+            stopwatch=asyncio.get_running_loop().time,
+        )
+        self.writer.subscribe(self._applied)
+        ledger = Witnessed(self.writer, self._checker)
+        stamps = Stamps(STAMP_KEY, clock=lambda: self.now() / 1_000_000, nonce=self._nonce)
+        self._mutating = Mutating(CLUSTER, RULES, POLICY, stamps)
+        self._validating = Validating(
+            ledger, CLUSTER, RULES, POLICY, stamps, limits_memory=lambda _: True
+        )
+        self._settlement = Settlement(
+            ledger,
+            self.writer,
+            self.cluster,
+            CLUSTER,
+            now=self.now,
+            is_active=lambda: self._is_active(self._number),
+            settings=SETTLEMENT,
+        )
+
+    async def _serve(self) -> None:
+        await self._log.open(create=self.head is None)
+        while True:
+            try:
+                await self.writer.open([self.head] if self.head is not None else [])
+                break
+            except Lost as error:
+                self.refused = str(error)
+                return
+            except LogError:
+                await asyncio.sleep(REOPEN_SECONDS)
+        self._checker.applied(self.name, self.writer.state)
+        self._process.start(self.writer.run())
+        self._process.start(self._settlement.run())
+        self._ready = True
+
+    def _applied(self, record: Record) -> None:
+        """After a record: compare, note the head now and then, and save a snapshot if wanted."""
+        state = self.writer.state
+        self._checker.applied(self.name, state)
+        if self._source.random() < HEAD_NOTED:
+            self.head = self.writer.head
+        if self.snapshot_wanted:
+            self.snapshot_wanted = False
+            self._process.start(self._save(take_snapshot(state)))
+
+    async def _save(self, snapshot: Snapshot) -> None:
+        try:
+            await self._log.save_snapshot(snapshot)
+        except LogError:
+            self.snapshot_wanted = True
+
+    def _nonce(self) -> str:
+        """Return a nonce that no process uses twice."""
+        self._nonces += 1
+        return f"{self.name}-{self._nonces:08}"
+
+
+class _Answers(Observer):
+    """Shows the checker every answer in the very moment in which it is given."""
+
+    def __init__(self, checker: Checker) -> None:
+        self._checker = checker
+
+    def decided(self, answer: Accepted | Denial) -> None:
+        """A command was answered."""
+        self._checker.answered(answer)
+
+    def contradicted(self, problem: str) -> None:
+        """Whatever is decided can be applied."""
+        self._checker.fail("decisions do not contradict the state", problem)
+
+
+def take_snapshot(state: State) -> Snapshot:
+    """Return a snapshot of a state at the end of a record."""
+    return Snapshot(state.position, snapshots.encode(state))

@@ -1,0 +1,75 @@
+"""Runs: one seed from beginning to end."""
+
+import hashlib
+import logging
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+import msgspec
+
+from gpuledger.simulation import script
+from gpuledger.simulation.checking import Violation
+from gpuledger.simulation.script import Script
+from gpuledger.simulation.world import World
+from ledger.simulation.loop import Deadlock, Runaway, VirtualLoop
+
+STEPS_MAX: Final = 2_000_000
+"""Callbacks of one run; the longest sound ones take a tenth of that."""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of a run. `trace` is one line per thing that happened, `digest` its SHA-256."""
+
+    seed: int
+    violation: Violation | None
+    trace: list[str]
+    digest: str
+    steps: int
+    seconds: float
+
+
+def play(plan: Script) -> Result:
+    """Run a script."""
+    loop = VirtualLoop(random.Random(f"order {plan.seed}"), steps_max=STEPS_MAX)
+    trace: list[str] = []
+    violation = None
+
+    def note(text: str) -> None:
+        trace.append(f"{loop.time():9.3f}  {text}")
+
+    worlds: list[World] = []
+
+    async def live() -> None:
+        worlds.append(World(plan, note))
+        await worlds[0].play()
+
+    with _still(plan.seed):
+        try:
+            loop.run(live())
+        except (Deadlock, Runaway, TimeoutError) as error:
+            violation = Violation("everything goes on", repr(error), loop.time())
+    violation = worlds[0].checker.violation or violation
+    if violation is None and loop.problems:
+        violation = Violation("nothing fails unnoticed", loop.problems[0], loop.time())
+    digest = hashlib.sha256("\n".join(trace).encode()).hexdigest()
+    return Result(plan.seed, violation, trace, digest, loop.steps, loop.time())
+
+
+def run(seed: int) -> Result:
+    """Run a seed."""
+    return play(script.write(seed))
+
+
+@contextmanager
+def _still(seed: int) -> Iterator[None]:
+    """Keep the run away from the outside: seeded jitter, and no log output."""
+    kept, level = random.getstate(), logging.root.manager.disable
+    random.seed(f"jitter {seed}")
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+        random.setstate(kept)
