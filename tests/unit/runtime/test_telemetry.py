@@ -37,7 +37,8 @@ async def test_every_metric_without_labels_is_there_from_the_start() -> None:
     for metric in METRICS:
         assert f"# TYPE {metric.full_name} " in text
         if not metric.labels:
-            assert re.search(rf"^{metric.full_name}(_count)? 0\.0$", text, re.MULTILINE), metric.name
+            zero = rf"^{metric.full_name}(_count)? 0\.0$"
+            assert re.search(zero, text, re.MULTILINE), metric.name
 
 
 async def test_what_was_measured_is_exposed() -> None:
