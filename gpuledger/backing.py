@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuledger import archive, wiring
+from gpuledger import archive, layout
 from gpuledger.archive import ArchiveWriter, BadArchive, Header
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import Found, log_of
@@ -47,7 +47,7 @@ async def restore(settings: Settings, file: str) -> Summary:
         if (await found.log.extent()).last:
             raise Stop(Exit.USAGE, f"the log {shard} has records already; restore to a new one")
         # From here on a log that is shorter than the backup is refused by whoever opens it.
-        await HeadFile(Path(settings.store_dir) / wiring.HEAD).note(head)
+        await HeadFile(Path(settings.store_dir) / layout.HEAD).note(head)
         await _refill(found, Path(file), head)
         await show_written(settings, found, head.position)
     return Summary(shard, head.position, head.hash)

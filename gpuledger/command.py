@@ -107,13 +107,19 @@ def _text(given: object) -> object:
 
 
 def _run(body: Body, values: dict[str, object], config: str | None, given: dict[str, Any]) -> None:
-    from gpuledger import failures, quiet
-
-    quiet.narrate_errors_only()
     try:
         loaded: Loaded = setting_sources.load(values, os.environ, config)
         asyncio.run(body(loaded, **given))
-    except failures.EXPECTED as error:
-        stop = failures.ending(error)
+    except _expected() as error:
+        from gpuledger.failures import ending
+
+        stop = ending(error)
         typer.echo(f"gpuledger: {stop}", err=True)
         sys.exit(stop.status)
+
+
+def _expected() -> tuple[type[Exception], ...]:
+    """Return the errors that end a command in one line; looked up when one has happened."""
+    from gpuledger.failures import EXPECTED
+
+    return EXPECTED

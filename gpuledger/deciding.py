@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gpuledger import wiring
+from gpuledger import layout, wiring
 from gpuledger.exits import denied
 from gpuledger.finding import Found
 from gpuledger.progress import bar
@@ -46,7 +46,7 @@ async def writer_on(settings: Settings, found: Found) -> AsyncIterator[Writer]:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     if found.alone and writer.head.position:
-        await HeadFile(Path(settings.store_dir) / wiring.HEAD).note(writer.head)
+        await HeadFile(Path(settings.store_dir) / layout.HEAD).note(writer.head)
 
 
 async def submit(ledger: Ledger, command: AnyCommand) -> Accepted:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from gpuledger import wiring
+from gpuledger import quiet, wiring
 from gpuledger.exits import Exit, Stop
 from gpuledger.witnessing import witnesses
 from ledger.log import natsfiles
@@ -44,6 +44,7 @@ async def log_of(settings: Settings, *, create: bool = False) -> AsyncIterator[F
 
     Raises Stop when there is none, and what opening a log raises.
     """
+    quiet.narrate_errors_only()
     finding = _given(settings) if settings.nats else _embedded(settings, create)
     async with finding as found:
         await _open(found.log, settings, create)

@@ -12,9 +12,10 @@ from typing import Final
 
 import typer
 
-from gpuledger import wiring
+from gpuledger import layout
 from gpuledger.finding import Found, log_of
 from gpuledger.progress import Progress, bar
+from gpuledger.viewing import projection_of
 from ledger.log import storelock
 from ledger.log.port import Log
 from ledger.log.storelock import StoreBusy
@@ -28,18 +29,11 @@ SHOWN_SECONDS: Final = 2.0
 
 RETRY_SECONDS: Final = 0.02
 
-_LOCK: Final = "projection.lock"
-
-
-def projection_of(settings: Settings) -> Path:
-    """Return the projection file of a store."""
-    return Path(settings.store_dir) / wiring.PROJECTION
-
 
 def _lock_of(settings: Settings) -> Path:
     store = Path(settings.store_dir)
     store.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return store / _LOCK
+    return store / layout.PROJECTION_LOCK
 
 
 @asynccontextmanager
@@ -79,14 +73,12 @@ async def show_written(settings: Settings, found: Found, position: int) -> None:
         )
 
 
-async def ensure(settings: Settings) -> Path:
-    """Return the projection file, built from the log when there is none, or nobody keeps it.
+async def ensure(settings: Settings) -> None:
+    """Build the projection from the log, or bring it up to date when nobody else keeps it.
 
-    Raises what finding the log raises.
+    Raises what finding the log raises, and StoreBusy while a service builds the first one.
     """
     path = projection_of(settings)
-    if path.exists() and not settings.nats:
-        return path
     try:
         async with projecting(settings), log_of(settings) as found:
             with bar("projecting") as progress:
@@ -94,7 +86,6 @@ async def ensure(settings: Settings) -> Path:
     except StoreBusy:
         if not path.exists():
             raise
-    return path
 
 
 async def _reaches(path: Path, position: int) -> bool:

@@ -7,7 +7,7 @@ import structlog
 
 
 def narrate_errors_only() -> None:
-    """Keep the parts' narration off the terminal; a service sets its own log up afterwards."""
+    """Keep the parts' narration off the terminal."""
     logging.getLogger().setLevel(logging.ERROR)
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),

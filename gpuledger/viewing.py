@@ -1,14 +1,19 @@
-"""Viewing from a command: the projection at a moment, with the position it was read at."""
+"""Viewing from a command: the projection at a moment, with the position it was read at.
+
+Reading needs the projection file only. What talks to NATS is imported where that file has to be
+built first, because it takes longer to import than to answer.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Final, TypeVar
 
 import typer
 
+from gpuledger import layout
 from gpuledger.exits import Exit, Stop
-from gpuledger.projecting import ensure
 from ledger.runtime.settings import Settings
 from projections.queries import moments
 from projections.queries.moments import InvalidMoment, Moment
@@ -23,6 +28,11 @@ COMMAND_SECONDS: Final = 300.0
 Row = TypeVar("Row")
 
 
+def projection_of(settings: Settings) -> Path:
+    """Return the projection file of a store."""
+    return Path(settings.store_dir) / layout.PROJECTION
+
+
 @asynccontextmanager
 async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[View, int]]:
     """Open the projection for the block, with the position that `at` means (empty: its last).
@@ -30,7 +40,12 @@ async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[View, int]
     Tells on standard error as of which position the answer is. Raises Stop.
     """
     moment = moment_of(at)
-    readers = Readers(await ensure(settings), seconds=COMMAND_SECONDS)
+    path = projection_of(settings)
+    if settings.nats or not path.exists():
+        from gpuledger.projecting import ensure
+
+        await ensure(settings)
+    readers = Readers(path, seconds=COMMAND_SECONDS)
     try:
         async with readers.view() as view:
             position = await _resolved(view, moment)

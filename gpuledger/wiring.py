@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpuledger import layout
 from ledger.kube.rules import DemandRules
 from ledger.log.connection import Access
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
@@ -20,9 +21,9 @@ from ledger.runtime.settings import Settings
 from webhook.policy import Policy
 from webhook.stamps import KEY_BYTES_MIN
 
-PROJECTION = "projection.sqlite"
-HEAD = "head.json"
-STAMP_KEY = "stamp.key"
+PROJECTION = layout.PROJECTION
+HEAD = layout.HEAD
+STAMP_KEY = layout.STAMP_KEY
 
 
 class Reach(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ A log that ends before any of them has lost acknowledged records and must not be
 
 from pathlib import Path
 
-from gpuledger import wiring
+from gpuledger import layout
 from gpuledger.exits import Exit, Stop
 from ledger.log.witness import Head, HeadFile
 from ledger.runtime.settings import Settings
@@ -21,10 +21,10 @@ async def witnesses(settings: Settings) -> list[Head]:
     """
     store = Path(settings.store_dir)
     try:
-        noted = HeadFile(store / wiring.HEAD).read()
+        noted = HeadFile(store / layout.HEAD).read()
     except ValueError as error:
         raise Stop(Exit.FAILED, str(error)) from error
-    return [head for head in (noted, await _projected(store / wiring.PROJECTION)) if head]
+    return [head for head in (noted, await _projected(store / layout.PROJECTION)) if head]
 
 
 async def _projected(path: Path) -> Head | None:

@@ -1,0 +1,15 @@
+"""The files of a store directory that are not the embedded server's own."""
+
+from typing import Final
+
+PROJECTION: Final = "projection.sqlite"
+"""The read side; deleted, it is built again from the log."""
+
+PROJECTION_LOCK: Final = "projection.lock"
+"""Locked by whoever writes the projection."""
+
+HEAD: Final = "head.json"
+"""The head that the last writer of this store has seen: a witness against a log cut short."""
+
+STAMP_KEY: Final = "stamp.key"
+"""The key that signs stamps, where no other file is given."""
