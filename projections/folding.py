@@ -4,6 +4,8 @@ Tables know positions, not places inside a record: nothing can be asked "as of h
 change is the state of every touched key and account before the record and after it.
 """
 
+from typing import Final
+
 import msgspec
 
 from ledger.core import events
@@ -13,6 +15,16 @@ from ledger.log.records import Record
 
 Place = tuple[str, str]
 """A key in its qualified namespace: `(namespace, key)`."""
+
+
+KEYED: Final = (
+    events.Reserved,
+    events.Committed,
+    events.Released,
+    events.Observed,
+    events.Raised,
+)
+"""The events that concern one key, the most frequent first."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -50,15 +62,13 @@ def _before(state: State, record: Record, digest: bytes) -> Change:
     keys, namespaces = change.keys, state.namespaces
     for item in record.items:
         event = item.event
-        if isinstance(event, events.ClusterRegistered):
-            continue
-        if isinstance(event, (events.LimitSet, events.AccountClosed)):
+        if isinstance(event, KEYED):
+            place = (event.namespace, event.key)
+            if place not in keys:
+                space = namespaces.get(event.namespace)
+                keys[place] = space.entries.get(event.key) if space is not None else None
+            if isinstance(event, events.Released):
+                change.causes[(*place, event.uid, event.base)] = event.cause
+        elif not isinstance(event, events.ClusterRegistered):
             change.accounts.setdefault(event.account, state.accounts.get(event.account))
-            continue
-        place = (event.namespace, event.key)
-        if place not in keys:
-            space = namespaces.get(event.namespace)
-            keys[place] = space.entries.get(event.key) if space is not None else None
-        if isinstance(event, events.Released):
-            change.causes[(*place, event.uid, event.base)] = event.cause
     return change

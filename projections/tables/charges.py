@@ -24,6 +24,11 @@ Part = Hold | Object
 Identity = tuple[int, str, int, str]
 """`(namespace, key, base, uid)`: what an open row is found by."""
 
+Where = tuple[int, str, str]
+"""Number and name of a namespace, and a key in it."""
+
+_NOTHING_HELD: Final = Entry(None, (), {})
+
 
 class Damaged(Exception):
     """The file does not hold what the log says it must; delete it and let it be built again."""
@@ -45,20 +50,43 @@ class Charges:
     def take(self, change: Change) -> None:
         """Close the parts that ended with the record and open the ones that began."""
         position, namespaces = change.record.position, change.state.namespaces
-        for (namespace, key), before in change.keys.items():
-            after = namespaces[namespace].entries.get(key)
-            if before is after:
-                continue
+        for (namespace, key), known in change.keys.items():
+            before = known or _NOTHING_HELD
+            after = namespaces[namespace].entries.get(key, _NOTHING_HELD)
             number = self._names.namespace(namespace, position)
-            old, new = _parts(before), _parts(after)
-            for part in old:
-                if part not in new:
-                    cause = change.causes.get((namespace, key, part.uid, _base(part)))
-                    identity = (number, key, _base(part), part.uid)
-                    self._end(identity, position, cause or _went_on(part, new))
-            for part in new:
-                if part not in old:
-                    self._begin((number, key, _base(part), part.uid), part, position)
+            if before.holds != after.holds:
+                self._take_holds(change, (number, namespace, key), before.holds, after.holds)
+            if before.committed != after.committed:
+                self._take_object(
+                    change, (number, namespace, key), before.committed, after.committed
+                )
+
+    def _take_holds(
+        self, change: Change, where: Where, before: tuple[Hold, ...], after: tuple[Hold, ...]
+    ) -> None:
+        number, namespace, key = where
+        position = change.record.position
+        for hold in before:
+            if hold not in after:
+                cause = change.causes.get((namespace, key, hold.uid, hold.base))
+                if cause is None:
+                    again = any(one.uid == hold.uid and one.base == hold.base for one in after)
+                    cause = RAISED if again else COMMITTED
+                self._end((number, key, hold.base, hold.uid), position, cause)
+        for hold in after:
+            if hold not in before:
+                self._begin((number, key, hold.base, hold.uid), hold, position)
+
+    def _take_object(
+        self, change: Change, where: Where, before: Object | None, after: Object | None
+    ) -> None:
+        number, namespace, key = where
+        position = change.record.position
+        if before is not None:
+            cause = change.causes.get((namespace, key, before.uid, OBJECT), UPDATED)
+            self._end((number, key, OBJECT, before.uid), position, cause)
+        if after is not None:
+            self._begin((number, key, OBJECT, after.uid), after, position)
 
     def _begin(self, identity: Identity, part: Part, position: int) -> None:
         row = Row(identity, part, position)
@@ -118,21 +146,3 @@ INSERT INTO charges
   (namespace, key, base, uid, version, demand, since, owner, actor, opened, closed, cause, fork)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-
-
-def _parts(entry: Entry | None) -> tuple[Part, ...]:
-    if entry is None:
-        return ()
-    return entry.holds if entry.committed is None else (*entry.holds, entry.committed)
-
-
-def _base(part: Part) -> int:
-    return part.base if isinstance(part, Hold) else OBJECT
-
-
-def _went_on(part: Part, new: tuple[Part, ...]) -> str:
-    """Return why a part ended that no release names."""
-    if isinstance(part, Object):
-        return UPDATED
-    same = any(_base(one) == part.base and one.uid == part.uid for one in new)
-    return RAISED if same else COMMITTED

@@ -7,7 +7,7 @@ import msgspec
 
 from ledger.core import accounts, events
 from ledger.log.records import Item
-from projections.folding import Change
+from projections.folding import KEYED, Change
 from projections.tables.names import Names
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -51,15 +51,11 @@ class History:
 
 def namespace_of(event: events.AnyEvent) -> str:
     """Return the one qualified namespace that an event concerns, empty when there is none."""
-    if isinstance(event, (events.LimitSet, events.AccountClosed)):
-        return _namespace_of_account(event.account)
+    if isinstance(event, KEYED):
+        return event.namespace
     if isinstance(event, events.ClusterRegistered):
         return ""
-    return event.namespace
-
-
-def _namespace_of_account(account: str) -> str:
-    if accounts.kind(account) is not accounts.Kind.QUOTA:
+    if accounts.kind(event.account) is not accounts.Kind.QUOTA:
         return ""
-    cluster, namespace, _ = accounts.parts(account)
+    cluster, namespace, _ = accounts.parts(event.account)
     return accounts.qualified(cluster, namespace)
