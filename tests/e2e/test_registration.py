@@ -1,0 +1,273 @@
+"""Which reviews a real API server sends for our webhook configurations, and when it goes without.
+
+A control plane of its own, and a webhook that allows everything and remembers what came.
+"""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+from support.serving import serving_at
+
+from ledger.kube.client import Client
+from ledger.runtime import certificates, tls
+from tests.e2e.cluster import Cluster, Manifest
+from tests.e2e.conftest import _connected
+from tests.e2e.controlplane import ADMIN, ControlPlane
+from tests.e2e.pods import pod
+from tests.e2e.polling import eventually
+from webhook import registration
+from webhook.registration import Address
+
+pytestmark = pytest.mark.e2e
+
+RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
+EXEMPT: Final = ("kube-system", "exempt")
+VALIDATE: Final = "/admission/validate"
+
+Seen = tuple[str, str, str]
+"""Path, operation and subresource of a review."""
+
+
+class Recorder:
+    """An ASGI webhook that allows everything."""
+
+    def __init__(self) -> None:
+        self.reviews: dict[tuple[str, str], list[Seen]] = {}
+
+    def of(self, namespace: str, name: str = "a") -> list[Seen]:
+        """Return what came for a pod, and forget it."""
+        return self.reviews.pop((namespace, name), [])
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        review = msgspec.json.decode(body)
+        request = review["request"]
+        key = request["namespace"], request.get("name") or "a"
+        seen = scope["path"], request["operation"], request.get("subResource", "")
+        self.reviews.setdefault(key, []).append(seen)
+        answer = {
+            "apiVersion": review["apiVersion"],
+            "kind": review["kind"],
+            "response": {"uid": request["uid"], "allowed": True},
+        }
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": msgspec.json.encode(answer)})
+
+
+class Setting:
+    """A namespace of a cluster in which the webhooks are registered."""
+
+    def __init__(self, cluster: Cluster, recorder: Recorder, namespace: str) -> None:
+        self.cluster = cluster
+        self.recorder = recorder
+        self.namespace = namespace
+
+    @property
+    def pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    async def created(self, manifest: Manifest, **options: Any) -> list[Seen]:
+        """Create a pod; return which reviews that made."""
+        await self.cluster.must("POST", self.pods, manifest, **options)
+        return self.recorder.of(self.namespace)
+
+    async def patched(self, change: Manifest, subresource: str = "") -> list[Seen]:
+        """Patch the pod; return which reviews that made."""
+        answer = await self.cluster.patch(f"{self.pods}/a{subresource}", change)
+        assert answer.status == 200, answer.message
+        return self.recorder.of(self.namespace)
+
+
+@pytest.fixture(scope="module")
+def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    running = ControlPlane(assets, tmp_path_factory.mktemp("registration"))
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Setting]:
+    """Serve and register the recorder; wait until the API server asks it."""
+    recorder, secured = Recorder(), tls.Tls(tls.own(tmp_path / "tls", ()))
+    namespace = f"team-{uuid.uuid4().hex[:8]}"
+    async with _connected(plane) as cluster, serving_at(recorder, secured) as address:
+        await make_namespace(cluster, namespace)
+        await register(plane, f"https://{address}", (tmp_path / "tls" / "ca.crt").read_bytes())
+        found = Setting(cluster, recorder, namespace)
+        await effective(found)
+        yield found
+
+
+async def register(plane: ControlPlane, base: str, authority: bytes) -> None:
+    found = registration.configurations(Address(base, authority), RESOURCES, EXEMPT)
+    async with await Client.connect(plane.kubeconfig(ADMIN)) as client:
+        await registration.register(client, found)
+
+
+async def make_namespace(cluster: Cluster, name: str) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await cluster.ask("POST", "/api/v1/namespaces", namespace)
+
+
+async def effective(setting: Setting) -> None:
+    async def look() -> list[Seen]:
+        path = f"{setting.pods}?dryRun=All"
+        await setting.cluster.ask("POST", path, pod("canary"))
+        return [
+            *setting.recorder.of(setting.namespace, "canary"),
+        ]
+
+    await eventually(look, lambda seen: len(seen) == 2, within=30, what="both webhooks are asked")
+
+
+def plain(**metadata: Any) -> Manifest:
+    """A pod that asks for no accelerator."""
+    manifest = pod("a", **metadata)
+    manifest["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    return manifest
+
+
+BOTH: Final = [("/admission/mutate", "CREATE", ""), (VALIDATE, "CREATE", "")]
+
+
+async def test_a_pod_that_asks_for_cards_is_reviewed_by_both(setting: Setting) -> None:
+    assert await setting.created(pod("a")) == BOTH
+
+
+async def test_a_pod_that_asks_for_none_is_not_reviewed(setting: Setting) -> None:
+    assert await setting.created(plain()) == []
+
+
+async def test_a_pod_without_any_resources_is_not_reviewed(setting: Setting) -> None:
+    manifest = plain()
+    del manifest["spec"]["containers"][0]["resources"]
+    assert await setting.created(manifest) == []
+
+
+async def test_a_pod_of_which_only_an_init_container_asks_is_reviewed(setting: Setting) -> None:
+    manifest = plain()
+    asking = {"limits": {"nvidia.com/gpumem": "8000"}}
+    manifest["spec"]["initContainers"] = [{"name": "init", "image": "i", "resources": asking}]
+    assert await setting.created(manifest) == BOTH
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,8000,30:;"}},
+        {"annotations": {"gpuledger.io/stamp": "forged"}},
+        {"labels": {"hami.io/vgpu-node": "n1"}},
+    ],
+)
+async def test_a_pod_that_claims_an_allocation_is_reviewed(
+    setting: Setting, metadata: dict[str, Any]
+) -> None:
+    assert await setting.created(plain(**metadata)) == BOTH
+
+
+@pytest.mark.parametrize("namespace", EXEMPT)
+async def test_exempt_namespaces_are_not_reviewed(setting: Setting, namespace: str) -> None:
+    await make_namespace(setting.cluster, namespace)
+    exempt = Setting(setting.cluster, setting.recorder, namespace)
+    assert await exempt.created(pod("a"), params={"dryRun": "All"}) == []
+
+
+async def test_a_dry_run_is_reviewed(setting: Setting) -> None:
+    assert await setting.created(pod("a"), params={"dryRun": "All"}) == BOTH
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"labels": {"app": "b"}}},
+        {"metadata": {"finalizers": []}},
+    ],
+)
+async def test_an_update_that_changes_nothing_judged_is_not_reviewed(
+    setting: Setting, change: Manifest
+) -> None:
+    await setting.created(pod("a", finalizers=["example.com/tracking"]))
+    assert await setting.patched(change) == []
+    await setting.patched({"metadata": {"finalizers": []}})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"annotations": {"hami.io/bind-phase": "success"}}},
+        {"metadata": {"labels": {"hami.io/vgpu-node": "n1"}}},
+        {"spec": {"activeDeadlineSeconds": 60}},
+    ],
+)
+async def test_an_update_of_what_is_judged_is_reviewed(setting: Setting, change: Manifest) -> None:
+    await setting.created(pod("a"))
+    assert await setting.patched(change) == [(VALIDATE, "UPDATE", "")]
+
+
+async def test_an_update_that_takes_a_claim_away_is_reviewed(setting: Setting) -> None:
+    await setting.created(plain(annotations={"gpuledger.io/stamp": "s"}))
+    change = {"metadata": {"annotations": {"gpuledger.io/stamp": None}}}
+    assert await setting.patched(change) == [(VALIDATE, "UPDATE", "")]
+
+
+async def test_a_resize_is_reviewed(setting: Setting) -> None:
+    manifest = pod("a")
+    manifest["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
+    await setting.created(manifest)
+    resized = [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]
+    path = f"{setting.pods}/a/resize"
+    kind = {"Content-Type": "application/strategic-merge-patch+json"}
+    change = {"spec": {"containers": resized}}
+    await setting.cluster.must("PATCH", path, change, headers=kind)
+    assert setting.recorder.of(setting.namespace) == [(VALIDATE, "UPDATE", "resize")]
+
+
+async def test_a_status_and_a_deletion_are_not_reviewed(setting: Setting) -> None:
+    await setting.created(pod("a"))
+    assert await setting.patched({"status": {"phase": "Running"}}, "/status") == []
+    await setting.cluster.must("DELETE", f"{setting.pods}/a?gracePeriodSeconds=0")
+    assert setting.recorder.of(setting.namespace) == []
+
+
+async def test_without_the_service_only_what_it_guards_is_refused(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    files = certificates.ensure(tmp_path / "tls", (), certificates.utc_now())
+    authority = (tmp_path / "tls" / "ca.crt").read_bytes()
+    assert files.authority
+    async with _connected(plane) as cluster:
+        namespace = f"team-{uuid.uuid4().hex[:8]}"
+        await make_namespace(cluster, namespace)
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        await register(plane, "https://127.0.0.1:9", authority)
+
+        async def look() -> int:
+            return (await cluster.ask("POST", f"{pods}?dryRun=All", pod("canary"))).status
+
+        await eventually(look, lambda status: status == 500, within=30, what="it fails closed")
+        unguarded = plain(finalizers=["example.com/tracking"])
+        await cluster.must("POST", pods, unguarded)
+        released = await cluster.patch(f"{pods}/a", {"metadata": {"finalizers": None}})
+        assert released.status == 200
+
+
+async def test_registering_again_changes_what_is_different(plane: ControlPlane) -> None:
+    await register(plane, "https://one.example", b"one")
+    await register(plane, "https://two.example", b"two")
+    async with _connected(plane) as cluster:
+        path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
+        [webhook] = (await cluster.must("GET", path))["webhooks"]
+    assert webhook["clientConfig"] == {
+        "url": "https://two.example/admission/validate",
+        "caBundle": "dHdv",
+    }
+    assert webhook["failurePolicy"] == "Fail"
