@@ -25,7 +25,6 @@ REGISTER_SECONDS: Final = 15.0
 """Deadline of writing one configuration."""
 
 _API: Final = "admissionregistration.k8s.io/v1"
-_PODS: Final = {"apiGroups": [""], "apiVersions": ["v1"], "scope": "Namespaced"}
 
 Configuration = dict[str, Any]
 """A Kubernetes object, ready for YAML or JSON."""
@@ -60,17 +59,14 @@ def configurations(
         "sideEffects": "None",
         "timeoutSeconds": MUTATE_SECONDS,
         "reinvocationPolicy": "Never",
-        "rules": [{**_PODS, "operations": ["CREATE"], "resources": ["pods"]}],
+        "rules": [_rule("pods", "CREATE")],
     }
     validating = {
         **_webhook("validate", VALIDATE_PATH, address, resources, exempt_namespaces),
         "failurePolicy": "Fail",
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": VALIDATE_SECONDS,
-        "rules": [
-            {**_PODS, "operations": ["CREATE", "UPDATE"], "resources": ["pods"]},
-            {**_PODS, "operations": ["UPDATE"], "resources": ["pods/resize"]},
-        ],
+        "rules": [_rule("pods", "CREATE", "UPDATE"), _rule("pods/resize", "UPDATE")],
     }
     return (
         _configuration("MutatingWebhookConfiguration", mutating),
@@ -131,6 +127,16 @@ def _webhook(
                 }
             ]
         },
+    }
+
+
+def _rule(resource: str, *operations: str) -> dict[str, Any]:
+    return {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "scope": "Namespaced",
+        "operations": list(operations),
+        "resources": [resource],
     }
 
 
