@@ -1,10 +1,11 @@
 """The follower: a process beside the service that keeps projection and snapshots up to date.
 
 It folds the same log in a process of its own, because SQLite and the encoding of a large state
-would hold the event loop of the one that answers reviews. It also scrubs the log. Started by
-`gpuledger.children`, it reads its instructions as one line of JSON from standard input and ends when
-standard input does, so it never outlives the service. What the service has to know, it prints as
-lines of JSON.
+would hold the event loop of the one that answers reviews. It also scrubs the log.
+
+Started by `gpuledger.children`, it reads its instructions as one line of JSON from standard input
+and ends when standard input does, so it never outlives the service. What the service has to know,
+it prints as lines of JSON.
 """
 
 import asyncio

@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -17,6 +18,7 @@ from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream import JetStreamLog, JetStreamSettings
 from ledger.log.natsfiles import write_private
 from ledger.log.writer import WriterSettings
+from ledger.runtime import addresses
 from ledger.runtime.settings import Settings
 from webhook.policy import Policy
 from webhook.stamps import KEY_BYTES_MIN
@@ -33,6 +35,16 @@ class Reach(msgspec.Struct, frozen=True):
     user: str
     password: str
     monitor_urls: tuple[str, ...]
+
+
+def prepare(settings: Settings) -> None:
+    """Make the store directory, for its owner only. Raises OSError."""
+    Path(settings.store_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def kubeconfig(settings: Settings) -> Path | None:
+    """Return the kubeconfig file; None means the service account of the pod."""
+    return Path(settings.kubeconfig).expanduser() if settings.kubeconfig else None
 
 
 @contextlib.asynccontextmanager
@@ -137,3 +149,16 @@ def stamp_key(settings: Settings) -> bytes:
 def replica_name() -> str:
     """Return a name for this process as a writer, unlike any other's."""
     return f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def own_names(settings: Settings, address: str) -> tuple[str, ...]:
+    """Return the names under which this service is reached, for its certificate."""
+    names = [addresses.split(address)[0]]
+    if settings.register_webhook:
+        names.append(urlsplit(settings.register_webhook).hostname or "")
+    return tuple(name for name in names if name and name not in ("0.0.0.0", "::"))
+
+
+def exempt_namespaces(settings: Settings) -> tuple[str, ...]:
+    """Return the namespaces whose pods the webhooks never see, the service's own among them."""
+    return tuple(dict.fromkeys((settings.namespace, *settings.exempt_namespaces)))

@@ -35,6 +35,11 @@ class UsageCollector(Collector):
         self._left_out = 0
         self._head = Head(0, 0, b"")
 
+    @property
+    def position(self) -> int:
+        """Position of the projection at the last refresh."""
+        return self._head.position
+
     async def refresh(self) -> None:
         """Read the projection as it is now. Raises StoreError, and TimeoutError."""
         async with self._readers.view() as view:

@@ -130,7 +130,8 @@ class Writer:
         self.state = State()
         self.stopped: str | None = None
         self.unavailable: str | None = "the log has not been opened yet"
-        self._log, self._name = log, name
+        self.name = name
+        self._log = log
         self._now, self._nonces, self._stopwatch = now, nonces, stopwatch
         self._observer = observer or Observer()
         self._queue: FairQueue[_Ticket] = FairQueue(
@@ -147,6 +148,11 @@ class Writer:
     def head(self) -> Head:
         """The position and hash this writer has applied."""
         return Head(self.state.position, self.state.hash.hex())
+
+    @property
+    def waiting(self) -> int:
+        """How many commands wait to be decided."""
+        return len(self._queue) + len(self._hand)
 
     def subscribe(self, callback: Callable[[records.Record], None]) -> None:
         """Call back after every record that was applied, own or not, in order."""
@@ -176,12 +182,18 @@ class Writer:
         self._queued.set()
         return await ticket.answer
 
+    def stop(self, reason: str) -> None:
+        """Decide nothing more, for good: the log was found not to be intact."""
+        self.stopped = reason
+        self._queued.set()
+
     async def run(self) -> None:
-        """Serve until cancelled, or until the log turns out to be lost or too new."""
+        """Serve until cancelled, stopped, or the log turns out to be lost or too new."""
         keeping = asyncio.create_task(self._keep_refusals())
         try:
-            while True:
+            while self.stopped is None:
                 await self._serve_once()
+            self._answer_all(_stopped(self.stopped))
         except (Lost, records.NewerSchema) as error:
             self.stopped = str(error)
             self._answer_all(_stopped(self.stopped))
@@ -251,7 +263,7 @@ class Writer:
             group.record = records.Record(
                 state.position + 1,
                 time_us,
-                self._name,
+                self.name,
                 group.nonce,
                 state.hash,
                 len(group.answers),

@@ -1,0 +1,220 @@
+"""The HTTP application: admission, reading, explaining, probes and metrics, with their guards."""
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from gpuledger import wiring
+from gpuledger.keeper import Keeper
+from gpuledger.kubernetes import Kubernetes
+from gpuledger.version import VERSION
+from ledger.core.events import Committed, Observed, Released, Reserved
+from ledger.log.records import Record
+from ledger.runtime.access import AccessRequired, Guard
+from ledger.runtime.client_certificates import ClientCertificateRequired
+from ledger.runtime.health import Health
+from ledger.runtime.settings import Settings
+from ledger.runtime.telemetry import Telemetry
+from ledger.runtime.tls import Tls
+from projections import api
+from projections.metrics import UsageCollector
+from projections.reading import Readers
+from projections.store import StoreError
+from webhook import app as admission
+from webhook.explaining import explain
+from webhook.mutating import Mutating
+from webhook.review import BadReview
+from webhook.stamps import Stamps
+from webhook.validating import Validating
+
+LOG_FULL_ALARM: Final = 0.7
+"""Share of its maximum size from which the log is reported as filling up."""
+
+CERTIFICATE_ALARM_SECONDS: Final = 7 * 24 * 3600
+
+
+class Application:
+    """Everything that is served over HTTP. `app` is the ASGI application."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        keeper: Keeper,
+        kubernetes: Kubernetes | None,
+        telemetry: Telemetry,
+        health: Health,
+        certificates: Tls | None,
+    ) -> None:
+        """Wire it."""
+        self._settings, self._keeper, self._kubernetes = settings, keeper, kubernetes
+        self._telemetry, self._certificates = telemetry, certificates
+        self._readers = Readers(Path(settings.store_dir) / wiring.PROJECTION)
+        self._usage = UsageCollector(self._readers)
+        rules, policy = wiring.demand_rules(settings), wiring.policy(settings)
+        stamps = Stamps(wiring.stamp_key(settings))
+        self._validating = Validating(
+            keeper,
+            settings.cluster,
+            rules,
+            policy,
+            stamps,
+            lambda namespace: keeper.limits(namespace, rules.memory),
+        )
+        mutating = Mutating(settings.cluster, rules, policy, stamps)
+        routes = [
+            *admission.routes(mutating, self._validating, policy),
+            *api.routes(self._readers),
+            Route("/v1/explain", self._explain, methods=["POST"]),
+            *health.routes(),
+            Route("/metrics", telemetry.endpoint([self._refresh])),
+        ]
+        self.app = self._guarded(Starlette(routes=routes))
+        self._add_checks(health)
+        self._add_metrics()
+
+    async def close(self) -> None:
+        """Let go of the projection."""
+        await self._readers.close()
+
+    def _guarded(self, app: ASGIApp) -> ASGIApp:
+        reviewer = self._kubernetes.reviewer if self._kubernetes is not None else None
+        guard: Guard[Any] = Guard(reviewer)
+        guarded: ASGIApp = AccessRequired(app, guard, self._settings.cluster)
+        if self._settings.client_ca:
+            guarded = ClientCertificateRequired(guarded, self._settings.client_subjects)
+        return guarded
+
+    async def _explain(self, request: Request) -> Response:
+        """Answer what a review or a Pod would be answered, without reserving anything."""
+        body = await request.body()
+        try:
+            explanation = await explain(
+                self._validating,
+                body,
+                deadline=self._settings.admission_deadline_seconds,
+                username=request.query_params.get("user", ""),
+                namespace=request.query_params.get("namespace", "default"),
+            )
+        except BadReview as error:
+            problem = {"error": {"message": error.message, "field": error.field}}
+            return Response(msgspec.json.encode(problem), 400, media_type="application/json")
+        return Response(msgspec.json.encode(explanation), media_type="application/json")
+
+    def _add_checks(self, health: Health) -> None:
+        health.add("ledger", self._check_ledger)
+        health.add("log-space", self._check_space)
+        health.add("durability", self._check_durability)
+        health.add("authentication", self._check_authentication)
+        health.add("certificate", self._check_certificate)
+        health.add("follower", self._check_follower)
+        if self._kubernetes is not None:
+            health.add("cluster", self._check_cluster)
+
+    def _check_ledger(self) -> tuple[bool, str]:
+        trouble = self._keeper.trouble()
+        return trouble is None, trouble or ""
+
+    def _check_space(self) -> tuple[bool, str]:
+        writer = self._keeper.writer
+        if writer is None or not writer.extent.size_max:
+            return True, ""
+        share = writer.extent.size / writer.extent.size_max
+        if share < LOG_FULL_ALARM:
+            return True, ""
+        return True, f"the log is {share:.0%} full: raise log_bytes_max before it refuses to admit"
+
+    def _check_durability(self) -> tuple[bool, str]:
+        found = self._keeper.durability
+        if found is None:
+            return not self._settings.production, "not looked at yet"
+        return not (found.problems and self._settings.production), "; ".join(found.problems)
+
+    def _check_authentication(self) -> tuple[bool, str]:
+        missing = []
+        if not self._settings.client_ca:
+            missing.append("no client_ca: anybody who reaches the port can send reviews")
+        if self._kubernetes is None:
+            missing.append("no cluster: /v1 answers loopback only")
+        if self._settings.plain_http:
+            missing.append("plain_http: reviews and tokens travel in the clear")
+        return not (missing and self._settings.production), "; ".join(missing)
+
+    def _check_certificate(self) -> tuple[bool, str]:
+        if self._certificates is None:
+            return True, ""
+        left = self._certificates.expires_at - time.time()
+        if left > CERTIFICATE_ALARM_SECONDS:
+            return True, ""
+        return left > 0, f"the certificate ends in {left / 86_400:.1f} days: renew it"
+
+    def _check_follower(self) -> tuple[bool, str]:
+        follower = self._keeper.follower
+        restarts = follower.restarts if follower is not None else 0
+        return True, f"the projection's process was started again {restarts} times" * bool(restarts)
+
+    def _check_cluster(self) -> tuple[bool, str]:
+        assert self._kubernetes is not None
+        problems = self._kubernetes.problems()
+        return not problems, "; ".join(problems)
+
+    def _add_metrics(self) -> None:
+        telemetry, keeper = self._telemetry, self._keeper
+        telemetry.set("build_info", 1, VERSION)
+        telemetry.register(self._usage)
+        telemetry.read("log_position", lambda: keeper.state.position)
+        telemetry.read("log_bytes", lambda: _extent(keeper)[0])
+        telemetry.read("log_bytes_max", lambda: _extent(keeper)[1])
+        telemetry.read("queue_commands", lambda: keeper.writer.waiting if keeper.writer else 0)
+        telemetry.read("owner", lambda: keeper.owner is not None and keeper.owner.is_owner)
+        telemetry.read("durability_degraded", self._degraded)
+        telemetry.read("projection_lag_records", self._lag)
+        if self._certificates is not None:
+            certificates = self._certificates
+            telemetry.read("certificate_expiry_timestamp_seconds", lambda: certificates.expires_at)
+        if self._kubernetes is not None:
+            settlement = self._kubernetes.settlement
+            telemetry.read("holds_open", lambda: settlement.open_attempts)
+        keeper.subscribe(self._count)
+
+    def _degraded(self) -> float:
+        found = self._keeper.durability
+        return float(found is None or bool(found.problems))
+
+    def _lag(self) -> float:
+        return max(0, self._keeper.state.position - self._usage.position)
+
+    def _count(self, record: Record) -> None:
+        """Count how holds end, and drift, from the events themselves."""
+        released: Counter[str] = Counter()
+        for item in record.items:
+            event = item.event
+            if isinstance(event, Reserved):
+                continue
+            if isinstance(event, Committed):
+                self._telemetry.count("settle_committed_total")
+            elif isinstance(event, Released):
+                released[str(event.cause)] += 1
+            elif isinstance(event, Observed):
+                self._telemetry.count("drift_total", str(event.cause))
+        for cause, many in released.items():
+            self._telemetry.count("settle_released_total", cause, by=many)
+
+    async def _refresh(self) -> None:
+        """Read the projection before a scrape; without one, yesterday's numbers are no lie."""
+        try:
+            await self._usage.refresh()
+        except (StoreError, TimeoutError):
+            return
+
+
+def _extent(keeper: Keeper) -> tuple[int, int]:
+    writer = keeper.writer
+    return (writer.extent.size, writer.extent.size_max) if writer is not None else (0, 0)

@@ -1,0 +1,233 @@
+"""The keeper: opens the log, keeps the writer and all that goes with it running, and knows why not.
+
+It is the `Ledger` of the service's own parts from the first moment on: until the log is open, and
+while it cannot be reached, they are answered that the ledger is unavailable. A log that turns out
+to be lost stops it for good, with the service still up to say so.
+"""
+
+import asyncio
+import contextlib
+import gc
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import structlog
+
+from gpuledger import wiring
+from gpuledger.children import Follower
+from gpuledger.follower import Instructions, News
+from gpuledger.witnessing import witnesses
+from ledger.core.commands import AnyCommand
+from ledger.core.denials import Denial, Reason
+from ledger.core.state import State
+from ledger.log.forwarding import CommandServer, Forwarder
+from ledger.log.jetstream import JetStreamLog
+from ledger.log.owner import Owner
+from ledger.log.port import Durability, LogError, Lost
+from ledger.log.records import NewerSchema, Record
+from ledger.log.streams import ConfigurationDrift
+from ledger.log.submission import Accepted, Ledger
+from ledger.log.witness import NOTE_SECONDS, HeadFile
+from ledger.log.writer import Observer, Writer
+from ledger.runtime.settings import Settings
+
+CONNECT_AGAIN_SECONDS: Final = 0.5
+DURABILITY_SECONDS: Final = 60.0
+"""How often the store is asked again what its acknowledgements are worth."""
+
+_FATAL: Final = (Lost, NewerSchema, ConfigurationDrift)
+_logger: Final = structlog.get_logger("gpuledger")
+T = TypeVar("T")
+
+
+class Keeper:
+    """Keeps one replica's ledger; `trouble` says why it cannot decide."""
+
+    def __init__(self, settings: Settings, reach: wiring.Reach, observer: Observer) -> None:
+        """Prepare; `run` does the work."""
+        self.problem: str | None = "the log has not been opened yet"
+        self.stopped: str | None = None
+        self.durability: Durability | None = None
+        self.follower: Follower | None = None
+        self.owner: Owner | None = None
+        self.opened = asyncio.Event()
+        self._settings, self._reach, self._observer = settings, reach, observer
+        self._writer: Writer | None = None
+        self._ledger: Ledger | None = None
+        self._callbacks: list[Callable[[Record], None]] = []
+
+    @property
+    def state(self) -> State:
+        """The state at the newest position this replica has applied."""
+        return self._writer.state if self._writer is not None else State()
+
+    @property
+    def writer(self) -> Writer | None:
+        """This replica's own writer, once the log is open."""
+        return self._writer
+
+    def subscribe(self, callback: Callable[[Record], None]) -> None:
+        """Call back after every record that was applied from now on."""
+        self._callbacks.append(callback)
+
+    def is_active(self) -> bool:
+        """Return whether this replica is the one that settles."""
+        return self.owner is not None and self.owner.is_owner and self.trouble() is None
+
+    def limits(self, namespace: str, resource: str) -> bool:
+        """Return whether an account of a qualified namespace limits a resource."""
+        space = self.state.namespaces.get(namespace)
+        return space is not None and any(one == resource for one, _ in space.plan)
+
+    def trouble(self) -> str | None:
+        """Return why nothing can be decided now, None when all is well."""
+        writer = self._writer
+        if self.stopped is not None:
+            return self.stopped
+        if writer is None:
+            return self.problem
+        return writer.stopped or writer.unavailable
+
+    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
+        """Decide a command; see `Ledger.submit`."""
+        if self.stopped is not None:
+            return _refused(Reason.LEDGER_STOPPED, self.stopped)
+        if self._ledger is None:
+            return _refused(Reason.LEDGER_UNAVAILABLE, self.problem or "it is starting")
+        return await self._ledger.submit(command, dry_run=dry_run)
+
+    async def run(self) -> None:
+        """Keep the ledger open until cancelled."""
+        try:
+            async with self._connected() as log:
+                await self._serve(log)
+        except _FATAL as error:
+            self._stop(str(error))
+            await asyncio.Event().wait()
+
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncIterator[JetStreamLog]:
+        log = await self._persist(lambda: wiring.connect(self._settings, self._reach))
+        try:
+            yield log
+        finally:
+            await log.close()
+
+    async def _serve(self, log: JetStreamLog) -> None:
+        writer = Writer(
+            log,
+            name=wiring.replica_name(),
+            now=lambda: time.time_ns() // 1_000,
+            nonces=lambda: secrets.token_hex(8),
+            settings=wiring.writer_settings(self._settings),
+            observer=self._observer,
+        )
+        await self._open(log, writer)
+        for callback in self._callbacks:
+            writer.subscribe(callback)
+        async with self._preferred(log, writer):
+            self._writer, self.problem = writer, None
+            self.opened.set()
+            _logger.info("ledger_open", position=writer.state.position)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(writer.run())
+                tasks.create_task(self._note_heads(writer))
+                tasks.create_task(self._watch_durability(log))
+                tasks.create_task(self._follow())
+
+    async def _open(self, log: JetStreamLog, writer: Writer) -> None:
+        """Bring the writer to the log's end. Raises Lost when any witness says otherwise."""
+        known = await witnesses(self._settings)
+
+        async def attempt() -> None:
+            await log.open(create=not known)
+            await writer.open(known)
+
+        await self._persist(attempt)
+        # The state lives as long as this process: no later collection has to look at it again.
+        gc.collect()
+        gc.freeze()
+
+    @contextlib.asynccontextmanager
+    async def _preferred(self, log: JetStreamLog, writer: Writer) -> AsyncIterator[None]:
+        """Bid to be the preferred writer, and exchange commands with the one that is."""
+        connection, names = log.connection, log.names
+        name, replicas = writer.name, self._settings.replicas
+        owner = Owner(connection, names, name, replicas=replicas)
+        served = CommandServer(connection, names, name, writer)
+        await self._persist(owner.start)
+        await self._persist(served.start)
+        self.owner = owner
+        self._ledger = Forwarder(connection, names, owner, writer)
+        try:
+            yield
+        finally:
+            self._ledger = None
+            await served.stop()
+            await owner.stop()
+
+    async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try until it works; only what can pass by itself is tried again."""
+        while True:
+            try:
+                return await attempt()
+            except _FATAL:
+                raise
+            except (LogError, TimeoutError) as error:
+                self.problem = str(error) or "the log does not answer in time"
+                _logger.warning("log_unreachable", reason=self.problem)
+            await asyncio.sleep(CONNECT_AGAIN_SECONDS)
+
+    async def _note_heads(self, writer: Writer) -> None:
+        """Keep the head file at most a moment behind."""
+        file = HeadFile(Path(self._settings.store_dir) / wiring.HEAD)
+        noted = -1
+        try:
+            while True:
+                await asyncio.sleep(NOTE_SECONDS)
+                if writer.head.position != noted:
+                    head = writer.head
+                    await file.note(head)
+                    noted = head.position
+        finally:
+            if writer.head.position != noted:
+                file.write(writer.head)
+
+    async def _watch_durability(self, log: JetStreamLog) -> None:
+        while True:
+            try:
+                self.durability = await log.durability()
+            except LogError as error:
+                _logger.warning("durability_unknown", reason=str(error))
+            await asyncio.sleep(DURABILITY_SECONDS)
+
+    async def _follow(self) -> None:
+        self.follower = Follower(Instructions(self._settings, self._reach), self._hear)
+        await self.follower.run()
+
+    def _hear(self, news: News) -> None:
+        if news.lost:
+            self._stop(news.lost)
+        else:
+            _logger.info("log_scrubbed", position=news.scrubbed)
+
+    def _stop(self, reason: str) -> None:
+        self.stopped = reason
+        if self._writer is not None:
+            self._writer.stop(reason)
+        _logger.error("ledger_stopped", reason=reason)
+
+
+def _refused(reason: Reason, why: str) -> Denial:
+    stopped = reason is Reason.LEDGER_STOPPED
+    return Denial(
+        reason,
+        f"the ledger {'has stopped' if stopped else 'cannot decide now'}: {why}",
+        transient=not stopped,
+        remedy="An operator has to look at it; see docs/operating.md"
+        if stopped
+        else "Try again in a few seconds",
+    )

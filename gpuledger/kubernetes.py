@@ -1,0 +1,86 @@
+"""The service's side towards a cluster: settlement, registration, and who may read."""
+
+import asyncio
+import time
+from typing import Final
+
+import structlog
+
+from gpuledger import wiring
+from gpuledger.keeper import Keeper
+from ledger.kube.access import KubernetesReviewer
+from ledger.kube.client import Client
+from ledger.kube.cluster import KubernetesCluster
+from ledger.kube.errors import ClusterError
+from ledger.runtime.settings import Settings
+from webhook import registration
+from webhook.settlement import Settlement
+from webhook.tenure import SettlementSettings
+
+REGISTER_AGAIN_SECONDS: Final = 2.0
+
+_logger: Final = structlog.get_logger("gpuledger")
+
+
+class Kubernetes:
+    """One cluster, watched and settled while this replica is the active one."""
+
+    def __init__(self, settings: Settings, client: Client, keeper: Keeper) -> None:
+        """Use a client; `close` closes it."""
+        self.reviewer = KubernetesReviewer(client)
+        self.registration: str | None = "not registered yet" if settings.register_webhook else None
+        self._settings, self._client, self._keeper = settings, client, keeper
+        self.settlement = Settlement(
+            keeper,
+            keeper,
+            KubernetesCluster(client),
+            settings.cluster,
+            now=lambda: time.time_ns() // 1_000,
+            is_active=keeper.is_active,
+            settings=SettlementSettings(
+                rules=wiring.demand_rules(settings),
+                settle_seconds=settings.settle_seconds,
+                zero_is_unlimited=settings.zero_is_unlimited,
+            ),
+        )
+
+    @classmethod
+    async def connect(cls, settings: Settings, keeper: Keeper) -> "Kubernetes":
+        """Read the credentials; nothing is sent yet. Raises ClusterError."""
+        return cls(settings, await Client.connect(wiring.kubeconfig(settings)), keeper)
+
+    def problems(self) -> list[str]:
+        """Return what keeps this replica from knowing, or being known to, the cluster."""
+        found = self.settlement.problems()
+        if self.registration is not None:
+            found.append(f"webhook: {self.registration}")
+        return found
+
+    async def run(self, authority: bytes) -> None:
+        """Settle and keep registered until cancelled. Raises ClusterNameTaken."""
+        await self._keeper.opened.wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.settlement.run())
+            if self._settings.register_webhook:
+                tasks.create_task(self._register(authority))
+
+    async def close(self) -> None:
+        """Close the connections to the API server."""
+        await self._client.close()
+
+    async def _register(self, authority: bytes) -> None:
+        """Write both webhook configurations; try again until it works."""
+        address = registration.Address(self._settings.register_webhook, authority)
+        found = registration.configurations(
+            address, self._settings.managed_resources, wiring.exempt_namespaces(self._settings)
+        )
+        while self.registration is not None:
+            try:
+                await registration.register(self._client, found)
+            except ClusterError as error:
+                self.registration = str(error)
+                _logger.warning("webhook_not_registered", reason=str(error))
+                await asyncio.sleep(REGISTER_AGAIN_SECONDS)
+            else:
+                self.registration = None
+                _logger.info("webhook_registered", url=self._settings.register_webhook)

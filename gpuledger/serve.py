@@ -1,0 +1,143 @@
+"""`gpuledger serve`: log, webhooks, settlement and read side, wired into one process.
+
+The order matters. The port is bound first, so that a taken one ends the start before anything else
+is touched. HTTP is served from then on, answering that the ledger is unavailable until the log is
+open. At the end readiness falls, requests in flight are answered, and only then the log is let go.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+import uvloop
+
+from gpuledger import wiring
+from gpuledger.application import Application
+from gpuledger.keeper import Keeper
+from gpuledger.kubernetes import Kubernetes
+from ledger.runtime import logs, serving, tls
+from ledger.runtime.health import Health
+from ledger.runtime.serving import Listener
+from ledger.runtime.settings import Settings
+from ledger.runtime.telemetry import Telemetry
+from ledger.runtime.tls import Tls
+from ledger.runtime.writer_metrics import WriterMetrics
+
+TLS_DIRECTORY: Final = "tls"
+
+_logger: Final = structlog.get_logger("gpuledger")
+
+
+async def serve(settings: Settings, started: Callable[[str], None] = lambda _: None) -> None:
+    """Serve until SIGTERM or SIGINT; `started` is told the base URL once HTTP is served.
+
+    Raises serving.ListenError, CertificateError, what starting the embedded server raises, and
+    ClusterNameTaken.
+    """
+    logs.configure(settings.log_level, settings.log_format)
+    wiring.prepare(settings)
+    listener = serving.bind(settings.listen)
+    stop = asyncio.Event()
+    try:
+        with serving.stopping_on_signals(stop):
+            async with AsyncExitStack() as stack:
+                await _serve(settings, listener, stop, stack, started)
+    finally:
+        listener.close()
+
+
+async def _serve(
+    settings: Settings,
+    listener: Listener,
+    stop: asyncio.Event,
+    stack: AsyncExitStack,
+    started: Callable[[str], None],
+) -> None:
+    certificates = _tls(settings, listener)
+    reach, server = await stack.enter_async_context(wiring.reaching(settings))
+    telemetry, health = Telemetry(), Health()
+    keeper = Keeper(settings, reach, WriterMetrics(telemetry))
+    kubernetes = await Kubernetes.connect(settings, keeper) if settings.kubernetes else None
+    if kubernetes is not None:
+        stack.push_async_callback(kubernetes.close)
+    application = Application(settings, keeper, kubernetes, telemetry, health, certificates)
+    stack.push_async_callback(application.close)
+    url = f"{'http' if certificates is None else 'https'}://{listener.address}"
+
+    def tell() -> None:
+        _logger.info("serving", url=url, store_dir=settings.store_dir, nats=list(reach.servers))
+        started(url)
+
+    background: list[Coroutine[Any, Any, None]] = [keeper.run()]
+    if server is not None:
+        background.append(server.keep_running())
+    if certificates is not None:
+        background.append(certificates.keep_fresh(_report_certificate))
+    if kubernetes is not None:
+        background.append(kubernetes.run(_authority(settings, certificates)))
+    http = serving.serve(
+        application.app,
+        listener,
+        stop,
+        tls=certificates,
+        connections_max=settings.connections_max,
+        started=tell,
+    )
+    await _until_stopped(http, background, health, stop)
+
+
+async def _until_stopped(
+    http: Coroutine[Any, Any, None],
+    background: list[Coroutine[Any, Any, None]],
+    health: Health,
+    stop: asyncio.Event,
+) -> None:
+    """Run everything; end when HTTP has drained, or with the first error of any part."""
+    tasks = [asyncio.create_task(one) for one in (http, _unready(health, stop), *background)]
+    try:
+        pending = set(tasks)
+        while tasks[0] in pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _unready(health: Health, stop: asyncio.Event) -> None:
+    await stop.wait()
+    health.stop()
+    _logger.info("stopping")
+
+
+def _tls(settings: Settings, listener: Listener) -> Tls | None:
+    """Load, or make, what to serve with; None for plain HTTP. Raises CertificateError."""
+    if settings.plain_http:
+        return None
+    if settings.tls_cert:
+        return Tls(tls.given(settings.tls_cert, settings.tls_key), settings.client_ca)
+    names = (*settings.tls_names, *wiring.own_names(settings, listener.address))
+    directory = Path(settings.store_dir) / TLS_DIRECTORY
+    return Tls(tls.own(directory, names), settings.client_ca)
+
+
+def _authority(settings: Settings, certificates: Tls | None) -> bytes:
+    """Return the CA that the API server has to trust, PEM; empty for given certificates."""
+    made = Path(settings.store_dir) / TLS_DIRECTORY / "ca.crt"
+    if certificates is None or settings.tls_cert or not made.exists():
+        return b""
+    return made.read_bytes()
+
+
+def _report_certificate(problem: str) -> None:
+    _logger.error("certificate_unusable", reason=problem)
+
+
+def main(settings: Settings) -> None:
+    """Serve in an event loop of its own."""
+    uvloop.run(serve(settings))
