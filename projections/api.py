@@ -146,6 +146,7 @@ async def _first(view: View, request: Request) -> int:
 async def _denials(view: View, request: Request) -> Answer:
     query = request.query_params
     before = parameters.number(query, "before", 0, _DENIALS_MAX)
+    since = parameters.time(query, "from")
     scope, limit = parameters.scope(query), parameters.limit(query)
-    rows, more = await denials(view, scope, limit=limit, before=before)
+    rows, more = await denials(view, scope, limit=limit, since=since, before=before)
     return view.head.position, rows, str(more) if more else ""

@@ -4,7 +4,7 @@ from typing import Final
 
 from starlette.datastructures import QueryParams
 
-from projections.queries.moments import InvalidMoment, Moment, parse
+from projections.queries.moments import InvalidMoment, Moment, microseconds, parse
 from projections.queries.scopes import Scope
 
 LIMIT_DEFAULT: Final = 500
@@ -48,6 +48,14 @@ def moment(query: QueryParams, name: str) -> Moment | None:
         return parse(value)
     except InvalidMoment as error:
         raise InvalidParameter(name, value, str(error)) from error
+
+
+def time(query: QueryParams, name: str) -> int:
+    """Read a time as µs of Unix time, 0 when it is not given. Raises InvalidParameter."""
+    value = moment(query, name)
+    if isinstance(value, int):
+        raise InvalidParameter(name, str(value), "it is a time here, such as 2026-01-31T12:00:00Z")
+    return microseconds(value) if value is not None else 0
 
 
 def number(query: QueryParams, name: str, default: int, highest: int) -> int:

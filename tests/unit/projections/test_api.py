@@ -189,6 +189,7 @@ async def test_small_pages_together_are_the_whole(client: httpx2.AsyncClient, pa
         ("/v1/events", {"to": "99"}, "to"),
         ("/v1/events", {"after": "3"}, "after"),
         ("/v1/denials", {"before": "x"}, "before"),
+        ("/v1/denials", {"from": "7"}, "from"),
         ("/v1/usage", {"namespace": "x" * 601}, "namespace"),
     ],
 )

@@ -93,6 +93,8 @@ async def test_denials_are_kept_newest_first_and_are_no_part_of_the_digest(tmp_p
         assert [one.uid for one in red] == ["u2", "u0"]
         assert "QuotaExceeded: full" in red[0].message
         assert (await denials(view, Scope("red", "c2"), limit=9)) == ([], 0)
+        recent, _ = await denials(view, EVERYTHING, limit=9, since=1)
+        assert [one.uid for one in recent] == ["u2", "u1"]
     assert await digest_of(path) == before
 
 
