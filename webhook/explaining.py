@@ -15,6 +15,7 @@ from ledger.kube.objects import ObjectMeta
 from webhook.review import (
     API_VERSION,
     KIND,
+    UNDECODABLE,
     BadReview,
     GroupKind,
     GroupResource,
@@ -64,7 +65,7 @@ async def explain(
     """
     try:
         manifest = msgspec.json.decode(body, type=_Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise bad_review(error, "$") from error
     if manifest.kind == KIND:
         request = decode(body)

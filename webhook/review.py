@@ -125,6 +125,9 @@ class _Outgoing(msgspec.Struct, frozen=True, rename="camel"):
     response: Response
 
 
+UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises on bytes that are not what they should be."""
+
 _reviews: Final = msgspec.json.Decoder(_Incoming)
 _pods: Final = msgspec.json.Decoder(Pod | None)
 _encoder: Final = msgspec.json.Encoder()
@@ -136,7 +139,7 @@ def decode(body: bytes) -> Request:
     """Read a review. Raises BadReview naming the field."""
     try:
         review = _reviews.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise bad_review(error, "$") from error
     if review.kind != KIND:
         raise BadReview("$.kind", f"{review.kind[:64]!r} is not {KIND}")
@@ -158,7 +161,7 @@ def required_pod(request: Request, field: Literal["object", "oldObject"]) -> Pod
     raw = request.object if field == "object" else request.old_object
     try:
         pod: Pod | None = _pods.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise bad_review(error, f"$.request.{field}") from error
     if pod is None:
         raise BadReview(f"$.request.{field}", "is missing")

@@ -72,7 +72,7 @@ class Stamps:
         """Return the nonce of a stamp that is ours, fresh and about `subject`, else nothing."""
         nonce, _, rest = stamp.partition(".")
         seconds, _, signature = rest.partition(".")
-        if not nonce or len(nonce) > _NONCE_CHARACTERS_MAX:
+        if len(nonce) > _NONCE_CHARACTERS_MAX:
             return ""
         if not (seconds.isascii() and seconds.isdigit() and len(seconds) <= _TIME_DIGITS_MAX):
             return ""

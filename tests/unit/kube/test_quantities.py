@@ -49,6 +49,7 @@ def test_whole_numbers_in_every_decimal_form_are_read(text: str | int, value: in
         ("500m", Fraction),
         ("1e-1", Fraction),
         ("1e-60", Fraction),
+        ("1e-999999999999", Fraction),
         ("-5", Negative),
         (-5, Negative),
         ("-0.5", Negative),

@@ -78,6 +78,13 @@ async def test_a_whole_card_gets_all_its_cores(whole: dict[str, str]) -> None:
     assert limits(await mutated(new_pod(whole))) == {**whole, CORES: "100"}
 
 
+async def test_nothing_that_was_given_is_written_again() -> None:
+    async with serving(CoreLedger()) as service:
+        given = review(new_pod({GPU: "1", MEMORY: "8k", CORES: "30"}, annotations={}))
+        patch = json.loads(base64.b64decode((await service.post(given, "mutate"))["patch"]))
+    assert [step["path"] for step in patch] == ["/metadata/annotations/gpuledger.io~1stamp"]
+
+
 async def test_init_containers_are_completed_too() -> None:
     before = new_pod({})
     before["spec"]["initContainers"] = [

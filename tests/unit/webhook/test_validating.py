@@ -193,6 +193,13 @@ async def test_an_update_without_a_usable_version_names_the_field(version: str |
     assert answer.json()["field"] == "$.request.oldObject.metadata.resourceVersion"
 
 
+async def test_a_privileged_pod_that_exists_can_still_be_labelled() -> None:
+    old = privileged(CARD)
+    new = privileged(CARD)
+    new["metadata"]["labels"] = {"a": "b"}
+    assert (await answered(update(new, old)))["allowed"]
+
+
 # What passes untouched
 
 
@@ -229,6 +236,8 @@ async def test_unknown_operations_and_kinds_pass_untouched() -> None:
         review(pod(CARD), operation="CONNECT"),
         review(pod(CARD), resource={"group": "x", "version": "v1", "resource": "pods"}),
         review(pod(CARD), subResource="resize"),
+        update(pod(CARD), pod({}), subResource="status"),
+        update(pod(CARD), pod({}), subResource="ephemeralcontainers"),
     ):
         assert await answered(request) == {"uid": "call-1", "allowed": True}
 
