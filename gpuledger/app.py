@@ -13,6 +13,7 @@ from gpuledger.commands import (
     serve,
     settle,
     version,
+    webhook,
 )
 
 _HELP = """Quotas for GPUs on Kubernetes, kept in a ledger that survives crashes and can be audited.
@@ -41,4 +42,5 @@ def build() -> typer.Typer:
     app.add_typer(quota.app, name="quota")
     app.add_typer(audit.app, name="audit")
     app.add_typer(projection.app, name="projection")
+    app.add_typer(webhook.app, name="webhook")
     return app

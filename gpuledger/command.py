@@ -1,4 +1,4 @@
-"""Registering commands: a coroutine becomes a command of the Typer app.
+"""Registering commands: a function becomes a command of the Typer app.
 
 The settings that a command takes become its options, generated from their documentation, so that
 every command finds its ledger the same way: defaults, then the settings file, then the environment,
@@ -19,8 +19,9 @@ import typer
 from ledger.runtime import setting_sources, settings
 from ledger.runtime.setting_sources import Loaded
 
-Body = Callable[..., Coroutine[Any, Any, None]]
-"""What a command does: its first argument is the `Loaded` settings, the others are its own."""
+Body = Callable[..., Coroutine[Any, Any, None] | None]
+"""What a command does, as a coroutine function or one that has a loop of its own: the first
+argument is the `Loaded` settings, the others are its own options."""
 
 LEDGER: Final = ("store_dir", "nats", "shard")
 """The settings that say where the ledger is."""
@@ -49,7 +50,7 @@ def group(help_text: str) -> typer.Typer:
 def command(
     app: typer.Typer, *examples: str, takes: Sequence[str] = LEDGER, name: str | None = None
 ) -> Callable[[Body], Body]:
-    """Register a coroutine as a command of a group, with examples and the settings it takes."""
+    """Register a function as a command of a group, with examples and the settings it takes."""
 
     def register(body: Body) -> Body:
         app.command(name, epilog=epilog(*examples))(_entry(body, tuple(takes)))
@@ -109,17 +110,14 @@ def _text(given: object) -> object:
 def _run(body: Body, values: dict[str, object], config: str | None, given: dict[str, Any]) -> None:
     try:
         loaded: Loaded = setting_sources.load(values, os.environ, config)
-        asyncio.run(body(loaded, **given))
-    except _expected() as error:
+        work = body(loaded, **given)
+        if inspect.iscoroutine(work):
+            asyncio.run(work)
+    except Exception as error:
         from gpuledger.failures import ending
 
         stop = ending(error)
+        if stop is None:
+            raise
         typer.echo(f"gpuledger: {stop}", err=True)
         sys.exit(stop.status)
-
-
-def _expected() -> tuple[type[Exception], ...]:
-    """Return the errors that end a command in one line; looked up when one has happened."""
-    from gpuledger.failures import EXPECTED
-
-    return EXPECTED

@@ -6,13 +6,17 @@ Whatever is not named here is a defect of gpuledger and shows its traceback.
 from typing import Final
 
 from gpuledger.exits import Exit, Stop
-from ledger.log import records
+from ledger.kube.errors import ClusterError
 from ledger.log.embedded import ServerFailed
 from ledger.log.natsfiles import BinaryMissing
 from ledger.log.port import LogError, Unreachable
+from ledger.log.records import NewerSchema
 from ledger.log.storelock import StoreBusy
+from ledger.runtime.certificates import CertificateError
+from ledger.runtime.serving import ListenError
 from ledger.runtime.setting_sources import InvalidSettings
 from projections.store import StoreError
+from webhook.settlement import ClusterNameTaken
 
 _REACH: Final = (
     "check the address (--nats or GPULEDGER_NATS, --store-dir or GPULEDGER_STORE_DIR) and whether"
@@ -27,20 +31,25 @@ _STATUS: Final[dict[type[Exception], Exit]] = {
     StoreBusy: Exit.NOT_READY,
     TimeoutError: Exit.NOT_READY,
     LogError: Exit.FAILED,
-    records.NewerSchema: Exit.FAILED,
+    NewerSchema: Exit.FAILED,
     StoreError: Exit.FAILED,
+    ListenError: Exit.FAILED,
+    CertificateError: Exit.FAILED,
+    ClusterError: Exit.UNREACHABLE,
+    ClusterNameTaken: Exit.DENIED,
     OSError: Exit.FAILED,
 }
 """From the special to the general: the first that fits counts."""
 
-EXPECTED: Final[tuple[type[Exception], ...]] = (Stop, *_STATUS)
-"""The errors that end a command without a traceback."""
 
-
-def ending(error: Exception) -> Stop:
-    """Return how a command ends that met one of the expected errors."""
+def ending(error: Exception) -> Stop | None:
+    """Return how a command ends that met an error, None when the error is a defect."""
+    if isinstance(error, ExceptionGroup):
+        return ending(error.exceptions[0])
     if isinstance(error, Stop):
         return error
-    status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
-    text = str(error) or "it took too long"
-    return Stop(status, f"{text}; {_REACH}" if isinstance(error, Unreachable) else text)
+    for kind, status in _STATUS.items():
+        if isinstance(error, kind):
+            text = str(error) or "it took too long"
+            return Stop(status, f"{text}; {_REACH}" if isinstance(error, Unreachable) else text)
+    return None

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from gpuledger import quiet, wiring
+from gpuledger import wiring
 from gpuledger.exits import Exit, Stop
 from gpuledger.witnessing import witnesses
 from ledger.log import natsfiles
@@ -23,6 +23,7 @@ from ledger.log.jetstream import JetStreamLog
 from ledger.log.natsfiles import Address, Files
 from ledger.log.port import Lost, Unreachable
 from ledger.log.storelock import StoreBusy
+from ledger.runtime import logs
 from ledger.runtime.settings import Settings
 
 WAIT_SECONDS: Final = 15.0
@@ -44,7 +45,7 @@ async def log_of(settings: Settings, *, create: bool = False) -> AsyncIterator[F
 
     Raises Stop when there is none, and what opening a log raises.
     """
-    quiet.narrate_errors_only()
+    logs.configure("error", "console")
     finding = _given(settings) if settings.nats else _embedded(settings, create)
     async with finding as found:
         await _open(found.log, settings, create)

@@ -13,3 +13,6 @@ HEAD: Final = "head.json"
 
 STAMP_KEY: Final = "stamp.key"
 """The key that signs stamps, where no other file is given."""
+
+AUTHORITY: Final = "tls/ca.crt"
+"""The CA that the service made for itself."""

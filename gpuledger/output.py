@@ -51,6 +51,11 @@ def number(header: str, name: str) -> Column:
     return Column(header, lambda row: str(getattr(row, name)), number=True)
 
 
+def flag(header: str, name: str) -> Column:
+    """Return a column with yes or no."""
+    return Column(header, lambda row: "yes" if getattr(row, name) else "no")
+
+
 def amounts(header: str, name: str) -> Column:
     """Return a column with amounts, `resource=amount,…`."""
     return Column(header, lambda row: joined(getattr(row, name)))

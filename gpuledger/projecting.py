@@ -74,17 +74,16 @@ async def show_written(settings: Settings, found: Found, position: int) -> None:
 
 
 async def ensure(settings: Settings) -> None:
-    """Build the projection from the log, or bring it up to date when nobody else keeps it.
+    """Bring the projection up to the log, or leave that to the service that does it anyway.
 
-    Raises what finding the log raises, and StoreBusy while a service builds the first one.
+    Raises what finding the log raises, and StoreBusy while a service builds the first projection.
     """
-    path = projection_of(settings)
     try:
-        async with projecting(settings), log_of(settings) as found:
+        async with log_of(settings) as found, projecting(settings):
             with bar("projecting") as progress:
-                await build(found.log, path, None, progress)
+                await build(found.log, projection_of(settings), None, progress)
     except StoreBusy:
-        if not path.exists():
+        if not projection_of(settings).exists():
             raise
 
 

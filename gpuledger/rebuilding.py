@@ -71,3 +71,4 @@ def _replace(path: Path, scratch: Path) -> None:
     """Put a closed projection in the place of another; readers find one or none, never half."""
     store.delete(path)
     scratch.rename(path)
+    store.delete(scratch)  # what readers leave beside a file: nothing of it was in there

@@ -14,10 +14,12 @@ import typer
 
 from gpuledger import layout
 from gpuledger.exits import Exit, Stop
+from gpuledger.witnessing import noted
 from ledger.runtime.settings import Settings
 from projections.queries import moments
 from projections.queries.moments import InvalidMoment, Moment
 from projections.reading import Readers, View
+from projections.store import StoreError
 
 PAGE_ROWS: Final = 1_000
 """How many accounts or keys are asked for at once."""
@@ -40,12 +42,11 @@ async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[View, int]
     Tells on standard error as of which position the answer is. Raises Stop.
     """
     moment = moment_of(at)
-    path = projection_of(settings)
-    if settings.nats or not path.exists():
+    readers = Readers(projection_of(settings), seconds=COMMAND_SECONDS)
+    if settings.nats or await _is_behind(settings, readers):
         from gpuledger.projecting import ensure
 
         await ensure(settings)
-    readers = Readers(path, seconds=COMMAND_SECONDS)
     try:
         async with readers.view() as view:
             position = await _resolved(view, moment)
@@ -53,6 +54,17 @@ async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[View, int]
             yield view, position
     finally:
         await readers.close()
+
+
+async def _is_behind(settings: Settings, readers: Readers) -> bool:
+    """Return whether the projection is missing, or behind a head that this store has seen."""
+    try:
+        async with readers.view() as view:
+            projected = view.head.position
+    except StoreError:
+        return True
+    head = noted(settings)
+    return head is not None and head.position > projected
 
 
 async def paged(ask: Callable[[int, str], Awaitable[tuple[list[Row], str]]]) -> list[Row]:

@@ -19,12 +19,16 @@ async def witnesses(settings: Settings) -> list[Head]:
     A projection that cannot be read is no witness: it is built again from the log. Raises Stop
     naming a head file that cannot be read.
     """
-    store = Path(settings.store_dir)
+    projection = Path(settings.store_dir) / layout.PROJECTION
+    return [head for head in (noted(settings), await _projected(projection)) if head]
+
+
+def noted(settings: Settings) -> Head | None:
+    """Return the head that the store's head file holds. Raises Stop when it cannot be read."""
     try:
-        noted = HeadFile(store / layout.HEAD).read()
+        return HeadFile(Path(settings.store_dir) / layout.HEAD).read()
     except ValueError as error:
         raise Stop(Exit.FAILED, str(error)) from error
-    return [head for head in (noted, await _projected(store / layout.PROJECTION)) if head]
 
 
 async def _projected(path: Path) -> Head | None:

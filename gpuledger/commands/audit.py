@@ -5,13 +5,13 @@ from typing import Annotated
 import typer
 
 from gpuledger.command import command, group
-from gpuledger.output import Column, Format, Lines, Output, joined, number, show_one
+from gpuledger.output import Column, Format, Lines, Output, flag, joined, number, show_one
 from ledger.runtime.setting_sources import Loaded
 
 app = group("Check the log, and tell what happened in it.")
 
 _REPORT = (
-    Column("OK", lambda row: "yes" if row.ok else "no"),
+    flag("OK", "ok"),
     number("RECORDS", "records"),
     number("POSITION", "position"),
     Column("PROBLEM", lambda row: row.problem or "-"),

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.command import command, group
-from gpuledger.output import Column, Format, Output, number, show_one, text
+from gpuledger.output import Format, Output, flag, number, show_one, text
 from ledger.runtime.setting_sources import Loaded
 
 app = group("Build, digest and compare the projection.")
@@ -18,7 +18,7 @@ _DIGEST = (number("POSITION", "position"), text("DIGEST", "digest"))
 _COMPARISON = (
     *_DIGEST,
     text("REBUILT", "rebuilt"),
-    Column("SAME", lambda row: "yes" if row.same else "no"),
+    flag("SAME", "same"),
 )
 
 
@@ -46,9 +46,8 @@ async def rebuild(
 ) -> None:
     """Build the projection file again from the log.
 
-    The service must not run.
-
-    The old file is replaced when the new one is complete.
+    The service must not run. The old file is replaced when the new one is complete. Denials are no
+    part of the log; the service brings them back when it runs again.
     """
     from gpuledger import rebuilding
 

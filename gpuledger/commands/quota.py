@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.command import LEDGER, command, group
-from gpuledger.output import Format, Output, number, show_one, show_rows, text
+from gpuledger.output import Format, Output, flag, number, show_one, show_rows, text
 from ledger.runtime.setting_sources import Loaded
 
 app = group("Set, list and delete quotas by hand.")
@@ -23,7 +23,7 @@ _LIMITS = (
     text("RESOURCE", "resource"),
     number("LIMIT", "limit"),
 )
-_WRITTEN = (text("ACCOUNT", "account"), text("CHANGED", "changed"), number("POSITION", "position"))
+_WRITTEN = (text("ACCOUNT", "account"), flag("CHANGED", "changed"), number("POSITION", "position"))
 
 
 @command(

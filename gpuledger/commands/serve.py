@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
     )(serve)
 
 
-async def serve(
+def serve(
     loaded: Loaded,
     print_config: Annotated[
         bool,
@@ -40,6 +40,6 @@ async def serve(
         for name, value, source in loaded.describe():
             typer.echo(f"{name} = {value}  # {source}")
         return
-    from gpuledger.serve import serve as run
+    from gpuledger.serve import main
 
-    await run(loaded.settings)
+    main(loaded.settings)

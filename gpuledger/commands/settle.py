@@ -5,14 +5,14 @@ from typing import Annotated
 import typer
 
 from gpuledger.command import command
-from gpuledger.output import Column, Format, Output, number, show_one, text
+from gpuledger.output import Format, Output, flag, number, show_one, text
 from ledger.runtime.setting_sources import Loaded
 from webhook.settling import Fate
 
 _SETTLED = (
     text("UID", "uid"),
     text("FATE", "fate"),
-    Column("CHANGED", lambda row: "yes" if row.changed else "no"),
+    flag("CHANGED", "changed"),
     number("POSITION", "position"),
 )
 

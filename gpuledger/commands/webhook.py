@@ -1,0 +1,41 @@
+"""`gpuledger webhook`: what the API server has to be told."""
+
+from typing import Annotated
+
+import typer
+
+from gpuledger.command import command, group
+from ledger.runtime.setting_sources import Loaded
+
+app = group("Show how the API server reaches the ledger.")
+
+_TAKES = ("store_dir", "managed_resources", "namespace", "exempt_namespaces")
+
+
+@command(
+    app,
+    "gpuledger webhook print --url https://gpuledger.example:8443",
+    "gpuledger webhook print --service gpuledger --ca ca.crt | kubectl apply -f -",
+    name="print",
+    takes=_TAKES,
+)
+async def print_(
+    loaded: Loaded,
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="Base URL of the service.")] = "",
+    service: Annotated[
+        str, typer.Option("--service", metavar="NAME", help="Its Service, in --namespace.")
+    ] = "",
+    authority: Annotated[
+        str,
+        typer.Option(
+            "--ca", metavar="FILE", help="CA of the service, PEM; else the one made in the store."
+        ),
+    ] = "",
+) -> None:
+    """Print both webhook configurations as YAML, for kubectl.
+
+    Give --url or --service. `gpuledger serve --register-webhook URL` writes the same ones itself.
+    """
+    from gpuledger import registering
+
+    typer.echo(registering.printed(loaded.settings, url, service, authority), nl=False)
