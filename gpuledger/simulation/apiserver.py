@@ -5,6 +5,7 @@ their admission are in `requests`; how replicas see it is in `watched`.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, Generic, TypeVar
@@ -91,7 +92,8 @@ class ApiServer:
     """The objects of one cluster.
 
     `reviewed` holds the uids whose stored demand was admitted by the ledger's webhook: those must
-    be charged at every moment. The others are charged when they are seen.
+    be charged at every moment. The others are charged when they are seen. `pending` holds the
+    attempts `(uid, base)` that were allowed and may still be written.
     """
 
     def __init__(self, on_write: Callable[[Name], None]) -> None:
@@ -99,6 +101,7 @@ class ApiServer:
         self.pods: Collection[Pod] = Collection(self.versions)
         self.quotas: Collection[ResourceQuota] = Collection(self.versions)
         self.reviewed: set[str] = set()
+        self.pending: Counter[tuple[str, int]] = Counter()
         self._on_write = on_write
         self._made = 0
 

@@ -28,6 +28,7 @@ class Books:
         self.bodies: dict[Key, dict[tuple[str, int], Amounts]] = {}
         self.accounts: dict[str, tuple[tuple[str, ...], dict[str, int]]] = {}
         self._used: dict[Line, int] = {}
+        self._stamps: dict[tuple[str, str], tuple[Key, str]] = {}
 
     def enter(self, event: AnyEvent) -> Iterator[str]:
         """Enter an event; yield a sentence for everything that is wrong with it."""
@@ -60,6 +61,7 @@ class Books:
         if isinstance(event, events.Reserved):
             if (event.uid, event.base) in bodies:
                 yield f"{where}: the attempt at {event.base} is charged a second time"
+            yield from self._stamped(event)
             bodies[event.uid, event.base] = event.demand
         elif isinstance(event, events.Raised):
             bodies[event.uid, event.base] = event.demand
@@ -68,6 +70,15 @@ class Books:
                 yield f"{where}: {event.base} is released and was not held"
         else:
             _settle(bodies, event)
+
+    def _stamped(self, event: events.Reserved) -> Iterator[str]:
+        """Of one API request at most one attempt is open."""
+        if not event.stamp:
+            return
+        key, uid = self._stamps.get((event.namespace, event.stamp), (("", ""), ""))
+        if (uid, 0) in self.bodies.get(key, {}) and uid != event.uid:
+            yield f"{event.key} {event.uid}: {uid} of the same request is still charged"
+        self._stamps[event.namespace, event.stamp] = (event.namespace, event.key), event.uid
 
     def _add_up(self) -> dict[Line, int]:
         charges: dict[tuple[str, str], int] = {}

@@ -17,6 +17,7 @@ from ledger.core import accounts, commands, decisions, invariants, snapshots
 from ledger.core.amounts import covers
 from ledger.core.commands import AnyCommand
 from ledger.core.denials import Denial
+from ledger.core.events import Cause, Released
 from ledger.core.evolution import evolve
 from ledger.core.state import State
 from ledger.kube.objects import Pod
@@ -77,6 +78,8 @@ class Checker:
             self.fail("the state is consistent", problem)
         for item in record.items:
             event = item.event
+            if isinstance(event, Released) and event.cause == Cause.ABSENT:
+                self._absent(event)
             self._charged(getattr(event, "namespace", ""), getattr(event, "key", ""))
 
     def written(self, name: Name) -> None:
@@ -100,6 +103,13 @@ class Checker:
                 "answered after the record is stored",
                 f"position {answer.position} of {len(self._payloads)}",
             )
+
+    def dry(self, command: AnyCommand) -> None:
+        """Look whether a dry run has left something behind."""
+        if isinstance(command, commands.Reserve):
+            bodies = self._books.bodies.get((command.namespace, command.key), {})
+            if (command.uid, command.base) in bodies:
+                self.fail("a dry run writes nothing", f"{command.key} {command.uid} is held")
 
     def accepted(self, command: AnyCommand, answer: Accepted) -> None:
         """Look for a command's attempt in the record that is said to hold it."""
@@ -197,6 +207,15 @@ class Checker:
         if used != self._books.used():
             self.fail("the books add up", f"used is {used}, the books say {self._books.used()}")
 
+    def _absent(self, event: Released) -> None:
+        """What was proved absent cannot be written any more."""
+        server = self._server
+        if server is not None and server.pending[event.uid, event.base] > 0:
+            self.fail(
+                "what is proved absent is never written",
+                f"{event.key} {event.uid} at {event.base} is released and may still be written",
+            )
+
     def _charged(self, space: str, key: str) -> None:
         """What was admitted and persisted is charged, from its write on."""
         server = self._server
@@ -231,7 +250,9 @@ class Witnessed:
         """Decide a command; see `ledger.log.submission.Ledger`."""
         arrived = self._checker.position
         answer = await self._ledger.submit(command, dry_run=dry_run)
-        if isinstance(answer, Accepted):
+        if dry_run:
+            self._checker.dry(command)
+        elif isinstance(answer, Accepted):
             self._checker.accepted(command, answer)
         elif isinstance(command, commands.Reserve):
             self._checker.denied(command, answer, arrived)

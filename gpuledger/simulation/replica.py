@@ -37,10 +37,7 @@ HEAD_NOTED: Final = 0.5
 """Share of records after which the head is on disk: it is noted once a second, not every time."""
 
 STAMP_KEY: Final = b"the key that all replicas share "
-WRITER: Final = WriterSettings(refresh_seconds=1.0)
-SETTLEMENT: Final = SettlementSettings(
-    rules=RULES, settle_seconds=SETTLE_SECONDS, recount_seconds=150.0
-)
+WRITER: Final = WriterSettings(refresh_seconds=2.0)
 POLICY: Final = Policy(owner_holds_max=6)
 
 _EPOCH_MICROSECONDS: Final = int(EPOCH.timestamp()) * 1_000_000
@@ -57,6 +54,7 @@ class Replica:
         checker: Checker,
         source: random.Random,
         is_active: Callable[[int], bool],
+        recount: float,
     ) -> None:
         self.name = f"r{number}"
         self.cluster = cluster
@@ -71,6 +69,9 @@ class Replica:
         self._checker = checker
         self._source = source
         self._is_active = is_active
+        self._settlement_settings = SettlementSettings(
+            rules=RULES, settle_seconds=SETTLE_SECONDS, recount_seconds=recount
+        )
         self._nonces = 0
         self._ready = False
         self._process = Process(self.name)
@@ -140,7 +141,7 @@ class Replica:
             CLUSTER,
             now=self.now,
             is_active=lambda: self._is_active(self._number),
-            settings=SETTLEMENT,
+            settings=self._settlement_settings,
         )
 
     async def _serve(self) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from gpuledger.simulation.admission import Admission
 from gpuledger.simulation.apiserver import EPOCH, ApiServer, Conflict, Name, at, counts
-from gpuledger.simulation.script import Create, Delete, Ending, Status, Update
+from gpuledger.simulation.script import SETTLE_SECONDS, Create, Delete, Ending, Status, Update
 from ledger.core.amounts import Amounts, covers
 from ledger.core.denials import Denial
 from ledger.kube.demand import demand_of
@@ -36,6 +36,8 @@ GENERATED_TRIES: Final = 8
 
 UPDATE_TRIES: Final = 5
 ETCD_SECONDS_MAX: Final = 0.02
+ROUND_SECONDS_MAX: Final = 8.0
+BEYOND_SECONDS: Final = 1.5 * SETTLE_SECONDS
 RULES: Final = DemandRules()
 
 _GPU: Final = "nvidia.com/gpu"
@@ -78,7 +80,7 @@ class Requests:
         if pod is not None:
             name = pod.metadata.namespace, pod.metadata.name
             await asyncio.gather(
-                *(self._update(operation, name, memory) for memory in operation.memories)
+                *(self._insist(operation, name, memory) for memory in operation.memories)
             )
 
     async def status(self, operation: Status) -> None:
@@ -149,7 +151,19 @@ class Requests:
         meta = msgspec.structs.replace(pod.metadata, uid=uid, name=name)
         return msgspec.structs.replace(pod, metadata=meta)
 
-    async def _update(self, operation: Update, name: Name, memory: int) -> None:
+    async def _insist(self, operation: Update, name: Name, memory: int) -> None:
+        """Send an update again when others refuse it, as a controller does."""
+        ending = operation.ending
+        if ending in _BY_WEBHOOK_OR_QUOTA:
+            for _ in range(operation.rounds):
+                await self._update(operation, name, memory, ending)
+                await asyncio.sleep(self._source.random() * ROUND_SECONDS_MAX)
+            ending = Ending.STORED
+        await self._update(operation, name, memory, ending)
+
+    async def _update(
+        self, operation: Update, name: Name, memory: int, ending: Ending
+    ) -> None:
         for number in range(UPDATE_TRIES):
             stored = self._server.pods.objects.get(name)
             if stored is None or not counts(stored, _now()):
@@ -157,7 +171,7 @@ class Requests:
             old = self._older(stored) if operation.stale and not number else stored
             changed = _changed(old, memory)
             request = self._request("UPDATE", changed, old, "", operation.dry_run)
-            if not await self._reviewed(request, operation.ending):
+            if not await self._reviewed(request, ending):
                 if old is stored:
                     return
                 continue  # refused on stale data: the API server tries once more on fresh data
@@ -166,7 +180,7 @@ class Requests:
             outcome = await self._store(
                 changed,
                 old.metadata.version(),
-                operation.ending,
+                ending,
                 operation.late,
                 reviewed=None if covers(_amounts(old), _amounts(changed)) else True,
             )
@@ -196,18 +210,28 @@ class Requests:
     async def _store(
         self, pod: Pod, base: int, ending: Ending, late: float, *, reviewed: bool | None
     ) -> _Outcome:
-        await asyncio.sleep(self._source.random() * ETCD_SECONDS_MAX)
+        attempt = pod.metadata.uid, base
+        self._server.pending[attempt] += 1
 
         def write() -> _Outcome:
+            if ending is not Ending.BEYOND:
+                self._server.pending[attempt] -= 1
             try:
                 self._server.write_pod(pod, base, reviewed=reviewed)
             except Conflict:
                 return _Outcome.TAKEN
             return _Outcome.DONE
 
+        await asyncio.sleep(self._source.random() * ETCD_SECONDS_MAX)
+
         if ending is Ending.LOST:
+            self._server.pending[attempt] -= 1
             return _Outcome.FAILED
-        if ending is Ending.LATE:
+        if ending in (Ending.LATE, Ending.BEYOND):
+            if ending is Ending.BEYOND:
+                # Nobody can have kept room for it; it is charged when it is seen.
+                late, reviewed = late + BEYOND_SECONDS, False
+                self._server.pending[attempt] -= 1
             asyncio.get_running_loop().call_later(late, write)
             return _Outcome.FAILED
         outcome = write()

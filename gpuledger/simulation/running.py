@@ -4,13 +4,14 @@ import hashlib
 import logging
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
 from gpuledger.simulation import script
 from gpuledger.simulation.checking import Violation
+from gpuledger.simulation.defects import planted
 from gpuledger.simulation.script import Script
 from gpuledger.simulation.world import World
 from ledger.simulation.loop import Deadlock, Runaway, VirtualLoop
@@ -30,8 +31,8 @@ class Result(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def play(plan: Script) -> Result:
-    """Run a script."""
+def play(plan: Script, defects: Sequence[str] = ()) -> Result:
+    """Run a script, with deliberate defects of these names."""
     loop = VirtualLoop(random.Random(f"order {plan.seed}"), steps_max=STEPS_MAX)
     trace: list[str] = []
     violation = None
@@ -45,7 +46,7 @@ def play(plan: Script) -> Result:
         worlds.append(World(plan, note))
         await worlds[0].play()
 
-    with _still(plan.seed):
+    with _still(plan.seed), planted(defects):
         try:
             loop.run(live())
         except (Deadlock, Runaway, TimeoutError) as error:
@@ -57,9 +58,9 @@ def play(plan: Script) -> Result:
     return Result(plan.seed, violation, trace, digest, loop.steps, loop.time())
 
 
-def run(seed: int) -> Result:
-    """Run a seed."""
-    return play(script.write(seed))
+def run(seed: int, defects: Sequence[str] = ()) -> Result:
+    """Run a seed, with deliberate defects of these names."""
+    return play(script.write(seed), defects)
 
 
 @contextmanager

@@ -16,11 +16,14 @@ NAMES: Final = ("a", "b", "c")
 QUOTAS: Final = ("main", "spare")
 OWNERS: Final = ("", "rs-1", "rs-2")
 
-SETTLE_SECONDS: Final = 30.0
+SETTLE_SECONDS: Final = 16.0
 """The bound after which an attempt can be proved dead; longer than any request below can last."""
 
-LATE_SECONDS_MAX: Final = 12.0
-"""How late a write can happen after its request failed."""
+LATE_SECONDS_MAX: Final = 5.0
+"""How late a write can happen after its request failed; a request itself takes up to 10 s."""
+
+NEVER: Final = 1e6
+"""Seconds that no run lasts."""
 
 BIG_EVERY: Final = 10
 """Every so many seeds a script is some times longer."""
@@ -35,6 +38,7 @@ class Ending(Enum):
     LOST = "etcd fails, nothing is written"
     UNKNOWN = "etcd fails, but it is written"
     LATE = "etcd fails, and it is written later"
+    BEYOND = "etcd fails, and it is written beyond every bound"
     CLIENT_GONE = "the client is gone before the answer"
     ANSWER_LOST = "the answer of the webhook is lost"
 
@@ -62,13 +66,17 @@ class Create(Operation, frozen=True):
 
 
 class Update(Operation, frozen=True):
-    """Clients write a pod at the same time, each with its own memory; 0 changes a label only."""
+    """Clients write a pod at the same time, each with its own memory; 0 changes a label only.
+
+    Those that are refused by others try again `rounds` times and get through in the end.
+    """
 
     pick: int
     memories: tuple[int, ...]
     ending: Ending
     stale: bool = False
     repeat: bool = True
+    rounds: int = 0
     late: float = 0.0
     dry_run: bool = False
 
@@ -161,11 +169,15 @@ class Snapshot(Operation, frozen=True):
 
 
 class Script(msgspec.Struct, frozen=True):
-    """One run: how many replicas, what happens, and whether the log loses its tail at the end."""
+    """One run: how many replicas, what happens, and whether the log loses its tail at the end.
+
+    Settlement lists everything anew after `recount` seconds.
+    """
 
     seed: int
     replicas: int
     operations: tuple[Operation, ...]
+    recount: float
     cut_tail: bool = False
 
 
@@ -184,13 +196,15 @@ class _Author:
     def script(self) -> Script:
         source = self._source
         count = source.randint(12, 45) * (4 if self._seed % BIG_EVERY == BIG_EVERY - 1 else 1)
-        seconds = 20.0 + count * 0.6
+        seconds = 8.0 + count * 0.5
         operations: list[Operation] = [
             self._quota(0.0, namespace, QUOTAS[0]) for namespace in NAMESPACES
         ]
         operations += [self._operation(1.0 + source.random() * seconds) for _ in range(count)]
         operations.sort(key=lambda one: one.at)
-        return Script(self._seed, self._replicas, tuple(operations), source.random() < 0.15)
+        recount = source.choice((20.0, NEVER))
+        cut = source.random() < 0.15
+        return Script(self._seed, self._replicas, tuple(operations), recount, cut)
 
     def _operation(self, at: float) -> Operation:
         made = (self._create, self._update, self._status, self._delete, self._any_quota)
@@ -240,6 +254,7 @@ class _Author:
             self._ending(),
             stale=source.random() < 0.3,
             repeat=source.random() < 0.7,
+            rounds=source.choice((0, 0, 2, 6)),
             late=source.random() * LATE_SECONDS_MAX,
             dry_run=source.random() < 0.05,
         )
@@ -278,12 +293,12 @@ class _Author:
 
     def _stall(self, at: float) -> Operation:
         source = self._source
-        seconds = source.choice((2.0, 15.0, 50.0))
+        seconds = source.choice((2.0, 8.0, 30.0))
         return Stall(at, self._replica(), seconds, source.random() < 0.5)
 
     def _lists(self, at: float) -> Operation:
         source = self._source
-        return Lists(at, self._replica(), source.choice((0.1, 2.0, 12.0)), source.choice((0, 0.5)))
+        return Lists(at, self._replica(), source.choice((0.1, 2.0, 20.0)), source.choice((0, 0.5)))
 
     def _storm(self, at: float) -> Operation:
         source = self._source

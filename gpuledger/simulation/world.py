@@ -10,7 +10,7 @@ from gpuledger.simulation.admission import Admission
 from gpuledger.simulation.apiserver import ApiServer
 from gpuledger.simulation.checking import Checker
 from gpuledger.simulation.replica import Replica
-from gpuledger.simulation.requests import Requests
+from gpuledger.simulation.requests import BEYOND_SECONDS, Requests
 from gpuledger.simulation.script import SETTLE_SECONDS, Script
 from gpuledger.simulation.watched import WatchedCluster
 from ledger.log.memory import MemoryStore
@@ -80,7 +80,7 @@ class World:
         async with asyncio.timeout(REQUEST_SECONDS_MAX):
             await asyncio.gather(*running)
         # A write that is late may still come when its request has long failed.
-        await asyncio.sleep(script.LATE_SECONDS_MAX)
+        await asyncio.sleep(BEYOND_SECONDS + script.LATE_SECONDS_MAX)
         self._calm()
         await self._settle()
         if self._plan.cut_tail and self.checker.violation is None:
@@ -200,7 +200,13 @@ class World:
         source = random.Random(f"replica {number} of {self._plan.seed}")
         cluster = WatchedCluster(self._server, source)
         return Replica(
-            number, self._store, cluster, self.checker, source, lambda one: one in self._holders
+            number,
+            self._store,
+            cluster,
+            self.checker,
+            source,
+            is_active=lambda one: one in self._holders,
+            recount=self._plan.recount,
         )
 
 
