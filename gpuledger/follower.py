@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from gpuledger import wiring
+from gpuledger.projecting import projecting
 from ledger.core import snapshots
 from ledger.log.port import Log, Lost, Snapshot
 from ledger.log.records import NewerSchema
@@ -30,6 +31,9 @@ from projections.store import Store
 
 SNAPSHOT_SECONDS: Final = 10.0
 """Shortest time between two snapshots, however many events there are."""
+
+LOCK_SECONDS: Final = 30.0
+"""How long another writer of the projection is waited for."""
 
 SCRUB_SECONDS: Final = 24 * 3600.0
 """How often the whole log is read again."""
@@ -50,7 +54,16 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def follow(instructions: Instructions) -> None:
-    """Follow until cancelled; a log that is not intact is told and ends the following."""
+    """Follow until cancelled, as the only one that writes the store's projection.
+
+    A log that is not intact is told and ends the following. Raises StoreBusy when a command, or
+    the follower of a service that was killed, writes the projection for too long.
+    """
+    async with projecting(instructions.settings, LOCK_SECONDS):
+        await _follow(instructions)
+
+
+async def _follow(instructions: Instructions) -> None:
     settings = instructions.settings
     log = await wiring.connect(settings, instructions.reach)
     store = await Store.open(Path(settings.store_dir) / wiring.PROJECTION)

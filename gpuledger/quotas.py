@@ -11,15 +11,12 @@ from gpuledger.deciding import ACTOR, submit, writer_on
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from gpuledger.projecting import show_written
-from gpuledger.viewing import paged, viewing
 from ledger.core import accounts
 from ledger.core.commands import CloseAccount, SetLimits
 from ledger.core.state import State
 from ledger.kube import quotas
 from ledger.kube.objects import ResourceQuota, ResourceQuotaSpec
 from ledger.runtime.settings import Settings
-from projections.queries.scopes import Scope
-from projections.queries.usage import usage
 
 _EXAMPLE: Final = "limits.nvidia.com/gpumem=8000"
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -32,16 +29,6 @@ class Written(msgspec.Struct, frozen=True):
     account: str
     changed: bool
     position: int
-
-
-class Limit(msgspec.Struct, frozen=True):
-    """One limit of a quota, in the unit of its resource."""
-
-    cluster: str
-    namespace: str
-    quota: str
-    resource: str
-    limit: int
 
 
 def read(texts: Sequence[str], settings: Settings) -> dict[str, int]:
@@ -100,16 +87,6 @@ async def close(settings: Settings, namespace: str, name: str) -> Written:
     """Delete a quota. Raises Stop when there is none, and what opening the log raises."""
     account = _account(settings, namespace, name)
     return await _write(settings, CloseAccount(account, ACTOR), create=False)
-
-
-async def listed(settings: Settings, namespace: str) -> list[Limit]:
-    """Return the limits of all quotas, or of those that cover a namespace."""
-    scope = Scope(namespace)
-    async with viewing(settings, "") as (view, position):
-        rows = await paged(
-            lambda size, after: usage(view, position, scope, limit=size, after=after)
-        )
-    return [Limit(one.cluster, one.namespace, one.quota, one.resource, one.limit) for one in rows]
 
 
 async def _write(settings: Settings, command: SetLimits | CloseAccount, *, create: bool) -> Written:

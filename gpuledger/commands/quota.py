@@ -67,10 +67,9 @@ async def list_(
     output: Output = Format.TABLE,
 ) -> None:
     """List the quotas and their limits."""
-    from gpuledger import quotas
+    from gpuledger.listing import listed
 
-    found = await quotas.listed(loaded.settings, namespace)
-    show_rows(found, _LIMITS, output, "No quotas found.")
+    show_rows(await listed(loaded.settings, namespace), _LIMITS, output, "No quotas found.")
 
 
 @command(app, "gpuledger quota delete -n team-a gpus", takes=_TAKES)
