@@ -94,7 +94,8 @@ class Barrier:
         if pod is not None:
             seen = sight(pod, tenure.name, tenure.settings.rules, tenure.now(), deleted=False)
             command = news(entry, seen, WATCHED)
-            found += [command] if command is not None else unwritten(entry, seen, WATCHED, proven)
+            found += [command] if command is not None else []
+            found += unwritten(entry, seen, WATCHED, proven)
         return found
 
     def _ask_later(self, namespace: str, key: str, attempts: list[OpenAttempt]) -> None:

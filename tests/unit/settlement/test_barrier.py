@@ -149,3 +149,10 @@ async def test_ages_begin_at_zero_when_a_tenure_begins(scene):
     await find_open(scene.tenure, fresh)
     assert len(fresh) == 1
     assert fresh.of(attempt, asyncio.get_running_loop().time()) < 1.0
+
+
+async def test_what_was_judged_has_another_whole_bound_to_settle(scene):
+    await scene.hold("p", "u1", age=BOUND + 1)
+    await scene.barrier.settle()
+    await scene.barrier.settle()  # the proof is still on its way
+    assert scene.world.server.lists == 1

@@ -215,11 +215,13 @@ async def test_a_recount_is_repeated_from_time_to_time():
 async def test_other_clusters_and_other_kinds_are_left_alone():
     async with world(settle_seconds=0.1) as one:
         await one.reserve("p", "u1", namespace="elsewhere/red")
-        await one.writer.submit(SetLimits("quota/elsewhere/red/q", ("elsewhere/red",), {GPUS: 1}))
+        await one.writer.submit(SetLimits("quota/elsewhere/red/q", ("elsewhere/red",), {GPUS: 5}))
         async with settling(one):
             await one.synced()
             await one.reserve("mine", "u2")
+            await one.reserve("q", "u3", namespace="elsewhere/red")
             await one.until(lambda: one.entry("mine") is None)
+            assert one.settlement.open_attempts == 0
         assert one.entry("p", "elsewhere/red").holds
         assert "quota/elsewhere/red/q" in one.state.accounts
 
