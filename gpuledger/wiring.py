@@ -113,14 +113,17 @@ def demand_rules(settings: Settings) -> DemandRules:
 
 
 def policy(settings: Settings) -> Policy:
-    """Return what an operator decided about admission."""
+    """Return what an operator decided about admission.
+
+    Without a cluster nothing settles by itself, so unsettled creations are not bounded.
+    """
     trusted = settings.trusted_identities or Policy().trusted
     return Policy(
         deadline=settings.admission_deadline_seconds,
         body_max=settings.review_bytes_max,
         allow_unavailable=settings.on_unavailable == "allow",
         allow_privileged=settings.privileged == "allow",
-        owner_holds_max=settings.owner_holds_max,
+        owner_holds_max=settings.owner_holds_max if settings.kubernetes else 0,
         trusted=trusted,
         scheduler_name=settings.scheduler_name,
     )
