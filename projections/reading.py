@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from urllib.parse import quote
 
 import aiosqlite
@@ -36,7 +36,8 @@ class View(msgspec.Struct, frozen=True):
 class Readers:
     """Read-only connections to one projection file, opened when they are first needed.
 
-    When the file is deleted and built anew, the next views read the new one.
+    When the file is deleted and built anew, the next views read the new one. Close them, or use
+    them as a context: each connection has a thread that outlives whoever forgets it.
     """
 
     def __init__(self, path: Path, *, seconds: float = VIEW_SECONDS) -> None:
@@ -44,6 +45,12 @@ class Readers:
         self._seconds = seconds
         self._turns = asyncio.Semaphore(CONNECTIONS)
         self._idle: list[tuple[int, aiosqlite.Connection]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     @asynccontextmanager
     async def view(self) -> AsyncIterator[View]:

@@ -99,7 +99,7 @@ CREATE TABLE charges (
   fork      INTEGER                    -- where a closed row is filed; see intervals.py
 ) STRICT;
 
-CREATE UNIQUE INDEX charges_open ON charges (namespace, key, base, uid) WHERE closed IS NULL;
+CREATE INDEX charges_open ON charges (namespace, key, base, uid, opened) WHERE closed IS NULL;
 CREATE INDEX charges_closed ON charges (fork, namespace) WHERE closed IS NOT NULL;
 
 -- Refused requests. They come from another stream, where old ones expire, and are no part of the

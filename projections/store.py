@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import aiosqlite
 import msgspec
@@ -50,7 +50,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Store:
-    """The writing side of one projection file."""
+    """The writing side of one projection file. Close it, or use it as a context."""
 
     def __init__(self, path: Path, connection: aiosqlite.Connection) -> None:
         self.path = path
@@ -76,6 +76,12 @@ class Store:
                 " delete the file; it is built again from the log"
             ) from error
         return cls(path, connection)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def head(self) -> Head:
         """Return how far the file is; position 0 when it is empty."""

@@ -22,7 +22,11 @@ PAYLOADS = random_payloads(21, 200)
 
 async def follow_to(log: JetStreamLog, path: Path, position: int) -> None:
     """Run the projector until it has come to a position, and cancel it."""
-    store = await Store.open(path)
+    async with await Store.open(path) as store:
+        await _follow_to(log, store, position)
+
+
+async def _follow_to(log: JetStreamLog, store: Store, position: int) -> None:
     arrived = asyncio.Event()
 
     def note(now: int, _: int) -> None:
@@ -35,7 +39,6 @@ async def follow_to(log: JetStreamLog, path: Path, position: int) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await store.close()
 
 
 async def test_live_and_continued_and_rebuilt_projections_agree(

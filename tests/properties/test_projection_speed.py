@@ -1,4 +1,7 @@
-"""Questions about the past stay quick however long the history is."""
+"""Questions about the past stay quick however long the history is.
+
+Processor time is measured, all threads together, so that a busy machine does not fail the test.
+"""
 
 import statistics
 import time
@@ -54,9 +57,9 @@ async def _time(view: View, share: float) -> int:
 
 
 async def _clock(view: View, moment: object, question: Question) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     await question(view, await resolve(view, moment))  # type: ignore[arg-type]
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 async def test_questions_as_of_any_moment_are_quick(tmp_path: Path) -> None:

@@ -39,22 +39,15 @@ def random_payloads(seed: int, count: int, *, group: int = 3) -> list[bytes]:
 
 async def project(path: Path, log: MemoryLog, last: int | None = None) -> None:
     """Bring a file up to a position of the log, as a process that starts and ends would."""
-    store = await Store.open(path)
-    try:
+    async with await Store.open(path) as store:
         await replay(log, store, last)
-    finally:
-        await store.close()
 
 
 @asynccontextmanager
 async def viewing(path: Path) -> AsyncIterator[View]:
     """Open a view of a file for the block."""
-    readers = Readers(path)
-    try:
-        async with readers.view() as view:
-            yield view
-    finally:
-        await readers.close()
+    async with Readers(path) as readers, readers.view() as view:
+        yield view
 
 
 async def digest_of(path: Path, position: int | None = None) -> Digest:

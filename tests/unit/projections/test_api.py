@@ -43,11 +43,10 @@ def story() -> list[bytes]:
 async def client(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
     path = tmp_path / "ledger.sqlite"
     await project(path, log_of(story()))
-    readers = Readers(path)
-    transport = httpx2.ASGITransport(app=Starlette(routes=routes(readers)))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://ledger") as client:
-        yield client
-    await readers.close()
+    async with Readers(path) as readers:
+        transport = httpx2.ASGITransport(app=Starlette(routes=routes(readers)))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://ledger") as client:
+            yield client
 
 
 async def get(client: httpx2.AsyncClient, path: str, **query: str) -> Any:

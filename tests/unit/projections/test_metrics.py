@@ -1,5 +1,6 @@
 """Usage as Prometheus reads it."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from projections.reading import Readers
 
 
 @pytest.fixture
-async def readers(tmp_path: Path) -> Readers:
+async def readers(tmp_path: Path) -> AsyncIterator[Readers]:
     limits = {"limits.nvidia.com/gpumem": 16_000, "requests.nvidia.com/gpu": 4}
     payload = record(
         State(),
@@ -27,14 +28,14 @@ async def readers(tmp_path: Path) -> Readers:
     )
     assert payload is not None
     await project(tmp_path / "ledger.sqlite", log_of([payload]))
-    return Readers(tmp_path / "ledger.sqlite")
+    async with Readers(tmp_path / "ledger.sqlite") as readers:
+        yield readers
 
 
 async def test_every_line_of_a_quota_is_a_gauge(readers: Readers) -> None:
     collector, registry = UsageCollector(readers), CollectorRegistry()
     registry.register(collector)
     await collector.refresh()
-    await readers.close()
     text = generate_latest(registry).decode()
     labels = 'cluster="c1",namespace="red",quota="main",resource="limits.nvidia.com/gpumem"'
     assert f"gpuledger_quota_limit{{{labels}}} 16000.0" in text
@@ -51,7 +52,6 @@ async def test_lines_beyond_the_bound_are_counted(
     monkeypatch.setattr(metrics, "LINES_MAX", 1)
     collector = UsageCollector(readers)
     await collector.refresh()
-    await readers.close()
     families = {family.name: family for family in collector.collect()}
     assert len(families["gpuledger_quota_used"].samples) == 1
     assert families["gpuledger_quota_lines_left_out"].samples[0].value == 1

@@ -56,23 +56,29 @@ async def test_following_is_as_good_as_replaying(tmp_path: Path) -> None:
     payloads = random_payloads(4, 120)
     store = MemoryStore(exists=True)
     store.records = payloads[:10]
-    arrived = asyncio.Queue[tuple[int, int]]()
-    live = await Store.open(tmp_path / "live.sqlite")
     log = MemoryLog(store)
+    async with await Store.open(tmp_path / "live.sqlite") as live:
+        await _follow_along(log, live, store, payloads[10:])
+    await project(tmp_path / "rebuilt.sqlite", log_of(payloads))
+    assert await digest_of(tmp_path / "live.sqlite") == await digest_of(tmp_path / "rebuilt.sqlite")
+
+
+async def _follow_along(
+    log: MemoryLog, live: Store, store: MemoryStore, payloads: list[bytes]
+) -> None:
+    """Run the projector and append records one by one, each when the one before is projected."""
+    arrived = asyncio.Queue[tuple[int, int]]()
     task = asyncio.create_task(
         projector.run(log, live, on_progress=lambda *now: arrived.put_nowait(now))
     )
     async with asyncio.timeout(20):
         assert await arrived.get() == (10, 10)
-        for payload in payloads[10:]:
+        for payload in payloads:
             store.store(payload, len(store.records))
             assert await arrived.get() == (len(store.records), len(store.records))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await live.close()
-    await project(tmp_path / "rebuilt.sqlite", log_of(payloads))
-    assert await digest_of(tmp_path / "live.sqlite") == await digest_of(tmp_path / "rebuilt.sqlite")
 
 
 async def test_denials_are_kept_newest_first_and_are_no_part_of_the_digest(tmp_path: Path) -> None:
@@ -105,18 +111,22 @@ def _refusal(number: int, namespace: str) -> bytes:
 
 
 async def _follow_until(path: Path, log: MemoryLog, count: int) -> None:
-    store = await Store.open(path)
-    task = asyncio.create_task(projector.run(log, store))
-    async with asyncio.timeout(20):
-        while True:
-            async with (
-                store.transaction() as connection,
-                connection.execute("SELECT count(*) FROM denials") as rows,
-            ):
-                if await rows.fetchone() == (count,):
-                    break
-            await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await store.close()
+    """Run the projector until the table has so many denials."""
+    async with await Store.open(path) as store, asyncio.timeout(20):
+        task = asyncio.create_task(projector.run(log, store))
+        enough = False
+        while not enough:
+            enough = await _count(store) == count
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def _count(store: Store) -> int:
+    async with (
+        store.transaction() as connection,
+        connection.execute("SELECT count(*) FROM denials") as rows,
+    ):
+        row = await rows.fetchone()
+    assert row is not None
+    return int(row[0])

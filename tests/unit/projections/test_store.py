@@ -51,47 +51,44 @@ async def test_a_file_that_is_no_database_is_named_with_a_remedy(tmp_path: Path)
 
 
 async def test_reading_before_there_is_a_projection_says_how_to_get_one(tmp_path: Path) -> None:
-    readers = Readers(tmp_path / "ledger.sqlite")
-    with pytest.raises(StoreError, match=r"no projection at .*gpuledger serve"):
-        async with readers.view():
-            pass
+    async with Readers(tmp_path / "ledger.sqlite") as readers:
+        with pytest.raises(StoreError, match=r"no projection at .*gpuledger serve"):
+            async with readers.view():
+                pass
 
 
 async def test_readers_cannot_write(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     await project(path, log_of(random_payloads(1, 60)))
-    readers = Readers(path)
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        async with readers.view() as view:
-            await view.connection.execute("DELETE FROM records")
-    await readers.close()
+    async with Readers(path) as readers:
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            async with readers.view() as view:
+                await view.connection.execute("DELETE FROM records")
 
 
 async def test_a_view_stays_at_its_position_while_the_projection_goes_on(tmp_path: Path) -> None:
     path, log = tmp_path / "ledger.sqlite", log_of(random_payloads(1, 60))
     await project(path, log, 5)
-    readers = Readers(path)
-    async with readers.view() as view:
-        await project(path, log, 9)
-        async with view.connection.execute("SELECT max(position) FROM records") as rows:
-            assert await rows.fetchone() == (5,)
-        assert view.head.position == 5
-    async with readers.view() as view:
-        assert view.head.position == 9
-    await readers.close()
+    async with Readers(path) as readers:
+        async with readers.view() as view:
+            await project(path, log, 9)
+            async with view.connection.execute("SELECT max(position) FROM records") as rows:
+                assert await rows.fetchone() == (5,)
+            assert view.head.position == 5
+        async with readers.view() as view:
+            assert view.head.position == 9
 
 
 async def test_readers_go_over_to_a_file_that_was_built_again(tmp_path: Path) -> None:
     path, log = tmp_path / "ledger.sqlite", log_of(random_payloads(1, 60))
     await project(path, log, 9)
-    readers = Readers(path)
-    async with readers.view() as view:
-        assert view.head.position == 9
-    delete(path)
-    await project(path, log, 3)
-    async with readers.view() as view:
-        assert view.head.position == 3
-    await readers.close()
+    async with Readers(path) as readers:
+        async with readers.view() as view:
+            assert view.head.position == 9
+        delete(path)
+        await project(path, log, 3)
+        async with readers.view() as view:
+            assert view.head.position == 3
 
 
 async def test_a_view_that_takes_too_long_ends_and_leaves_room_for_the_next(
@@ -99,12 +96,13 @@ async def test_a_view_that_takes_too_long_ends_and_leaves_room_for_the_next(
 ) -> None:
     path = tmp_path / "ledger.sqlite"
     await project(path, log_of(random_payloads(1, 60)))
-    readers = Readers(path, seconds=0.2)
-    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
-    for _ in range(6):
-        with pytest.raises(TimeoutError):
-            async with readers.view() as view:
-                await view.connection.execute(endless)
-    async with readers.view() as view:
-        assert view.head.position > 0
-    await readers.close()
+    async with Readers(path, seconds=0.2) as readers:
+        endless = (
+            "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
+        )
+        for _ in range(6):
+            with pytest.raises(TimeoutError):
+                async with readers.view() as view:
+                    await view.connection.execute(endless)
+        async with readers.view() as view:
+            assert view.head.position > 0
