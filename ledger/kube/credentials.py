@@ -6,6 +6,7 @@ rotated token is used without a restart.
 """
 
 import asyncio
+import importlib
 import ssl
 import time
 from pathlib import Path
@@ -35,20 +36,19 @@ class Credentials:
 
         Raises Forbidden, naming the file, when nothing usable is there.
         """
-        # The package imports a module per API type: seconds that only this path has to pay.
-        from kubernetes_asyncio.client import Configuration
-        from kubernetes_asyncio.config import incluster_config, load_kube_config
-
-        configuration: Any = Configuration()
-        load_service_account: Any = incluster_config.load_incluster_config
+        # The package imports a module per API type, which takes seconds: only who has a cluster
+        # pays for it, and beside the event loop.
+        package: Any = await asyncio.to_thread(importlib.import_module, "kubernetes_asyncio.config")
+        client: Any = importlib.import_module("kubernetes_asyncio.client")
+        configuration = client.Configuration()
         loader = None
         source = str(kubeconfig) if kubeconfig is not None else "the pod's service account"
         try:
             async with asyncio.timeout(PLUGIN_SECONDS):
                 if kubeconfig is None:
-                    load_service_account(client_configuration=configuration)
+                    package.load_incluster_config(client_configuration=configuration)
                 else:
-                    loader = await load_kube_config(
+                    loader = await package.load_kube_config(
                         config_file=str(kubeconfig),
                         client_configuration=configuration,
                         persist_config=False,
