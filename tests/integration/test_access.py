@@ -25,7 +25,8 @@ class Reviews:
         assert (asked["apiVersion"], asked["kind"]) == ("authentication.k8s.io/v1", "TokenReview")
         known = asked["spec"]["token"] == "t-red"
         user = {"username": "red", "uid": "u1", "groups": ["tenants"], "extra": {"scope": ["a"]}}
-        status = {"authenticated": True, "user": user} if known else {"user": {}}
+        named = {"username": "red"} if asked["spec"]["token"] == "t-expired" else {}
+        status = {"authenticated": True, "user": user} if known else {"user": named}
         body = {"status": "?"} if self.broken else {**asked, "status": status}
         return web.json_response(body, status=self.status)
 
@@ -55,8 +56,11 @@ async def test_a_valid_token_names_its_user(reviewer: KubernetesReviewer) -> Non
     assert await reviewer.review("t-red") == Subject("red", "u1", ("tenants",), {"scope": ["a"]})
 
 
-async def test_an_invalid_token_names_nobody(reviewer: KubernetesReviewer) -> None:
-    assert await reviewer.review("t-forged") is None
+@pytest.mark.parametrize("token", ["t-forged", "t-expired"])
+async def test_a_token_that_is_not_authenticated_names_nobody(
+    reviewer: KubernetesReviewer, token: str
+) -> None:
+    assert await reviewer.review(token) is None
 
 
 async def test_the_question_names_user_groups_and_resource(

@@ -85,6 +85,12 @@ async def test_a_web_page_that_points_its_own_name_at_loopback_is_refused(host: 
     assert answer.status_code == 403
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8443"])
+async def test_a_stranger_that_names_loopback_as_host_is_refused(host: str) -> None:
+    answer = await ask(Guard(None), "/v1/holders", peer="203.0.113.9", host=host)
+    assert answer.status_code == 403
+
+
 async def test_without_a_cluster_others_are_refused_even_with_a_token() -> None:
     assert (await ask(Guard(None), "/v1/holders", "t-red")).status_code == 403
 
