@@ -1,0 +1,82 @@
+"""Archives: what goes in comes out, and any damage is found before it is believed."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger import archive
+from gpuledger.archive import ArchiveWriter, BadArchive, Header
+from ledger.log.records import RECORD_BYTES_MAX
+
+RECORDS = [b"one", b"two" * 100, b"\x00" * 5]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "ledger.backup"
+    write(found, RECORDS)
+    return found
+
+
+def write(path: Path, records: list[bytes]) -> None:
+    with ArchiveWriter(path, Header("main", len(records))) as writer:
+        for record in records:
+            writer.add(record)
+        writer.finish()
+
+
+def test_records_come_back_as_they_were(path: Path) -> None:
+    header, *records = archive.read(path)
+    assert archive.header_of(header, path) == Header("main", 3)
+    assert records == RECORDS
+    assert path.stat().st_mode & 0o077 == 0, "a backup is readable by its owner only"
+
+
+def test_an_existing_file_is_not_overwritten(path: Path) -> None:
+    with pytest.raises(FileExistsError, match="exists already"):
+        write(path, [])
+    assert list(archive.read(path))[1:] == RECORDS
+
+
+def test_a_backup_that_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
+    with ArchiveWriter(tmp_path / "half", Header("main", 9)) as writer:
+        writer.add(b"one")
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(place=st.integers(min_value=0, max_value=420), bit=st.integers(min_value=0, max_value=7))
+def test_a_changed_bit_is_found_wherever_it_is(
+    tmp_path_factory: pytest.TempPathFactory, place: int, bit: int
+) -> None:
+    path = tmp_path_factory.mktemp("archive") / "ledger.backup"
+    write(path, RECORDS)
+    content = bytearray(path.read_bytes())
+    content[place % len(content)] ^= 1 << bit
+    path.write_bytes(content)
+    with pytest.raises(BadArchive, match=r"ledger\.backup"):
+        list(archive.read(path))
+
+
+@given(kept=st.integers(min_value=0, max_value=420))
+def test_a_cut_is_found_wherever_it_is(tmp_path_factory: pytest.TempPathFactory, kept: int) -> None:
+    path = tmp_path_factory.mktemp("archive") / "ledger.backup"
+    write(path, RECORDS)
+    content = path.read_bytes()
+    path.write_bytes(content[: kept % len(content)])
+    with pytest.raises(BadArchive):
+        list(archive.read(path))
+
+
+def test_what_follows_the_end_is_not_ignored(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\x00")
+    with pytest.raises(BadArchive):
+        list(archive.read(path))
+
+
+def test_an_absurd_length_is_not_read_into_memory(path: Path) -> None:
+    too_long = (RECORD_BYTES_MAX + 1).to_bytes(4, "big")
+    path.write_bytes(archive.MAGIC + too_long + b"x" * 10)
+    with pytest.raises(BadArchive, match="damaged at byte"):
+        list(archive.read(path))

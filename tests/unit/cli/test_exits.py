@@ -1,0 +1,114 @@
+"""Exit codes and the one line on standard error, without any ledger."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpuledger.app import build
+from gpuledger.exits import Exit, Stop, denied
+from gpuledger.failures import ending
+from ledger.core.denials import Denial, Reason
+from ledger.log.port import Full, Lost, Unreachable
+from ledger.log.storelock import StoreBusy
+
+
+def run(*arguments: str, **env: str) -> Result:
+    return CliRunner().invoke(build(), arguments, env=env)
+
+
+def test_an_unknown_option_is_wrong_usage() -> None:
+    result = run("usage", "--bogus")
+    assert result.exit_code == Exit.USAGE
+    assert "--bogus" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ("limits.nvidia.com/gpumem", "is not KEY=QUANTITY"),
+        ("limits.nvidia.com/gpumem=16Gi", "counts no bytes"),
+        ("limits.nvidia.com/gpumem=-1", "is negative"),
+        ("limits.nvidia.com/gpumem=1.5", "is not a whole number"),
+        ("limits.nvidia.com/gpumem=lots", "is not a quantity"),
+        ("limits.nvidia.com/gpumem-percentage=50", "cannot be added up"),
+        ("nvidia.com/gpu=2", "write limits.nvidia.com/gpu"),
+        ("limits.example.com/thing=2", "not a managed resource"),
+        ("pods=2", "limits no managed resource"),
+    ],
+)
+def test_a_malformed_limit_is_wrong_usage_and_writes_nothing(
+    limit: str, says: str, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    result = run("quota", "set", "-n", "team-a", "gpus", limit, f"--store-dir={store}")
+    assert result.exit_code == Exit.USAGE, result.stderr
+    assert says in result.stderr
+    assert not store.exists()
+
+
+@pytest.mark.parametrize("namespace", ["Team", "a/b", "", "-a"])
+def test_a_name_that_no_namespace_can_have_is_wrong_usage(namespace: str, tmp_path: Path) -> None:
+    result = run(
+        "quota",
+        "delete",
+        f"--namespace={namespace}",
+        "gpus",
+        f"--store-dir={tmp_path}",
+    )
+    assert result.exit_code == Exit.USAGE
+
+
+def test_an_invalid_setting_names_its_source(tmp_path: Path) -> None:
+    result = run("usage", f"--store-dir={tmp_path}", GPULEDGER_REPLICAS="2")
+    assert result.exit_code == Exit.USAGE
+    assert "environment: replicas" in result.stderr
+
+
+def test_the_environment_names_the_store(tmp_path: Path) -> None:
+    result = run("usage", GPULEDGER_STORE_DIR=str(tmp_path / "elsewhere"))
+    assert result.exit_code == Exit.NOT_FOUND
+    assert str(tmp_path / "elsewhere") in result.stderr
+
+
+def test_serve_prints_its_settings_with_their_sources(tmp_path: Path) -> None:
+    result = run("serve", "--no-kubernetes", f"--store-dir={tmp_path}", "--print-config")
+    assert result.exit_code == Exit.OK
+    assert "kubernetes = false  # command line" in result.stdout
+    assert 'cluster = "local"  # default' in result.stdout
+
+
+def test_denials_end_commands_by_what_they_mean() -> None:
+    codes = {
+        reason: denied(Denial(reason, "no", transient=False)).status
+        for reason in (Reason.QUOTA_EXCEEDED, Reason.LEDGER_UNAVAILABLE, Reason.OVERLOADED)
+    }
+    assert codes == {
+        Reason.QUOTA_EXCEEDED: Exit.DENIED,
+        Reason.LEDGER_UNAVAILABLE: Exit.UNREACHABLE,
+        Reason.OVERLOADED: Exit.NOT_READY,
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Unreachable("NATS at nats://x: no"), Exit.UNREACHABLE),
+        (Lost("position 3 is missing"), Exit.FAILED),
+        (Full("no room"), Exit.FAILED),
+        (StoreBusy("in use"), Exit.NOT_READY),
+        (TimeoutError(), Exit.NOT_READY),
+        (ExceptionGroup("tasks", [Lost("gone")]), Exit.FAILED),
+        (Stop(Exit.NOT_FOUND, "none"), Exit.NOT_FOUND),
+    ],
+)
+def test_expected_errors_end_a_command_in_one_line(error: Exception, status: Exit) -> None:
+    stop = ending(error)
+    assert stop is not None
+    assert stop.status is status
+    assert str(stop)
+    assert "\n" not in str(stop)
+
+
+def test_a_defect_keeps_its_traceback() -> None:
+    assert ending(KeyError("oops")) is None
