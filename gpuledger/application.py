@@ -29,7 +29,7 @@ from projections.metrics import UsageCollector
 from projections.reading import Readers
 from projections.store import StoreError
 from webhook import app as admission
-from webhook.explaining import explain
+from webhook.explaining import Explanation, explain
 from webhook.mutating import Mutating
 from webhook.review import BadReview
 from webhook.stamps import Stamps
@@ -104,8 +104,14 @@ class Application:
                 namespace=request.query_params.get("namespace", "default"),
             )
         except BadReview as error:
-            problem = {"error": {"message": error.message, "field": error.field}}
-            return Response(msgspec.json.encode(problem), 400, media_type="application/json")
+            return _refused(400, error.message, error.field)
+        if not _is_about(request, explanation):
+            return _refused(
+                403,
+                f"the request is about namespace {explanation.namespace}: name it in the query,"
+                " where the right to ask is checked",
+                "namespace",
+            )
         return Response(msgspec.json.encode(explanation), media_type="application/json")
 
     def _add_checks(self, health: Health) -> None:
@@ -213,6 +219,18 @@ class Application:
             await self._usage.refresh()
         except (StoreError, TimeoutError):
             return
+
+
+def _is_about(request: Request, explanation: Explanation) -> bool:
+    """Return whether the namespace that was asked for, if one was, is the one explained."""
+    asked = request.query_params.get("namespace")
+    explained = explanation.namespace.rpartition("/")[2]
+    return asked is None or explained in ("", asked)
+
+
+def _refused(status: int, message: str, field: str) -> Response:
+    problem = {"error": {"message": message, "field": field}}
+    return Response(msgspec.json.encode(problem), status, media_type="application/json")
 
 
 def _extent(keeper: Keeper) -> tuple[int, int]:
