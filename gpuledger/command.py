@@ -91,7 +91,7 @@ def _option(name: str) -> inspect.Parameter:
     option = typer.Option(
         documented.option.replace(" ", ""),
         metavar=metavar,
-        help=f"{documented.description} [{documented.environment}; {documented.default}]",
+        help=help_of(documented),
         show_default=False,
     )
     return inspect.Parameter(
@@ -100,6 +100,11 @@ def _option(name: str) -> inspect.Parameter:
         default=None,
         annotation=Annotated[kind | None, option],
     )
+
+
+def help_of(documented: settings.Documentation) -> str:
+    """Return the help of a setting's option, with its variable in the environment and default."""
+    return f"{documented.description} [{documented.environment}; {documented.default}]"
 
 
 def _text(given: object) -> object:

@@ -33,8 +33,8 @@ def serve(
     Log, webhooks, settlement, projection and the API to read it are one process with its helpers.
 
     Without NATS servers in the settings it starts its own. Ends cleanly on SIGTERM within 10 s.
-    Settings come from a TOML file, GPULEDGER_ variables of the environment and these options, the
-    later ones first.
+    These options are stronger than GPULEDGER_ variables of the environment, and those than the
+    TOML file.
     """
     if print_config:
         for name, value, source in loaded.describe():

@@ -1,0 +1,277 @@
+"""Generate the reference pages from the code that they describe.
+
+`python docs/generate.py` writes them; with `--check` it changes nothing and exits with 1 when a
+page is not what the code says. A page cannot be forgotten, because what is not described in the
+code stops the generator.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from gpuledger.app import build
+from gpuledger.command import help_of
+from gpuledger.exits import Exit
+from ledger.core.denials import Reason
+from ledger.runtime.settings import documentation
+from ledger.runtime.telemetry import METRICS
+
+HERE: Final = Path(__file__).parent
+
+NOTE: Final = "<!-- Made by docs/generate.py; edit the code that it describes. -->\n"
+
+EXITS: Final = {
+    Exit.OK: "Done, or what was checked holds.",
+    Exit.FAILED: "Failed, or what was checked does not hold.",
+    Exit.USAGE: "The command line, a setting or an input file is wrong; nothing was done.",
+    Exit.NOT_FOUND: "There is no such ledger, quota, object or position.",
+    Exit.DENIED: "The ledger refuses: it would not fit, or is not permitted.",
+    Exit.UNREACHABLE: "The log cannot be reached.",
+    Exit.NOT_READY: "Not in time: somebody else holds the store, or it took too long.",
+}
+
+REASONS: Final = {
+    Reason.INVALID_REVIEW: (
+        "The review cannot be read or lacks what a decision needs.",
+        "Look at what sends it; the message names the field.",
+    ),
+    Reason.INVALID_QUANTITY: (
+        "An amount is no quantity, has a binary suffix, is negative or beyond 2^53.",
+        "Write a plain whole number, for card memory in MiB: `nvidia.com/gpumem: 8000`.",
+    ),
+    Reason.INVALID_PERCENTAGE: (
+        "A percentage of a card's memory is outside 1 to 100.",
+        "Give 1 to 100, or an amount of memory.",
+    ),
+    Reason.INVALID_CORES: (
+        "A share of a card's cores is outside 0 to 100.",
+        "Give 0 to 100 per card; the number of cards multiplies it.",
+    ),
+    Reason.INVALID_COUNT: (
+        "A number of cards cannot be understood.",
+        "Give a whole number of cards.",
+    ),
+    Reason.RESERVED_ANNOTATION: (
+        "The object carries an annotation that only the ledger or a device plugin may write.",
+        "Remove the annotation, or have the user listed in trusted_identities.",
+    ),
+    Reason.PRIVILEGED_CONTAINER: (
+        "A privileged container asks for cards, and could go around every limit on them.",
+        "Drop `privileged`, or allow it with the setting privileged.",
+    ),
+    Reason.CARD_MEMORY_UNKNOWN: (
+        "A whole card or a percentage of one is asked for, a quota limits memory, and no size of"
+        " a card is known.",
+        "Ask for memory in MiB, or set worst_card_memory.",
+    ),
+    Reason.ATTEMPT_DIFFERS: (
+        "One attempt to create an object was reviewed with two bodies; an API server does not.",
+        "Find out who else sends reviews; require client certificates.",
+    ),
+    Reason.CLUSTER_NAME_TAKEN: (
+        "The cluster's name belongs to another cluster in this ledger.",
+        "Give this cluster another name with --cluster.",
+    ),
+    Reason.TOO_LARGE: (
+        "The decision does not fit one record of the log.",
+        "Split the request, or cover fewer namespaces with one quota.",
+    ),
+    Reason.EXCEEDS_LIMIT: (
+        "The request alone is larger than the limit, so it can never fit.",
+        "Ask for less, or have the limit raised.",
+    ),
+    Reason.UNIVERSE_EXCEEDED: (
+        "A quota over many namespaces or clusters has no room left.",
+        "Wait, ask for what is free, or have the limit raised.",
+    ),
+    Reason.QUOTA_EXCEEDED: (
+        "A quota of the namespace has no room left.",
+        "Wait, ask for what is free, or have the limit raised; the message names the holders.",
+    ),
+    Reason.CARD_EXCEEDED: (
+        "A card has no room left.",
+        "Wait, or ask for less.",
+    ),
+    Reason.TOO_MANY_UNSETTLED: (
+        "One owner has too many creations whose outcome is not known yet.",
+        "See what else refuses them: another webhook, a native quota. They settle in a minute.",
+    ),
+    Reason.OVERLOADED: (
+        "Too many requests wait for the ledger.",
+        "Try again; when it stays, look at the log's latency.",
+    ),
+    Reason.LEDGER_UNAVAILABLE: (
+        "The log cannot be reached, so nothing can be promised.",
+        "Try again in seconds; see /readyz.",
+    ),
+    Reason.LEDGER_STOPPED: (
+        "The ledger found that its log is not intact and stopped.",
+        "An operator has to look at it: `gpuledger audit verify` names the position.",
+    ),
+}
+
+
+def command_line() -> str:
+    """Return the page about every command, from the Typer app."""
+    root = typer.main.get_command(build())
+    assert isinstance(root, TyperGroup)
+    lines = [
+        "# The command line",
+        "",
+        f"{NOTE}",
+        "Every command finds the same ledger by `--store-dir`, `--nats` or the environment,"
+        " whether the service runs or not: beside a running service it uses the service's log,"
+        " otherwise it starts the store's own server for as long as it needs it. Data goes to"
+        " standard output, everything else to standard error. What is not an option of a command"
+        " (NATS credentials, for instance) is taken from `--config` or the environment, as in"
+        " [settings](settings.md).",
+        "",
+        "| exit code | meaning |",
+        "|---|---|",
+        *(f"| {code.value} | {EXITS[code]} |" for code in Exit),
+        "",
+    ]
+    for path, command in _commands(root, ("gpuledger",)):
+        lines += _command(path, command)
+    return "\n".join(lines)
+
+
+def _commands(
+    group: TyperGroup, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _commands(command, (*path, name))
+        elif isinstance(command, TyperCommand) and not command.hidden:
+            yield (*path, name), command
+
+
+def _command(path: tuple[str, ...], command: TyperCommand) -> list[str]:
+    """Return the section about one command; options that are settings are on their own page."""
+    name = " ".join(path)
+    settings = {help_of(setting) for setting in documentation()}
+    taken = [one for one in command.params if getattr(one, "help", "") in settings]
+    own = [one for one in command.params if one not in taken and one.name not in _EVERYWHERE]
+    arguments = [_shown(one) for one in own if one.param_type_name == "argument"]
+    examples = (command.epilog or "").removeprefix("\b\nExamples:\n").splitlines()
+    rows = [f"| `{_shown(one)}` | {getattr(one, 'help', '')} |" for one in own]
+    text = (command.help or "").strip().splitlines()
+    lines = [f"## {name}", "", *text, ""]
+    lines += ["```console", f"$ {' '.join((name, '[OPTIONS]', *arguments))}", "```", ""]
+    if rows:
+        lines += ["| option or argument | meaning |", "|---|---|", *rows, ""]
+    if taken:
+        names = ", ".join(f"`{one.opts[0]}`" for one in taken)
+        every = "every setting" if len(taken) == len(settings) else names
+        lines += [f"Also takes [settings](settings.md): {every}, and `--config FILE`.", ""]
+    return [*lines, "```sh", *(line.removeprefix("  ") for line in examples), "```", ""]
+
+
+_EVERYWHERE: Final = ("config", "help")
+
+
+def _shown(parameter: TyperArgument | TyperOption) -> str:
+    """Return an argument by its name, an option with its names and what it takes."""
+    metavar = str(getattr(parameter, "metavar", None) or "")
+    if parameter.param_type_name == "argument":
+        return metavar
+    names = ", ".join(sorted((*parameter.opts, *parameter.secondary_opts), key=len))
+    return f"{names} {metavar}".strip().replace("|", "\\|")
+
+
+def settings_page() -> str:
+    """Return the page about every setting of the service."""
+    lines = [
+        "# Settings",
+        "",
+        f"{NOTE}",
+        "Sources, the strongest first: the command line, the environment, the TOML file that"
+        " `--config` or `GPULEDGER_CONFIG` names, the default. In the file a setting has the name"
+        " of this table; in the environment and on the command line several values are separated"
+        " by commas. Everything that is wrong is reported at once. `gpuledger serve"
+        " --print-config` shows every value and where it came from.",
+        "",
+        "| setting | option | environment | type | default | meaning |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in documentation():
+        cells = (one.name, one.option, one.environment, one.type, one.default)
+        shown = " | ".join(f"`{cell}`".replace("|", "\\|") for cell in cells)
+        lines.append(f"| {shown} | {one.description} |")
+    return "\n".join([*lines, ""])
+
+
+def metrics_page() -> str:
+    """Return the page about the service's own metrics."""
+    lines = [
+        "# Metrics",
+        "",
+        f"{NOTE}",
+        "Served at `/metrics` for Prometheus. Labels come from closed sets. Beside these there is"
+        " the usage of every quota, read from the projection.",
+        "",
+        "| metric | kind | labels | meaning |",
+        "|---|---|---|---|",
+    ]
+    for one in METRICS:
+        labels = ", ".join(f"`{label}`" for label in one.labels) or "none"
+        lines.append(f"| `{one.full_name}` | {one.kind.value} | {labels} | {one.help} |")
+    return "\n".join([*lines, ""])
+
+
+def reasons_page() -> str:
+    """Return the page about every reason of a denial, in order of precedence."""
+    lines = [
+        "# Reasons",
+        "",
+        f"{NOTE}",
+        "Why a request was denied. Reasons are stable and come first in the message; where several"
+        " apply, the one that stands higher here is told.",
+        "",
+        "| reason | what it means | what to do |",
+        "|---|---|---|",
+    ]
+    for reason in Reason:
+        meaning, remedy = REASONS[reason]
+        lines.append(f"| `{reason.value}` | {meaning} | {remedy} |")
+    return "\n".join([*lines, ""])
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "command-line.md": command_line,
+    "settings.md": settings_page,
+    "metrics.md": metrics_page,
+    "reasons.md": reasons_page,
+}
+
+
+def stale() -> list[str]:
+    """Return the names of the pages that are not what the code says."""
+    return [
+        name
+        for name, make in PAGES.items()
+        if not (HERE / name).exists() or (HERE / name).read_text() != make()
+    ]
+
+
+def main() -> int:
+    """Write the pages, or check them."""
+    parser = argparse.ArgumentParser(description="Generate the reference pages.")
+    parser.add_argument("--check", action="store_true", help="change nothing, exit with 1 if stale")
+    if parser.parse_args().check:
+        found = stale()
+        if found:
+            sys.stderr.write(f"stale: {', '.join(found)}; run `make docs`\n")
+        return bool(found)
+    for name, make in PAGES.items():
+        (HERE / name).write_text(make())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
