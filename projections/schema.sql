@@ -100,7 +100,8 @@ CREATE TABLE charges (
 ) STRICT;
 
 CREATE INDEX charges_open ON charges (namespace, key, base, uid, opened) WHERE closed IS NULL;
-CREATE INDEX charges_closed ON charges (fork, namespace) WHERE closed IS NOT NULL;
+CREATE INDEX charges_closed ON charges (fork, namespace, closed, opened)
+  WHERE closed IS NOT NULL;
 
 -- Refused requests. They come from another stream, where old ones expire, and are no part of the
 -- digest.
