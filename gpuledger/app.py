@@ -12,6 +12,7 @@ from gpuledger.commands import (
     reading,
     serve,
     settle,
+    simulate,
     version,
     webhook,
 )
@@ -37,7 +38,7 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for family in (serve, reading, explain, settle, archive, version):
+    for family in (serve, reading, explain, settle, archive, simulate, version):
         family.register(app)
     app.add_typer(quota.app, name="quota")
     app.add_typer(audit.app, name="audit")

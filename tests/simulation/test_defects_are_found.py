@@ -1,0 +1,33 @@
+"""Negative controls: a simulation that does not find these mistakes finds nothing.
+
+Each deliberate defect is found within a bounded number of seeds, and the very seed that finds it
+passes without the defect.
+"""
+
+import pytest
+
+from gpuledger.simulation.campaigns import explain
+from gpuledger.simulation.defects import DEFECTS
+from gpuledger.simulation.running import run
+
+SEEDS_MAX = 150
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(DEFECTS) >= 14
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_is_found(name: str) -> None:
+    found = next((seed for seed in range(SEEDS_MAX) if run(seed, (name,)).violation), None)
+    assert found is not None, f"{name} ({DEFECTS[name].says}) is not found in {SEEDS_MAX} seeds"
+    assert run(found).violation is None
+
+
+def test_a_violation_is_told_by_a_short_trace() -> None:
+    seed = next(seed for seed in range(SEEDS_MAX) if run(seed, ("stamp-ignored",)).violation)
+    story = explain(seed, ("stamp-ignored",))
+    assert story.startswith(f"seed {seed} violates: ")
+    assert f"gpuledger simulate --seed {seed}" in story
+    assert story.count("\n    ") > 0
+    assert story.count("  do ") <= 4, story
