@@ -222,6 +222,7 @@ async def test_other_clusters_and_other_kinds_are_left_alone():
             await one.reserve("q", "u3", namespace="elsewhere/red")
             await one.until(lambda: one.entry("mine") is None)
             assert one.settlement.open_attempts == 0
+        assert one.entry("q", "elsewhere/red").holds
         assert one.entry("p", "elsewhere/red").holds
         assert "quota/elsewhere/red/q" in one.state.accounts
 
