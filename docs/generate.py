@@ -156,7 +156,13 @@ def _command(path: tuple[str, ...], command: TyperCommand) -> list[str]:
     name = " ".join(path)
     settings = {help_of(setting) for setting in documentation()}
     taken = [one for one in command.params if getattr(one, "help", "") in settings]
-    own = [one for one in command.params if one not in taken and one.name not in _EVERYWHERE]
+    own = [
+        one
+        for one in command.params
+        if isinstance(one, TyperArgument | TyperOption)
+        and one not in taken
+        and one.name not in _EVERYWHERE
+    ]
     arguments = [_shown(one) for one in own if one.param_type_name == "argument"]
     examples = (command.epilog or "").removeprefix("\b\nExamples:\n").splitlines()
     rows = [f"| `{_shown(one)}` | {getattr(one, 'help', '')} |" for one in own]

@@ -1,78 +1,81 @@
-"""`gpuledger simulate`: the service's own parts in a simulated world, seed by seed."""
+"""`gpuledger simulate`: the ledger under seeded faults, in virtual time."""
 
 from typing import Annotated
 
+import msgspec
 import typer
 
 from gpuledger.command import epilog
+from gpuledger.output import Format, Output, number, show_one
+
+_CAMPAIGN = (number("SEEDS", "seeds"), number("STEPS", "steps"), number("VIOLATIONS", "violations"))
+
+
+class Campaign(msgspec.Struct, frozen=True):
+    """What came of some seeds: how many there were, callbacks run, and seeds that broke a rule."""
+
+    seeds: int
+    steps: int
+    violations: int
+    failed: tuple[int, ...]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the app."""
     app.command(
-        epilog=epilog(
-            "gpuledger simulate --seeds 1000",
-            "gpuledger simulate --seeds 1000 --first 5000 --workers 4",
-            "gpuledger simulate --seed 4711",
-        )
+        epilog=epilog("gpuledger simulate --seeds 1000 --workers 2", "gpuledger simulate --seed 42")
     )(simulate)
 
 
 def simulate(
-    seeds: Annotated[
-        int, typer.Option("--seeds", metavar="COUNT", min=1, help="How many seeds to run.")
-    ] = 200,
-    first: Annotated[
-        int, typer.Option("--first", metavar="SEED", min=0, help="The first of them.")
-    ] = 0,
-    workers: Annotated[
-        int, typer.Option("--workers", metavar="COUNT", min=1, help="Processes to run them in.")
-    ] = 1,
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", metavar="SEED", min=0, help="Replay one seed and print its trace."),
+        int | None, typer.Option("--seed", min=0, help="Run this seed alone and print its trace.")
     ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds to run.")] = 200,
+    first: Annotated[int, typer.Option("--first", min=0, help="The first of them.")] = 0,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="Processes.")] = 1,
+    output: Output = Format.TABLE,
 ) -> None:
-    """Run writers, webhooks and settlement among seeded faults.
+    """Run the ledger against seeded misfortune.
 
-    Replicas are killed, answers and requests get lost, stores are slow, clocks jump, watches have
-    gaps; after every step everything that must always be true is checked. A seed runs the same way
-    every time. Exits with 1 after a violation, with the shortest trace to it that was found.
+    Several replicas, an API server, watchers, crashes, lost answers and clock jumps, all worked
+    out from one number, with every rule of the ledger checked after every step. A seed that breaks
+    a rule is printed with a short way to it, and is run again by its number. Exits with 1 then.
     """
-    if seed is None:
-        _campaign(range(first, first + seeds), workers)
-    else:
-        _replay(seed)
-
-
-def _campaign(seeds: range, workers: int) -> None:
     from gpuledger.exits import Exit
-    from gpuledger.progress import bar
-    from gpuledger.simulation.campaigns import campaign, explain
 
-    steps = 0
-    with bar("simulating") as progress:
-        for done, result in enumerate(campaign(seeds, workers), 1):
-            progress(done, len(seeds))
-            steps += result.steps
-            failed = result if result.violation is not None else None
-            if failed is not None:
-                break
-    if failed is not None:
-        typer.echo(explain(failed.seed))
+    broken = _replay(seed) if seed is not None else _campaign(seeds, first, workers, output)
+    if broken:
         raise typer.Exit(Exit.FAILED)
-    typer.echo(f"{len(seeds)} seeds from {seeds.start}, {steps} steps: no violation")
 
 
-def _replay(seed: int) -> None:
-    from gpuledger.exits import Exit
+def _replay(seed: int) -> bool:
+    """Run one seed and print everything that happens in it; True when it breaks a rule."""
     from gpuledger.simulation.running import run
 
     result = run(seed)
     for line in result.trace:
         typer.echo(line)
-    typer.echo(f"seed {seed}: {result.steps} steps, {result.seconds:.0f} s, trace {result.digest}")
-    if result.violation is not None:
-        typer.echo(f"violated: {result.violation.rule}: {result.violation.message}", err=True)
-        raise typer.Exit(Exit.FAILED)
-    typer.echo("no violation")
+    broken = result.violation
+    verdict = "no violation" if broken is None else f"violates: {broken.rule}: {broken.message}"
+    typer.echo(f"Seed {seed}, {result.steps} steps, {result.seconds:.0f} s: {verdict}.", err=True)
+    return broken is not None
+
+
+def _campaign(seeds: int, first: int, workers: int, output: Format) -> bool:
+    """Run seeds and print what came of them; True when any broke a rule."""
+    from gpuledger.progress import bar
+    from gpuledger.simulation.campaigns import campaign, explain
+
+    failed: list[int] = []
+    steps = 0
+    with bar("simulating") as progress:
+        results = campaign(range(first, first + seeds), workers)
+        for done, result in enumerate(results, start=1):
+            steps += result.steps
+            if result.violation is not None:
+                failed.append(result.seed)
+                typer.echo(explain(result.seed), err=True)
+            progress(done, seeds)
+    show_one(Campaign(seeds, steps, len(failed), tuple(failed)), _CAMPAIGN, output)
+    return bool(failed)
