@@ -11,7 +11,7 @@ from typing import Final
 from ledger.core import snapshots
 from ledger.core.state import State
 from ledger.log import records
-from ledger.log.port import Log, Lost
+from ledger.log.port import Log, Lost, Snapshot
 from ledger.log.scrubbing import scrub
 from ledger.log.witness import Head
 
@@ -29,6 +29,8 @@ async def open_state(
 
     Raises Lost, records.NewerSchema, Unreachable.
     """
+    # Before the extent: a replica that is writing may save a snapshot of a newer record meanwhile.
+    stored = await log.load_snapshots()
     extent = await log.extent()
     for witness in witnesses:
         if witness.position > extent.last:
@@ -39,7 +41,7 @@ async def open_state(
             )
     if 0 < extent.last <= SCRUBBED_AT_ONCE:
         await scrub(log, extent.last)
-    state = await _from_snapshot(log, extent.last)
+    state = await _from_snapshot(log, stored, extent.last)
     for witness in witnesses:
         await _check(log, witness)
     await catch_up(log, state, extent.last, on_progress=on_progress)
@@ -62,9 +64,9 @@ async def catch_up(
         raise Lost(f"the log ended at position {state.position} while {last} was announced")
 
 
-async def _from_snapshot(log: Log, last: int) -> State:
+async def _from_snapshot(log: Log, stored: Sequence[Snapshot], last: int) -> State:
     """Return the newest stored state that belongs to this log, or the empty one."""
-    for snapshot in await log.load_snapshots():
+    for snapshot in stored:
         try:
             state = snapshots.decode(snapshot.payload)
         except snapshots.InvalidSnapshot:
