@@ -4,6 +4,7 @@ They look only at KUBEBUILDER_ASSETS, the folder with etcd, kube-apiserver and
 kube-controller-manager; without it every one of them is skipped and says so.
 """
 
+import json
 import os
 import ssl
 import uuid
@@ -99,12 +100,15 @@ def service(ledger: Service) -> Service:
 
 
 @pytest.fixture
-async def team(cluster: Cluster, service: Service, later: LaterWebhook) -> Team:
-    """Make a namespace of its own for a test."""
+async def team(cluster: Cluster, service: Service, later: LaterWebhook) -> AsyncIterator[Team]:
+    """Make a namespace of its own for a test; whatever the test did, the log must be intact."""
     name = f"team-{uuid.uuid4().hex[:8]}"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await cluster.must("POST", "/api/v1/namespaces", namespace)
-    return Team(name, cluster, service, later)
+    yield Team(name, cluster, service, later)
+    status, report = await service.run("audit", "verify")
+    assert status == 0, report
+    assert json.loads(report)["ok"] is True, report
 
 
 @asynccontextmanager

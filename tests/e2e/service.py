@@ -53,9 +53,14 @@ class Service:
         self._child = Child("gpuledger", [str(COMMAND), "serve", *arguments], self._log, self._env)
 
     def wait_ready(self) -> None:
-        """Return when the service says that it is ready, checked against its own CA."""
+        """Return when the service says that it is ready, and when it can be read.
+
+        It admits before that: what is read is built beside it, from the log. The connection is
+        checked against the service's own CA.
+        """
         assert self._child is not None, "the service does not run"
-        self._child.wait_healthy(f"https://{self._listen}/readyz", self._ca, READY_SECONDS)
+        for path in ("/readyz", "/v1/usage"):
+            self._child.wait_healthy(f"https://{self._listen}{path}", self._ca, READY_SECONDS)
 
     async def run_again(self) -> None:
         """Start the service and return when it is ready, while other tasks go on."""
