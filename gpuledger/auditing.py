@@ -8,7 +8,6 @@ from gpuledger.progress import bar
 from gpuledger.viewing import moment_of
 from gpuledger.witnessing import witnesses
 from ledger.log.port import Lost
-from ledger.log.streams import ConfigurationDrift
 from ledger.runtime.settings import Settings
 from projections import replaying
 from projections.queries.scopes import Scope
@@ -22,11 +21,14 @@ async def verify(settings: Settings, expect: str) -> Report:
     """
     wanted = _expected(expect) if expect else await _last_seen(settings)
     try:
-        async with log_of(settings) as found:
+        async with log_of(settings, as_it_is=True) as found:
             with bar("verifying") as progress:
-                return await replaying.verify(found.log, wanted, on_progress=progress)
-    except (Lost, ConfigurationDrift) as error:
+                report = await replaying.verify(found.log, wanted, on_progress=progress)
+    except Lost as error:
         return Report(False, 0, 0, str(error))
+    if report.ok and found.drift:
+        return Report(False, report.records, report.position, found.drift)
+    return report
 
 
 async def replay(

@@ -26,7 +26,6 @@ _STANDARD_INPUT: Final = "-"
 async def explain(settings: Settings, file: str, namespace: str, username: str) -> Explanation:
     """Explain the review or pod in a file. Raises Stop, and what opening the log raises."""
     body = _read(file, settings.review_bytes_max)
-    stamps = Stamps(wiring.stamp_key(settings))
     rules = wiring.demand_rules(settings)
     async with log_of(settings) as found, writer_on(settings, found) as writer:
         validating = Validating(
@@ -34,7 +33,7 @@ async def explain(settings: Settings, file: str, namespace: str, username: str) 
             settings.cluster,
             rules,
             wiring.policy(settings),
-            stamps,
+            _stamps(settings),
             lambda qualified: _limits(writer.state, qualified, rules.memory),
         )
         try:
@@ -51,6 +50,13 @@ async def explain(settings: Settings, file: str, namespace: str, username: str) 
     if denial is not None and denial.reason is Reason.LEDGER_UNAVAILABLE:
         raise Stop(Exit.UNREACHABLE, explained.answer)
     return explained
+
+
+def _stamps(settings: Settings) -> Stamps:
+    try:
+        return Stamps(wiring.stamp_key(settings))
+    except (ValueError, OSError) as error:
+        raise Stop(Exit.USAGE, str(error)) from error
 
 
 def _limits(state: State, qualified: str, resource: str) -> bool:

@@ -23,6 +23,7 @@ from ledger.log.jetstream import JetStreamLog
 from ledger.log.natsfiles import Address, Files
 from ledger.log.port import Lost, Unreachable
 from ledger.log.storelock import StoreBusy
+from ledger.log.streams import ConfigurationDrift
 from ledger.runtime import logs
 from ledger.runtime.settings import Settings
 
@@ -33,23 +34,36 @@ RETRY_SECONDS: Final = 0.1
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A log that is open. `alone`: nobody else can write it while this command has it."""
+    """A log that is open. `alone`: nobody else can write it while this command has it.
+
+    `drift` says how its configuration differs from what it must be, where that was tolerated.
+    """
 
     log: JetStreamLog
     alone: bool
+    drift: str = ""
 
 
 @asynccontextmanager
-async def log_of(settings: Settings, *, create: bool = False) -> AsyncIterator[Found]:
+async def log_of(
+    settings: Settings, *, create: bool = False, as_it_is: bool = False
+) -> AsyncIterator[Found]:
     """Find the log and keep it open for the block; `create` makes one where none ever was.
 
-    Raises Stop when there is none, and what opening a log raises.
+    `as_it_is` opens, for an audit, even a log whose configuration is not what it must be. Raises
+    Stop when there is none, and what opening a log raises.
     """
     logs.configure("error", "console")
     finding = _given(settings) if settings.nats else _embedded(settings, create)
+    drift = ""
     async with finding as found:
-        await _open(found.log, settings, create)
-        yield found
+        try:
+            await _open(found.log, settings, create)
+        except ConfigurationDrift as error:
+            if not as_it_is:
+                raise
+            drift = str(error)
+        yield msgspec.structs.replace(found, drift=drift)
 
 
 @asynccontextmanager
@@ -67,8 +81,8 @@ async def _given(settings: Settings) -> AsyncIterator[Found]:
 async def _embedded(settings: Settings, create: bool) -> AsyncIterator[Found]:
     """Connect to the server of the store that runs, or start it for the block."""
     store = Path(settings.store_dir)
-    if not Files(store).streams.exists() and (not create or await witnesses(settings)):
-        raise Stop(Exit.NOT_FOUND, _nothing_in(settings))
+    if not Files(store).streams.exists():
+        await _must_be_new(settings, create)
     server = EmbeddedServer(EmbeddedSettings(store=store, lock_seconds=0))
     log, alone = await _running_or_started(settings, store, server)
     try:
@@ -77,6 +91,19 @@ async def _embedded(settings: Settings, create: bool) -> AsyncIterator[Found]:
         await log.close()
         if alone:
             await server.stop()
+
+
+async def _must_be_new(settings: Settings, create: bool) -> None:
+    """Stop at a store without a log, unless one may be made. Raises Stop, Lost."""
+    seen = await witnesses(settings)
+    if seen:
+        raise Lost(
+            f"{settings.store_dir} has no log, but {seen[0].source} has seen position"
+            f" {seen[0].position} of one: restore it from a backup to a new store, or name its"
+            " servers with --nats"
+        )
+    if not create:
+        raise Stop(Exit.NOT_FOUND, _nothing_in(settings))
 
 
 async def _running_or_started(

@@ -30,18 +30,22 @@ class Comparison(msgspec.Struct, frozen=True):
 
 async def rebuild(settings: Settings, last: int | None) -> Digest:
     """Replace the projection by a new one up to a position. Raises Stop, StoreBusy, Lost."""
-    async with log_of(settings) as found, projecting(settings):
+    async with log_of(settings) as found:
         if not (found.alone or settings.nats):
             raise Stop(
                 Exit.NOT_READY,
                 f"the service of {settings.store_dir} runs and keeps its projection: stop it"
                 " first, or use `gpuledger projection compare`",
             )
-        path = projection_of(settings)
-        scratch = path.with_name(path.name + _SUFFIX)
-        store.delete(scratch)
-        built = await _built(found, scratch, last)
-        _replace(path, scratch)
+        async with projecting(settings):
+            return await _rebuild(found, projection_of(settings), last)
+
+
+async def _rebuild(found: Found, path: Path, last: int | None) -> Digest:
+    scratch = path.with_name(path.name + _SUFFIX)
+    store.delete(scratch)
+    built = await _built(found, scratch, last)
+    _replace(path, scratch)
     return built
 
 
