@@ -106,6 +106,8 @@ async def team(cluster: Cluster, service: Service, later: LaterWebhook) -> Async
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await cluster.must("POST", "/api/v1/namespaces", namespace)
     yield Team(name, cluster, service, later)
+    fall = service.fall()
+    assert not fall, fall
     status, report = await service.run("audit", "verify")
     assert status == 0, report
     assert json.loads(report)["ok"] is True, report

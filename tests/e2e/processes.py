@@ -51,12 +51,17 @@ class Child:
                 env=env,
             )
 
+    @property
+    def runs(self) -> bool:
+        """Return whether the process has not ended yet."""
+        return self._process.poll() is None
+
     def wait_healthy(self, url: str, ca: Path, within: float) -> None:
         """Return when the URL answers 200. Fails when the process ends or the time is over."""
         deadline = time.monotonic() + within
         answer = "nothing was tried"
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:
+            if not self.runs:
                 raise AssertionError(f"{self.name} ended by itself: {self.state()}")
             answer = _get(url, ca)
             if answer == "200":

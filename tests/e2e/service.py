@@ -79,9 +79,12 @@ class Service:
         child, self._child = self._child, None
         return child.stop()
 
-    def state(self) -> str:
-        """Describe the process and the end of its log, for failure reports."""
-        return "not running" if self._child is None else self._child.state()
+    def fall(self) -> str:
+        """Return how the service ended by itself, once, or nothing."""
+        if self._child is None or self._child.runs:
+            return ""
+        child, self._child = self._child, None
+        return f"gpuledger ended by itself: {child.state()}"
 
     async def get(self, path: str, **query: str) -> Any:
         """Read from the running service's HTTP API."""
