@@ -124,7 +124,8 @@ def unwritten(entry: Entry, seen: Sighting, actor: str, proven: Proven) -> Itera
     """Yield the ends of updates whose base is still what is stored, where that is `proven`."""
     for hold in entry.holds:
         if hold.uid == seen.uid and hold.base >= seen.version and proven((hold.uid, hold.base)):
-            yield Refute(seen.namespace, seen.key, hold.uid, hold.base, Cause.ABSENT, actor)
+            where = (seen.namespace, seen.key, hold.uid, hold.base)
+            yield Refute(*where, Cause.ABSENT, actor, raises=hold.raises)
 
 
 def _uids(entry: Entry) -> dict[str, None]:

@@ -15,6 +15,9 @@ from ledger.core.amounts import Amounts
 CREATE = 0
 """The base of an attempt that creates its object."""
 
+ANY_RAISES = -1
+"""In a `Refute`: however often the hold was raised."""
+
 
 class Command(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
     """Something asked of the ledger; `actor` is who asked (a user, a controller, `settlement`)."""
@@ -65,7 +68,11 @@ class End(Command, frozen=True, gc=False):
 
 
 class Refute(Command, frozen=True, gc=False):
-    """An attempt is proved dead: it was not written and can no longer be (cause `absent`)."""
+    """An attempt is proved dead: it was not written and can no longer be (cause `absent`).
+
+    The proof is about the hold as it was raised `raises` times: an attempt that was asked for once
+    more may still be written. `ANY_RAISES` is for an operator who knows.
+    """
 
     namespace: str
     key: str
@@ -73,6 +80,7 @@ class Refute(Command, frozen=True, gc=False):
     base: int
     cause: str = "absent"
     actor: str = ""
+    raises: int = ANY_RAISES
 
 
 class SetLimits(Command, frozen=True, gc=False):

@@ -13,7 +13,7 @@ from ledger.core import accounts, commands, events
 from ledger.core.denials import Denial, Reason
 from ledger.core.observing import observe
 from ledger.core.reserving import Decision, reserve
-from ledger.core.state import State
+from ledger.core.state import Hold, State
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
@@ -43,9 +43,7 @@ def _end(state: State, command: commands.End) -> Decision:
 def _refute(state: State, command: commands.Refute) -> Decision:
     space = state.namespaces.get(command.namespace)
     entry = space.entries.get(command.key) if space is not None else None
-    if entry is None or not any(
-        hold.uid == command.uid and hold.base == command.base for hold in entry.holds
-    ):
+    if entry is None or not any(_is_refuted(hold, command) for hold in entry.holds):
         return []
     return [
         events.Released(
@@ -58,6 +56,12 @@ def _refute(state: State, command: commands.Refute) -> Decision:
             command.actor,
         )
     ]
+
+
+def _is_refuted(hold: Hold, command: commands.Refute) -> bool:
+    if hold.uid != command.uid or hold.base != command.base:
+        return False
+    return command.raises in (commands.ANY_RAISES, hold.raises)
 
 
 def _set_limits(state: State, command: commands.SetLimits) -> Decision:

@@ -83,7 +83,11 @@ class Reserved(Event, frozen=True, gc=False):
 
 
 class Raised(Event, frozen=True, gc=False):
-    """The hold of an UPDATE attempt grew to the larger of two bodies at one base."""
+    """An UPDATE at the same base was asked for again: the hold covers the larger body of both.
+
+    Recorded also when the demand stays, because a proof about the earlier request says nothing
+    about this one.
+    """
 
     namespace: str
     key: str

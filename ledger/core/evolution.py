@@ -80,7 +80,16 @@ def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
 def _raised(state: State, event: events.Raised, time: int) -> Postings:
     space, entry = _entry(state, event.namespace, event.key)
     hold = _hold(entry, event.uid, event.base)
-    raised = Hold(hold.uid, hold.base, event.demand, hold.time, hold.stamp, hold.owner, hold.actor)
+    raised = Hold(
+        hold.uid,
+        hold.base,
+        event.demand,
+        time,
+        hold.stamp,
+        hold.owner,
+        hold.actor,
+        hold.raises + 1,
+    )
     holds = tuple(raised if one is hold else one for one in entry.holds)
     return _replace(state, space, event.key, entry, entry.committed, holds, _WITHIN_LIMITS)
 

@@ -64,13 +64,9 @@ def _again(
     state: State, space: Namespace, entry: Entry, hold: Hold, command: commands.Reserve
 ) -> Decision:
     """Decide an attempt that already has a hold: the same body, or another at the same base."""
-    if hold.demand == command.demand:
-        return []
     if command.base == commands.CREATE:
-        return _attempt_differs(hold, command)
+        return [] if hold.demand == command.demand else _attempt_differs(hold, command)
     raised = amounts.largest(hold.demand, command.demand)
-    if raised == hold.demand:
-        return []
     after = amounts.largest(entry.charge, raised)
     denial = shortages.check(state, space, entry.charge, after, _NOTHING)
     if denial is not None:

@@ -23,7 +23,10 @@ POSTINGS: Final = object()
 
 
 class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An open attempt `(uid, base)` and what it reserves; `time` is when, in µs of Unix time."""
+    """An open attempt `(uid, base)` and what it reserves.
+
+    `time` is when it was asked for last, in µs of Unix time; `raises` how often after the first.
+    """
 
     uid: str
     base: int
@@ -32,6 +35,7 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stamp: str
     owner: str
     actor: str
+    raises: int = 0
 
 
 class Object(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -63,7 +63,8 @@ def _end(source: random.Random) -> commands.End:
 
 
 def _refute(source: random.Random) -> commands.Refute:
-    return commands.Refute(*_where(source), source.choice((0, 0, 1, 2)), actor="barrier")
+    base, raises = source.choice((0, 0, 1, 2)), source.choice((commands.ANY_RAISES, 0, 1))
+    return commands.Refute(*_where(source), base, actor="barrier", raises=raises)
 
 
 def _limits(source: random.Random) -> commands.SetLimits | commands.CloseAccount:

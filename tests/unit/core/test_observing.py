@@ -112,6 +112,18 @@ def test_a_proof_about_nothing_open_does_nothing() -> None:
     assert tell(state, absent("u9")) == []
 
 
+def test_a_proof_about_an_earlier_request_spares_the_same_update_asked_for_again() -> None:
+    state = with_limit(100)
+    tell(state, create("u1", 10))
+    tell(state, seen("u1", 5, 10))
+    tell(state, update("u1", 5, 50))
+    proof = commands.Refute(NAMESPACE, "pods/p", "u1", 5, raises=0)
+    tell(state, update("u1", 5, 50))
+    assert tell(state, proof) == []
+    assert state.used == [50]
+    assert kinds(tell(state, absent("u1", 5))) == ["Released absent"]
+
+
 def test_deletion_frees_the_object_and_its_updates() -> None:
     state = with_limit(100)
     tell(state, create("u1", 10))
