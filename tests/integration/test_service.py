@@ -1,0 +1,263 @@
+"""The service as users run it, without a cluster: killed, damaged, asked by strangers."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+from support.command_line import gpuledger
+from support.live import Live, creation, live
+
+from gpuledger.finding import log_of
+from ledger.core.denials import Reason
+from ledger.log import natsfiles
+from ledger.runtime import certificates
+from ledger.runtime.settings import Settings
+
+pytestmark = pytest.mark.integration
+
+VALIDATE = "/admission/validate"
+
+
+def set_quota(store: Path, memory: int, namespace: str = "team") -> None:
+    done = gpuledger(
+        "quota", "set", "-n", namespace, "main", f"limits.nvidia.com/gpumem={memory}", store=store
+    )
+    assert done.status == 0, done
+
+
+def held_uids(store: Path) -> set[str]:
+    return {hold["uid"] for hold in gpuledger("holds", "-o", "json", store=store).json}
+
+
+def used(store: Path) -> int:
+    shown = gpuledger("usage", "-n", "team", "-o", "json", store=store).json
+    return int(shown[0]["used"])
+
+
+async def post(client: httpx2.AsyncClient, review: dict) -> dict:
+    answer = await client.post(VALIDATE, json=review)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["response"]
+
+
+async def flood(service: Live, prefix: str, admitted: set[str], seconds: float) -> None:
+    """Post creations until the time is over or nobody answers; collect the admitted uids."""
+    until = time.monotonic() + seconds
+    async with service.client() as client:
+
+        async def one_client(number: int) -> None:
+            count = 0
+            while time.monotonic() < until:
+                review = creation(f"{prefix}-{number}-{count}")
+                uid, count = review["request"]["object"]["metadata"]["uid"], count + 1
+                if (await post(client, review))["allowed"]:
+                    admitted.add(uid)
+
+        await asyncio.gather(*(one_client(number) for number in range(8)), return_exceptions=True)
+
+
+async def growth(admitted: set[str], count: int) -> None:
+    """Wait until so many more were admitted."""
+    wanted = len(admitted) + count
+    async with asyncio.timeout(60):
+        while len(admitted) < wanted:  # noqa: ASYNC110 - another task grows the set
+            await asyncio.sleep(0.01)
+
+
+def log_server_of(store: Path) -> int:
+    """Return the process id of the service's nats-server."""
+    address = natsfiles.read_address(store)
+    assert address is not None
+    return address.pid
+
+
+async def test_what_was_acknowledged_survives_every_kill_of_the_service(tmp_path: Path) -> None:
+    store, admitted = tmp_path / "store", set[str]()
+    with live(store) as service:
+        set_quota(store, 8_000 * 100_000)
+        for round_ in range(3):
+            task = asyncio.create_task(flood(service, f"r{round_}", admitted, 20.0))
+            await growth(admitted, 20)
+            service.kill()
+            await task
+            await asyncio.to_thread(service.start)
+        assert service.stop() == 0
+    assert admitted <= held_uids(store)
+    assert used(store) == 8_000 * len(held_uids(store))
+    verified = gpuledger("audit", "verify", "-o", "json", store=store)
+    assert verified.json["ok"], verified
+    live_digest = gpuledger("projection", "digest", "-o", "json", store=store).json
+    compared = gpuledger("projection", "compare", "-o", "json", store=store)
+    assert compared.status == 0, compared
+    gpuledger("projection", "rebuild", store=store)
+    assert gpuledger("projection", "digest", "-o", "json", store=store).json == live_digest
+
+
+async def test_what_was_acknowledged_survives_every_kill_of_the_log_server(tmp_path: Path) -> None:
+    store, admitted = tmp_path / "store", set[str]()
+    with live(store) as service:
+        set_quota(store, 8_000 * 100_000)
+        task = asyncio.create_task(flood(service, "p", admitted, 15.0))
+        for _ in range(3):
+            await growth(admitted, 20)
+            os.kill(log_server_of(store), signal.SIGKILL)
+        await task
+        await asyncio.to_thread(service.wait_for, "ledger", ok=True)
+        async with service.client() as client:
+            assert (await post(client, creation("after")))["allowed"]
+        assert service.stop() == 0
+    assert len(admitted) >= 60
+    assert admitted <= held_uids(store)
+    assert gpuledger("audit", "verify", "-o", "json", store=store).json["ok"]
+
+
+async def test_a_denial_reads_like_a_sentence_with_numbers_and_a_remedy(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with live(store) as service:
+        set_quota(store, 12_000)
+        async with service.client() as client:
+            assert (await post(client, creation("first")))["allowed"]
+            denied = await post(client, creation("second"))
+    assert not denied["allowed"]
+    assert denied["status"]["code"] == 403
+    assert denied["status"]["reason"] == "Forbidden"
+    message = denied["status"]["message"]
+    for piece in (
+        "QuotaExceeded",
+        "requested 8000",
+        "used 8000 of 12000",
+        "4000 free",
+        "short 4000",
+        "Held by: pods/first 8000",
+        "Fits now: up to 4000",
+    ):
+        assert piece in message
+
+
+async def test_the_service_ends_cleanly_within_its_time(tmp_path: Path) -> None:
+    with live(tmp_path / "store") as service:
+        started = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - started < 10
+        assert natsfiles.read_address(service.store) is None
+
+
+def trouble(service: Live) -> str:
+    """Wait until the service knows why it cannot decide."""
+    reason = service.wait_for("ledger", ok=False)
+    while "has not been opened yet" in reason:
+        reason = service.wait_for("ledger", ok=False)
+    return reason
+
+
+async def _rewrite(store: Path, change) -> None:
+    """Replace the log of a store by changed records, as somebody with access to the disk might."""
+    settings = Settings(store_dir=str(store))
+    async with log_of(settings) as found:
+        extent = await found.log.extent()
+        payloads = [
+            entry.payload async for batch in found.log.read(1, extent.last) for entry in batch
+        ]
+        name = found.log.names.log
+        await found.log.connection.api(f"STREAM.DELETE.{name}", {})
+        await found.log.open(create=True)
+        for position, payload in enumerate(change(payloads)):
+            await found.log.append(payload, position)
+
+
+def _changed(payloads: list[bytes]) -> list[bytes]:
+    forged = bytearray(payloads[2])
+    forged[-3] ^= 1
+    return [*payloads[:2], bytes(forged), *payloads[3:]]
+
+
+DAMAGE = {
+    "changed": (_changed, 3),
+    "removed": (lambda payloads: [*payloads[:2], *payloads[3:]], 3),
+    "cut": (lambda payloads: payloads[:-2], None),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_log_is_found_and_nothing_more_is_admitted(
+    tmp_path: Path, damage: str
+) -> None:
+    change, position = DAMAGE[damage]
+    store = tmp_path / "store"
+    with live(store) as service:
+        set_quota(store, 8_000 * 100)
+        async with service.client() as client:
+            for number in range(6):
+                assert (await post(client, creation(f"p{number}")))["allowed"]
+        assert service.stop() == 0
+    head = json.loads((store / "head.json").read_bytes())
+    await _rewrite(store, change)
+    expected = f"--expect={head['position']}:{head['hash']}"
+    verified = gpuledger("audit", "verify", expected, "-o", "json", store=store)
+    assert verified.status == 1
+    assert verified.json["ok"] is False
+    if position is not None:
+        assert f"position {position}" in verified.json["problem"]
+    service.start(ready=False)
+    try:
+        trouble(service)
+        async with service.client() as client:
+            denied = await post(client, creation("more"))
+        assert not denied["allowed"]
+        assert str(Reason.LEDGER_STOPPED) in denied["status"]["message"]
+    finally:
+        service.kill()
+
+
+async def test_a_store_whose_log_vanished_is_not_begun_anew(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with live(store) as service:
+        set_quota(store, 8_000)
+        assert service.stop() == 0
+    shutil.rmtree(store / "nats")
+    service.start(ready=False)
+    try:
+        reason = trouble(service)
+        assert "restore" in reason
+    finally:
+        service.kill()
+
+
+async def test_with_a_client_ca_a_review_without_a_certificate_is_not_judged(
+    tmp_path: Path,
+) -> None:
+    theirs = certificates.ensure(tmp_path / "api-server", ("api",), certificates.utc_now())
+    store = tmp_path / "store"
+    with live(store, f"--client-ca={theirs.authority}") as service:
+        set_quota(store, 80_000)
+        async with service.client() as stranger:
+            forged = await stranger.post(VALIDATE, json=creation("forged"))
+            assert forged.status_code == 403
+            assert (await stranger.get("/healthz")).status_code == 200
+        tls = service.tls()
+        tls.load_cert_chain(theirs.certificate, theirs.key)
+        async with httpx2.AsyncClient(base_url=service.url, verify=tls) as api_server:
+            assert (await post(api_server, creation("honest")))["allowed"]
+    assert {hold["key"] for hold in gpuledger("holds", "-o", "json", store=store).json} == {
+        "pods/honest"
+    }
+
+
+async def test_an_unreachable_log_is_a_clear_denial_and_not_ready(tmp_path: Path) -> None:
+    service = Live(tmp_path / "store", "--nats=nats://127.0.0.1:9")
+    service.start(ready=False)
+    try:
+        reason = trouble(service)
+        assert "127.0.0.1:9" in reason
+        async with service.client() as client:
+            denied = await post(client, creation("p"))
+        assert not denied["allowed"]
+        assert str(Reason.LEDGER_UNAVAILABLE) in denied["status"]["message"]
+    finally:
+        assert service.stop() == 0
