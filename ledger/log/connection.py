@@ -145,8 +145,6 @@ class Connection:
         Raises Unreachable when it was not taken by anybody, TimeoutError when no answer came.
         """
         client = await self.client()
-        if not client.is_connected:
-            raise Unreachable(self._unreachable("not connected"))
         try:
             answer = await client.request(
                 subject,

@@ -151,10 +151,7 @@ class JetStreamLog:
             first = first or stored
         sealed = chunking.manifest(snapshot, upload, len(pieces), first)
         await self._keep(self.names.manifest_subject, sealed)
-        kept = (await self._manifests())[-SNAPSHOTS_KEPT:]
-        # Of two savers at the same time, the later manifest may have the earlier pieces.
-        first = min(manifest.first for _, manifest in kept)
-        await api.purge_before(self.connection, self.names.snapshots, first)
+        await self._drop_old_snapshots()
 
     async def load_snapshots(self) -> Sequence[Snapshot]:
         """Return the complete snapshots, newest first."""
@@ -212,6 +209,14 @@ class JetStreamLog:
             if manifest is not None:
                 found.append((stored.seq, manifest))
             sequence = stored.seq + 1
+
+    async def _drop_old_snapshots(self) -> None:
+        kept = (await self._manifests())[-SNAPSHOTS_KEPT:]
+        if len(kept) < SNAPSHOTS_KEPT:
+            return
+        # Of two savers at the same time, the later manifest may have the earlier pieces.
+        first = min(manifest.first for _, manifest in kept)
+        await api.purge_before(self.connection, self.names.snapshots, first)
 
     async def _load(self, manifest: chunking.Manifest, sequence: int) -> Snapshot | None:
         pieces: list[bytes] = []

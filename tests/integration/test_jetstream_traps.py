@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import msgspec
 import pytest
+from nats.aio.msg import Msg
 from structlog.testing import capture_logs
 from support.nats import NatsServer, settings_for
 
@@ -161,6 +162,53 @@ async def test_another_stream_on_the_subject_is_noticed(
     )
     with pytest.raises(Lost, match="10060"):
         await log.append(b"x", 0)
+    await log.close()
+
+
+async def test_an_acknowledgement_of_another_position_is_noticed(
+    nats_server: NatsServer, shard: str
+) -> None:
+    log = await JetStreamLog.connect(settings_for(nats_server, shard))
+
+    async def answer(message: Msg) -> None:
+        await message.respond(b'{"stream": "LEDGER-%s", "seq": 99}' % shard.encode())
+
+    await log.connection.subscribe(f"ledger.{shard}.log", answer)
+    with pytest.raises(Lost, match="position 1 was stored as 99"):
+        await log.append(b"x", 0)
+    await log.close()
+
+
+async def unprotected(server: NatsServer, shard: str) -> JetStreamLog:
+    """A log of three records whose stream lets an administrator remove some."""
+    log = await JetStreamLog.connect(settings_for(server, shard))
+    wanted = streams.log_stream(log.names, 1, log.settings.max_bytes)
+    weak = msgspec.structs.replace(wanted, deny_delete=False, deny_purge=False)
+    await log.connection.api(f"STREAM.CREATE.{wanted.name}", weak)
+    for expected in range(3):
+        await log.append(b"x", expected)
+    return log
+
+
+async def test_a_record_missing_in_the_middle_is_noticed(
+    nats_server: NatsServer, shard: str
+) -> None:
+    log = await unprotected(nats_server, shard)
+    await log.connection.api(f"STREAM.MSG.DELETE.LEDGER-{shard}", {"seq": 2})
+    async with aclosing(tailing.read(log._log, 1, 3)) as batches:
+        with pytest.raises(Lost, match="from position 1 to 3"):
+            [batch async for batch in batches]
+    await log.close()
+
+
+async def test_records_missing_at_the_beginning_are_noticed(
+    nats_server: NatsServer, shard: str
+) -> None:
+    log = await unprotected(nats_server, shard)
+    await log.connection.api(f"STREAM.PURGE.LEDGER-{shard}", {"seq": 4})
+    async with aclosing(tailing.follow(log._log, 1)) as batches:
+        with pytest.raises(Lost, match="begins at 4, position 1 is missing"):
+            await anext(batches)
     await log.close()
 
 
@@ -334,6 +382,33 @@ async def test_savers_at_the_same_time_leave_whole_snapshots(
     await other.save_snapshot(Snapshot(8, b"eighth"))
     assert [found.position for found in await other.load_snapshots()] == [8, 7]
     await other.close()
+
+
+async def test_a_slow_saver_keeps_its_pieces_though_a_quick_one_overtook_it(
+    nats_server: NatsServer,
+    jetstream_log: JetStreamLog,
+    shard: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = await JetStreamLog.connect(settings_for(nats_server, shard))
+    keep = jetstream_log._keep
+
+    async def overtaken(subject: str, payload: bytes) -> int:
+        if subject == jetstream_log.names.manifest_subject:
+            await other.save_snapshot(Snapshot(1, b"quick"))
+        return await keep(subject, payload)
+
+    monkeypatch.setattr(jetstream_log, "_keep", overtaken)
+    await jetstream_log.save_snapshot(Snapshot(2, b"slow"))
+    assert [found.payload for found in await other.load_snapshots()] == [b"slow", b"quick"]
+    await other.close()
+
+
+async def test_old_snapshots_take_no_room(jetstream_log: JetStreamLog, shard: str) -> None:
+    for position in range(1, 6):
+        await jetstream_log.save_snapshot(Snapshot(position, b"state"))
+    answer = json.loads(await jetstream_log.connection.api(f"STREAM.INFO.LEDGER-{shard}-SNAP"))
+    assert answer["state"]["messages"] == 4
 
 
 async def test_syncing_every_write_is_seen(jetstream_log: JetStreamLog) -> None:

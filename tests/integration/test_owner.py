@@ -93,6 +93,20 @@ async def test_one_of_two_replicas_is_the_owner_and_both_know(dial: Dial, names:
         await owner.stop()
 
 
+async def test_a_lease_taken_by_somebody_faster_is_not_taken_again(
+    dial: Dial, names: Names
+) -> None:
+    first = Owner(await dial(), names, "w1", settings=QUICK)
+    second = Owner(await dial(), names, "w2", settings=QUICK)
+    await second.start()
+    await second.stop()
+    seen = await first._current()
+    await second.start()
+    assert not await first._put(b"w1", seen.seq, 2)
+    assert second.is_owner
+    await second.stop()
+
+
 async def test_an_owner_stays_owner_beyond_its_first_lease(dial: Dial, names: Names) -> None:
     short = OwnerSettings(renew_seconds=0.1, lease_seconds=1)
     first = Owner(await dial(), names, "w1", settings=short)

@@ -1,0 +1,54 @@
+"""What a consumer believes of what is delivered to it."""
+
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from ledger.log.connection import Access, Connection
+from ledger.log.port import Entry, Lost
+from ledger.log.tailing import Stream, _Consumer
+
+
+def consumer(first: int, *, contiguous: bool = True) -> _Consumer:
+    """A consumer that nothing but this test delivers to."""
+    return _Consumer(Stream(Connection(Access(()), 1.0), "S", contiguous), first)
+
+
+def message(position: int, delivered: int, *, domain: bool = False) -> Msg:
+    """A message as the server delivers it, from its own domain or another."""
+    stream = "hub.account.S.c" if domain else "S.c"
+    tail = ".0.random" if domain else ".0"
+    reply = f"$JS.ACK.{stream}.1.{position}.{delivered}.1700000000{tail}"
+    return Msg(_client=Client(), subject="s", reply=reply, data=b"x", headers=None)
+
+
+@pytest.mark.parametrize("domain", [False, True])
+async def test_messages_in_order_are_entries(domain: bool) -> None:
+    reading = consumer(5)
+    for delivered, position in enumerate((5, 6, 7), start=1):
+        await reading._receive(message(position, delivered, domain=domain))
+    assert await reading.take() == [Entry(position, b"x") for position in (5, 6, 7)]
+
+
+async def test_a_message_lost_on_its_way_gives_the_consumer_up_after_what_came_before() -> None:
+    reading = consumer(5)
+    await reading._receive(message(5, 1))
+    await reading._receive(message(7, 3))
+    await reading._receive(message(8, 4))
+    assert await reading.take() == [Entry(5, b"x")]
+    assert await reading.take() == []
+
+
+async def test_a_position_that_the_stream_skips_is_lost() -> None:
+    reading = consumer(5)
+    await reading._receive(message(5, 1))
+    await reading._receive(message(7, 2))
+    assert await reading.take() == [Entry(5, b"x")]
+    with pytest.raises(Lost, match="from position 5 to 7"):
+        await reading.take()
+
+
+async def test_a_stream_with_gaps_may_skip_positions() -> None:
+    reading = consumer(5, contiguous=False)
+    await reading._receive(message(9, 1))
+    assert await reading.take() == [Entry(9, b"x")]
