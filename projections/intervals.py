@@ -16,10 +16,9 @@ LEVELS: Final = 48
 def fork(opened: int, closed: int) -> int:
     """Return where the interval from `opened` up to, but without, `closed` is filed.
 
-    An empty interval contains no position and may be filed anywhere.
+    The block is taken to hold `closed` as well; that may be one size more than needed.
     """
-    level = (opened ^ max(opened, closed - 1)).bit_length()
-    return _middle(opened, level)
+    return _middle(opened, (opened ^ closed).bit_length())
 
 
 def forks_around(position: int, last: int) -> list[int]:

@@ -38,7 +38,9 @@ class Balances:
         for namespace in {namespace for namespace, _ in change.keys}:
             touched.update(state.namespaces[namespace].accounts)
         for name, before in change.accounts.items():
-            self._reshape(state, before, state.accounts.get(name))
+            after = state.accounts.get(name)
+            if after is not None and after != before:
+                self._recount(state, after)
         for name in sorted(touched):
             account = self._names.account(name, position)
             body = _encoder.encode(self._body(state, state.accounts.get(name)))
@@ -61,15 +63,6 @@ class Balances:
                 continue
             for resource, line in space.plan:
                 committed[line] += new.get(resource, 0) - old.get(resource, 0)
-
-    def _reshape(self, state: State, before: Account | None, after: Account | None) -> None:
-        """Count anew when an account has other lines, or covers other namespaces."""
-        if before is not None:
-            closed = set(before.lines.values()) - set(after.lines.values() if after else ())
-            for line in closed:
-                self.committed[line] = 0
-        if after is not None and after != before:
-            self._recount(state, after)
 
     def _recount(self, state: State, account: Account) -> None:
         totals = dict.fromkeys(account.lines, 0)

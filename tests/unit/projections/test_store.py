@@ -11,9 +11,8 @@ from projections.store import VERSION, Store, StoreError, delete
 
 
 async def test_a_new_file_is_empty(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path / "deep" / "ledger.sqlite")
-    assert (await store.head()).position == 0
-    await store.close()
+    async with await Store.open(tmp_path / "deep" / "ledger.sqlite") as store:
+        assert (await store.head()).position == 0
 
 
 async def test_a_file_of_another_schema_is_built_again(tmp_path: Path) -> None:
@@ -23,9 +22,8 @@ async def test_a_file_of_another_schema_is_built_again(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     connection.close()
-    store = await Store.open(path)
-    assert (await store.head()).position == 0
-    await store.close()
+    async with await Store.open(path) as store:
+        assert (await store.head()).position == 0
     await project(path, log)
     assert await digest_of(path) == before
 
@@ -37,7 +35,8 @@ async def test_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path)
         connection.execute("INSERT INTO precious VALUES (1)")
     connection.close()
     with pytest.raises(StoreError, match=r"other\.sqlite is not a projection.*move it away"):
-        await Store.open(path)
+        async with await Store.open(path):
+            pass
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT x FROM precious").fetchall() == [(1,)]
     connection.close()
