@@ -50,11 +50,7 @@ class Books:
     def _enter_body(self, event: AnyEvent) -> Iterator[str]:
         assert isinstance(
             event,
-            events.Reserved
-            | events.Raised
-            | events.Committed
-            | events.Observed
-            | events.Released,
+            events.Reserved | events.Raised | events.Committed | events.Observed | events.Released,
         )
         bodies = self.bodies.setdefault((event.namespace, event.key), {})
         where = f"{event.namespace}/{event.key} {event.uid}"

@@ -181,7 +181,8 @@ class Checker:
     def _quota_differences(self, server: ApiServer) -> list[str]:
         expected = {
             accounts.quota(CLUSTER, space, name): {
-                key: int(text.replace("k", "000")) for key, text in (quota.spec.hard or {}).items()
+                key: int(text.replace("k", "000"))
+                for key, text in (quota.spec.hard or {}).items()
                 if isinstance(text, str)
             }
             for (space, name), quota in server.quotas.objects.items()

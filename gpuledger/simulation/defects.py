@@ -21,7 +21,7 @@ from ledger.log import opening
 from ledger.log.memory import MemoryStore
 from ledger.log.port import Log, Snapshot
 from ledger.log.writer import Writer
-from webhook import barrier, pods, sighting
+from webhook import sighting
 from webhook.ages import Ages
 from webhook.barrier import Barrier
 from webhook.pods import Pods

@@ -5,8 +5,7 @@ What survives a kill is what would be on its disk: the head it noted last.
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from gpuledger.simulation.apiserver import EPOCH
 from gpuledger.simulation.checking import CLUSTER, Checker, Witnessed
@@ -16,12 +15,15 @@ from gpuledger.simulation.watched import WatchedCluster
 from ledger.core import snapshots
 from ledger.core.denials import Denial
 from ledger.core.state import State
+from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.memory import MemoryStore
 from ledger.log.port import LogError, Lost, Snapshot
 from ledger.log.records import Record
+from ledger.log.streams import Names
 from ledger.log.submission import Accepted
 from ledger.log.witness import Head
 from ledger.log.writer import Observer, Writer, WriterSettings
+from ledger.simulation.messages import Exchange, Line
 from ledger.simulation.network import DistantLog, SeededFaults
 from ledger.simulation.processes import Process
 from webhook.mutating import Mutating
@@ -37,6 +39,7 @@ HEAD_NOTED: Final = 0.5
 """Share of records after which the head is on disk: it is noted once a second, not every time."""
 
 STAMP_KEY: Final = b"the key that all replicas share "
+NAMES: Final = Names("main")
 WRITER: Final = WriterSettings(refresh_seconds=2.0)
 POLICY: Final = Policy(owner_holds_max=6)
 
@@ -53,7 +56,8 @@ class Replica:
         cluster: WatchedCluster,
         checker: Checker,
         source: random.Random,
-        is_active: Callable[[int], bool],
+        lease: "Lease",
+        exchange: Exchange,
         recount: float,
     ) -> None:
         self.name = f"r{number}"
@@ -64,11 +68,11 @@ class Replica:
         self.refused = ""
         self.snapshot_wanted = False
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._number = number
         self._store = store
         self._checker = checker
         self._source = source
-        self._is_active = is_active
+        self._lease = lease
+        self._exchange = exchange
         self._settlement_settings = SettlementSettings(
             rules=RULES, settle_seconds=SETTLE_SECONDS, recount_seconds=recount
         )
@@ -128,7 +132,11 @@ class Replica:
             stopwatch=asyncio.get_running_loop().time,
         )
         self.writer.subscribe(self._applied)
-        ledger = Witnessed(self.writer, self._checker)
+        line: Any = Line(self._exchange, self._process, self.faults, self._source)
+        preference = _Preference(self.name, self._lease)
+        self._commands = CommandServer(line, NAMES, self.name, self.writer)
+        forwarder = Forwarder(line, NAMES, preference, self.writer)
+        ledger = Witnessed(forwarder, self._checker)
         stamps = Stamps(STAMP_KEY, clock=lambda: self.now() / 1_000_000, nonce=self._nonce)
         self._mutating = Mutating(CLUSTER, RULES, POLICY, stamps)
         self._validating = Validating(
@@ -140,7 +148,7 @@ class Replica:
             self.cluster,
             CLUSTER,
             now=self.now,
-            is_active=lambda: self._is_active(self._number),
+            is_active=lambda: preference.owner == self.name,
             settings=self._settlement_settings,
         )
 
@@ -156,6 +164,7 @@ class Replica:
             except LogError:
                 await asyncio.sleep(REOPEN_SECONDS)
         self._checker.applied(self.name, self.writer.state)
+        await self._commands.start()
         self._process.start(self.writer.run())
         self._process.start(self._settlement.run())
         self._ready = True
@@ -180,6 +189,29 @@ class Replica:
         """Return a nonce that no process uses twice."""
         self._nonces += 1
         return f"{self.name}-{self._nonces:08}"
+
+
+class Lease:
+    """Who believes to be the preferred writer: one replica, none, or several."""
+
+    def __init__(self) -> None:
+        self.holders: tuple[str, ...] = ()
+
+
+class _Preference:
+    """What one replica believes about the lease."""
+
+    def __init__(self, writer: str, lease: Lease) -> None:
+        self.writer = writer
+        self._lease = lease
+
+    @property
+    def owner(self) -> str | None:
+        """The preferred writer, None when nobody is known; a holder believes in itself."""
+        holders = self._lease.holders
+        if self.writer in holders:
+            return self.writer
+        return holders[0] if holders else None
 
 
 class _Answers(Observer):

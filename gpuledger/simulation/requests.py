@@ -7,7 +7,6 @@ one. After this webhook's yes anything may still happen: see `script.Ending`.
 
 import asyncio
 import random
-from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -161,9 +160,7 @@ class Requests:
             ending = Ending.STORED
         await self._update(operation, name, memory, ending)
 
-    async def _update(
-        self, operation: Update, name: Name, memory: int, ending: Ending
-    ) -> None:
+    async def _update(self, operation: Update, name: Name, memory: int, ending: Ending) -> None:
         for number in range(UPDATE_TRIES):
             stored = self._server.pods.objects.get(name)
             if stored is None or not counts(stored, _now()):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 import msgspec
+import structlog
 
 from gpuledger.simulation import script
 from gpuledger.simulation.checking import Violation
@@ -33,7 +34,9 @@ class Result(msgspec.Struct, frozen=True):
 
 def play(plan: Script, defects: Sequence[str] = ()) -> Result:
     """Run a script, with deliberate defects of these names."""
-    loop = VirtualLoop(random.Random(f"order {plan.seed}"), steps_max=STEPS_MAX)
+    source = random.Random(f"order {plan.seed}")
+    # Not abstract at run time: what it leaves out needs sockets, signals or threads.
+    loop = VirtualLoop(source, steps_max=STEPS_MAX)  # type: ignore[abstract]
     trace: list[str] = []
     violation = None
 
@@ -66,11 +69,15 @@ def run(seed: int, defects: Sequence[str] = ()) -> Result:
 @contextmanager
 def _still(seed: int) -> Iterator[None]:
     """Keep the run away from the outside: seeded jitter, and no log output."""
-    kept, level = random.getstate(), logging.root.manager.disable
+    dice, structured = random.getstate(), structlog.get_config()
+    level = logging.root.manager.disable
     random.seed(f"jitter {seed}")
     logging.disable(logging.CRITICAL)
+    silent = structlog.make_filtering_bound_logger(logging.CRITICAL)
+    structlog.configure(wrapper_class=silent)
     try:
         yield
     finally:
+        structlog.configure(**structured)
         logging.disable(level)
-        random.setstate(kept)
+        random.setstate(dice)

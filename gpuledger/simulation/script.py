@@ -210,9 +210,8 @@ class _Author:
         made = (self._create, self._update, self._status, self._delete, self._any_quota)
         bad = (self._kill, self._lease, self._clock, self._stall, self._lists)
         worse = (self._storm, self._partition, self._snapshot)
-        weights = (14, 6, 2, 6, 3) + ((2, 1, 1, 2, 2) if self._hostile else (1, 1, 0, 1, 1))
-        weights += (2, 1, 2) if self._hostile else (0, 0, 1)
-        return self._source.choices((*made, *bad, *worse), weights)[0](at)
+        some = (2, 1, 1, 2, 2, 2, 1, 2) if self._hostile else (1, 1, 0, 1, 1, 0, 0, 1)
+        return self._source.choices((*made, *bad, *worse), (14, 6, 2, 6, 3, *some))[0](at)
 
     def _replica(self) -> int:
         return self._source.randrange(self._replicas)

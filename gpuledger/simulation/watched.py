@@ -51,9 +51,7 @@ class WatchedCluster:
     async def list_pods(self, namespace: str) -> Listed[Pod]:
         """List a namespace as of some moment during the call. Raises Unavailable."""
         await asyncio.sleep(self._source.random() * self.list_seconds)
-        pods = [
-            pod for (space, _), pod in self._server.pods.objects.items() if space == namespace
-        ]
+        pods = [pod for (space, _), pod in self._server.pods.objects.items() if space == namespace]
         version = self._server.versions.version
         await asyncio.sleep(self._source.random() * self.list_seconds)
         if self._happens(self.lists_failing):

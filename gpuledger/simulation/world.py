@@ -9,11 +9,12 @@ from gpuledger.simulation import script
 from gpuledger.simulation.admission import Admission
 from gpuledger.simulation.apiserver import ApiServer
 from gpuledger.simulation.checking import Checker
-from gpuledger.simulation.replica import Replica
+from gpuledger.simulation.replica import Lease, Replica
 from gpuledger.simulation.requests import BEYOND_SECONDS, Requests
 from gpuledger.simulation.script import SETTLE_SECONDS, Script
 from gpuledger.simulation.watched import WatchedCluster
 from ledger.log.memory import MemoryStore
+from ledger.simulation.messages import Exchange
 from ledger.simulation.network import CALM, Weather
 
 QUIET_SECONDS_MAX: Final = 6 * SETTLE_SECONDS
@@ -54,7 +55,8 @@ class World:
         self._store = _Store(self.checker)
         self._server = ApiServer(self._written)
         self.checker.attend(self._server)
-        self._holders: tuple[int, ...] = (0,)
+        self._lease_held = Lease()
+        self._exchange = Exchange()
         self._replicas = [self._replica(number) for number in range(plan.replicas)]
         admission = Admission(self._replicas, self._source, note)
         self._requests = Requests(self._server, admission, self._source)
@@ -70,6 +72,7 @@ class World:
 
     async def _play(self) -> None:
         loop = asyncio.get_running_loop()
+        self._hold((0,))
         for replica in self._replicas:
             replica.start()
         running = []
@@ -103,7 +106,7 @@ class World:
             replica.start()
 
     async def _lease(self, operation: script.Lease) -> None:
-        self._holders = operation.holders
+        self._hold(operation.holders)
 
     async def _clock(self, operation: script.Clock) -> None:
         self._replicas[operation.replica].offset = operation.offset
@@ -151,7 +154,7 @@ class World:
     def _calm(self) -> None:
         """End all misfortune: from now on everything works."""
         self._note("calm")
-        self._holders = (0,)
+        self._hold((0,))
         for replica in self._replicas:
             replica.offset = 0.0
             replica.faults.weather, replica.faults.cut_off = CALM, False
@@ -190,6 +193,9 @@ class World:
                     "a log that lost its tail stops", f"{replica.name} goes on writing"
                 )
 
+    def _hold(self, holders: tuple[int, ...]) -> None:
+        self._lease_held.holders = tuple(self._replicas[number].name for number in holders)
+
     def _written(self, name: tuple[str, str]) -> None:
         stored = self._server.pods.objects.get(name)
         version = stored.metadata.resource_version if stored is not None else "gone"
@@ -205,7 +211,8 @@ class World:
             cluster,
             self.checker,
             source,
-            is_active=lambda one: one in self._holders,
+            self._lease_held,
+            self._exchange,
             recount=self._plan.recount,
         )
 

@@ -11,11 +11,12 @@ import random
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context, copy_context
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from ledger.simulation.processes import Process, owner_of
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Deadlock(Exception):
@@ -67,7 +68,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)
         sys.set_asyncgen_hooks(firstiter=self._generators.append, finalizer=None)
         try:
-            return self._run_to_end_of(self.create_task(main))
+            task = self.create_task(main)
+            self._run_to_end_of(task)
+            result: T = task.result()
+            return result
         finally:
             self._bury()
             sys.set_asyncgen_hooks(firstiter=hooks.firstiter, finalizer=hooks.finalizer)
@@ -79,7 +83,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._now
 
     def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Make a callback ready."""
         if context is None:  # an empty context is false, too
@@ -91,8 +95,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_later(
         self,
         delay: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Make a callback ready after so many virtual seconds."""
@@ -101,8 +105,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Make a callback ready at a virtual time."""
@@ -153,14 +157,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._made += 1
         return self._made
 
-    def _run_to_end_of(self, main: "asyncio.Task[T]") -> T:
+    def _run_to_end_of(self, main: "asyncio.Task[Any]") -> None:
         while not main.done():
             if not self._ready:
                 self._advance()
             self._step()
             if self.steps > self._steps_max:
                 raise Runaway(f"{self.steps} steps and no end, at {self._now:.3f} s")
-        return main.result()
 
     def _advance(self) -> None:
         """Let time pass to the next timers, all of those that are due together."""
@@ -188,7 +191,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         _, callback, args, context, _ = step
         try:
             context.run(callback, *args)
-        except Exception as error:  # noqa: BLE001: like any loop, it survives its callbacks
+        except Exception as error:  # noqa: BLE001 - like any loop, it survives them
             self.call_exception_handler({"message": f"in {callback!r}", "exception": error})
 
     def _bury(self) -> None:

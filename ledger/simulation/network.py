@@ -49,7 +49,7 @@ class SeededFaults:
     def strike(self, call: str) -> Fault:
         """Return the fault of the next call; see `ledger.log.memory.Faults`."""
         source, weather = self._source, self.weather
-        before, after = (source.random() * HOP_SECONDS_MAX for _ in "ba")
+        before, after = source.random() * HOP_SECONDS_MAX, 0.0
         if source.random() < weather.slow:
             before = source.random() * SLOW_SECONDS_MAX
             after = source.random() * SLOW_SECONDS_MAX
