@@ -1,0 +1,76 @@
+"""Books: what the running service says about everybody, once it shows the end of the log."""
+
+import asyncio
+from typing import Final, TypeVar
+
+import aiohttp
+import msgspec
+
+from gpuledger.demo.broken import Broken
+from gpuledger.demo.service import ANSWER_SECONDS, POLL_SECONDS, Service
+from projections.queries.holding import Hold, Holder
+from projections.queries.usage import Usage
+
+CAUGHT_UP_SECONDS: Final = 30.0
+"""How long the projection may take until it shows the end of the log."""
+
+ROWS_MAX: Final = 5_000
+
+_POSITION: Final = "gpuledger_log_position "
+_HEAD: Final = "Gpuledger-Head"
+
+Row = TypeVar("Row", Usage, Holder, Hold)
+
+
+class Books(msgspec.Struct, frozen=True):
+    """Usage, holders and holds as of a position at or after the log's end when it was asked."""
+
+    position: int
+    usage: list[Usage]
+    holders: list[Holder]
+    holds: list[Hold]
+
+
+async def read(service: Service) -> Books:
+    """Read the books. Raises Broken when they do not reach the log's end in time."""
+    deadline = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+    connector = aiohttp.TCPConnector(ssl=service.tls())
+    async with aiohttp.ClientSession(service.url, connector=connector, timeout=deadline) as session:
+        position = await _end_of_log(session)
+        await _shown(session, position)
+        return Books(
+            position,
+            await _rows(session, "usage", Usage),
+            await _rows(session, "holders", Holder),
+            await _rows(session, "holds", Hold),
+        )
+
+
+async def _end_of_log(session: aiohttp.ClientSession) -> int:
+    async with session.get("/metrics", raise_for_status=True) as answer:
+        lines = (await answer.text()).splitlines()
+    return int(float(next(one for one in lines if one.startswith(_POSITION)).split()[1]))
+
+
+async def _shown(session: aiohttp.ClientSession, position: int) -> None:
+    claim = f"the projection shows position {position} within {CAUGHT_UP_SECONDS:g} s"
+    shown = 0
+    try:
+        async with asyncio.timeout(CAUGHT_UP_SECONDS):
+            # Another process cannot be awaited.
+            while (shown := await _projected(session)) < position:  # noqa: ASYNC110
+                await asyncio.sleep(POLL_SECONDS)
+    except TimeoutError:
+        raise Broken(claim, f"it shows position {shown}") from None
+
+
+async def _projected(session: aiohttp.ClientSession) -> int:
+    """Return how far the projection is, 0 before there is one."""
+    async with session.get("/v1/usage") as answer:
+        return int(answer.headers.get(_HEAD, 0))
+
+
+async def _rows(session: aiohttp.ClientSession, what: str, kind: type[Row]) -> list[Row]:
+    query = {"limit": str(ROWS_MAX)}
+    async with session.get(f"/v1/{what}", params=query, raise_for_status=True) as answer:
+        return msgspec.json.decode(await answer.read(), type=list[kind])  # type: ignore[valid-type]

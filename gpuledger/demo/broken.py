@@ -1,0 +1,9 @@
+"""What ends the demo early."""
+
+
+class Broken(Exception):
+    """A claim that did not hold: what was claimed, and what was found instead."""
+
+    def __init__(self, claim: str, found: str) -> None:
+        super().__init__(f"{claim}: {found}")
+        self.claim, self.found = claim, found

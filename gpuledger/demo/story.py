@@ -1,0 +1,199 @@
+"""The story: eleven steps, from an empty directory to a service that ended cleanly."""
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from gpuledger.demo import audit, books, claims, recordings, traffic
+from gpuledger.demo.broken import Broken
+from gpuledger.demo.leftover import leftover
+from gpuledger.demo.narration import Narrator
+from gpuledger.demo.recordings import Creation
+from gpuledger.demo.service import Service
+from gpuledger.demo.traffic import Answer, Outcome
+from gpuledger.progress import bar
+from ledger.core.denials import Reason
+from projections.digest import Digest
+
+QUOTAS: Final = {
+    "research": ("requests.nvidia.com/gpu=330", "limits.nvidia.com/gpumem=3200k"),
+    "serving": ("requests.nvidia.com/gpu=60", "limits.nvidia.com/gpumem=600k"),
+}
+"""The two namespaces and what they may have: cards, and MiB of their memory."""
+
+FIRST: Final = 120
+"""Pods that each namespace asks for at first."""
+
+THEN: Final = 300
+"""Pods that one namespace asks for in the traffic that is cut off."""
+
+KILLED_AFTER: Final = 100
+"""Answers in that traffic after which the service is killed."""
+
+REVIEWS: Final = 2
+"""Per pod: one to the mutating webhook, one to the validating."""
+
+_WEBHOOK: Final = "pods.validate.gpuledger.io"
+
+
+class Story:
+    """Tells the story with one service."""
+
+    def __init__(self, service: Service, narrator: Narrator) -> None:
+        """Prepare; `tell` does it."""
+        self._service, self._say = service, narrator
+        self._recordings = recordings.load()
+        self._requests = recordings.Requests(self._recordings)
+        self._answers: list[Answer] = []
+
+    async def tell(self) -> None:
+        """Tell it to its end. Raises Broken for the first claim that does not hold."""
+        await self._start()
+        await self._limit()
+        await self._admit()
+        await self._deny()
+        cut_off = await self._kill()
+        killed = await self._look_at_what_is_left()
+        await self._start_again(cut_off)
+        await self._repeat(cut_off)
+        await self._rebuild(killed)
+        await self._audit()
+        await self._end()
+
+    async def _start(self) -> None:
+        with self._say.step("Start the service: log, webhooks and read side are one command"):
+            self._say.command(f"gpuledger serve --no-kubernetes --store-dir {self._service.store}")
+            await self._service.start()
+            self._say.line(f"ready at {self._service.url}, with a CA of its own")
+
+    async def _limit(self) -> None:
+        with self._say.step("Give two namespaces a quota each"):
+            commands = [
+                ("quota", "set", "-n", namespace, "gpus", *limits)
+                for namespace, limits in QUOTAS.items()
+            ]
+            for one in commands:
+                self._say.command(f"gpuledger {' '.join(one)}")
+            await asyncio.gather(*(self._service.command(*one) for one in commands))
+
+    async def _admit(self) -> None:
+        pods = self._requests.make(FIRST, tuple(QUOTAS))
+        reviews = len(pods) * REVIEWS
+        with self._say.step(f"Ask for {len(pods)} pods: {reviews} AdmissionReviews over HTTPS"):
+            server = self._recordings[0].server
+            self._say.line(f"recorded from {server}; only names and uids are varied")
+            answers = await self._send(pods)
+            self._say.claim(claims.everyone_answered(answers))
+            self._say.claim(claims.denials_are_right(answers))
+            self._say.claim(claims.within_limits(await books.read(self._service)))
+            await self._show_usage()
+
+    async def _deny(self) -> None:
+        with self._say.step("This is what the user of a denied pod reads"):
+            denied = next(
+                one for one in self._answers if one.message.startswith(Reason.QUOTA_EXCEEDED)
+            )
+            self._say.command(f"kubectl -n {denied.creation.namespace} create -f pod.yaml")
+            self._say.line(
+                f'Error from server (Forbidden): admission webhook "{_WEBHOOK}" denied the'
+                f" request: {denied.message}"
+            )
+
+    async def _kill(self) -> list[Answer]:
+        """Kill the service in the middle of traffic and return who got no answer."""
+        pods = self._requests.make(THEN, ("research",))
+        with self._say.step(f"Ask for {THEN} more, and kill the service in the middle: SIGKILL"):
+            answers = await self._send(pods, kill_after=KILLED_AFTER)
+            await self._service.wait()
+            self._say.claim(claims.interrupted(answers))
+        return [one for one in answers if one.outcome is Outcome.UNANSWERED]
+
+    async def _look_at_what_is_left(self) -> Digest:
+        with self._say.step("Look at what the killed service left behind"):
+            killed = await leftover(self._service.store)
+            self._say.line(f"its projection had reached position P = {killed.position}")
+            self._say.line(f"digest at P  {killed.digest}")
+        return killed
+
+    async def _start_again(self, cut_off: list[Answer]) -> None:
+        with self._say.step("Start it again"):
+            await self._service.start()
+            found = await books.read(self._service)
+            self._say.claim(claims.nothing_lost(found, self._allowed()))
+            self._say.claim(claims.nothing_invented(found, self._allowed(), cut_off))
+            self._say.claim(claims.within_limits(found))
+            held = {one.uid for one in found.holds}
+            self._answers += [_stored(one) for one in cut_off if one.creation.uid in held]
+
+    async def _repeat(self, cut_off: list[Answer]) -> None:
+        pods = [self._requests.again(one.creation) for one in cut_off]
+        with self._say.step(f"Repeat the {len(pods)} requests without an answer, as clients do"):
+            answers = await self._send(pods)
+            self._say.claim(claims.everyone_answered(answers))
+            found = await books.read(self._service)
+            self._say.claim(claims.charged_once(found, self._allowed()))
+            self._say.claim(claims.within_limits(found))
+            await self._show_usage()
+
+    async def _rebuild(self, killed: Digest) -> None:
+        with self._say.step("Build a second projection from the log, up to P"):
+            arguments = ("projection", "compare", "--at", str(killed.position))
+            self._say.command(f"gpuledger {' '.join(arguments)}")
+            ended = await self._service.command(*arguments, "-o", "json", statuses=(0, 1))
+            self._say.line(f"digest at P  {killed.digest}  of the killed one")
+            self._say.line(f"digest at P  {ended.json['rebuilt']}  of the new one")
+            self._say.claim(claims.same_digest(killed, ended.json))
+
+    async def _audit(self) -> None:
+        with self._say.step("Audit: who did what to serving, and is the log what it was?"):
+            self._say.command("gpuledger audit replay -n serving")
+            ended = await self._service.command("audit", "replay", "-n", "serving", "-o", "json")
+            events = [msgspec.json.decode(line) for line in ended.out.splitlines()]
+            self._say.block(audit.excerpt(events))
+            self._say.claim(claims.told(events, "serving", self._allowed()))
+            self._say.command("gpuledger audit verify")
+            report = await self._report()
+            self._say.claim(claims.intact(report, events[-1]["position"]))
+
+    async def _end(self) -> None:
+        with self._say.step("End the service: SIGTERM"):
+            try:
+                status = await self._service.stop()
+            except TimeoutError as error:
+                raise Broken("the service ends cleanly", "it takes too long") from error
+            self._say.claim(claims.ended_cleanly(status))
+
+    async def _report(self) -> dict[str, Any]:
+        ended = await self._service.command("audit", "verify", "-o", "json", statuses=(0, 1))
+        report: dict[str, Any] = ended.json
+        return report
+
+    async def _show_usage(self) -> None:
+        self._say.command("gpuledger usage")
+        self._say.block((await self._service.command("usage")).out)
+
+    async def _send(self, pods: list[Creation], kill_after: int = 0) -> list[Answer]:
+        """Send requests with a progress bar; kill the service after so many answers, 0 for not."""
+        with bar("creating pods") as progress:
+            done = 0
+
+            def count(_: Answer) -> None:
+                nonlocal done
+                done += 1
+                progress(done, len(pods))
+                if done == kill_after:
+                    self._service.kill()
+
+            answers = await traffic.send(self._service, pods, count)
+        self._answers += answers
+        return answers
+
+    def _allowed(self) -> list[Creation]:
+        """Return what the clients know to be admitted, and what was found stored afterwards."""
+        return [one.creation for one in self._answers if one.outcome is Outcome.ALLOWED]
+
+
+def _stored(answer: Answer) -> Answer:
+    """Return the answer that a client would have got, had the service lived a moment longer."""
+    return msgspec.structs.replace(answer, outcome=Outcome.ALLOWED)

@@ -1,0 +1,91 @@
+"""Traffic: what an API server sends for each pod that is created, over several connections."""
+
+import asyncio
+import base64
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+
+from gpuledger.demo.recordings import Creation, Patch, Review
+from gpuledger.demo.service import Service
+from webhook.app import MUTATE_PATH, VALIDATE_PATH
+
+CONNECTIONS: Final = 16
+ANSWER_SECONDS: Final = 10.0
+"""The time-out of the validating webhook, as it is registered."""
+
+
+class Outcome(Enum):
+    """What became of a creation, as far as its client knows."""
+
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    UNANSWERED = "unanswered"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The outcome of a creation and, when it was denied, the message for its user.
+
+    `asked`: the validating webhook was asked, so that even without an answer it may have reserved.
+    """
+
+    creation: Creation
+    outcome: Outcome
+    message: str = ""
+    asked: bool = False
+
+
+async def send(
+    service: Service,
+    creations: Sequence[Creation],
+    on_answer: Callable[[Answer], None],
+) -> list[Answer]:
+    """Send creations to the service and return what became of each, in the order of the answers.
+
+    `on_answer` is called with each as it comes.
+    """
+    found: list[Answer] = []
+
+    async def work(todo: Iterator[Creation], session: aiohttp.ClientSession) -> None:
+        for creation in todo:
+            answer = await _create(session, service.url, creation)
+            found.append(answer)
+            on_answer(answer)
+
+    deadline = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+    connector = aiohttp.TCPConnector(ssl=service.tls(), limit=CONNECTIONS)
+    async with aiohttp.ClientSession(connector=connector, timeout=deadline) as session:
+        todo = iter(creations)
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(CONNECTIONS):
+                workers.create_task(work(todo, session))
+    return found
+
+
+async def _create(session: aiohttp.ClientSession, url: str, creation: Creation) -> Answer:
+    """Ask both webhooks about a pod, the second one with what the first one changed."""
+    asked = False
+    try:
+        mutated = await _post(session, url + MUTATE_PATH, creation.mutating())
+        asked = True
+        judged = await _post(session, url + VALIDATE_PATH, creation.validating(_patch(mutated)))
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return Answer(creation, Outcome.UNANSWERED, asked=asked)
+    if judged["allowed"]:
+        return Answer(creation, Outcome.ALLOWED, asked=True)
+    return Answer(creation, Outcome.DENIED, judged["status"]["message"], asked=True)
+
+
+async def _post(session: aiohttp.ClientSession, url: str, review: Review) -> dict[str, Any]:
+    """Post a review and return the response in the answer. Raises what aiohttp raises."""
+    async with session.post(url, json=review, raise_for_status=True) as answer:
+        response: dict[str, Any] = (await answer.json())["response"]
+        return response
+
+
+def _patch(response: dict[str, Any]) -> Patch:
+    encoded = response.get("patch")
+    return msgspec.json.decode(base64.b64decode(encoded), type=Patch) if encoded else []
