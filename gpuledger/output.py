@@ -8,7 +8,7 @@ where a command answers one thing; amounts are integers in the unit of their res
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import typer
@@ -153,7 +153,8 @@ def _draw(cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> None:
 
     table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="bold")
     for column in columns:
-        table.add_column(column.header, justify="right" if column.number else "left")
+        side: Literal["left", "right"] = "right" if column.number else "left"
+        table.add_column(column.header, justify=side, overflow="fold")
     for line in cells:
         # A Text is shown as it is, so that brackets in names are no markup.
         table.add_row(*(Text(cell) for cell in line))

@@ -84,3 +84,15 @@ def test_a_terminal_gets_the_same_cells_and_no_markup(
     header, line = capsys.readouterr().out.splitlines()
     assert header.split() == ["NAME", "USED", "ASKED", "OK"]
     assert line.split() == ["[red]x", "1", "-", "yes"]
+
+
+def test_a_narrow_terminal_cuts_nothing_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "40")
+    digest = "0123456789abcdef" * 4
+    show_one(Row(digest, 1, {}), COLUMNS, Format.TABLE)
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert "".join(line.split()[0] for line in lines) == digest
