@@ -1,0 +1,46 @@
+"""Measure everything, print a table and write it as JSON. `--only NAME`, `--quick`."""
+
+import argparse
+import importlib
+import sys
+import time
+
+from rich.console import Console
+
+from tests.bench import results
+from tests.bench.results import Report, Result
+
+NAMES = ("core", "https", "history", "lag", "replicas", "memory")
+
+
+def main() -> int:
+    """Run the measurements; the status is 0 whatever they show, 1 when one of them failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--only", choices=NAMES, action="append", help="may be given several times")
+    parser.add_argument("--quick", action="store_true", help="small and imprecise, in two minutes")
+    arguments = parser.parse_args()
+    console = Console()
+    machine, found, failed = results.machine(), [], []
+    for name in arguments.only or NAMES:
+        started = time.perf_counter()
+        try:
+            found += _measured(name, arguments.quick)
+        except (RuntimeError, OSError, AssertionError) as error:
+            failed.append(f"{name}: {error}")
+        console.print(f"[dim]{name}: {time.perf_counter() - started:.0f} s[/]")
+    console.print(results.table(found))
+    console.print(results.notes(found), highlight=False, style="dim")
+    if not (arguments.only or arguments.quick):
+        results.write(Report(machine, found))
+    for problem in failed:
+        console.print(f"[red]failed[/] {problem}")
+    return bool(failed)
+
+
+def _measured(name: str, quick: bool) -> list[Result]:
+    measurements: list[Result] = importlib.import_module(f"tests.bench.{name}").run(quick)
+    return measurements
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Reviews over HTTPS: how many become durable reservations per second, and how soon.
+
+The baseline is the same stack, TLS and routing and reading and decoding the body included, that
+answers "allowed" without any ledger. Both are visited by the same load generator in the same run,
+the service with everything that belongs to it: its nats-server and its projection.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
+from ledger.runtime import serving, tls
+from tests.bench import ledgers
+from tests.bench.results import Goal, Result, result
+from tests.bench.running import Running, fresh, median, start, wait_for_go
+from tests.bench.services import Service, free_port
+from tests.bench.services import serving as serving_ledger
+from tests.bench.visiting import visit
+from webhook.app import VALIDATE_PATH, Endpoint
+from webhook.policy import Policy
+from webhook.review import Request, Response, required_pod
+
+NAME = "https"
+NAMESPACES = 1_000
+
+
+def run(quick: bool) -> list[Result]:
+    """Measure both, in turn, then the time to an answer at half of the service's load."""
+    rounds, count = (1, 8_000) if quick else (3, 40_000)
+    with tempfile.TemporaryDirectory() as directory:
+        store = Path(directory)
+        fresh(prepare, store=directory)
+        with serving_ledger(store) as service, _baseline(store) as address:
+            numbers = _numbers(count)
+            plain, ledger = [], []
+            before, handled = service.computed(), 0
+            for _ in range(rounds):
+                plain.append(_visit(address, store, numbers))
+                ledger.append(_visit(service.address, store, numbers))
+                handled += count
+            computed = (service.computed() - before) / handled
+            return _results(median(plain), median(ledger), computed, service, store, address)
+
+
+def _results(
+    plain: dict[str, float],
+    ledger: dict[str, float],
+    computed: float,
+    service: Service,
+    store: Path,
+    address: str,
+) -> list[Result]:
+    half = ledger["per_second"] / 2
+    calm = _visit(service.address, store, _numbers(int(10 * half), 1 << 28), half)
+    easy = _visit(address, store, _numbers(int(10 * half), 1 << 29), half)
+    visitor = ledger["computed"] * 1e6
+    return [
+        result(
+            "reviews over HTTPS, durable",
+            ledger["per_second"],
+            "requests/s",
+            baseline=plain["per_second"],
+            goal=Goal(0.5, "least", "ratio"),
+            note=f"the service computes {computed * 1e6:.0f} µs per request, the load generator"
+            f" {visitor:.0f} µs; baseline: the same stack answers allowed without a ledger",
+        ),
+        result("median time at half load", calm["p50"] * 1e3, "ms", baseline=easy["p50"] * 1e3),
+        result(
+            "p99 time at half load",
+            calm["p99"] * 1e3,
+            "ms",
+            baseline=easy["p99"] * 1e3,
+            goal=Goal(10, "most"),
+            note=f"{half:,.0f} requests/s, sent at fixed moments whether or not answers come",
+        ),
+        result(
+            "longest block of the writer while serving",
+            service.metric("gpuledger_loop_blocked_seconds_max") * 1e3,
+            "ms",
+            goal=Goal(5, "most"),
+        ),
+    ]
+
+
+def _numbers(count: int, first: int = 0) -> Iterator[dict[str, int]]:
+    """Yield how many pods, and which, the next visit is about."""
+    while True:
+        yield {"count": count, "first": first}
+        first += count
+
+
+def _visit(
+    address: str, store: Path, numbers: Iterator[dict[str, int]], per_second: float = 0.0
+) -> dict[str, float]:
+    return fresh(
+        visit,
+        address=address,
+        store=str(store),
+        cluster=ledgers.CLUSTER,
+        per_second=per_second,
+        **next(numbers),
+    )
+
+
+async def prepare(store: str) -> dict[str, float]:
+    """Make a store with a quota in every namespace and one over all."""
+    async with (
+        EmbeddedServer(EmbeddedSettings(store=Path(store))) as server,
+        ledgers.log_at(server.address) as log,
+        ledgers.writer_on(log) as writer,
+    ):
+        await ledgers.set_limits(writer, NAMESPACES)
+    return {}
+
+
+class Permissive:
+    """Reads the pod and allows it."""
+
+    async def answer(self, request: Request, until: float) -> Response:
+        required_pod(request, "object")
+        return Response(request.uid, True)
+
+
+async def answer_allowed(store: str, port: int) -> dict[str, float]:
+    """Serve the baseline until told to end."""
+    app = Starlette(routes=[Route(VALIDATE_PATH, Endpoint(Permissive(), Policy()))])
+    secured = tls.Tls(tls.own(Path(store, "tls"), ("127.0.0.1",)))
+    stop = asyncio.Event()
+    listener = serving.bind(f"127.0.0.1:{port}")
+    task = asyncio.create_task(serving.serve(app, listener, stop, tls=secured))
+    await wait_for_go()
+    stop.set()
+    await task
+    return {"computed": time.process_time()}
+
+
+@contextmanager
+def _baseline(store: Path) -> Iterator[str]:
+    port = free_port()
+    running: Running = start(answer_allowed, store=str(store), port=port)
+    running.wait_ready()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        running.go()
+        running.result()

@@ -1,0 +1,199 @@
+"""Visitors: a load generator that posts reviews over keep-alive TLS connections.
+
+It runs in a process of its own and does as little as it can, so that the service is measured and
+not the visitor: requests are joined from prepared pieces, answers are only told from refusals.
+"""
+
+import asyncio
+import gc
+import itertools
+import ssl
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ledger.kube.demand import Demand, demand_of
+from ledger.kube.rules import DemandRules
+from tests.bench.running import percentile
+from webhook.review import decode, required_pod
+from webhook.stamps import ANNOTATION, Stamps, Subject
+
+RECORDED = Path(__file__).parents[1] / "fixtures" / "admission" / "pod-create.json"
+LATE_SECONDS: Final = 10.0
+"""How long answers may take after the last request was sent."""
+
+_LENGTH: Final = b"content-length: "
+_UID, _NAME, _NAMESPACE = "{{pod-uid}}", "{{pod-name}}", "{{namespace}}"
+_CALL, _STAMP = "{{call-uid}}", "{{stamp}}"
+
+
+class Review:
+    """A recorded review of a new pod, again and again with fresh names, uids and stamps."""
+
+    def __init__(self, cluster: str, key: bytes, namespaces: int) -> None:
+        """Make reviews for a service that signs with `key`."""
+        self._cluster, self._stamps, self._namespaces = cluster, Stamps(key), namespaces
+        text = _template()
+        pieces = text.replace("{{", "\0{{").replace("}}", "}}\0").split("\0")
+        self._pieces = [piece.encode() for piece in pieces]
+        demand = demand_of(required_pod(decode(text.encode()), "object"), DemandRules())
+        assert isinstance(demand, Demand)
+        self._demand = demand.amounts
+
+    def requests(self, count: int, first: int) -> Iterator[bytes]:
+        """Yield whole HTTP requests, the numbers of their pods beginning with `first`."""
+        for number in range(first, first + count):
+            namespace = f"team-{number % self._namespaces}"
+            subject = Subject(self._cluster, "pods", namespace, "admin", self._demand)
+            fields = {
+                _UID.encode(): f"8a6a520b-d230-45e4-a1f4-{number:012x}",
+                _NAME.encode(): f"worker-{number:08x}",
+                _NAMESPACE.encode(): namespace,
+                _CALL.encode(): f"678ec104-fe57-4d05-bdfe-{number:012x}",
+                _STAMP.encode(): self._stamps.make(subject),
+            }
+            body = b"".join(fields[one].encode() if one in fields else one for one in self._pieces)
+            yield (
+                b"POST /admission/validate?timeout=10s HTTP/1.1\r\nhost: gpuledger\r\n"
+                b"content-type: application/json\r\naccept: application/json, */*\r\n"
+                b"user-agent: kube-apiserver-admission\r\n"
+                b"content-length: %d\r\n\r\n" % len(body)
+            ) + body
+
+
+class Visitor(asyncio.Protocol):
+    """One connection, one request at a time. `done` is called with each answer's verdict."""
+
+    def __init__(self, pool: "Pool") -> None:
+        self._pool = pool
+        self._buffer = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = transport  # type: ignore[assignment]
+
+    def send(self, request: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        data = self._buffer + data
+        head = data.find(b"\r\n\r\n")
+        at = data.find(_LENGTH, 0, head)
+        if head < 0 or at < 0:
+            self._buffer = data
+            return
+        length = int(data[at + len(_LENGTH) : data.index(b"\r", at)])
+        if len(data) < head + 4 + length:
+            self._buffer = data
+            return
+        self._buffer = b""
+        self._pool.answered(self, b'"allowed":true' in data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pool.lost += 1
+
+
+class Pool:
+    """Connections that are kept busy, or are used when it is time for the next request."""
+
+    def __init__(self, requests: Iterator[bytes]) -> None:
+        self._requests = requests
+        self._idle: deque[Visitor] = deque()
+        self._sent: dict[Visitor, float] = {}
+        self.seconds: list[float] = []
+        self.allowed = self.lost = 0
+        self.closed_loop = False
+        self.finished = asyncio.Event()
+
+    async def connect(self, host: str, port: int, trusted: str, connections: int) -> None:
+        """Open all connections."""
+        context = ssl.create_default_context(cafile=trusted)
+        loop = asyncio.get_running_loop()
+        for _ in range(connections):
+            _, visitor = await loop.create_connection(
+                lambda: Visitor(self), host, port, ssl=context, server_hostname="127.0.0.1"
+            )
+            self._idle.append(visitor)
+
+    def answered(self, visitor: Visitor, allowed: bool) -> None:
+        """Take an answer; in a closed loop the next request goes at once."""
+        now = time.perf_counter()
+        self.seconds.append(now - self._sent.pop(visitor))
+        self.allowed += allowed
+        if not (self.closed_loop and self._send(visitor, now)):
+            self._idle.append(visitor)
+            if not self._sent:
+                self.finished.set()
+
+    async def busily(self) -> float:
+        """Send everything as fast as answers come; returns the seconds it took."""
+        started = time.perf_counter()
+        self.closed_loop = True
+        while self._idle and self._send(self._idle.popleft(), started):
+            pass
+        await self.finished.wait()
+        return time.perf_counter() - started
+
+    async def paced(self, per_second: float) -> None:
+        """Send at fixed moments whatever the answers do; lateness of the sender counts, too."""
+        started = time.perf_counter()
+        for number in itertools.count():
+            due = started + number / per_second
+            while (wait := due - time.perf_counter()) > 0 or not self._idle:
+                await asyncio.sleep(max(wait, 0))
+            if not self._send(self._idle.popleft(), due):
+                break
+        async with asyncio.timeout(LATE_SECONDS):
+            await self.finished.wait()
+
+    def _send(self, visitor: Visitor, at: float) -> bool:
+        request = next(self._requests, None)
+        if request is None:
+            return False
+        self.finished.clear()
+        self._sent[visitor] = at
+        visitor.send(request)
+        return True
+
+
+async def visit(
+    address: str, store: str, cluster: str, count: int, first: int, per_second: float = 0.0
+) -> dict[str, float]:
+    """Post so many reviews, as fast as they are answered or so many per second."""
+    host, _, port = address.rpartition(":")
+    key = Path(store, "stamp.key").read_bytes().strip()
+    requests = list(Review(cluster, key, namespaces=1_000).requests(count, first))
+    gc.collect()
+    gc.freeze()
+    pool = Pool(iter(requests))
+    await pool.connect(host, int(port), str(Path(store, "tls", "ca.crt")), connections=128)
+    computed = time.process_time()
+    seconds = count / per_second if per_second else 0.0
+    if per_second:
+        await pool.paced(per_second)
+    else:
+        seconds = await pool.busily()
+    assert pool.allowed == count and not pool.lost, f"{pool.allowed} of {count} were allowed"
+    return {
+        "per_second": count / seconds,
+        "p50": percentile(pool.seconds, 0.50),
+        "p99": percentile(pool.seconds, 0.99),
+        "computed": (time.process_time() - computed) / count,
+    }
+
+
+def _template() -> str:
+    """Return the recorded body as compact JSON with a mark for everything that has to be fresh."""
+    calls = msgspec.json.decode(RECORDED.read_bytes())["calls"]
+    review = next(one["review"] for one in calls if one["webhook"] == "validate")
+    request, pod = review["request"], review["request"]["object"]
+    request.update(uid=_CALL, name=_NAME, namespace=_NAMESPACE)
+    pod["metadata"].update(name=_NAME, namespace=_NAMESPACE, uid=_UID)
+    pod["metadata"]["annotations"] = {ANNOTATION: _STAMP}
+    return msgspec.json.encode(review).decode()
