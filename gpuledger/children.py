@@ -37,7 +37,7 @@ class Follower:
             if await self._run_once():
                 return
             self.restarts += 1
-            _log.error("follower ended", restarts=self.restarts, again_in_seconds=pause)
+            _log.error("follower_ended", restarts=self.restarts, again_in_seconds=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, AGAIN_SECONDS_MAX)
 
@@ -55,14 +55,22 @@ class Follower:
             process.stdin.write(self._instructions)
             await process.stdin.drain()
             while line := await process.stdout.readline():
-                news = msgspec.json.decode(line, type=News)
-                lost = lost or bool(news.lost)
-                self._on_news(news)
-        except ConnectionError:
-            return False
+                lost = self._hear(line) or lost
+        except (ConnectionError, ValueError) as error:
+            _log.error("follower_unheard", reason=str(error))
         finally:
             await _end(process)
         return lost
+
+    def _hear(self, line: bytes) -> bool:
+        """Pass on what the follower tells; True when the log is not intact."""
+        try:
+            news = msgspec.json.decode(line, type=News)
+        except msgspec.MsgspecError:
+            _log.error("follower_misunderstood", line=line[:200].decode(errors="replace"))
+            return False
+        self._on_news(news)
+        return bool(news.lost)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

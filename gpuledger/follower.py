@@ -24,6 +24,7 @@ from ledger.core import snapshots
 from ledger.log.port import Log, Lost, Snapshot
 from ledger.log.records import NewerSchema
 from ledger.log.scrubbing import scrub
+from ledger.runtime import logs
 from ledger.runtime.settings import Settings
 from projections import denied
 from projections.projector import Projector
@@ -65,6 +66,7 @@ async def follow(instructions: Instructions) -> None:
 
 async def _follow(instructions: Instructions) -> None:
     settings = instructions.settings
+    logs.configure(settings.log_level, settings.log_format)
     log = await wiring.connect(settings, instructions.reach)
     store = await Store.open(Path(settings.store_dir) / wiring.PROJECTION)
     try:
