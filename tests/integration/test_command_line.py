@@ -6,11 +6,12 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
-from support.command_line import COMMAND, SECONDS, environment, gpuledger
+from support.command_line import COMMAND, SECONDS, Ended, environment, gpuledger
 
 from gpuledger.deciding import writer_on
 from gpuledger.finding import log_of
@@ -236,6 +237,17 @@ def test_a_quota_is_deleted_once(copy: Path) -> None:
     assert gpuledger("quota", "delete", "--namespace=team-a", "gpus", store=copy).status == 0
     assert gpuledger("quota", "list", "-o", "json", store=copy).json == []
     assert gpuledger("quota", "delete", "--namespace=team-a", "gpus", store=copy).status == 3
+
+
+def test_commands_at_the_same_time_take_turns(copy: Path) -> None:
+    def set_one(number: int) -> Ended:
+        return gpuledger("quota", "set", "-n", "x", f"q{number}", f"requests.{CARDS}=1", store=copy)
+
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(set_one, range(2)))
+    assert [one.status for one in ended] == [0, 0], ended
+    report = gpuledger("audit", "verify", "-o", "json", store=copy)
+    assert report.json == {"ok": True, "records": 4, "position": 4, "problem": None}
 
 
 def test_a_missing_ledger_is_not_found_and_not_made(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from gpuledger import archive
+from gpuledger.app import build
 from gpuledger.archive import ArchiveWriter, BadArchive, Header
+from gpuledger.exits import Exit
 from ledger.log.records import RECORD_BYTES_MAX
 
 RECORDS = [b"one", b"two" * 100, b"\x00" * 5]
@@ -80,3 +83,30 @@ def test_an_absurd_length_is_not_read_into_memory(path: Path) -> None:
     path.write_bytes(archive.MAGIC + too_long + b"x" * 10)
     with pytest.raises(BadArchive, match="damaged at byte"):
         list(archive.read(path))
+
+
+def test_a_damaged_backup_restores_nothing(path: Path, tmp_path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+    store = tmp_path / "store"
+    result = CliRunner().invoke(build(), ["restore", str(path), f"--store-dir={store}"])
+    assert result.exit_code == Exit.FAILED
+    assert "nothing was restored" in result.stderr
+    assert not store.exists()
+
+
+def test_a_backup_of_what_is_no_log_restores_nothing(path: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    result = CliRunner().invoke(build(), ["restore", str(path), f"--store-dir={store}"])
+    assert result.exit_code == Exit.FAILED
+    assert "position 1" in result.stderr
+    assert not store.exists()
+
+
+def test_a_store_that_holds_anything_is_not_restored_to(tmp_path: Path) -> None:
+    archived, used = tmp_path / "empty.backup", tmp_path / "used"
+    write(archived, [])
+    used.mkdir()
+    (used / "somebody's").touch()
+    result = CliRunner().invoke(build(), ["restore", str(archived), f"--store-dir={used}"])
+    assert result.exit_code == Exit.USAGE
+    assert [one.name for one in used.iterdir()] == ["somebody's"]
