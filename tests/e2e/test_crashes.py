@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.pods import CARDS, demands, pod, total
 from tests.e2e.team import Team
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 KILLS: Final = 20
 CLIENTS: Final = 4
