@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from support.projecting import digest_of, log_of, project, random_payloads, viewing
 
+from ledger.core import snapshots
 from ledger.core.denials import Denial, Reason
-from ledger.log import refusals
+from ledger.core.state import State
+from ledger.log import records, refusals
 from ledger.log.memory import MemoryLog, MemoryStore
-from ledger.log.port import Lost
+from ledger.log.port import Lost, Snapshot
 from projections import projector
 from projections.queries.denials import denials
 from projections.queries.scopes import EVERYTHING, Scope
@@ -50,6 +52,17 @@ async def test_a_row_that_vanished_is_noticed_when_the_log_closes_it(tmp_path: P
     assert gone
     with pytest.raises(Damaged, match="delete the file"):
         await project(path, log_of(payloads))
+
+
+async def test_snapshots_newer_than_the_file_are_left_for_later(tmp_path: Path) -> None:
+    path, payloads, state = tmp_path / "ledger.sqlite", random_payloads(2, 90), State()
+    log = log_of(payloads)
+    await project(path, log, 5)
+    for position, payload in enumerate(payloads[:12], 1):
+        records.fold(state, position, payload)
+    await log.save_snapshot(Snapshot(12, snapshots.encode(state)))
+    await project(path, log)
+    assert (await digest_of(path)).position == len(payloads)
 
 
 async def test_following_is_as_good_as_replaying(tmp_path: Path) -> None:
