@@ -206,7 +206,7 @@ async def test_records_missing_at_the_beginning_are_noticed(
 ) -> None:
     log = await unprotected(nats_server, shard)
     await log.connection.api(f"STREAM.PURGE.LEDGER-{shard}", {"seq": 4})
-    async with aclosing(tailing.follow(log._log, 1)) as batches:
+    async with asyncio.timeout(10), aclosing(tailing.follow(log._log, 1)) as batches:
         with pytest.raises(Lost, match="begins at 4, position 1 is missing"):
             await anext(batches)
     await log.close()
