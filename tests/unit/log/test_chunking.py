@@ -28,7 +28,7 @@ def test_pieces_of_others_and_strange_messages_are_passed_over() -> None:
     snapshot = Snapshot(7, b"ours")
     manifest, pieces = sealed(snapshot)
     others = chunking.cut(Snapshot(7, b"theirs"), "v")
-    assert chunking.join(manifest, [b"\xff", *others, *pieces, b""]) == snapshot
+    assert chunking.join(manifest, [b"\xff", *others, *pieces, *others, b""]) == snapshot
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])

@@ -52,11 +52,13 @@ async def test_a_late_append_arrives_when_its_position_is_still_free() -> None:
 
 async def test_a_late_append_is_refused_when_somebody_was_faster() -> None:
     store, log = clients(Fault(Fate.LATE, late=0.01))
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
     with pytest.raises(Ambiguous):
         await log.append(b"late", 0)
     await log.append(b"faster", 0)
     await asyncio.sleep(0.03)
-    assert store.records == [b"faster"]
+    assert (store.records, failures) == ([b"faster"], [])
 
 
 @pytest.mark.parametrize(("fate", "error"), [(Fate.UNREACHABLE, Unreachable), (Fate.FULL, Full)])
