@@ -10,7 +10,7 @@ from rich.console import Console
 from tests.bench import results
 from tests.bench.results import Report, Result
 
-NAMES = ("core", "https", "history", "lag", "replicas", "memory")
+NAMES = ("core", "https", "history", "lag", "replicas")
 
 
 def main() -> int:

@@ -41,7 +41,9 @@ class Records(Observer):
 def run(quick: bool) -> list[Result]:
     """Measure the core."""
     rounds = 1 if quick else 3
-    found = median([fresh(measure, clients=2_000, pairs=15 if quick else 60) for _ in range(rounds)])
+    found = median(
+        [fresh(measure, clients=2_000, pairs=15 if quick else 60) for _ in range(rounds)]
+    )
     held = fresh(measure, clients=2_000, pairs=15, by_processor=True)
     processor = 1e6 / found["commands_per_second"] * found["processor_share"]
     return [

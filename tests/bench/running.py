@@ -6,7 +6,6 @@ The function is named by module and name, its arguments and what it returns trav
 import asyncio
 import gc
 import importlib
-import os
 import statistics
 import subprocess
 import sys
@@ -30,12 +29,10 @@ class Running:
     """A measurement that runs; `result` waits for its end."""
 
     def __init__(self, function: Measure, arguments: dict[str, Any]) -> None:
-        path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
         self._process = subprocess.Popen(
             [sys.executable, "-m", __spec__.name, function.__module__, function.__name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
             cwd=ROOT,
         )
         assert self._process.stdin is not None
