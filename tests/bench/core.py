@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
+from ledger.log.natsfiles import Address
 from ledger.log.submission import Accepted
 from ledger.log.writer import Observer, Writer
 from tests.bench import ledgers
@@ -26,6 +27,10 @@ class Records(Observer):
     """Adds up the records that were stored, and keeps the longest time a group took to decide."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again."""
         self.records = self.commands = self.bytes = 0
         self.longest = 0.0
 
@@ -72,18 +77,15 @@ async def measure(clients: int, pairs: int, by_processor: bool = False) -> dict[
     seen = Records()
     with tempfile.TemporaryDirectory() as directory:
         async with EmbeddedServer(EmbeddedSettings(store=Path(directory))) as server:
-            async with ledgers.log_at(server.address) as log:
-                async with ledgers.writer_on(log, seen, **options) as writer:
-                    await ledgers.set_limits(writer, NAMESPACES)
-                    settle_memory()
-                    seen.__init__()  # type: ignore[misc]
-                    seconds, share = await _load(writer, clients, pairs)
-            async with ledgers.log_at(server.address, "raw") as raw:
-                started = time.perf_counter()
-                payload = os.urandom(seen.bytes // seen.records)
-                for position in range(seen.records):
-                    await raw.append(payload, position)
-                stored = time.perf_counter() - started
+            async with (
+                ledgers.log_at(server.address) as log,
+                ledgers.writer_on(log, seen, **options) as writer,
+            ):
+                await ledgers.set_limits(writer, NAMESPACES)
+                settle_memory()
+                seen.forget()
+                seconds, share = await _load(writer, clients, pairs)
+            stored = await _store(server.address, seen)
     return {
         "commands_per_second": 2 * clients * pairs / seconds,
         "stored_per_second": seen.commands / stored,
@@ -100,6 +102,16 @@ async def _load(writer: Writer, clients: int, pairs: int) -> tuple[float, float]
     await asyncio.gather(*(_client(writer, number, pairs) for number in range(clients)))
     seconds = time.perf_counter() - started
     return seconds, (time.process_time() - computed) / seconds
+
+
+async def _store(address: Address, seen: Records) -> float:
+    """Return the seconds that as many records of their mean size take without deciding."""
+    payload = os.urandom(seen.bytes // seen.records)
+    async with ledgers.log_at(address, "raw") as raw:
+        started = time.perf_counter()
+        for position in range(seen.records):
+            await raw.append(payload, position)
+        return time.perf_counter() - started
 
 
 async def _client(writer: Writer, client: int, pairs: int) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 import uvloop
 
+from ledger.runtime import logs
+
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 900
 """A measurement that takes longer is broken."""
@@ -94,6 +96,7 @@ async def wait_for_go() -> None:
 
 
 def _main() -> None:
+    logs.configure("error", "console")  # to standard error: standard output carries the result
     module, name = sys.argv[1:]
     function: Measure = getattr(importlib.import_module(module), name)
     arguments = msgspec.json.decode(sys.stdin.buffer.readline())

@@ -145,7 +145,7 @@ class Pool:
         started = time.perf_counter()
         for number in itertools.count():
             due = started + number / per_second
-            while (wait := due - time.perf_counter()) > 0 or not self._idle:
+            while (wait := due - time.perf_counter()) > 0 or not self._idle:  # noqa: ASYNC110 (a clock)
                 await asyncio.sleep(max(wait, 0))
             if not self._send(self._idle.popleft(), due):
                 break
@@ -163,12 +163,16 @@ class Pool:
 
 
 async def visit(
-    address: str, store: str, cluster: str, count: int, first: int, per_second: float = 0.0
+    address: str,
+    store: str,
+    cluster: str,
+    count: int,
+    first: int,
+    per_second: float = 0.0,
 ) -> dict[str, float]:
     """Post so many reviews, as fast as they are answered or so many per second."""
     host, _, port = address.rpartition(":")
-    key = Path(store, "stamp.key").read_bytes().strip()
-    requests = list(Review(cluster, key, namespaces=1_000).requests(count, first))
+    requests = list(Review(cluster, _key(store), namespaces=1_000).requests(count, first))
     gc.collect()
     gc.freeze()
     pool = Pool(iter(requests))
@@ -179,13 +183,19 @@ async def visit(
         await pool.paced(per_second)
     else:
         seconds = await pool.busily()
-    assert pool.allowed == count and not pool.lost, f"{pool.allowed} of {count} were allowed"
+    assert pool.allowed == count, f"{pool.allowed} of {count} were allowed"
+    assert not pool.lost, f"{pool.lost} connections were closed by the service"
     return {
         "per_second": count / seconds,
         "p50": percentile(pool.seconds, 0.50),
         "p99": percentile(pool.seconds, 0.99),
         "computed": (time.process_time() - computed) / count,
     }
+
+
+def _key(store: str) -> bytes:
+    """Return the key that the service of a store signs stamps with."""
+    return Path(store, "stamp.key").read_bytes().strip()
 
 
 def _template() -> str:
