@@ -26,6 +26,10 @@ class Narrator:
         """Return for how long it has been told."""
         return time.monotonic() - self._begun
 
+    def opening(self, text: str) -> None:
+        """Tell what is about to be told."""
+        self._print(text, "bold")
+
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
         """Tell a step, and how long it took."""

@@ -1,6 +1,7 @@
 """The story: eleven steps, from an empty directory to a service that ended cleanly."""
 
 import asyncio
+import itertools
 from typing import Any, Final
 
 import msgspec
@@ -28,8 +29,8 @@ FIRST: Final = 120
 THEN: Final = 300
 """Pods that one namespace asks for in the traffic that is cut off."""
 
-KILLED_AFTER: Final = 100
-"""Answers in that traffic after which the service is killed."""
+KILLED_AT: Final = 120
+"""The validating review of that traffic at which the service is killed, with others in flight."""
 
 REVIEWS: Final = 2
 """Per pod: one to the mutating webhook, one to the validating."""
@@ -49,6 +50,10 @@ class Story:
 
     async def tell(self) -> None:
         """Tell it to its end. Raises Broken for the first claim that does not hold."""
+        self._say.opening(
+            "The life of a ledger: quotas, traffic, a crash and an audit, on this machine alone."
+            " Every `ok` was checked."
+        )
         await self._start()
         await self._limit()
         await self._admit()
@@ -82,7 +87,7 @@ class Story:
         reviews = len(pods) * REVIEWS
         with self._say.step(f"Ask for {len(pods)} pods: {reviews} AdmissionReviews over HTTPS"):
             server = self._recordings[0].server
-            self._say.line(f"recorded from {server}; only names and uids are varied")
+            self._say.line(f"recorded from {server}; names, namespaces and uids are varied")
             answers = await self._send(pods)
             self._say.claim(claims.everyone_answered(answers))
             self._say.claim(claims.denials_are_right(answers))
@@ -104,7 +109,7 @@ class Story:
         """Kill the service in the middle of traffic and return who got no answer."""
         pods = self._requests.make(THEN, ("research",))
         with self._say.step(f"Ask for {THEN} more, and kill the service in the middle: SIGKILL"):
-            answers = await self._send(pods, kill_after=KILLED_AFTER)
+            answers = await self._send(pods, kill_at=KILLED_AT)
             await self._service.wait()
             self._say.claim(claims.interrupted(answers))
         return [one for one in answers if one.outcome is Outcome.UNANSWERED]
@@ -173,19 +178,18 @@ class Story:
         self._say.command("gpuledger usage")
         self._say.block((await self._service.command("usage")).out)
 
-    async def _send(self, pods: list[Creation], kill_after: int = 0) -> list[Answer]:
-        """Send requests with a progress bar; kill the service after so many answers, 0 for not."""
+    async def _send(self, pods: list[Creation], kill_at: int = 0) -> list[Answer]:
+        """Send requests with a progress bar; kill the service at a validating review, 0 for not."""
+        asked, answered = itertools.count(1), itertools.count(1)
+
+        def ask() -> None:
+            if next(asked) == kill_at:
+                self._service.kill()
+
         with bar("creating pods") as progress:
-            done = 0
-
-            def count(_: Answer) -> None:
-                nonlocal done
-                done += 1
-                progress(done, len(pods))
-                if done == kill_after:
-                    self._service.kill()
-
-            answers = await traffic.send(self._service, pods, count)
+            answers = await traffic.send(
+                self._service, pods, ask, lambda: progress(next(answered), len(pods))
+            )
         self._answers += answers
         return answers
 

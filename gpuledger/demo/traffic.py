@@ -41,19 +41,20 @@ class Answer(msgspec.Struct, frozen=True):
 async def send(
     service: Service,
     creations: Sequence[Creation],
-    on_answer: Callable[[Answer], None],
+    on_ask: Callable[[], None],
+    on_answer: Callable[[], None],
 ) -> list[Answer]:
     """Send creations to the service and return what became of each, in the order of the answers.
 
-    `on_answer` is called with each as it comes.
+    `on_ask` is called when a validating review is about to be sent, `on_answer` when it is known
+    what became of a creation.
     """
     found: list[Answer] = []
 
     async def work(todo: Iterator[Creation], session: aiohttp.ClientSession) -> None:
         for creation in todo:
-            answer = await _create(session, service.url, creation)
-            found.append(answer)
-            on_answer(answer)
+            found.append(await _create(session, service.url, creation, on_ask))
+            on_answer()
 
     deadline = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     connector = aiohttp.TCPConnector(ssl=service.tls(), limit=CONNECTIONS)
@@ -65,13 +66,17 @@ async def send(
     return found
 
 
-async def _create(session: aiohttp.ClientSession, url: str, creation: Creation) -> Answer:
+async def _create(
+    session: aiohttp.ClientSession, url: str, creation: Creation, on_ask: Callable[[], None]
+) -> Answer:
     """Ask both webhooks about a pod, the second one with what the first one changed."""
     asked = False
     try:
         mutated = await _post(session, url + MUTATE_PATH, creation.mutating())
+        review = creation.validating(_patch(mutated))
         asked = True
-        judged = await _post(session, url + VALIDATE_PATH, creation.validating(_patch(mutated)))
+        on_ask()
+        judged = await _post(session, url + VALIDATE_PATH, review)
     except (aiohttp.ClientError, OSError, TimeoutError):
         return Answer(creation, Outcome.UNANSWERED, asked=asked)
     if judged["allowed"]:
