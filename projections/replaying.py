@@ -120,11 +120,6 @@ async def _verify(
     extent = await log.extent()
     if extent.last and extent.first != 1:
         raise Lost(f"the log begins at position {extent.first}: the records before are missing")
-    if expect is not None and expect.position > extent.last:
-        raise Lost(
-            f"the log ends at position {extent.last}, but position {expect.position} was seen:"
-            " its tail is missing"
-        )
     stored = list(await log.load_snapshots()) if check_snapshots else []
     _compare(state, stored, expect)
     if extent.last:
@@ -136,10 +131,21 @@ async def _verify(
                 on_progress(state.position, extent.last)
     if state.position != extent.last:
         raise Lost(f"the log ended at position {state.position}, {extent.last} was announced")
+    # Last, because what is wrong within the log says more than that its end is missing.
+    _must_reach(extent.last, stored, expect)
+
+
+def _must_reach(last: int, stored: list[Snapshot], expect: Expected | None) -> None:
+    """Raise Lost when the log ends before anything else that was seen of it."""
+    if expect is not None and expect.position > last:
+        raise Lost(
+            f"the log ends at position {last}, but position {expect.position} was seen:"
+            " its tail is missing"
+        )
     for snapshot in stored:
-        if snapshot.position > extent.last:
+        if snapshot.position > last:
             raise Lost(
-                f"the log ends at position {extent.last}, but there is a snapshot of position"
+                f"the log ends at position {last}, but there is a snapshot of position"
                 f" {snapshot.position}: its tail is missing"
             )
 

@@ -14,13 +14,16 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
+import structlog
 
 from ledger.core import decisions, evolution
 from ledger.core.commands import AnyCommand, Reserve
 from ledger.core.denials import Denial, Reason
 from ledger.core.events import AnyEvent
+from ledger.core.reserving import Decision
 from ledger.core.state import State
 from ledger.log import opening, records, refusals
 from ledger.log.port import Ambiguous, Conflict, Extent, Log, LogError, Lost, Unreachable
@@ -29,6 +32,8 @@ from ledger.log.submission import Accepted
 from ledger.log.witness import Head
 
 Answer = Accepted | Denial
+
+_logger: Final = structlog.get_logger("ledger.log")
 
 
 class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +49,7 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Most commands that wait, of all namespaces together."""
     queue_namespace_max: int = 5_000
     """Most commands that wait, of one namespace."""
-    command_seconds_max: float = 8.0
+    command_seconds_max: float = 7.0
     """How long a command may wait before it is answered that the ledger cannot be reached."""
     retry_seconds: float = 0.05
     """First pause after a failed append; doubles up to `retry_seconds_max`."""
@@ -248,7 +253,7 @@ class Writer:
             if clock > ticket.deadline:
                 self._resolve(ticket, _unavailable(self.unavailable or "it did not answer in time"))
                 continue
-            decision = decisions.decide(state, ticket.command)
+            decision = self._decision(ticket.command)
             if isinstance(decision, Denial):
                 group.asking = True
                 group.answers.append((ticket, decision))
@@ -287,12 +292,24 @@ class Writer:
             items.extend(
                 records.Item(event, evolution.evolve(self.state, event, time_us)) for event in found
             )
-        except evolution.InvariantError as error:
+        except Exception as error:  # noqa: BLE001 - a defect may cost one command, not the service
             self.state.undo(mark)
             del items[kept:]
-            self._observer.contradicted(str(error))
-            return _unavailable(f"the decision contradicts the ledger's state ({error})")
+            return self._defect(error)
         return True
+
+    def _decision(self, command: AnyCommand) -> Decision:
+        try:
+            return decisions.decide(self.state, command)
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._defect(error)
+
+    def _defect(self, error: Exception) -> Denial:
+        """Refuse the one command that meets a defect of ours, loudly."""
+        problem = f"{type(error).__name__}: {error}"
+        self._observer.contradicted(problem)
+        _logger.error("command_met_a_defect", problem=problem, exc_info=error)
+        return _unavailable(f"the decision contradicts the ledger's state ({problem})")
 
     def _split(self, group: _Group) -> int:
         """Take back a record that is too large for the log; return how many to decide next."""

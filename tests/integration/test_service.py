@@ -10,13 +10,14 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from cryptography.x509.oid import NameOID
 from support.command_line import gpuledger
 from support.live import Live, creation, live
+from support.serving import ClientAuthority
 
 from gpuledger.finding import log_of
 from ledger.core.denials import Reason
 from ledger.log import natsfiles
-from ledger.runtime import certificates
 from ledger.runtime.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -232,16 +233,16 @@ async def test_a_store_whose_log_vanished_is_not_begun_anew(tmp_path: Path) -> N
 async def test_with_a_client_ca_a_review_without_a_certificate_is_not_judged(
     tmp_path: Path,
 ) -> None:
-    theirs = certificates.ensure(tmp_path / "api-server", ("api",), certificates.utc_now())
+    theirs = ClientAuthority(tmp_path / "api-server")
     store = tmp_path / "store"
-    with live(store, f"--client-ca={theirs.authority}") as service:
+    with live(store, f"--client-ca={theirs.file}") as service:
         set_quota(store, 80_000)
         async with service.client() as stranger:
             forged = await stranger.post(VALIDATE, json=creation("forged"))
             assert forged.status_code == 403
             assert (await stranger.get("/healthz")).status_code == 200
         tls = service.tls()
-        tls.load_cert_chain(theirs.certificate, theirs.key)
+        tls.load_cert_chain(theirs.issue((NameOID.COMMON_NAME, "kube-apiserver")))
         async with httpx2.AsyncClient(base_url=service.url, verify=tls) as api_server:
             assert (await post(api_server, creation("honest")))["allowed"]
     assert {hold["key"] for hold in gpuledger("holds", "-o", "json", store=store).json} == {

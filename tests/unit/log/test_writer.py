@@ -245,6 +245,25 @@ async def test_a_decision_that_contradicts_the_state_is_refused_alone(monkeypatc
     assert list(invariants.violations(folded(store))) == []
 
 
+async def test_a_defect_in_a_rule_costs_one_command_and_not_the_service(monkeypatch) -> None:
+    store, real = MemoryStore(), decisions.decide
+
+    def decide(state, command):
+        if getattr(command, "uid", "") == "uid-1":
+            raise AttributeError("a defect")
+        return real(state, command)
+
+    monkeypatch.setattr(decisions, "decide", decide)
+    async with running(store) as writer:
+        poisoned, healthy = await asyncio.gather(
+            writer.submit(reserve(1)), writer.submit(reserve(2))
+        )
+        assert writer.stopped is None
+    assert isinstance(poisoned, Denial)
+    assert "a defect" in poisoned.message
+    assert isinstance(healthy, Accepted)
+
+
 async def test_denials_are_kept_with_their_decision() -> None:
     store = MemoryStore()
     async with running(store) as writer:
