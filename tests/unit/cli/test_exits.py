@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from gpuledger.app import build
@@ -112,3 +113,23 @@ def test_expected_errors_end_a_command_in_one_line(error: Exception, status: Exi
 
 def test_a_defect_keeps_its_traceback() -> None:
     assert ending(KeyError("oops")) is None
+
+
+def test_an_option_that_is_not_given_leaves_the_environment_in_force() -> None:
+    shown = run("serve", "--print-config", GPULEDGER_NATS="nats://one:4222,nats://two:4222")
+    assert 'nats = ["nats://one:4222","nats://two:4222"]  # environment' in shown.stdout
+    shown = run("serve", "--print-config", "--nats=nats://three:4222", GPULEDGER_NATS="nats://one")
+    assert 'nats = ["nats://three:4222"]  # command line' in shown.stdout
+
+
+def test_webhook_configurations_need_one_target_and_a_ca(tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_text("-----BEGIN CERTIFICATE-----\n")
+    assert run("webhook", "print").exit_code == Exit.USAGE
+    missing = run("webhook", "print", "--url=https://ledger:8443", f"--store-dir={tmp_path}")
+    assert missing.exit_code == Exit.NOT_FOUND
+    assert "--ca" in missing.stderr
+    printed = run("webhook", "print", "--service=gpuledger", f"--ca={authority}")
+    assert printed.exit_code == Exit.OK
+    kinds = [one["kind"] for one in yaml.safe_load_all(printed.stdout)]
+    assert kinds == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
