@@ -85,6 +85,7 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Ent
                 try:
                     batch = await asyncio.wait_for(anext(batches, None), deadline)
                 except TimeoutError as error:
+                    await _must_exist(stream, position)
                     raise Unreachable(
                         f"stream {stream.name} sent nothing from {position} for {deadline:g} s"
                     ) from error
@@ -94,6 +95,26 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Ent
                 position = batch[-1].position + 1
                 if wanted:
                     yield wanted
+
+
+async def _must_exist(stream: Stream, position: int) -> None:
+    """Tell a record that is gone from a server that is silent.
+
+    A server whose files were cut still announces the old end, and a consumer then waits for ever
+    for what is not there. A replicated stream is not judged so: the one that answers may be a
+    leader that was cut off. Raises Lost, Unreachable.
+    """
+    if not stream.contiguous or stream.replicas > 1:
+        return
+    try:
+        found = await api.message(stream.connection, stream.name, {"seq": position})
+    except TimeoutError as error:
+        raise Unreachable(f"stream {stream.name} does not answer") from error
+    if found is None:
+        raise Lost(
+            f"position {position}: the record is missing, although stream {stream.name}"
+            " announces it"
+        )
 
 
 async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[list[Entry], None]:
@@ -250,8 +271,8 @@ class _Consumer:
         self._delivered += 1
         if self._stream.contiguous and position != self._position:
             self._lost = Lost(
-                f"stream {self._stream.name} goes from position {self._position - 1} to"
-                f" {position}: records are missing"
+                f"position {self._position}: the record is missing, stream {self._stream.name}"
+                f" goes on with {position}"
             )
             self._broken = True
             return False

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -214,6 +215,31 @@ async def test_a_damaged_log_is_found_and_nothing_more_is_admitted(
         assert str(Reason.LEDGER_STOPPED) in denied["status"]["message"]
     finally:
         service.kill()
+
+
+def _flip_a_byte(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes((content[middle] ^ 1,)) + content[middle + 1 :]
+
+
+FILE_DAMAGE = {"flipped": _flip_a_byte, "truncated": lambda content: content[:-700]}
+
+
+async def test_damaged_files_of_the_log_server_are_found_at_their_position(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with live(store) as service:
+        set_quota(store, 8_000 * 100)
+        async with service.client() as client:
+            for number in range(8):
+                assert (await post(client, creation(f"p{number}")))["allowed"]
+        assert service.stop() == 0
+    for name, damage in FILE_DAMAGE.items():
+        copy = shutil.copytree(store, tmp_path / name)
+        (blocks,) = copy.glob("nats/**/LEDGER-main/msgs/1.blk")
+        blocks.write_bytes(damage(blocks.read_bytes()))
+        verified = gpuledger("audit", "verify", "-o", "json", store=copy)
+        assert verified.status == 1
+        assert re.search(r"position [1-9]: the record is missing", verified.json["problem"])
 
 
 async def test_a_store_whose_log_vanished_is_not_begun_anew(tmp_path: Path) -> None:
