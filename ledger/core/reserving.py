@@ -11,6 +11,9 @@ Decision = list[events.AnyEvent] | Denial
 
 _NOTHING: Final[Amounts] = {}
 
+_OVER: Final = events.GONE | {events.Cause.SUPERSEDED}
+"""Causes after which an attempt to create is never written any more."""
+
 
 def reserve(state: State, command: commands.Reserve) -> Decision:
     """Decide an attempt."""
@@ -95,9 +98,13 @@ def _no_room(
 
 
 def _is_over(state: State, command: commands.Reserve) -> bool:
-    """Return whether the object that the attempt creates has come and gone."""
+    """Return whether the attempt's object has come and gone, or a later attempt took its place.
+
+    A command may arrive a second time, late: forwarded, not answered in time and decided
+    elsewhere. It must not take the place of the attempt that came after it.
+    """
     ended = state.ended.get(command.uid)
-    return ended is not None and command.base == commands.CREATE and ended.cause in events.GONE
+    return ended is not None and command.base == commands.CREATE and ended.cause in _OVER
 
 
 def _release(superseded: tuple[str, str], command: commands.Reserve) -> events.Released:
