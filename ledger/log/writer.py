@@ -102,12 +102,11 @@ class _Ticket:
 class _Group:
     """Commands decided together: their answers and the record that makes them true."""
 
-    __slots__ = ("answers", "asking", "hash", "nonce", "payload", "record")
+    __slots__ = ("answers", "hash", "nonce", "payload", "record")
 
     def __init__(self, nonce: str) -> None:
         self.nonce = nonce
         self.answers: list[tuple[_Ticket, Denial | bool]] = []
-        self.asking = False
         self.record: records.Record | None = None
         self.payload = b""
         self.hash = b""
@@ -255,10 +254,8 @@ class Writer:
                 continue
             decision = self._decision(ticket.command)
             if isinstance(decision, Denial):
-                group.asking = True
                 group.answers.append((ticket, decision))
             elif ticket.dry_run or not decision:
-                group.asking = group.asking or ticket.dry_run
                 group.answers.append((ticket, False))
             else:
                 group.answers.append((ticket, self._evolve(decision, time_us, items)))
@@ -325,7 +322,9 @@ class Writer:
     async def _settle(self, group: _Group) -> bool:
         """Make a group's answers true and give them; False when it must be decided again."""
         if group.record is None:
-            if group.asking and not await self._is_current():
+            # Without an append nothing else shows that the state is as new as the commands are,
+            # and "nothing is left to do" is as wrong on an old state as a denial is.
+            if group.answers and not await self._is_current():
                 return False
             self._give(group, self.state.position)
             return True
