@@ -123,6 +123,7 @@ class Application:
         health.add("follower", self._check_follower)
         if self._kubernetes is not None:
             health.add("cluster", self._check_cluster)
+        self._telemetry.read("ready", lambda: health.ready().ok)
 
     def _check_ledger(self) -> tuple[bool, str]:
         trouble = self._keeper.trouble()

@@ -97,6 +97,7 @@ METRICS: Final = (
         "1 while an acknowledged record might not survive a power cut.",
     ),
     # The process
+    Metric("ready", Kind.GAUGE, "1 while /readyz answers 200."),
     Metric(
         "loop_blocked_seconds",
         Kind.HISTOGRAM,
@@ -128,7 +129,6 @@ METRICS: Final = (
     Metric("settle_lists_total", Kind.COUNTER, "Linearizable lists read to prove holds dead."),
     Metric("settle_failures_total", Kind.COUNTER, "Of these, lists that failed and prove nothing."),
     # The read side
-    Metric("projection_position", Kind.GAUGE, "Last position in the projection."),
     Metric("projection_lag_records", Kind.GAUGE, "Records of the log not yet in the projection."),
 )
 
