@@ -130,12 +130,12 @@ def write_configuration(files: Files, listen: str, monitor: str) -> None:
         "ports_file_dir": str(files.ports),
         "log_file": str(files.log),
     }
-    text = [f"{name}: {json.dumps(value)}" for name, value in lines.items()]
+    text = [f"{name}: {_quoted(value)}" for name, value in lines.items()]
     text += [
         f"logfile_size_limit: {_LOG_BYTES_MAX}",
         "logfile_max_num: 2",
-        f"jetstream {{ store_dir: {json.dumps(str(files.streams))}, sync_interval: always }}",
-        f"authorization {{ user: {USER}, password: {json.dumps(password(files))} }}",
+        f"jetstream {{ store_dir: {_quoted(str(files.streams))}, sync_interval: always }}",
+        f"authorization {{ user: {USER}, password: {_quoted(password(files))} }}",
     ]
     write_private(files.configuration, "\n".join(text) + "\n")
 
@@ -158,11 +158,16 @@ def write_private(path: Path, text: str) -> None:
     """Replace a file in one step, readable by its owner only."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     scratch.replace(path)
+
+
+def _quoted(text: str) -> str:
+    """Write a string of the configuration, which is UTF-8 and knows no `\\u` escapes."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _of_wheel() -> list[Path]:

@@ -118,6 +118,17 @@ async def test_the_server_syncs_every_write_and_keeps_records_over_a_restart(
         await log.close()
 
 
+async def test_a_store_may_lie_at_a_path_with_spaces_quotes_and_other_letters(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / """größe 測試 "a" 'b' $HOME 🙂"""
+    async with EmbeddedServer(EmbeddedSettings(store=store)) as server:
+        log = await opened(server.address, create=True)
+        await log.append(b"kept", 0)
+        await log.close()
+    assert (store / "nats" / "jetstream").is_dir()
+
+
 async def test_a_killed_parent_takes_its_server_along_and_the_store_stays_usable(
     tmp_path: Path, mode: str, children: list[int]
 ) -> None:
