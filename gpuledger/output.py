@@ -103,7 +103,7 @@ class Lines:
             if not self._begun:
                 self._begun = True
                 typer.echo(self._line([column.header for column in self._columns]))
-            typer.echo(self._line([column.cell(row) for column in self._columns]))
+            typer.echo(self._line(_cells(row, self._columns)))
 
     def _line(self, cells: Sequence[str]) -> str:
         widths = [column.width for column in self._columns]
@@ -126,7 +126,7 @@ def _show_encoded(found: Any, output: Format) -> None:
 
 
 def _show_table(rows: Sequence[Any], columns: Sequence[Column]) -> None:
-    cells = [[column.cell(row) for column in columns] for row in rows]
+    cells = [_cells(row, columns) for row in rows]
     if sys.stdout.isatty():
         _draw(cells, columns)
         return
@@ -136,6 +136,19 @@ def _show_table(rows: Sequence[Any], columns: Sequence[Column]) -> None:
     ]
     for line in ([column.header for column in columns], *cells):
         typer.echo(_aligned(line, widths, columns))
+
+
+def _cells(row: Any, columns: Sequence[Column]) -> list[str]:
+    return [_harmless(column.cell(row)) for column in columns]
+
+
+def _harmless(cell: str) -> str:
+    """Escape what is not printable: a user's name may not forge a line or steer a terminal."""
+    if cell.isprintable():
+        return cell
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in cell
+    )
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:

@@ -86,6 +86,19 @@ def test_a_terminal_gets_the_same_cells_and_no_markup(
     assert line.split() == ["[red]x", "1", "-", "yes"]
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_name_neither_forges_a_line_nor_steers_a_terminal(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    row = Row("eve\nroot 0\x1b[2J\u202e", 1, {})
+    show_rows([row], COLUMNS, Format.TABLE, "nothing")
+    Lines(COLUMNS, Format.TABLE).show(row)
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) == 4
+    assert printed.count(r"eve\nroot 0\x1b[2J\u202e") == 2
+
+
 def test_a_narrow_terminal_cuts_nothing_off(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
