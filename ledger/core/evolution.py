@@ -197,8 +197,8 @@ def _post(state: State, space: Namespace, before: Amounts, after: Amounts, rule:
     used, limit = state.used, state.limit
     for resource, line in space.plan:
         delta = after.get(resource, 0)
-        if before:
-            delta -= before.get(resource, 0)
+        if resource in before:
+            delta -= before[resource]
         if delta:
             new = used[line] + delta
             if new < 0 or (delta > 0 and rule and (rule == _FALLING or new > limit[line])):
@@ -290,7 +290,7 @@ def _set_line(state: State, account: str, line: accounts.Line) -> None:
         return
     if line.number > len(state.names) or state.names[line.number] != (account, line.key):
         raise InvariantError(f"line {line.number} is not {line.key} of {account}")
-    _put(state, state.limit, line.number, line.limit)
+    _put_line(state, state.limit, line.number, line.limit)
 
 
 def _cover(state: State, account: str, namespaces: set[str]) -> None:
@@ -319,7 +319,7 @@ def _recount(state: State, covers: tuple[str, ...], lines: list[int], closed: se
     for line in lines:
         total = 0
         if line in closed:
-            _put(state, state.limit, line, 0)
+            _put_line(state, state.limit, line, 0)
         else:
             resource = accounts.resource_of(state.names[line][1])
             total = sum(
@@ -329,7 +329,7 @@ def _recount(state: State, covers: tuple[str, ...], lines: list[int], closed: se
             )
         old = state.used[line]
         if total != old:
-            _put(state, state.used, line, total)
+            _put_line(state, state.used, line, total)
             postings += (line, total - old, total)
     return postings
 
@@ -340,19 +340,19 @@ def _open_namespace(state: State, name: str) -> Namespace:
     return space
 
 
-def _put(state: State, container: Any, key: Any, value: Any) -> None:
+def _put(state: State, container: dict[Any, Any], key: Any, value: Any) -> None:
     if state.journal is not None:
-        old = container[key] if isinstance(container, list) else container.get(key, NOT_THERE)
-        state.journal.append((container, key, old))
+        state.journal.append((container, key, container.get(key, NOT_THERE)))
     container[key] = value
 
 
-def _drop(state: State, container: Any, key: Any) -> None:
+def _put_line(state: State, column: list[int], line: int, value: int) -> None:
     if state.journal is not None:
-        old = container.get(key, NOT_THERE)
-        if old is NOT_THERE:
-            return
+        state.journal.append((column, line, column[line]))
+    column[line] = value
+
+
+def _drop(state: State, container: dict[Any, Any], key: Any) -> None:
+    old = container.pop(key, NOT_THERE)
+    if state.journal is not None and old is not NOT_THERE:
         state.journal.append((container, key, old))
-        del container[key]
-        return
-    container.pop(key, None)

@@ -85,18 +85,13 @@ class Observer:
         """A command led to events that contradict the state; it alone was refused."""
 
 
-class _Ticket:
-    """A waiting command and the future of whoever waits."""
+class _Ticket(msgspec.Struct, eq=False):
+    """A waiting command and the future of whoever waits until loop time `deadline`."""
 
-    __slots__ = ("answer", "command", "deadline", "dry_run")
-
-    def __init__(
-        self, command: AnyCommand, dry_run: bool, answer: "asyncio.Future[Answer]", deadline: float
-    ) -> None:
-        self.command = command
-        self.dry_run = dry_run
-        self.answer = answer
-        self.deadline = deadline
+    command: AnyCommand
+    dry_run: bool
+    answer: "asyncio.Future[Answer]"
+    deadline: float
 
 
 class _Group:
@@ -286,9 +281,9 @@ class Writer:
         assert journal is not None, "the writer decides ahead only on a journaled state"
         mark, kept = len(journal), len(items)
         try:
-            items.extend(
+            items += [
                 records.Item(event, evolution.evolve(self.state, event, time_us)) for event in found
-            )
+            ]
         except Exception as error:  # noqa: BLE001 - a defect may cost one command, not the service
             self.state.undo(mark)
             del items[kept:]
@@ -413,19 +408,21 @@ class Writer:
             callback(record)
 
     def _give(self, group: _Group, position: int) -> None:
+        prefix = group.nonce[:8]
         for index, (ticket, verdict) in enumerate(group.answers):
-            decision = f"{group.nonce[:8]}-{index}"
-            if isinstance(verdict, Denial):
-                denial = msgspec.structs.replace(verdict, decision=decision)
-                if not ticket.dry_run:
-                    self._refuse(ticket.command, denial, position)
-                self._resolve(ticket, denial)
-            else:
+            decision = f"{prefix}-{index}"
+            if verdict is True or verdict is False:
                 self._resolve(ticket, Accepted(position, decision, verdict))
+                continue
+            denial = msgspec.structs.replace(verdict, decision=decision)
+            if not ticket.dry_run:
+                self._refuse(ticket.command, denial, position)
+            self._resolve(ticket, denial)
 
     def _resolve(self, ticket: _Ticket, answer: Answer) -> None:
         if not ticket.answer.done():
-            ticket.answer.set_result(self._answered(answer))
+            self._observer.decided(answer)
+            ticket.answer.set_result(answer)
 
     def _answered(self, answer: Answer) -> Answer:
         self._observer.decided(answer)
