@@ -9,7 +9,6 @@ replicas share over what it vouches for. A stamp on another namespace, user or d
 and a forged one are all the same: none.
 """
 
-import hashlib
 import hmac
 import math
 import secrets
@@ -83,4 +82,4 @@ class Stamps:
 
     def _sign(self, subject: Subject, nonce: str, seconds: str) -> str:
         text = self._encoder.encode((subject, nonce, seconds))
-        return hmac.new(self._key, text, hashlib.sha256).hexdigest()
+        return hmac.digest(self._key, text, "sha256").hex()

@@ -7,12 +7,16 @@ is clamped: what does not fit is an error that says why.
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from ledger.core.amounts import AMOUNT_MAX
 
 LENGTH_MAX: Final = 64
 """Longest text that is looked at; every quantity up to 2^53 can be written in far less."""
+
+REMEMBERED_MAX: Final = 4_096
+"""Pods of one kind come in numbers, so the same few texts are read again and again."""
 
 TEN_MAX: Final = 128
 """Beyond this power of ten, either way, no text of that length comes between 1 and 2^53."""
@@ -67,6 +71,7 @@ class TooLarge(QuantityError):
     """Beyond 2^53."""
 
 
+@lru_cache(maxsize=REMEMBERED_MAX)
 def parse_integer(quantity: str | int) -> int:
     """Return a count of something that has no parts: `3`, `8k`, `1e3`, `2000m`.
 
