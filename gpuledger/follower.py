@@ -10,7 +10,6 @@ it prints as lines of JSON.
 
 import asyncio
 import contextlib
-import gc
 import signal
 import sys
 from pathlib import Path
@@ -24,7 +23,7 @@ from ledger.core import snapshots
 from ledger.log.port import Log, Lost, Snapshot
 from ledger.log.records import NewerSchema
 from ledger.log.scrubbing import scrub
-from ledger.runtime import logs
+from ledger.runtime import collector, logs
 from ledger.runtime.settings import Settings
 from projections import denied
 from projections.projector import Projector
@@ -85,7 +84,7 @@ async def _follow(instructions: Instructions) -> None:
 async def _project(log: Log, store: Store, snapshot_events: int) -> None:
     loop = asyncio.get_running_loop()
     projector = await Projector.resume(log, store)
-    _spare_the_collector()
+    collector.spare()
     events, saved_at = 0, loop.time()
     async for batch in log.follow(projector.position + 1):
         events += await projector.project(batch)
@@ -93,12 +92,6 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
             payload = snapshots.encode(projector.state)
             await log.save_snapshot(Snapshot(projector.position, payload))
             events, saved_at = 0, loop.time()
-
-
-def _spare_the_collector() -> None:
-    """Leave the long-lived state out of every later garbage collection."""
-    gc.collect()
-    gc.freeze()
 
 
 async def _scrub(log: Log) -> None:
@@ -133,6 +126,7 @@ def main() -> None:
     """Run as a process of its own."""
     # A Ctrl-C at the terminal is for the service, which then closes our standard input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collector.relax()
     asyncio.run(_run())
 
 

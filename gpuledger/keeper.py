@@ -7,7 +7,6 @@ to be lost stops it for good, with the service still up to say so.
 
 import asyncio
 import contextlib
-import gc
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,6 +31,7 @@ from ledger.log.streams import ConfigurationDrift
 from ledger.log.submission import Accepted, Ledger
 from ledger.log.witness import NOTE_SECONDS, HeadFile
 from ledger.log.writer import Observer, Writer
+from ledger.runtime import collector
 from ledger.runtime.settings import Settings
 
 CONNECT_AGAIN_SECONDS: Final = 0.5
@@ -148,8 +148,7 @@ class Keeper:
 
         await self._persist(attempt)
         # The state lives as long as this process: no later collection has to look at it again.
-        gc.collect()
-        gc.freeze()
+        collector.spare()
 
     @contextlib.asynccontextmanager
     async def _preferred(self, log: JetStreamLog, writer: Writer) -> AsyncIterator[None]:

@@ -18,7 +18,7 @@ from gpuledger import wiring
 from gpuledger.application import Application
 from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
-from ledger.runtime import logs, serving, tls
+from ledger.runtime import collector, logs, serving, tls
 from ledger.runtime.health import Health
 from ledger.runtime.serving import Listener
 from ledger.runtime.settings import Settings
@@ -38,6 +38,7 @@ async def serve(settings: Settings, started: Callable[[str], None] = lambda _: N
     ClusterNameTaken.
     """
     logs.configure(settings.log_level, settings.log_format)
+    collector.relax()
     wiring.prepare(settings)
     listener = serving.bind(settings.listen)
     stop = asyncio.Event()

@@ -15,9 +15,10 @@ from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.natsfiles import Address
 from ledger.log.submission import Accepted
 from ledger.log.writer import Observer, Writer
+from ledger.runtime import collector
 from tests.bench import ledgers
 from tests.bench.results import Goal, Result, result
-from tests.bench.running import fresh, median, settle_memory
+from tests.bench.running import fresh, median
 
 NAME = "core"
 NAMESPACES = 1_000
@@ -82,7 +83,7 @@ async def measure(clients: int, pairs: int, by_processor: bool = False) -> dict[
                 ledgers.writer_on(log, seen, **options) as writer,
             ):
                 await ledgers.set_limits(writer, NAMESPACES)
-                settle_memory()
+                collector.spare()
                 seen.forget()
                 seconds, share = await _load(writer, clients, pairs)
             stored = await _store(server.address, seen)

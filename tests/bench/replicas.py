@@ -13,10 +13,11 @@ from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.natsfiles import Address
 from ledger.log.owner import Owner
+from ledger.runtime import collector
 from tests.bench import core, ledgers
 from tests.bench.pacing import NAMESPACES, Pace
 from tests.bench.results import Goal, Result, result
-from tests.bench.running import fresh, percentile, settle_memory, start, wait_for_go
+from tests.bench.running import fresh, percentile, start, wait_for_go
 
 NAME = "replicas"
 SHARE = 0.25
@@ -83,7 +84,7 @@ async def replica(
         await owner.start()
         await served.start()
         forwarder = Forwarder(log.connection, log.names, owner, writer)
-        settle_memory()
+        collector.spare()
         await wait_for_go()
         pace = Pace(forwarder, per_second, client=number)
         await pace.run(seconds)

@@ -4,7 +4,6 @@ The function is named by module and name, its arguments and what it returns trav
 """
 
 import asyncio
-import gc
 import importlib
 import statistics
 import subprocess
@@ -16,7 +15,7 @@ from typing import Any
 import msgspec
 import uvloop
 
-from ledger.runtime import logs
+from ledger.runtime import collector, logs
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 900
@@ -82,12 +81,6 @@ def percentile(numbers: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def settle_memory() -> None:
-    """Spare everything made so far from later garbage collections, as the service does."""
-    gc.collect()
-    gc.freeze()
-
-
 async def wait_for_go() -> None:
     """Wait, in a measuring process, for `Running.go`."""
     sys.stdout.buffer.write(_READY)
@@ -96,6 +89,7 @@ async def wait_for_go() -> None:
 
 
 def _main() -> None:
+    collector.relax()
     logs.configure("error", "console")  # to standard error: standard output carries the result
     module, name = sys.argv[1:]
     function: Measure = getattr(importlib.import_module(module), name)

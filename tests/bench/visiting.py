@@ -5,7 +5,6 @@ not the visitor: requests are joined from prepared pieces, answers are only told
 """
 
 import asyncio
-import gc
 import itertools
 import ssl
 import time
@@ -18,6 +17,7 @@ import msgspec
 
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.rules import DemandRules
+from ledger.runtime import collector
 from tests.bench.running import percentile
 from webhook.review import decode, required_pod
 from webhook.stamps import ANNOTATION, Stamps, Subject
@@ -173,8 +173,7 @@ async def visit(
     """Post so many reviews, as fast as they are answered or so many per second."""
     host, _, port = address.rpartition(":")
     requests = list(Review(cluster, _key(store), namespaces=1_000).requests(count, first))
-    gc.collect()
-    gc.freeze()
+    collector.spare()
     pool = Pool(iter(requests))
     await pool.connect(host, int(port), str(Path(store, "tls", "ca.crt")), connections=128)
     computed = time.process_time()
