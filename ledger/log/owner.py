@@ -1,17 +1,17 @@
-"""Which replica is preferred to write a shard: a lease in NATS that runs out by itself.
+"""Which replica is preferred: a lease in NATS that runs out by itself.
 
-The lease keeps answers quick when several replicas could write; nothing else depends on it. The
-expected position of every append is the fence, so two replicas that both believe to be the owner
-are slow for a moment and never wrong.
+There is one lease to write a shard and, because several clusters may share it, one per cluster to
+settle that cluster. Leases keep answers quick and settlement from being done twice; nothing else
+depends on them. The expected position of every append is the fence, so two replicas that both
+believe to be the owner are slow for a moment and never wrong.
 
-The lease is the last message of a stream of its own, taken and renewed only on top of the message
-that was seen, and removed by the server when its time to live has passed.
+A lease is the last message of its subject, taken and renewed only on top of the message that was
+seen, and removed by the server when its time to live has passed.
 """
 
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -21,7 +21,7 @@ from ledger.log import api
 from ledger.log.api import Stored
 from ledger.log.connection import Connection
 from ledger.log.port import LogError, Unreachable
-from ledger.log.streams import Names, owner_stream
+from ledger.log.streams import Names, owner_stream, settler_stream
 
 RELEASE_SECONDS: Final = 1
 """How long the sign that the lease is free stays; the shortest time to live there is."""
@@ -29,10 +29,6 @@ RELEASE_SECONDS: Final = 1
 _FREE: Final = Stored(0)
 _WRITER: Final = re.compile(r"[A-Za-z0-9_-]+")
 _logger: Final = structlog.get_logger("ledger.log")
-
-OwnerChanged = Callable[[str | None], None]
-"""Told the new owner's writer id, None when there is none."""
-
 
 class OwnerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often the lease is renewed and how long it lasts, in seconds (whole ones, at least 1)."""
@@ -42,7 +38,7 @@ class OwnerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owner:
-    """One replica's view of the lease, and its own bid for it. Use `start` and `stop`."""
+    """One replica's view of a lease, and its own bid for it. Use `start` and `stop`."""
 
     def __init__(
         self,
@@ -50,21 +46,24 @@ class Owner:
         names: Names,
         writer: str,
         *,
+        cluster: str = "",
         replicas: int = 1,
         settings: OwnerSettings | None = None,
     ) -> None:
-        """Bid for the shard's lease in the name of a writer: letters, digits, `-` and `_`."""
+        """Bid in the name of a writer: letters, digits, `-` and `_`.
+
+        The lease is that to write the shard, or with a cluster that to settle the cluster.
+        """
         if not _WRITER.fullmatch(writer):
             raise ValueError(f"writer id {writer!r} may have letters, digits, '-' and '_' only")
         self.writer = writer
         self._connection = connection
-        self._names = names
-        self._replicas = replicas
+        self._stream = (settler_stream if cluster else owner_stream)(names, replicas)
+        self._subject = names.settler_subject(cluster) if cluster else names.owner_subject
         self._settings = settings or OwnerSettings()
         self._owner: str | None = None
         self._until = 0.0
         self._told: str | None = None
-        self._callbacks: list[OwnerChanged] = []
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -77,14 +76,9 @@ class Owner:
         """Whether this replica holds the lease."""
         return self.owner == self.writer
 
-    def on_change(self, callback: OwnerChanged) -> None:
-        """Call back whenever the owner changes, from the event loop; it must not block."""
-        self._callbacks.append(callback)
-
     async def start(self) -> None:
         """Look at the lease once and keep bidding for it. Raises what opening a stream raises."""
-        wanted = owner_stream(self._names, self._replicas)
-        await api.ensure(self._connection, wanted, create=True)
+        await api.ensure(self._connection, self._stream, create=True)
         await self._look()
         self._task = asyncio.create_task(self._bid(), name="owner-lease")
 
@@ -129,8 +123,8 @@ class Owner:
 
     async def _current(self) -> Stored:
         """Return the lease's last message; no data when it is free."""
-        wanted: dict[str, object] = {"last_by_subj": self._names.owner_subject}
-        return await api.message(self._connection, self._names.owner, wanted) or _FREE
+        wanted: dict[str, object] = {"last_by_subj": self._subject}
+        return await api.message(self._connection, self._stream.name, wanted) or _FREE
 
     async def _put(self, data: bytes, expected: int, seconds: int) -> bool:
         """Write on top of what was seen; False when somebody else was faster."""
@@ -139,9 +133,9 @@ class Owner:
             "Nats-TTL": f"{seconds}s",
         }
         try:
-            ack = await api.store(self._connection, self._names.owner_subject, data, headers)
+            ack = await api.store(self._connection, self._subject, data, headers)
         except msgspec.MsgspecError as error:
-            raise Unreachable(f"{self._names.owner_subject}: unreadable answer") from error
+            raise Unreachable(f"{self._subject}: unreadable answer") from error
         return ack.error is None
 
     def _tell(self) -> None:
@@ -149,6 +143,4 @@ class Owner:
         if owner == self._told:
             return
         self._told = owner
-        _logger.info("owner_changed", owner=owner, writer=self.writer)
-        for callback in self._callbacks:
-            callback(owner)
+        _logger.info("owner_changed", lease=self._subject, owner=owner, writer=self.writer)

@@ -112,6 +112,15 @@ class Names(msgspec.Struct, frozen=True):
         """The one subject of the lease."""
         return f"ledger.{self.shard}.owner"
 
+    @property
+    def settlers(self) -> str:
+        """The stream that holds the leases of those who settle, one per cluster."""
+        return f"LEDGER-{self.shard}-SETTLERS"
+
+    def settler_subject(self, cluster: str) -> str:
+        """The subject of one cluster's lease; `*` for those of all."""
+        return f"ledger.{self.shard}.settler.{cluster}"
+
     def commands_subject(self, writer: str) -> str:
         """Where a writer takes forwarded commands."""
         return f"ledger.{self.shard}.commands.{writer}"
@@ -158,10 +167,20 @@ def denials_stream(names: Names, replicas: int, max_bytes: int) -> StreamConfig:
 
 
 def owner_stream(names: Names, replicas: int) -> StreamConfig:
-    """Describe the lease: its last message only, in memory, gone by its own time to live."""
+    """Describe the lease to write the shard."""
+    return _lease_stream(names.owner, names.owner_subject, replicas)
+
+
+def settler_stream(names: Names, replicas: int) -> StreamConfig:
+    """Describe the leases to settle: several clusters may share a shard, and each is settled."""
+    return _lease_stream(names.settlers, names.settler_subject("*"), replicas)
+
+
+def _lease_stream(name: str, subject: str, replicas: int) -> StreamConfig:
+    """Describe leases: the last message of each only, in memory, gone by its own time to live."""
     return StreamConfig(
-        name=names.owner,
-        subjects=[names.owner_subject],
+        name=name,
+        subjects=[subject],
         storage="memory",
         max_msgs_per_subject=1,
         num_replicas=replicas,

@@ -57,7 +57,8 @@ def test_no_two_streams_of_a_shard_share_a_subject() -> None:
         streams.snapshot_stream(names, 1),
         streams.denials_stream(names, 1, 1),
         streams.owner_stream(names, 1),
+        streams.settler_stream(names, 1),
     ]
     subjects = [subject for stream in made for subject in stream.subjects]
-    assert len(subjects) == len(set(subjects)) == 5
+    assert len(subjects) == len(set(subjects)) == 6
     assert names.commands_subject("w") not in subjects
