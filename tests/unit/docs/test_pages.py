@@ -1,0 +1,164 @@
+"""The pages name what there is, all of it, and nothing else."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpuledger.application import Application
+from gpuledger.app import build
+from ledger.core.denials import Reason
+from ledger.core.events import AnyEvent, Cause
+from ledger.log import records
+from ledger.runtime.settings import documentation
+from ledger.runtime.telemetry import METRICS
+from support.golden import GOLDEN, payloads_of
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+PAGES = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "deploy").rglob("*.md")})
+ALERTS = ROOT / "deploy" / "alerts.yaml"
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+TEST = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
+CODE = re.compile(r"`((?:ledger|gpuledger|webhook|projections|docs|deploy|tests)/[\w./-]+)`")
+MADE = re.compile(r"schema-N|/results/")
+SOMEWHERE = re.compile(r"(?<![\w.])/(?:home|root|work|Users)/")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def text_of(name: str) -> str:
+    return (DOCS / name).read_text()
+
+
+def anchors_of(path: Path) -> set[str]:
+    """Return the anchors that GitHub makes of a page's headings."""
+    headings = HEADING.findall(path.read_text())
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+def names_in(path: Path) -> set[str]:
+    """Return the names of the functions that a test file defines."""
+    return {
+        node.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def test_every_setting_is_in_its_page() -> None:
+    page = text_of("settings.md")
+    assert [one.name for one in documentation() if f"| `{one.name}` |" not in page] == []
+
+
+def test_every_metric_is_in_its_page() -> None:
+    page = text_of("metrics.md")
+    assert [one.full_name for one in METRICS if f"| `{one.full_name}` |" not in page] == []
+
+
+def test_every_reason_is_in_its_page() -> None:
+    page = text_of("reasons.md")
+    assert [one for one in Reason if f"| `{one}` |" not in page] == []
+
+
+def test_every_event_is_in_its_page_with_its_fields() -> None:
+    page = text_of("log-format.md")
+    rows = [
+        f"| `{kind.__name__}` | {', '.join(kind.__struct_fields__)} |"
+        for kind in AnyEvent.__args__
+    ]
+    assert [row for row in rows if row not in page] == []
+
+
+def test_every_cause_is_in_its_page() -> None:
+    page = text_of("log-format.md")
+    assert [cause for cause in Cause if f"| `{cause}` |" not in page] == []
+
+
+def test_every_command_is_in_its_page() -> None:
+    page = text_of("command-line.md")
+    app = build()
+    commands = [one.name or getattr(one.callback, "__name__", "") for one in app.registered_commands]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        commands += [
+            f"{group.name} {one.name or getattr(one.callback, '__name__', '')}"
+            for one in group.typer_instance.registered_commands
+        ]
+    assert len(commands) > 10
+    assert [one for one in commands if f"\n## gpuledger {one}\n" not in page] == []
+
+
+def test_the_decoded_record_is_one_of_the_golden_log() -> None:
+    found = re.search(r"<!-- golden: (\d+) -->\n```json\n(.*?)```", text_of("log-format.md"), re.S)
+    assert found is not None
+    payload = payloads_of(GOLDEN / "schema-1.log")[int(found[1]) - 1]
+    assert json.loads(found[2]) == decoded(payload)
+
+
+def decoded(payload: bytes) -> list[object]:
+    """Return a record as the page shows it: without the inner envelope, hashes as text."""
+    schema, _, body = msgspec.msgpack.decode(payload)
+    parts = msgspec.msgpack.decode(body)
+    assert isinstance(parts, list)
+    parts[4] = parts[4].hex()
+    return [schema, records.decode(payload)[1].hex(), parts]
+
+
+def test_every_check_of_readiness_is_explained() -> None:
+    source = (ROOT / "gpuledger" / "application.py").read_text()
+    assert Application.__name__ in source
+    checks = [*re.findall(r'health\.add\("([\w-]+)"', source), "stopping"]
+    page = text_of("operating.md")
+    assert len(checks) > 5
+    assert [one for one in checks if f"| `{one}` |" not in page] == []
+
+
+def test_every_alert_has_a_runbook() -> None:
+    alerts = re.findall(r"alert: (\w+)", ALERTS.read_text())
+    anchors = anchors_of(DOCS / "operating.md")
+    assert len(alerts) > 5
+    assert [one for one in alerts if one.lower() not in anchors] == []
+
+
+def test_alerts_ask_for_metrics_that_exist() -> None:
+    known = {one.full_name for one in METRICS}
+    known |= {f"{name}_{end}" for name in known for end in ("bucket", "count", "sum")}
+    source = (ROOT / "projections" / "metrics.py").read_text()
+    known |= {f"gpuledger_quota_{one}" for one in ("limit", "used", "committed")}
+    known |= set(re.findall(r'"(gpuledger_\w+)"', source))
+    asked = set(re.findall(r"\bgpuledger_\w+", ALERTS.read_text()))
+    assert asked
+    assert asked - known == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_resolves(page: Path) -> None:
+    broken = []
+    for link in LINK.findall(page.read_text()):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.exists() or (anchor and anchor not in anchors_of(target)):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_and_file_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text()
+    named = [path for path in CODE.findall(text) if not MADE.search(path)]
+    missing = [path for path in named if not (ROOT / path).exists()]
+    for path, name in TEST.findall(text):
+        if not (ROOT / path).exists() or (name and name not in names_in(ROOT / path)):
+            missing.append(f"{path}::{name}")
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_names_a_place_of_one_machine(page: Path) -> None:
+    assert SOMEWHERE.findall(page.read_text()) == []
