@@ -30,6 +30,7 @@ _FREE: Final = Stored(0)
 _WRITER: Final = re.compile(r"[A-Za-z0-9_-]+")
 _logger: Final = structlog.get_logger("ledger.log")
 
+
 class OwnerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often the lease is renewed and how long it lasts, in seconds (whole ones, at least 1)."""
 
