@@ -1,5 +1,6 @@
 """The HTTP application: admission, reading, explaining, probes and metrics, with their guards."""
 
+import asyncio
 import time
 from collections import Counter
 from pathlib import Path
@@ -94,17 +95,24 @@ class Application:
 
     async def _explain(self, request: Request) -> Response:
         """Answer what a review or a Pod would be answered, without reserving anything."""
-        body = await request.body()
+        seconds = self._settings.admission_deadline_seconds
+        until = asyncio.get_running_loop().time() + seconds
         try:
             explanation = await explain(
                 self._validating,
-                body,
-                deadline=self._settings.admission_deadline_seconds,
+                await admission.read_body(request.receive, self._settings.review_bytes_max, until),
+                deadline=seconds,
                 username=request.query_params.get("user", ""),
                 namespace=request.query_params.get("namespace", "default"),
             )
         except BadReview as error:
             return _refused(400, error.message, error.field)
+        except admission.Refused as refused:
+            answer = _refused(refused.status, str(refused), "body")
+            answer.raw_headers.extend(refused.headers)
+            return answer
+        except admission.ClientGone:
+            return Response(status_code=400)
         if not _is_about(request, explanation):
             return _refused(
                 403,

@@ -55,14 +55,14 @@ class Endpoint:
         until = asyncio.get_running_loop().time() + self._policy.deadline
         try:
             _check(scope, self._policy.body_max)
-            body = await _body(receive, self._policy.body_max, until)
+            body = await read_body(receive, self._policy.body_max, until)
             response = await self._handler.answer(decode(body), until)
         except BadReview as error:
             problem = Problem("BadReview", error.message, error.field)
             await _send(send, 400, msgspec.json.encode(problem))
-        except _Refused as refused:
+        except Refused as refused:
             await _send(send, refused.status, refused.body, refused.headers)
-        except _ClientGone:
+        except ClientGone:
             return
         else:
             await _send(send, 200, encode(response))
@@ -81,12 +81,12 @@ def application(mutating: Mutating, validating: Validating, policy: Policy) -> S
     return Starlette(routes=routes(mutating, validating, policy))
 
 
-class _ClientGone(Exception):
+class ClientGone(Exception):
     """Nobody waits for the answer any more."""
 
 
-class _Refused(Exception):
-    """The HTTP request is answered with a 4xx."""
+class Refused(Exception):
+    """The HTTP request is answered with a 4xx: `status`, and a JSON `body` with the message."""
 
     def __init__(
         self, status: int, error: str, message: str, *headers: tuple[bytes, bytes]
@@ -101,20 +101,23 @@ def _check(scope: Scope, body_max: int) -> None:
     """Refuse what need not be read."""
     if scope["method"] != "POST":
         message = f"{scope['method']} is not supported here, send POST"
-        raise _Refused(405, "MethodNotAllowed", message, (b"allow", b"POST"))
+        raise Refused(405, "MethodNotAllowed", message, (b"allow", b"POST"))
     headers = dict(scope["headers"])
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/json":
         text = kind.decode("latin-1") or "nothing"
         message = f"content-type is {text}, send application/json"
-        raise _Refused(415, "UnsupportedMediaType", message)
+        raise Refused(415, "UnsupportedMediaType", message)
     length = headers.get(b"content-length", b"")
     if length.isdigit() and len(length) < 20 and int(length) > body_max:
         raise _too_large(body_max)
 
 
-async def _body(receive: Receive, body_max: int, until: float) -> bytes:
-    """Read the body, as far as it may reach and as long as there is time."""
+async def read_body(receive: Receive, body_max: int, until: float) -> bytes:
+    """Read a request's body, as far as it may reach and until loop time `until`.
+
+    Raises Refused and ClientGone.
+    """
     parts: list[bytes] = []
     size, more = 0, True
     try:
@@ -122,20 +125,20 @@ async def _body(receive: Receive, body_max: int, until: float) -> bytes:
             while more and size <= body_max:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise _ClientGone
+                    raise ClientGone
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 more = message.get("more_body", False)
     except TimeoutError as error:
-        raise _Refused(408, "RequestTimeout", "the body did not arrive in time", _CLOSE) from error
+        raise Refused(408, "RequestTimeout", "the body did not arrive in time", _CLOSE) from error
     if size > body_max:
         raise _too_large(body_max)
     return b"".join(parts)
 
 
-def _too_large(body_max: int) -> _Refused:
+def _too_large(body_max: int) -> Refused:
     message = f"the review is larger than {body_max} bytes"
-    return _Refused(413, "RequestEntityTooLarge", message, _CLOSE)
+    return Refused(413, "RequestEntityTooLarge", message, _CLOSE)
 
 
 async def _send(

@@ -142,6 +142,33 @@ async def test_a_denial_reads_like_a_sentence_with_numbers_and_a_remedy(tmp_path
         assert piece in message
 
 
+async def _explained(service: Live, head: bytes, part: bytes) -> int:
+    """Send a part of a request to explain and nothing more; return the status of the answer."""
+    host = f"127.0.0.1:{service.port}"
+    async with asyncio.timeout(20):
+        reader, sender = await asyncio.open_connection(*host.split(":"), ssl=service.tls())
+        sender.write(b"POST /v1/explain HTTP/1.1\r\nHost: " + host.encode() + b"\r\n" + head)
+        sender.write(b"\r\n\r\n" + part)
+        status = int((await reader.readline()).split()[1])
+        # Whoever has not sent all of it gets no second request on that connection.
+        await reader.read()
+    sender.transport.abort()
+    return status
+
+
+async def test_explaining_reads_no_endless_body_and_waits_for_no_late_one(tmp_path: Path) -> None:
+    options = ("--admission-deadline-seconds=1", "--review-bytes-max=100000")
+    with live(tmp_path / "store", *options) as service:
+        assert await _explained(service, b"Content-Length: 100", b"{") == 408
+        chunk = b"20000\r\n" + b" " * 0x20000 + b"\r\n"
+        assert await _explained(service, b"Transfer-Encoding: chunked", chunk) == 413
+        _, sender = await asyncio.open_connection("127.0.0.1", service.port, ssl=service.tls())
+        sender.write(b"POST /v1/explain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n")
+        sender.transport.abort()
+        assert service.stop() == 0
+    assert "Traceback" not in (tmp_path / "store" / "service.log").read_text()
+
+
 async def test_the_service_ends_cleanly_within_its_time(tmp_path: Path) -> None:
     with live(tmp_path / "store") as service:
         started = time.monotonic()
