@@ -53,6 +53,7 @@ class Keeper:
         self.durability: Durability | None = None
         self.follower: Follower | None = None
         self.owner: Owner | None = None
+        self.settler: Owner | None = None
         self.opened = asyncio.Event()
         self._settings, self._reach, self._observer = settings, reach, observer
         self._writer: Writer | None = None
@@ -74,8 +75,8 @@ class Keeper:
         self._callbacks.append(callback)
 
     def is_active(self) -> bool:
-        """Return whether this replica is the one that settles."""
-        return self.owner is not None and self.owner.is_owner and self.trouble() is None
+        """Return whether this replica is the one that settles its cluster."""
+        return self.settler is not None and self.settler.is_owner and self.trouble() is None
 
     def limits(self, namespace: str, resource: str) -> bool:
         """Return whether an account of a qualified namespace limits a resource."""
@@ -156,16 +157,19 @@ class Keeper:
         connection, names = log.connection, log.names
         name, replicas = writer.name, self._settings.replicas
         owner = Owner(connection, names, name, replicas=replicas)
+        settler = Owner(connection, names, name, cluster=self._settings.cluster, replicas=replicas)
         served = CommandServer(connection, names, name, writer)
         await self._persist(owner.start)
+        await self._persist(settler.start)
         await self._persist(served.start)
-        self.owner = owner
+        self.owner, self.settler = owner, settler
         self._ledger = Forwarder(connection, names, owner, writer)
         try:
             yield
         finally:
             self._ledger = None
             await served.stop()
+            await settler.stop()
             await owner.stop()
 
     async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:

@@ -8,6 +8,7 @@ import structlog
 
 from gpuledger import wiring
 from gpuledger.keeper import Keeper
+from gpuledger.visible import Visible
 from ledger.kube.access import KubernetesReviewer
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
@@ -31,7 +32,7 @@ class Kubernetes:
         self.registration: str | None = "not registered yet" if settings.register_webhook else None
         self._settings, self._client, self._keeper = settings, client, keeper
         self.settlement = Settlement(
-            keeper,
+            Visible(keeper, keeper),
             keeper,
             KubernetesCluster(client),
             settings.cluster,
