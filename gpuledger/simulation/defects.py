@@ -16,6 +16,7 @@ from ledger.core import commands, decisions, events, evolution, observing, reser
 from ledger.core import state as core_state
 from ledger.core.amounts import Amounts
 from ledger.core.commands import Refute
+from ledger.core.denials import Denial
 from ledger.core.state import State
 from ledger.log import opening
 from ledger.log.memory import MemoryStore
@@ -169,6 +170,33 @@ def _early_list_is_proof(put: Put) -> None:
     put(Ages, "of", lambda *_: math.inf)
 
 
+def _superseded_comes_back(put: Put) -> None:
+    put(reserving, "_OVER", events.GONE)
+
+
+def _stale_nothing_to_do(put: Put) -> None:
+    honest = Writer._settle
+
+    async def settle(self: Writer, group: Any) -> bool:
+        if group.record is None and not any(isinstance(one, Denial) for _, one in group.answers):
+            self._give(group, self.state.position)
+            return True
+        return await honest(self, group)
+
+    put(Writer, "_settle", settle)
+
+
+def _retry_unnoticed(put: Put) -> None:
+    honest = reserving._again
+
+    def again(state: State, space: Any, entry: Any, hold: Any, command: commands.Reserve) -> Any:
+        if hold.demand == command.demand:
+            return []
+        return honest(state, space, entry, hold, command)
+
+    put(reserving, "_again", again)
+
+
 def _recount_overrules_news(put: Put) -> None:
     def existed(entry: Any, uid: str, version: int) -> bool:
         del version
@@ -219,6 +247,9 @@ DEFECTS: Final = {
         Defect("late-truth-dropped", "what was given up cannot come back", _late_truth_dropped),
         Defect("undo-forgets-balances", "a conflict leaves its sums", _undo_forgets_balances),
         Defect("early-list-is-proof", "a list begun too early is proof", _early_list_is_proof),
+        Defect("superseded-comes-back", "a late duplicate supersedes", _superseded_comes_back),
+        Defect("stale-nothing-to-do", "no news is asked for a no-op", _stale_nothing_to_do),
+        Defect("retry-unnoticed", "a second try at one base leaves no trace", _retry_unnoticed),
         Defect("recount-overrules-news", "an old list ends what is new", _recount_overrules_news),
         Defect("gaps-forgotten", "a list after a gap ends nothing", _gaps_forgotten),
         Defect("grace-never-ends", "a lost node's pods stay charged", _grace_never_ends),

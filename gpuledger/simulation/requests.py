@@ -157,7 +157,7 @@ class Requests:
             for _ in range(operation.rounds):
                 await self._update(operation, name, memory, ending)
                 await asyncio.sleep(self._source.random() * ROUND_SECONDS_MAX)
-            ending = Ending.STORED
+            ending = operation.last
         await self._update(operation, name, memory, ending)
 
     async def _update(self, operation: Update, name: Name, memory: int, ending: Ending) -> None:

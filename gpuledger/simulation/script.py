@@ -68,7 +68,7 @@ class Create(Operation, frozen=True):
 class Update(Operation, frozen=True):
     """Clients write a pod at the same time, each with its own memory; 0 changes a label only.
 
-    Those that are refused by others try again `rounds` times and get through in the end.
+    Those that are refused by others try again `rounds` times, the last time with `last`.
     """
 
     pick: int
@@ -77,6 +77,7 @@ class Update(Operation, frozen=True):
     stale: bool = False
     repeat: bool = True
     rounds: int = 0
+    last: Ending = Ending.STORED
     late: float = 0.0
     dry_run: bool = False
 
@@ -192,6 +193,8 @@ class _Author:
         self._source = random.Random(f"script {seed}")
         self._replicas = self._source.randint(1, REPLICAS_MAX)
         self._hostile = self._source.random() < 0.6
+        # Tight quotas explore denials, wide ones what happens to objects.
+        self._limits = self._source.choice((("8k", "16k", "24k", "0"), ("48k", "96k")))
 
     def script(self) -> Script:
         source = self._source
@@ -211,7 +214,7 @@ class _Author:
         bad = (self._kill, self._lease, self._clock, self._stall, self._lists)
         worse = (self._storm, self._partition, self._snapshot)
         some = (2, 1, 1, 2, 2, 2, 1, 2) if self._hostile else (1, 1, 0, 1, 1, 0, 0, 1)
-        return self._source.choices((*made, *bad, *worse), (14, 6, 2, 6, 3, *some))[0](at)
+        return self._source.choices((*made, *bad, *worse), (14, 8, 2, 5, 3, *some))[0](at)
 
     def _replica(self) -> int:
         return self._source.randrange(self._replicas)
@@ -254,6 +257,7 @@ class _Author:
             stale=source.random() < 0.3,
             repeat=source.random() < 0.7,
             rounds=source.choice((0, 0, 2, 6)),
+            last=source.choice((Ending.STORED, Ending.LATE)),
             late=source.random() * LATE_SECONDS_MAX,
             dry_run=source.random() < 0.05,
         )
@@ -275,9 +279,9 @@ class _Author:
 
     def _quota(self, at: float, namespace: str, name: str) -> Operation:
         source = self._source
-        hard = {"limits.nvidia.com/gpumem": source.choice(("8k", "16k", "24k", "0"))}
+        hard = {"limits.nvidia.com/gpumem": source.choice(self._limits)}
         if source.random() < 0.5:
-            hard["requests.nvidia.com/gpu"] = source.choice(("2", "4", "6"))
+            hard["requests.nvidia.com/gpu"] = source.choice(("2", "6", "20"))
         return SetQuota(at, namespace, name, hard)
 
     def _kill(self, at: float) -> Operation:

@@ -11,10 +11,13 @@ from typing import Final
 
 from ledger.log.port import Unreachable
 from ledger.simulation.network import SeededFaults
-from ledger.simulation.processes import Process
+from ledger.simulation.processes import Process, outside
 
 HOP_SECONDS_MAX: Final = 0.004
 DEADLINE_SECONDS: Final = 2.0
+LATE_SHARE: Final = 0.04
+LATE_SECONDS_MAX: Final = 3.0
+"""Some messages are late even in calm weather, later than their senders wait."""
 
 
 class Message:
@@ -28,6 +31,11 @@ class Message:
         """Answer it; an answer to somebody who has given up goes nowhere."""
         if not self._answer.done():
             self._answer.set_result(payload)
+
+    def refuse(self, problem: Exception) -> None:
+        """Tell the sender that it was not taken."""
+        if not self._answer.done():
+            self._answer.set_exception(problem)
 
 
 Receive = Callable[[Message], Awaitable[None]]
@@ -63,18 +71,25 @@ class Line:
         self, subject: str, payload: bytes, *, deadline: float = DEADLINE_SECONDS
     ) -> bytes:
         """Send a request and return its answer. Raises Unreachable, TimeoutError."""
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         async with asyncio.timeout(deadline):
-            await self._hop()
-            process, receive = self._exchange.listening.get(subject, (None, None))
-            if process is None or receive is None or not process.alive or self._is_lost():
-                raise Unreachable(f"nobody answers on {subject}")
-            answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-            process.start(_deliver(receive, Message(payload, answer)))
+            outside(self._carry(subject, Message(payload, answer)))
             answered = await answer
             await self._hop()
             if self._is_lost():
                 await asyncio.sleep(deadline)
             return answered
+
+    async def _carry(self, subject: str, message: Message) -> None:
+        """Bring a message to whoever listens; it may arrive when its sender has long given up."""
+        await self._hop()
+        if self._source.random() < max(LATE_SHARE, self._faults.weather.slow):
+            await asyncio.sleep(self._source.random() * LATE_SECONDS_MAX)
+        process, receive = self._exchange.listening.get(subject, (None, None))
+        if process is None or receive is None or not process.alive or self._is_lost():
+            message.refuse(Unreachable(f"nobody answers on {subject}"))
+        else:
+            process.start(_deliver(receive, message))
 
     async def _hop(self) -> None:
         await asyncio.sleep(self._source.random() * HOP_SECONDS_MAX)
