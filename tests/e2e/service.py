@@ -40,6 +40,11 @@ class Service:
         """Return whether the service was started and not stopped or killed since."""
         return self._child is not None
 
+    @property
+    def address(self) -> str:
+        """Return HOST:PORT of the service."""
+        return self._listen
+
     def start(self) -> None:
         """Start `gpuledger serve` and return at once."""
         assert self._child is None, "the service runs already"

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from support.transcripts import DOCS, run, same, steps_of
 
 pytestmark = pytest.mark.integration

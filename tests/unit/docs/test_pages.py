@@ -7,15 +7,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.golden import GOLDEN, payloads_of
 
-from gpuledger.application import Application
 from gpuledger.app import build
+from gpuledger.application import Application
 from ledger.core.denials import Reason
 from ledger.core.events import AnyEvent, Cause
 from ledger.log import records
 from ledger.runtime.settings import documentation
 from ledger.runtime.telemetry import METRICS
-from support.golden import GOLDEN, payloads_of
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -67,8 +67,7 @@ def test_every_reason_is_in_its_page() -> None:
 def test_every_event_is_in_its_page_with_its_fields() -> None:
     page = text_of("log-format.md")
     rows = [
-        f"| `{kind.__name__}` | {', '.join(kind.__struct_fields__)} |"
-        for kind in AnyEvent.__args__
+        f"| `{kind.__name__}` | {', '.join(kind.__struct_fields__)} |" for kind in AnyEvent.__args__
     ]
     assert [row for row in rows if row not in page] == []
 
@@ -81,7 +80,9 @@ def test_every_cause_is_in_its_page() -> None:
 def test_every_command_is_in_its_page() -> None:
     page = text_of("command-line.md")
     app = build()
-    commands = [one.name or getattr(one.callback, "__name__", "") for one in app.registered_commands]
+    commands = [
+        one.name or getattr(one.callback, "__name__", "") for one in app.registered_commands
+    ]
     for group in app.registered_groups:
         assert group.typer_instance is not None
         commands += [
@@ -93,7 +94,9 @@ def test_every_command_is_in_its_page() -> None:
 
 
 def test_the_decoded_record_is_one_of_the_golden_log() -> None:
-    found = re.search(r"<!-- golden: (\d+) -->\n```json\n(.*?)```", text_of("log-format.md"), re.S)
+    found = re.search(
+        r"<!-- golden: (\d+) -->\n```json\n(.*?)```", text_of("log-format.md"), re.DOTALL
+    )
     assert found is not None
     payload = payloads_of(GOLDEN / "schema-1.log")[int(found[1]) - 1]
     assert json.loads(found[2]) == decoded(payload)
