@@ -40,6 +40,11 @@ class Running:
         self._process.stdin.write(msgspec.json.encode(arguments) + b"\n")
         self._process.stdin.flush()
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
     def result(self) -> dict[str, float]:
         """Return what the function returned. Raises RuntimeError when it failed."""
         out, _ = self._process.communicate(timeout=SECONDS_MAX)

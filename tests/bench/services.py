@@ -16,24 +16,42 @@ from tests.bench.ledgers import CLUSTER
 READY_SECONDS_MAX = 60.0
 END_SECONDS_MAX = 15.0
 
+_UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
+"""Where this is set, every start of the service would compile all it imports again."""
 
-class Service:
-    """A process that serves. `address` is HOST:PORT."""
+
+class Process:
+    """A process that serves at `address`, HOST:PORT."""
+
+    def __init__(self, pid: int, address: str) -> None:
+        self.address = address
+        self._pid = pid
+
+    def computed(self) -> float:
+        """Return the seconds that the process computed so far, without its children."""
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Service(Process):
+    """`gpuledger serve` as a process."""
 
     def __init__(self, store: Path) -> None:
-        """Start `gpuledger serve` on a store."""
-        self.address = f"127.0.0.1:{free_port()}"
+        """Start it on a store."""
+        address = f"127.0.0.1:{free_port()}"
         self.started = time.perf_counter()
         self._authority = store / "tls" / "ca.crt"
         self._log = (store / "service.log").open("wb")
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "gpuledger", "serve", "--no-kubernetes"),
-                *("--store-dir", str(store), "--listen", self.address, "--cluster", CLUSTER),
+                *("--store-dir", str(store), "--listen", address, "--cluster", CLUSTER),
             ],
             stdout=self._log,
             stderr=self._log,
+            env={name: text for name, text in os.environ.items() if name != _UNCOMPILED},
         )
+        super().__init__(self._process.pid, address)
 
     def wait_ready(self) -> float:
         """Return the seconds from the start of the process to its first answer that it is ready."""
@@ -52,16 +70,6 @@ class Service:
             if line.startswith(f"{name} "):
                 return float(line.split()[1])
         raise AssertionError(f"there is no metric {name}")
-
-    def computed(self) -> float:
-        """Return the seconds that the process computed so far, without its children."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def resident(self) -> int:
-        """Return the bytes of memory that the process has."""
-        pages = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def stop(self) -> None:
         """End the process, by force when it does not."""

@@ -23,6 +23,7 @@ from webhook.review import decode, required_pod
 from webhook.stamps import ANNOTATION, Stamps, Subject
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "admission" / "pod-create.json"
+CONNECTIONS: Final = 256
 LATE_SECONDS: Final = 10.0
 """How long answers may take after the last request was sent."""
 
@@ -175,7 +176,7 @@ async def visit(
     requests = list(Review(cluster, _key(store), namespaces=1_000).requests(count, first))
     collector.spare()
     pool = Pool(iter(requests))
-    await pool.connect(host, int(port), str(Path(store, "tls", "ca.crt")), connections=128)
+    await pool.connect(host, int(port), str(Path(store, "tls", "ca.crt")), CONNECTIONS)
     computed = time.process_time()
     seconds = count / per_second if per_second else 0.0
     if per_second:
