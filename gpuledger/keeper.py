@@ -145,6 +145,7 @@ class Keeper:
 
         async def attempt() -> None:
             await log.open(create=not known)
+            await log.adjust()
             await writer.open(known)
 
         await self._persist(attempt)

@@ -83,6 +83,7 @@ async def connect(settings: Settings, reach: Reach) -> JetStreamLog:
             shard=settings.shard,
             replicas=settings.replicas,
             max_bytes=settings.log_bytes_max,
+            denials_days=settings.denials_days,
             monitor_urls=reach.monitor_urls,
             production=settings.production,
         )

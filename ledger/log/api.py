@@ -108,6 +108,20 @@ async def ensure(connection: Connection, wanted: StreamConfig, *, create: bool) 
     streams.compare(wanted, found)
 
 
+async def adjust(connection: Connection, wanted: StreamConfig) -> dict[str, int]:
+    """Change the size and the age of a stream to what is wanted; returns what was changed.
+
+    Raises Lost when it is missing, ApiError when the server refuses, Unreachable.
+    """
+    answer = await _info_answer(connection, wanted.name)
+    changes = streams.adjustments(wanted, _infos.decode(answer).config)
+    if changes:
+        # All of it has to be sent: the server takes what is left out for its default.
+        whole = msgspec.json.decode(answer)["config"]
+        await connection.api(f"STREAM.UPDATE.{wanted.name}", whole | changes)
+    return changes
+
+
 async def purge_before(connection: Connection, stream: str, sequence: int) -> None:
     """Remove the messages before a sequence. Raises Lost, Unreachable."""
     try:
@@ -117,8 +131,12 @@ async def purge_before(connection: Connection, stream: str, sequence: int) -> No
 
 
 async def _info(connection: Connection, stream: str) -> _Info:
+    return _infos.decode(await _info_answer(connection, stream))
+
+
+async def _info_answer(connection: Connection, stream: str) -> bytes:
     try:
-        return _infos.decode(await connection.api(f"STREAM.INFO.{stream}"))
+        return await connection.api(f"STREAM.INFO.{stream}")
     except ApiError as error:
         raise _failure(error, stream) from error
 

@@ -11,9 +11,10 @@ from contextlib import aclosing
 from typing import Final
 
 import msgspec
+import structlog
 
 from ledger.log import api, chunking, durability, streams, tailing
-from ledger.log.connection import Access, Connection, Problem
+from ledger.log.connection import Access, ApiError, Connection, Problem
 from ledger.log.port import (
     Ambiguous,
     Conflict,
@@ -27,7 +28,7 @@ from ledger.log.port import (
     Unreachable,
 )
 from ledger.log.records import RECORD_BYTES_MAX
-from ledger.log.streams import HEADERS_BYTES_MAX, Names
+from ledger.log.streams import HEADERS_BYTES_MAX, Names, StreamConfig
 from ledger.log.tailing import Stream
 
 SNAPSHOTS_KEPT: Final = 2
@@ -40,6 +41,8 @@ _STREAM_MISMATCH: Final = 10060
 _STORE_FAILED: Final = 10077
 _NO_ROOM: Final = (10002, 10047)
 
+_logger: Final = structlog.get_logger("ledger.log")
+
 
 class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How to use a shard's log; sizes in bytes, times in seconds."""
@@ -49,6 +52,7 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 1
     max_bytes: int = 16 * 1024**3
     denials_max_bytes: int = 256 * 1024**2
+    denials_days: int = 30
     deadline: float = 5.0
     monitor_urls: tuple[str, ...] = ()
     domain: str | None = None
@@ -82,14 +86,25 @@ class JetStreamLog:
         missing now was lost. Snapshots and denials are disposable and created when missing.
         Raises Lost, ConfigurationDrift, Unreachable.
         """
-        settings, names = self.settings, self.names
-        wanted = streams.log_stream(names, settings.replicas, settings.max_bytes)
-        await api.ensure(self.connection, wanted, create=create)
-        for disposable in (
-            streams.snapshot_stream(names, settings.replicas),
-            streams.denials_stream(names, settings.replicas, settings.denials_max_bytes),
-        ):
-            await api.ensure(self.connection, disposable, create=True)
+        log, *disposable = self._wanted()
+        await api.ensure(self.connection, log, create=create)
+        for one in disposable:
+            await api.ensure(self.connection, one, create=True)
+
+    async def adjust(self) -> None:
+        """Have the streams as large, and denials kept as long, as the settings say now.
+
+        For the service only: a command need not know its settings. A server that refuses, for want
+        of disk space, leaves all as it was. Raises Lost, Unreachable.
+        """
+        for wanted in self._wanted():
+            try:
+                changes = await api.adjust(self.connection, wanted)
+            except ApiError as error:
+                _logger.warning("stream_not_adjusted", stream=wanted.name, reason=str(error))
+            else:
+                if changes:
+                    _logger.info("stream_adjusted", stream=wanted.name, **changes)
 
     async def append(self, payload: bytes, expected: int) -> int:
         """Store a record; see `port.Log`."""
@@ -184,6 +199,16 @@ class JetStreamLog:
     async def close(self) -> None:
         """Close the connection; followers end."""
         await self.connection.close()
+
+    def _wanted(self) -> tuple[StreamConfig, StreamConfig, StreamConfig]:
+        """Describe the streams, the log first."""
+        settings, names = self.settings, self.names
+        replicas, days = settings.replicas, settings.denials_days
+        return (
+            streams.log_stream(names, replicas, settings.max_bytes),
+            streams.snapshot_stream(names, replicas),
+            streams.denials_stream(names, replicas, settings.denials_max_bytes, days),
+        )
 
     async def _keep(self, subject: str, payload: bytes) -> int:
         """Store a disposable message. Returns its sequence; raises Unreachable."""

@@ -15,10 +15,8 @@ from ledger.log.records import RECORD_BYTES_MAX
 HEADERS_BYTES_MAX: Final = 4096
 """Room for the protocol's headers beside a payload; the server counts both."""
 
-DENIALS_SECONDS_MAX: Final = 30 * 24 * 3600
-"""How long a denial is kept."""
-
-_NANOSECONDS: Final = 1_000_000_000
+_DAY: Final = 24 * 3600 * 1_000_000_000
+"""In nanoseconds."""
 _UNLIMITED: Final = -1
 
 
@@ -153,13 +151,13 @@ def snapshot_stream(names: Names, replicas: int) -> StreamConfig:
     )
 
 
-def denials_stream(names: Names, replicas: int, max_bytes: int) -> StreamConfig:
-    """Describe the denials: the oldest ones go by age and by size."""
+def denials_stream(names: Names, replicas: int, max_bytes: int, days: int) -> StreamConfig:
+    """Describe the denials: the oldest ones go by age, kept for so many days, and by size."""
     return StreamConfig(
         name=names.denials,
         subjects=[names.denials_subject],
         max_bytes=max_bytes,
-        max_age=DENIALS_SECONDS_MAX * _NANOSECONDS,
+        max_age=days * _DAY,
         max_msg_size=RECORD_BYTES_MAX,
         num_replicas=replicas,
         compression="s2",
@@ -191,8 +189,8 @@ def _lease_stream(name: str, subject: str, replicas: int) -> StreamConfig:
 def compare(wanted: StreamConfig, found: StreamConfig) -> None:
     """Check a stream's configuration against the wanted one.
 
-    More replicas than wanted are fine. So is another size, unless it is no limit where one is
-    wanted: raising it is the remedy for a full log. Raises ConfigurationDrift naming every
+    More replicas than wanted are fine. So is another size or age, unless it is no limit where one
+    is wanted, or the other way round: see `adjustments`. Raises ConfigurationDrift naming every
     field that differs.
     """
     differences = [
@@ -207,10 +205,24 @@ def compare(wanted: StreamConfig, found: StreamConfig) -> None:
         )
 
 
+def adjustments(wanted: StreamConfig, found: StreamConfig) -> dict[str, int]:
+    """Return what a stream that agrees has to be changed in to be as the settings say now.
+
+    A size is raised, which is the remedy for a full log, and never lowered: somebody may have
+    raised it by hand, and a log that is larger than its maximum refuses everything.
+    """
+    changes = {}
+    if wanted.max_bytes > found.max_bytes:
+        changes["max_bytes"] = wanted.max_bytes
+    if wanted.max_age != found.max_age:
+        changes["max_age"] = wanted.max_age
+    return changes
+
+
 def _agrees(field: str, wanted: Any, found: Any) -> bool:
     if field == "num_replicas":
         return bool(found >= wanted)
-    if field == "max_bytes":
+    if field in ("max_bytes", "max_age"):
         return bool((found > 0) == (wanted > 0))
     if field == "first_seq":
         return found in (0, 1)

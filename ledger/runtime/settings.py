@@ -75,7 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int,
         Meta(
             ge=16 * 1024**2,
-            description="Largest size of the log, bytes; a full log admits nothing more.",
+            description="Largest size of the log, bytes; raised at a start, never lowered.",
         ),
     ] = 8 * 1024**3
     denials_days: Annotated[

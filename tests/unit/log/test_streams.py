@@ -50,12 +50,23 @@ def test_what_would_fill_or_unbound_the_log_is_drift(change: dict[str, object]) 
         streams.compare(LOG, msgspec.structs.replace(LOG, **change))
 
 
+def test_a_size_is_raised_and_never_lowered_and_an_age_follows_the_setting() -> None:
+    assert streams.adjustments(LOG, LOG) == {}
+    assert streams.adjustments(LOG, msgspec.structs.replace(LOG, max_bytes=999)) == {
+        "max_bytes": 1_000
+    }
+    assert streams.adjustments(LOG, msgspec.structs.replace(LOG, max_bytes=1_001)) == {}
+    month, week = (streams.denials_stream(Names("main"), 1, 1, days) for days in (30, 7))
+    streams.compare(week, month)
+    assert streams.adjustments(week, month) == {"max_age": 7 * 24 * 3600 * 10**9}
+
+
 def test_no_two_streams_of_a_shard_share_a_subject() -> None:
     names = Names("main")
     made = [
         streams.log_stream(names, 1, 1),
         streams.snapshot_stream(names, 1),
-        streams.denials_stream(names, 1, 1),
+        streams.denials_stream(names, 1, 1, 30),
         streams.owner_stream(names, 1),
         streams.settler_stream(names, 1),
     ]
