@@ -80,6 +80,16 @@ def _read(file: str, bytes_max: int) -> bytes:
     if content.lstrip().startswith(b"{"):
         return content
     try:
+        _refuse_aliases(content, file)
         return msgspec.json.encode(yaml.safe_load(content))
     except (yaml.YAMLError, TypeError, UnicodeDecodeError) as error:
         raise Stop(Exit.USAGE, f"{file} is neither JSON nor YAML: {error}") from error
+    except RecursionError as error:
+        raise Stop(Exit.USAGE, f"{file} is nested too deeply for a Pod") from error
+
+
+def _refuse_aliases(content: bytes, file: str) -> None:
+    """Refuse what some hundred bytes of YAML can make gigabytes of. Raises Stop, YAMLError."""
+    for event in yaml.parse(content, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise Stop(Exit.USAGE, f"{file}: write *{event.anchor} out, aliases are not read")

@@ -1,0 +1,30 @@
+"""What the command `explain` reads before it asks the ledger."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuledger.exits import Exit, Stop
+from gpuledger.explaining import explain
+from ledger.runtime.settings import Settings
+
+BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (BOMB, r"write \*a out"),
+        ("a: &a [*a]", r"write \*a out"),
+        ("[" * 5_000 + "]" * 5_000, "nested too deeply"),
+        ("!!python/object/apply:os.system [id]", "neither JSON nor YAML"),
+    ],
+)
+async def test_yaml_that_is_no_manifest_is_refused_by_its_file(
+    content: str, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(content)
+    with pytest.raises(Stop, match=rf"pod\.yaml.*{said}") as stopped:
+        await explain(Settings(store_dir=str(tmp_path)), str(file), "", "")
+    assert stopped.value.status is Exit.USAGE
