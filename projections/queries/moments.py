@@ -24,7 +24,8 @@ def parse(text: str) -> Moment:
     if text.isascii() and text.isdigit() and len(text) <= _POSITION_DIGITS_MAX:
         return int(text)
     try:
-        time = datetime.fromisoformat(text)
+        # Python takes dates without hyphens, too: a position with too many digits would be one.
+        time = datetime.fromisoformat("" if text.isdigit() else text)
     except ValueError:
         raise InvalidMoment(
             f"{text!r} is neither a position such as 1234 nor a time such as 2026-01-31T12:00:00Z"
