@@ -42,18 +42,15 @@ async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[View, int]
     Tells on standard error as of which position the answer is. Raises Stop.
     """
     moment = moment_of(at)
-    readers = Readers(projection_of(settings), seconds=COMMAND_SECONDS)
-    if settings.nats or await _is_behind(settings, readers):
-        from gpuledger.projecting import ensure
+    async with Readers(projection_of(settings), seconds=COMMAND_SECONDS) as readers:
+        if settings.nats or await _is_behind(settings, readers):
+            from gpuledger.projecting import ensure
 
-        await ensure(settings)
-    try:
+            await ensure(settings)
         async with readers.view() as view:
             position = await _resolved(view, moment)
             typer.echo(f"As of position {position} of {view.head.position}.", err=True)
             yield view, position
-    finally:
-        await readers.close()
 
 
 async def _is_behind(settings: Settings, readers: Readers) -> bool:

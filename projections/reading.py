@@ -56,8 +56,8 @@ class Readers:
     async def view(self) -> AsyncIterator[View]:
         """Open a view for the block.
 
-        Raises StoreError when there is no projection yet or it is none, and TimeoutError when the
-        block, with waiting for its turn, takes too long.
+        Raises StoreError when there is no projection yet, it is none, or reading it fails in the
+        block, and TimeoutError when the block, with waiting for its turn, takes too long.
         """
         async with asyncio.timeout(self._seconds), self._turns:
             inode, connection = await self._acquire()
@@ -65,9 +65,11 @@ class Readers:
                 await connection.execute("BEGIN")
                 yield View(connection, await head_of(connection))
                 await connection.rollback()
-            except BaseException:
+            except BaseException as error:
                 await connection.interrupt()
                 await connection.close()
+                if isinstance(error, sqlite3.Error):
+                    raise _unreadable(self.path, error) from error
                 raise
             self._idle.append((inode, connection))
 
@@ -105,10 +107,14 @@ async def _connect(path: Path) -> aiosqlite.Connection:
             await connection.close()
             raise
     except sqlite3.Error as error:
-        raise StoreError(
-            f"cannot read the projection {path} ({error}): run `gpuledger projection rebuild`"
-        ) from error
+        raise _unreadable(path, error) from error
     return connection
+
+
+def _unreadable(path: Path, error: sqlite3.Error) -> StoreError:
+    return StoreError(
+        f"cannot read the projection {path} ({error}): run `gpuledger projection rebuild`"
+    )
 
 
 async def _check(connection: aiosqlite.Connection, path: Path) -> None:

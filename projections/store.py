@@ -7,8 +7,8 @@ it is deleted and built again from the log.
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Final, Self
@@ -84,24 +84,40 @@ class Store:
         await self.close()
 
     async def head(self) -> Head:
-        """Return how far the file is; position 0 when it is empty."""
-        return await head_of(self._connection)
+        """Return how far the file is; position 0 when it is empty. Raises StoreError."""
+        with self._failing():
+            return await head_of(self._connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
-        """Run the block in one write transaction: all of it is stored, or nothing."""
+        """Run the block in one write transaction: all of it is stored, or nothing.
+
+        Raises StoreError when SQLite fails in it: the file is damaged or the disk is full.
+        """
         async with self._writing:
-            await self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-            except BaseException:
-                await self._connection.rollback()
-                raise
-            await self._connection.commit()
+            with self._failing():
+                await self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._connection
+                except BaseException:
+                    await self._connection.rollback()
+                    raise
+                await self._connection.commit()
 
     async def close(self) -> None:
         """Let go of the file."""
         await self._connection.close()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Name the file and the remedy when SQLite fails in the block."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"cannot write the projection {self.path} ({error}): make room on its disk, or"
+                " delete the file; it is built again from the log"
+            ) from error
 
 
 def delete(path: Path) -> None:

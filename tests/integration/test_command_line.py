@@ -122,6 +122,15 @@ def test_replay_tells_every_event_with_the_balance_after_it(store: Path) -> None
     assert reserved["used_after"] == {f"limits.{MEMORY}": 4_000, f"requests.{CARDS}": 1}
 
 
+def test_an_unreadable_head_file_ends_a_command_that_reads(store: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(store, tmp_path / "copy")
+    assert gpuledger("usage", store=copy).status == 0
+    (copy / "head.json").write_bytes(b"\x00\xff garbage")
+    ended = gpuledger("usage", store=copy)
+    assert ended.status == 1
+    assert "head.json is not a head file" in ended.err
+
+
 def test_an_expected_head_is_checked_by_position_and_hash(store: Path) -> None:
     report = gpuledger("audit", "verify", "-o", "json", store=store)
     assert report.json == {"ok": True, "records": 2, "position": 2, "problem": None}

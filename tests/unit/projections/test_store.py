@@ -49,6 +49,20 @@ async def test_a_file_that_is_no_database_is_named_with_a_remedy(tmp_path: Path)
         await Store.open(path)
 
 
+async def test_a_file_that_is_damaged_further_in_is_named_with_a_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    await project(path, log_of(random_payloads(1, 60)))
+    with path.open("r+b") as file:
+        file.seek(8192)
+        file.write(b"\xa5" * (path.stat().st_size - 8192))
+    with pytest.raises(StoreError, match=r"ledger\.sqlite.*projection rebuild"):
+        await digest_of(path)
+    async with await Store.open(path) as store:
+        with pytest.raises(StoreError, match=r"ledger\.sqlite.*delete the file"):
+            async with store.transaction() as connection:
+                await connection.execute("DELETE FROM records")
+
+
 async def test_reading_before_there_is_a_projection_says_how_to_get_one(tmp_path: Path) -> None:
     async with Readers(tmp_path / "ledger.sqlite") as readers:
         with pytest.raises(StoreError, match=r"no projection at .*gpuledger serve"):
@@ -60,7 +74,7 @@ async def test_readers_cannot_write(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     await project(path, log_of(random_payloads(1, 60)))
     async with Readers(path) as readers:
-        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        with pytest.raises(StoreError, match="readonly"):
             async with readers.view() as view:
                 await view.connection.execute("DELETE FROM records")
 
