@@ -17,7 +17,7 @@ from gpuledger import wiring
 from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
 from gpuledger.version import VERSION
-from ledger.core.events import Committed, Observed, Released, Reserved
+from ledger.core.events import Committed, Released, Reserved
 from ledger.log.records import Record
 from ledger.runtime.access import AccessRequired, Guard
 from ledger.runtime.client_certificates import ClientCertificateRequired
@@ -71,7 +71,7 @@ class Application:
         )
         mutating = Mutating(settings.cluster, rules, policy, stamps)
         routes = [
-            *admission.routes(mutating, self._validating, policy),
+            *admission.routes(mutating, self._validating, policy, self._took),
             *api.routes(self._readers),
             Route("/v1/explain", self._explain, methods=["POST"]),
             *health.routes(),
@@ -189,6 +189,8 @@ class Application:
         telemetry.read("log_bytes_max", lambda: _extent(keeper)[1])
         telemetry.read("queue_commands", lambda: keeper.writer.waiting if keeper.writer else 0)
         telemetry.read("owner", lambda: keeper.owner is not None and keeper.owner.is_owner)
+        telemetry.read("snapshot_position", lambda: keeper.snapshot.position)
+        telemetry.read("snapshot_timestamp_seconds", lambda: keeper.snapshot.taken)
         telemetry.read("durability_degraded", self._degraded)
         telemetry.read("projection_lag_records", self._lag)
         if self._certificates is not None:
@@ -197,7 +199,11 @@ class Application:
         if self._kubernetes is not None:
             settlement = self._kubernetes.settlement
             telemetry.read("holds_open", lambda: settlement.open_attempts)
+            telemetry.read("settler", keeper.is_active)
         keeper.subscribe(self._count)
+
+    def _took(self, webhook: str, seconds: float) -> None:
+        self._telemetry.observe("admission_seconds", seconds, webhook)
 
     def _degraded(self) -> float:
         found = self._keeper.durability
@@ -207,7 +213,7 @@ class Application:
         return max(0, self._keeper.state.position - self._usage.position)
 
     def _count(self, record: Record) -> None:
-        """Count how holds end, and drift, from the events themselves."""
+        """Count how holds end, from the events themselves."""
         released: Counter[str] = Counter()
         for item in record.items:
             event = item.event
@@ -217,8 +223,6 @@ class Application:
                 self._telemetry.count("settle_committed_total")
             elif isinstance(event, Released):
                 released[str(event.cause)] += 1
-            elif isinstance(event, Observed):
-                self._telemetry.count("drift_total", str(event.cause))
         for cause, many in released.items():
             self._telemetry.count("settle_released_total", cause, by=many)
 

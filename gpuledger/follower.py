@@ -47,10 +47,14 @@ class Instructions(msgspec.Struct, frozen=True):
 
 
 class News(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the follower tells the service: a log that is not intact, or one that was scrubbed."""
+    """What the follower tells the service, one at a time.
+
+    A log that is not intact, up to where it was scrubbed, or the position of a new snapshot.
+    """
 
     lost: str = ""
     scrubbed: int = -1
+    snapshot: int = -1
 
 
 async def follow(instructions: Instructions) -> None:
@@ -91,6 +95,7 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
         if events >= snapshot_events and loop.time() - saved_at >= SNAPSHOT_SECONDS:
             payload = snapshots.encode(projector.state)
             await log.save_snapshot(Snapshot(projector.position, payload))
+            _tell(News(snapshot=projector.position))
             events, saved_at = 0, loop.time()
 
 

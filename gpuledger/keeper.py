@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
@@ -43,6 +43,13 @@ _logger: Final = structlog.get_logger("gpuledger")
 T = TypeVar("T")
 
 
+class Taken(NamedTuple):
+    """The newest snapshot of this replica: its position, and when it was taken in Unix time."""
+
+    position: int
+    taken: float
+
+
 class Keeper:
     """Keeps one replica's ledger; `trouble` says why it cannot decide."""
 
@@ -54,6 +61,7 @@ class Keeper:
         self.follower: Follower | None = None
         self.owner: Owner | None = None
         self.settler: Owner | None = None
+        self.snapshot = Taken(0, 0.0)
         self.opened = asyncio.Event()
         self._settings, self._reach, self._observer = settings, reach, observer
         self._writer: Writer | None = None
@@ -215,6 +223,8 @@ class Keeper:
     def _hear(self, news: News) -> None:
         if news.lost:
             self._stop(news.lost)
+        elif news.snapshot >= 0:
+            self.snapshot = Taken(news.snapshot, time.time())
         else:
             _logger.info("log_scrubbed", position=news.scrubbed)
 

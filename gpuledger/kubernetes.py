@@ -16,7 +16,7 @@ from ledger.kube.errors import ClusterError
 from ledger.runtime.settings import Settings
 from webhook import registration
 from webhook.settlement import Settlement
-from webhook.tenure import SettlementSettings
+from webhook.tenure import Count, SettlementSettings
 
 REGISTER_AGAIN_SECONDS: Final = 2.0
 
@@ -26,7 +26,7 @@ _logger: Final = structlog.get_logger("gpuledger")
 class Kubernetes:
     """One cluster, watched and settled while this replica is the active one."""
 
-    def __init__(self, settings: Settings, client: Client, keeper: Keeper) -> None:
+    def __init__(self, settings: Settings, client: Client, keeper: Keeper, count: Count) -> None:
         """Use a client; `close` closes it."""
         self.reviewer = KubernetesReviewer(client)
         self.registration: str | None = "not registered yet" if settings.register_webhook else None
@@ -43,12 +43,13 @@ class Kubernetes:
                 settle_seconds=settings.settle_seconds,
                 zero_is_unlimited=settings.zero_is_unlimited,
             ),
+            count=count,
         )
 
     @classmethod
-    async def connect(cls, settings: Settings, keeper: Keeper) -> "Kubernetes":
+    async def connect(cls, settings: Settings, keeper: Keeper, count: Count) -> "Kubernetes":
         """Read the credentials; nothing is sent yet. Raises ClusterError."""
-        return cls(settings, await Client.connect(wiring.kubeconfig(settings)), keeper)
+        return cls(settings, await Client.connect(wiring.kubeconfig(settings)), keeper, count)
 
     def problems(self) -> list[str]:
         """Return what keeps this replica from knowing, or being known to, the cluster."""

@@ -61,8 +61,9 @@ async def _serve(
     reach, server = await stack.enter_async_context(wiring.reaching(settings))
     telemetry, health = Telemetry(), Health()
     keeper = Keeper(settings, reach, WriterMetrics(telemetry))
-    kubernetes = await Kubernetes.connect(settings, keeper) if settings.kubernetes else None
-    if kubernetes is not None:
+    kubernetes = None
+    if settings.kubernetes:
+        kubernetes = await Kubernetes.connect(settings, keeper, telemetry.count)
         stack.push_async_callback(kubernetes.close)
     application = Application(settings, keeper, kubernetes, telemetry, health, certificates)
     stack.push_async_callback(application.close)

@@ -6,6 +6,8 @@ a JSON body that names what was wrong; nothing waits longer than the policy's de
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -34,6 +36,10 @@ class Handler(Protocol):
         ...
 
 
+Took = Callable[[str, float], None]
+"""Told which webhook answered, `mutate` or `validate`, and how many seconds that took."""
+
+
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """The body of a 4xx: what was wrong and, inside a review, in which field."""
 
@@ -45,14 +51,24 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 class Endpoint:
     """One webhook as an ASGI application. `policy` gives the body's bound and the deadline."""
 
-    def __init__(self, handler: Handler, policy: Policy) -> None:
-        """Serve the handler's answers."""
+    def __init__(
+        self, handler: Handler, policy: Policy, took: Callable[[float], None] = lambda _: None
+    ) -> None:
+        """Serve the handler's answers, and tell how many seconds each request took."""
         self._handler = handler
         self._policy = policy
+        self._took = took
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        until = asyncio.get_running_loop().time() + self._policy.deadline
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await self._serve(scope, receive, send, began + self._policy.deadline)
+        finally:
+            self._took(clock() - began)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, until: float) -> None:
         try:
             _check(scope, self._policy.body_max)
             body = await read_body(receive, self._policy.body_max, until)
@@ -68,11 +84,13 @@ class Endpoint:
             await _send(send, 200, encode(response))
 
 
-def routes(mutating: Mutating, validating: Validating, policy: Policy) -> list[Route]:
+def routes(
+    mutating: Mutating, validating: Validating, policy: Policy, took: Took = lambda *_: None
+) -> list[Route]:
     """Return the routes of admission, to be mounted beside others."""
     return [
-        Route(MUTATE_PATH, Endpoint(mutating, policy)),
-        Route(VALIDATE_PATH, Endpoint(validating, policy)),
+        Route(MUTATE_PATH, Endpoint(mutating, policy, partial(took, "mutate"))),
+        Route(VALIDATE_PATH, Endpoint(validating, policy, partial(took, "validate"))),
     ]
 
 

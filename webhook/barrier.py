@@ -62,9 +62,11 @@ class Barrier:
     async def _settle(self, namespace: str, attempts: list[OpenAttempt]) -> None:
         clock = asyncio.get_running_loop().time
         begun = clock()
+        self._tenure.count("settle_lists_total")
         try:
             listed = await self._tenure.cluster.list_pods(namespace.partition("/")[2])
         except ClusterError as error:
+            self._tenure.count("settle_failures_total")
             self._postpone(namespace, str(error))
             return
         self._pauses.pop(namespace, None)

@@ -7,7 +7,6 @@ the ledger stays the only judge, and telling twice, or from two replicas, does n
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Final, TypeVar
@@ -25,7 +24,15 @@ from webhook.courier import Courier
 from webhook.pods import Pods, find_open
 from webhook.quota_accounts import QuotaAccounts
 from webhook.sighting import POD_KEYS
-from webhook.tenure import RECOUNTED, WATCHED, SettlementSettings, Tenure, View
+from webhook.tenure import (
+    RECOUNTED,
+    WATCHED,
+    Count,
+    SettlementSettings,
+    Tenure,
+    View,
+    uncounted,
+)
 
 TICK_SECONDS: Final = 1.0
 """How often grace periods and open attempts are looked at, less when the bound is short."""
@@ -49,10 +56,10 @@ class _Passive(Exception):
 
 
 class Settlement:
-    """Settles one cluster. Read `drift` for metrics and `problems` for readiness.
+    """Settles one cluster. Read `problems` for readiness.
 
-    `drift` counts, by cause, truth that the ledger did not expect: pods seen without a hold, and
-    charges that only a recount found to be over.
+    Counted as drift, by cause, is truth that the ledger did not expect: pods seen without a hold,
+    and charges that only a recount found to be over.
     """
 
     def __init__(
@@ -65,9 +72,10 @@ class Settlement:
         now: Callable[[], int],
         is_active: Callable[[], bool],
         settings: SettlementSettings | None = None,
+        count: Count = uncounted,
     ) -> None:
         """`name` is the cluster's in the ledger; `now` tells µs of Unix time."""
-        self.drift: Counter[str] = Counter()
+        self._counted = count
         self._ledger = ledger
         self._view = view
         self._cluster = cluster
@@ -138,7 +146,15 @@ class Settlement:
 
     async def _serve_tenure(self) -> None:
         courier = Courier(self._ledger)
-        tenure = Tenure(self._view, self._cluster, self._name, self._settings, self._now, courier)
+        tenure = Tenure(
+            self._view,
+            self._cluster,
+            self._name,
+            self._settings,
+            self._now,
+            courier,
+            self._counted,
+        )
         ages = self._ages = Ages()
         pods = self._pods = Pods(tenure, ages)
         quotas, barrier = QuotaAccounts(tenure), Barrier(tenure, ages)
@@ -209,7 +225,7 @@ class Settlement:
         if isinstance(event, Observed) or (
             isinstance(event, Released) and event.actor == RECOUNTED
         ):
-            self.drift[event.cause] += 1
+            self._counted("drift_total", str(event.cause))
 
 
 async def _every(seconds: float, action: Callable[[], Awaitable[None]]) -> None:

@@ -23,6 +23,18 @@ RECOUNTED: Final = "recount"
 """The actor of commands that follow from comparing everything with a list."""
 
 
+class Count(Protocol):
+    """Counts something for the metrics."""
+
+    def __call__(self, name: str, *labels: str) -> None:
+        """Raise the counter of this name and these labels by one."""
+        ...
+
+
+def uncounted(name: str, *labels: str) -> None:
+    """Count nothing, for whoever keeps no metrics."""
+
+
 class View(Protocol):
     """The state that the ledger has reached; read it, never change it."""
 
@@ -60,6 +72,7 @@ class Tenure:
         settings: SettlementSettings,
         now: Callable[[], int],
         courier: Courier,
+        count: Count = uncounted,
     ) -> None:
         """`name` is the cluster's; `now` tells µs of Unix time."""
         self.view = view
@@ -68,6 +81,7 @@ class Tenure:
         self.settings = settings
         self.now = now
         self.courier = courier
+        self.count = count
 
     def owns(self, namespace: str) -> bool:
         """Return whether a qualified namespace belongs to this cluster."""

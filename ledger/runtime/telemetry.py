@@ -88,9 +88,10 @@ METRICS: Final = (
     Metric("log_bytes_max", Kind.GAUGE, "Size at which the log is full, bytes; 0 without one."),
     Metric("queue_commands", Kind.GAUGE, "Commands that wait for the writer."),
     Metric("refusals_dropped_total", Kind.COUNTER, "Denials that could not be kept."),
-    Metric("snapshot_position", Kind.GAUGE, "Position of the newest snapshot."),
+    Metric("snapshot_position", Kind.GAUGE, "Position of this replica's newest snapshot."),
     Metric("snapshot_timestamp_seconds", Kind.GAUGE, "When it was taken, Unix time."),
     Metric("owner", Kind.GAUGE, "1 while this process is the preferred writer of its shard."),
+    Metric("settler", Kind.GAUGE, "1 while this process is the one that settles its cluster."),
     Metric(
         "durability_degraded",
         Kind.GAUGE,

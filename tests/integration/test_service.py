@@ -169,6 +169,16 @@ async def test_explaining_reads_no_endless_body_and_waits_for_no_late_one(tmp_pa
     assert "Traceback" not in (tmp_path / "store" / "service.log").read_text()
 
 
+async def test_the_metrics_tell_how_long_reviews_took_by_webhook(tmp_path: Path) -> None:
+    with live(tmp_path / "store") as service:
+        async with service.client() as client:
+            await post(client, creation("p"))
+            await client.post("/admission/mutate", content=b"no review")
+            lines = (await client.get("/metrics")).text.splitlines()
+    for webhook in ("mutate", "validate"):
+        assert f'gpuledger_admission_seconds_count{{webhook="{webhook}"}} 1.0' in lines
+
+
 async def test_the_service_ends_cleanly_within_its_time(tmp_path: Path) -> None:
     with live(tmp_path / "store") as service:
         started = time.monotonic()

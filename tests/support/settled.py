@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 from ledger.core import accounts, commands
@@ -33,6 +34,7 @@ class World:
         self.active = True
         self.now = 1_800_000_000_000_000
         self.asked: list[AnyCommand] = []
+        self.counted: Counter[tuple[str, ...]] = Counter()
         self.settlement = Settlement(
             self,
             writer,
@@ -41,9 +43,19 @@ class World:
             now=lambda: self.now,
             is_active=lambda: self.active,
             settings=settings,
+            count=self.count,
         )
         self._applied = asyncio.Event()
         writer.subscribe(self._wake)
+
+    @property
+    def drift(self) -> dict[str, int]:
+        """What was counted as drift, by cause."""
+        return {labels[0]: many for (name, *labels), many in self.counted.items() if labels}
+
+    def count(self, name: str, *labels: str) -> None:
+        """Count as the metrics would."""
+        self.counted[name, *labels] += 1
 
     @property
     def state(self) -> State:

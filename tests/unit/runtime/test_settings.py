@@ -17,6 +17,11 @@ def problems(
     return [str(problem) for problem in refused.value.problems]
 
 
+@pytest.mark.parametrize("name", settings.NAMES)
+def test_every_setting_is_read_by_somebody(name: str, product: str) -> None:
+    assert f"settings.{name}" in product
+
+
 def test_the_defaults_are_valid() -> None:
     assert setting_sources.load({}, {}).settings == settings.Settings()
 

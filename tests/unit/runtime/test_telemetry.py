@@ -12,7 +12,7 @@ from starlette.routing import Route
 from ledger.core.denials import Denial, Reason
 from ledger.log.submission import Accepted
 from ledger.runtime import telemetry
-from ledger.runtime.telemetry import METRICS, Kind, Telemetry
+from ledger.runtime.telemetry import METRICS, Kind, Metric, Telemetry
 from ledger.runtime.writer_metrics import WriterMetrics
 
 
@@ -113,6 +113,11 @@ async def test_collectors_of_others_are_refreshed_and_exposed() -> None:
 )
 async def test_the_format_is_the_one_asked_for(accept: str, kind: str) -> None:
     assert (await scrape(Telemetry(), accept)).headers["content-type"].startswith(kind)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_every_metric_is_set_by_somebody(metric: Metric, product: str) -> None:
+    assert f'"{metric.name}"' in product
 
 
 async def test_the_writer_reports_into_the_metrics() -> None:

@@ -28,7 +28,7 @@ class Scene:
         self.ages = Ages()
         settings = SettlementSettings(rules=RULES, settle_seconds=BOUND)
         self.tenure = Tenure(
-            one.writer, one.cluster, CLUSTER, settings, lambda: one.now, self.courier
+            one.writer, one.cluster, CLUSTER, settings, lambda: one.now, self.courier, one.count
         )
         self.barrier = Barrier(self.tenure, self.ages)
         one.writer.subscribe(self._follow)
@@ -114,6 +114,7 @@ async def test_a_failed_list_proves_nothing_and_is_not_repeated_at_once(scene):
         await scene.settle()
     assert scene.world.entry("p").holds
     assert scene.world.server.lists == 1
+    assert scene.world.counted == {("settle_lists_total",): 1, ("settle_failures_total",): 1}
 
 
 async def test_another_object_at_the_key_proves_the_attempt_dead_and_is_charged(scene):

@@ -34,7 +34,7 @@ async def test_a_reserved_pod_is_committed_when_it_is_seen():
     stored = one.entry("p").committed
     assert (stored.uid, stored.demand) == ("u1", DEMAND)
     assert str(stored.version) == created["metadata"]["resourceVersion"]
-    assert not one.settlement.drift
+    assert not one.drift
 
 
 async def test_a_pod_that_nobody_reserved_is_charged_and_counted_as_drift():
@@ -42,7 +42,7 @@ async def test_a_pod_that_nobody_reserved_is_charged_and_counted_as_drift():
         await one.synced()
         persist(one, "p")
         await one.until(lambda: committed(one, "p"))
-        assert one.settlement.drift == {Cause.UNRESERVED: 1}
+        assert one.drift == {Cause.UNRESERVED: 1}
 
 
 async def test_a_deleted_pod_is_released():
@@ -116,7 +116,7 @@ async def test_a_creation_that_never_appears_is_released_by_proof():
         await one.reserve("p", "u1")
         await one.until(lambda: one.entry("p") is None)
     assert one.state.ended["u1"].cause == Cause.ABSENT
-    assert one.settlement.drift == {}
+    assert one.drift == {}
 
 
 async def test_time_alone_never_releases_while_lists_fail():
@@ -190,7 +190,7 @@ async def test_what_happened_while_nobody_looked_is_recounted():
             assert committed(one, "stays")
             assert committed(one, "comes")
             assert one.entry("goes") is None
-            assert one.settlement.drift == {Cause.DELETED: 1, Cause.UNRESERVED: 3}
+            assert one.drift == {Cause.DELETED: 1, Cause.UNRESERVED: 3}
 
 
 async def test_a_recount_releases_no_open_attempt():
