@@ -59,7 +59,12 @@ class Courier:
         self._pending[address] += 1
         # Not hash(): which commands share a lane must not depend on the process.
         lane = zlib.crc32("/".join(address).encode()) % LANES
-        await self._lanes[lane].put(command)
+        try:
+            await self._lanes[lane].put(command)
+        except asyncio.CancelledError:
+            # Whoever sent it was told to begin anew: this one is not on its way.
+            self._forget(address)
+            raise
 
     def is_pending(self, namespace: str, key: str) -> bool:
         """Return whether commands of a key are still on their way: its state is about to change."""

@@ -115,3 +115,19 @@ async def test_what_is_on_its_way_is_known_until_it_has_arrived(courier, desk):
     await courier.flush()
     assert not courier.is_pending("c/red", "pods/p")
     assert not courier.is_pending("", "quota/c/red/q")
+
+
+async def test_a_command_that_its_sender_gave_up_is_not_waited_for(courier, desk):
+    desk.gate = asyncio.Event()
+    for number in range(couriers.LANE_COMMANDS_MAX + 1):
+        await courier.send(seen(number))
+        await asyncio.sleep(0)
+    given_up = asyncio.create_task(courier.send(seen(999)))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await given_up
+    desk.gate.set()
+    await courier.flush()
+    assert not courier.is_pending("c/red", "pods/p")
+    assert seen(999) not in desk.accepted
