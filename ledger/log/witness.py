@@ -6,6 +6,7 @@ not continue: continuing would promise the same room twice.
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ class HeadFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._writing = threading.Lock()
 
     def read(self) -> Head | None:
         """Return the noted head, None when there is none yet.
@@ -49,20 +51,29 @@ class HeadFile:
         return msgspec.structs.replace(head, source=str(self._path))
 
     def write(self, head: Head) -> None:
-        """Replace the noted head and wait until it is on disk."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = self._path.with_suffix(".part")
-        with scratch.open("wb") as file:
-            file.write(msgspec.json.encode(head))
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        """Replace the noted head and wait until it is on disk.
+
+        Writes follow one another: one that `note` began goes on when its caller is cancelled.
+        """
+        with self._writing:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            scratch = self._path.with_suffix(".part")
+            with scratch.open("wb") as file:
+                file.write(msgspec.json.encode(head))
+                file.flush()
+                os.fsync(file.fileno())
+            scratch.replace(self._path)
+            _sync(self._path.parent)
 
     async def note(self, head: Head) -> None:
         """Write the head in a thread, so that a slow disk blocks nobody."""
         await asyncio.to_thread(self.write, head)
+
+
+def _sync(directory: Path) -> None:
+    """Wait until a directory's entries are on disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,58 @@
+"""The head file: a witness that survives, and says so when it did not."""
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from ledger.log import witness
+from ledger.log.witness import Head, HeadFile
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file in a directory that does not exist yet."""
+    return tmp_path / "store" / "head.json"
+
+
+async def test_the_noted_head_is_read_with_the_name_of_its_file(path: Path) -> None:
+    file = HeadFile(path)
+    assert file.read() is None
+    await file.note(Head(7, "ab" * 32))
+    await file.note(Head(9, "cd" * 32))
+    assert HeadFile(path).read() == Head(9, "cd" * 32, str(path))
+    assert [one.name for one in path.parent.iterdir()] == ["head.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"position": "x"}'])
+def test_a_file_that_holds_no_head_is_not_the_same_as_none(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"head\.json is not a head file .*delete the file"):
+        HeadFile(path).read()
+
+
+async def test_a_write_waits_for_one_whose_caller_was_cancelled(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, sync = HeadFile(path), os.fsync
+    syncing, go_on = threading.Event(), threading.Event()
+
+    def slow(descriptor: int) -> None:
+        syncing.set()
+        assert go_on.wait(10)
+        sync(descriptor)
+
+    monkeypatch.setattr(witness.os, "fsync", slow)
+    noting = asyncio.create_task(file.note(Head(1, "ab")))
+    assert await asyncio.to_thread(syncing.wait, 10)
+    noting.cancel()
+    last = asyncio.create_task(asyncio.to_thread(file.write, Head(2, "cd")))
+    await asyncio.sleep(0.1)
+    go_on.set()
+    await asyncio.wait_for(last, 10)
+    found = file.read()
+    assert found is not None
+    assert found.position == 2
