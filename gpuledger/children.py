@@ -13,6 +13,9 @@ from gpuledger.follower import Instructions, News
 
 AGAIN_SECONDS: Final = 1.0
 AGAIN_SECONDS_MAX: Final = 30.0
+STEADY_SECONDS: Final = 60.0
+"""A child that ran for longer is started again after the short pause."""
+
 END_SECONDS: Final = 3.0
 """How long a child may take to end after its standard input was closed."""
 
@@ -33,9 +36,13 @@ class Follower:
     async def run(self) -> None:
         """Run until cancelled, or until the follower has told that the log is not intact."""
         pause = AGAIN_SECONDS
+        clock = asyncio.get_running_loop().time
         while True:
+            began = clock()
             if await self._run_once():
                 return
+            if clock() - began > STEADY_SECONDS:
+                pause = AGAIN_SECONDS
             self.restarts += 1
             _log.error("follower_ended", restarts=self.restarts, again_in_seconds=pause)
             await asyncio.sleep(pause)

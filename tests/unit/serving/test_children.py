@@ -1,0 +1,30 @@
+"""Starting the follower again, when it ends."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from gpuledger import children, wiring
+from gpuledger.children import Follower
+from gpuledger.follower import Instructions
+from ledger.runtime.settings import Settings
+
+
+async def test_a_follower_that_ran_steadily_is_started_again_after_the_short_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(children, "AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(children, "STEADY_SECONDS", 0.05)
+    follower = Follower(Instructions(Settings(), wiring.Reach((), "", "", ())), lambda _: None)
+    lives = [0.0, 0.0, 0.0, 0.2, 0.0]
+
+    async def run_once() -> bool:
+        await asyncio.sleep(lives.pop(0))
+        return not lives
+
+    monkeypatch.setattr(follower, "_run_once", run_once)
+    with capture_logs() as logged:
+        await asyncio.wait_for(follower.run(), 10)
+    assert [one["again_in_seconds"] for one in logged] == [0.001, 0.002, 0.004, 0.001]
+    assert follower.restarts == 4
