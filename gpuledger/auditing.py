@@ -1,6 +1,7 @@
 """Auditing from a command: the log is found, read and checked; no projection is needed."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
@@ -33,7 +34,7 @@ async def verify(settings: Settings, expect: str) -> Report:
 
 async def replay(
     settings: Settings, namespace: str, cluster: str, first: str, last: str
-) -> AsyncIterator[Line]:
+) -> AsyncGenerator[Line]:
     """Yield the events between two moments. Raises Stop, and what reading the log raises."""
     begin, end = moment_of(first), moment_of(last)
     scope = Scope(namespace, cluster)
@@ -42,8 +43,9 @@ async def replay(
             lines = replaying.audit_lines(
                 found.log, scope, first=begin, last=end, on_progress=progress
             )
-            async for line in lines:
-                yield line
+            async with aclosing(lines):
+                async for line in lines:
+                    yield line
 
 
 def _expected(text: str) -> Expected:

@@ -5,6 +5,7 @@ work on it, and drawn by Rich on a terminal. JSON and YAML are a list of objects
 where a command answers one thing; amounts are integers in the unit of their resource.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -96,14 +97,14 @@ class Lines:
     def show(self, row: Any) -> None:
         """Print a row."""
         if self._output is Format.JSON:
-            typer.echo(msgspec.json.encode(row).decode())
+            _write(msgspec.json.encode(row).decode())
         elif self._output is Format.YAML:
             _show_encoded([row], Format.YAML)
         else:
             if not self._begun:
                 self._begun = True
-                typer.echo(self._line([column.header for column in self._columns]))
-            typer.echo(self._line(_cells(row, self._columns)))
+                _write(self._line([column.header for column in self._columns]))
+            _write(self._line(_cells(row, self._columns)))
 
     def _line(self, cells: Sequence[str]) -> str:
         widths = [column.width for column in self._columns]
@@ -117,12 +118,12 @@ def show_object(found: Any, output: Format) -> None:
 
 def _show_encoded(found: Any, output: Format) -> None:
     if output is Format.JSON:
-        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        _write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
     import yaml
 
     plain = msgspec.to_builtins(found)
-    typer.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+    _write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
 
 def _show_table(rows: Sequence[Any], columns: Sequence[Column]) -> None:
@@ -135,7 +136,19 @@ def _show_table(rows: Sequence[Any], columns: Sequence[Column]) -> None:
         for index, column in enumerate(columns)
     ]
     for line in ([column.header for column in columns], *cells):
-        typer.echo(_aligned(line, widths, columns))
+        _write(_aligned(line, widths, columns))
+
+
+def _write(text: str) -> None:
+    """Print to standard output; end the command quietly when whoever read it has enough."""
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        from gpuledger.exits import Exit
+
+        # What is still buffered has to go somewhere when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(Exit.FAILED) from None
 
 
 def _cells(row: Any, columns: Sequence[Column]) -> list[str]:

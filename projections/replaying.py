@@ -3,7 +3,7 @@
 Both read the log itself and need no projection.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import datetime
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ async def audit_lines(
     first: Moment | None = None,
     last: Moment | None = None,
     on_progress: Progress | None = None,
-) -> AsyncIterator[Line]:
+) -> AsyncGenerator[Line]:
     """Yield the events of a scope between two moments, both included, with balances after each.
 
     Balances are folded and verified along. Raises Lost, NewerSchema and Unreachable.

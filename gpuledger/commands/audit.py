@@ -1,5 +1,6 @@
 """`gpuledger audit`: the log checked, and told event by event."""
 
+from contextlib import aclosing
 from typing import Annotated
 
 import typer
@@ -85,8 +86,10 @@ async def replay(
     from gpuledger import auditing
 
     lines = Lines(_EVENTS, output)
-    async for line in auditing.replay(loaded.settings, namespace, cluster, first, last):
-        lines.show(line)
+    told = auditing.replay(loaded.settings, namespace, cluster, first, last)
+    async with aclosing(told):
+        async for line in told:
+            lines.show(line)
 
 
 _EVENTS = (

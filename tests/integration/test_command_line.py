@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -120,6 +121,27 @@ def test_replay_tells_every_event_with_the_balance_after_it(store: Path) -> None
     assert reserved["amounts"] == {CARDS: 1, MEMORY: 4_000}
     assert reserved["account"] == "quota/local/team-a/gpus"
     assert reserved["used_after"] == {f"limits.{MEMORY}": 4_000, f"requests.{CARDS}": 1}
+
+
+@pytest.mark.parametrize("arguments", [("audit", "replay"), ("usage", "-o", "yaml")])
+def test_a_reader_that_has_enough_ends_a_command_quietly(
+    store: Path, arguments: tuple[str, ...]
+) -> None:
+    assert gpuledger("usage", store=store).status == 0
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [COMMAND, *arguments, f"--store-dir={store}"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        env=environment(),
+        check=False,
+    )
+    os.close(writing)
+    assert ended.returncode == 1
+    assert [line for line in ended.stderr.splitlines() if not line.startswith("As of")] == []
 
 
 def test_an_unreadable_head_file_ends_a_command_that_reads(store: Path, tmp_path: Path) -> None:
