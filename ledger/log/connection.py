@@ -20,6 +20,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from ledger.log.cancellation import kept
 from ledger.log.port import LogError, Unreachable
 
 RECONNECT_SECONDS: Final = 0.25
@@ -146,11 +147,13 @@ class Connection:
         """
         client = await self.client()
         try:
-            answer = await client.request(
-                subject,
-                payload,
-                timeout=self.deadline if deadline is None else deadline,
-                headers=dict(headers) if headers else None,
+            answer = await kept(
+                client.request(
+                    subject,
+                    payload,
+                    timeout=self.deadline if deadline is None else deadline,
+                    headers=dict(headers) if headers else None,
+                )
             )
         except _UNSENT as error:
             raise Unreachable(self._unreachable(f"{subject}: {_text(error)}")) from error
@@ -222,7 +225,7 @@ class Connection:
         self._client = Client()
         try:
             async with asyncio.timeout(self.deadline):
-                await self._client.connect(**self._options())
+                await kept(self._client.connect(**self._options()))
                 for subject in tuple(self._subscriptions):
                     await self._resubscribe(self._client, subject)
         except (TimeoutError, OSError, nats.errors.Error) as error:

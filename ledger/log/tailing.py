@@ -19,6 +19,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from ledger.log import api
+from ledger.log.cancellation import kept
 from ledger.log.connection import ApiError, Connection
 from ledger.log.port import Entry, Lost, Unreachable
 
@@ -83,7 +84,7 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Ent
         async with aclosing(_attached(stream, position, last)) as batches:
             while position <= last:
                 try:
-                    batch = await asyncio.wait_for(anext(batches, None), deadline)
+                    batch = await kept(asyncio.wait_for(anext(batches, None), deadline))
                 except TimeoutError as error:
                     await _must_exist(stream, position)
                     raise Unreachable(
@@ -198,7 +199,7 @@ class _Consumer:
                 return []
             self._news.clear()
             try:
-                await asyncio.wait_for(self._news.wait(), SILENCE_SECONDS_MAX)
+                await kept(asyncio.wait_for(self._news.wait(), SILENCE_SECONDS_MAX))
             except TimeoutError:
                 return []
         batch = self._entries[:BATCH_ENTRIES_MAX]
