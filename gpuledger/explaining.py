@@ -55,7 +55,7 @@ async def explain(settings: Settings, file: str, namespace: str, username: str) 
 def _stamps(settings: Settings) -> Stamps:
     try:
         return Stamps(wiring.stamp_key(settings))
-    except (ValueError, OSError) as error:
+    except OSError as error:
         raise Stop(Exit.USAGE, str(error)) from error
 
 

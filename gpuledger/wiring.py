@@ -7,11 +7,13 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from gpuledger import layout
+from gpuledger.exits import Exit, Stop
 from ledger.kube.rules import DemandRules
 from ledger.log.connection import Access
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
@@ -26,6 +28,8 @@ from webhook.stamps import KEY_BYTES_MIN
 PROJECTION = layout.PROJECTION
 HEAD = layout.HEAD
 STAMP_KEY = layout.STAMP_KEY
+
+_KEY_BYTES_READ: Final = 4096
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -133,21 +137,24 @@ def policy(settings: Settings) -> Policy:
 def stamp_key(settings: Settings) -> bytes:
     """Return the key that signs stamps, made at first use where none is given.
 
-    Raises ValueError naming a given file that is too short, OSError when it cannot be read.
+    Raises Stop naming a file that holds too little for a key, OSError when it cannot be read.
     """
-    given = Path(settings.stamp_key_file) if settings.stamp_key_file else None
-    if given is not None:
-        key = given.read_bytes().strip()
-        if len(key) < KEY_BYTES_MIN:
-            raise ValueError(
-                f"stamp_key_file = {given}: {len(key)} bytes are too few; write at least"
-                f" {KEY_BYTES_MIN} random ones, for example with `openssl rand -hex 32`"
-            )
-        return key
+    if settings.stamp_key_file:
+        remedy = f"write at least {KEY_BYTES_MIN} random ones, as `openssl rand -hex 32` does"
+        return _key_in(Path(settings.stamp_key_file), remedy)
     made = Path(settings.store_dir) / STAMP_KEY
     if not made.exists():
         write_private(made, secrets.token_hex(32))
-    return made.read_bytes().strip()
+    return _key_in(made, "delete the file, and the service makes another")
+
+
+def _key_in(path: Path, remedy: str) -> bytes:
+    with path.open("rb") as file:
+        key = file.read(_KEY_BYTES_READ).strip()
+    if len(key) < KEY_BYTES_MIN:
+        problem = f"{path}: {len(key)} bytes are too few for the key that signs stamps"
+        raise Stop(Exit.USAGE, f"{problem}; {remedy}")
+    return key
 
 
 def replica_name() -> str:

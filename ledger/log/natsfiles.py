@@ -114,10 +114,18 @@ def binary() -> Path:
 
 
 def password(files: Files) -> str:
-    """Return the store's password, made at first use."""
-    if not files.password.exists():
-        write_private(files.password, secrets.token_urlsafe(32))
-    return files.password.read_text().strip()
+    """Return the store's password, made at first use and wherever the file holds none.
+
+    Nothing depends on the old one: a server learns it anew at every start.
+    """
+    try:
+        found = files.password.read_text(encoding="ascii").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        found = ""
+    if not found:
+        found = secrets.token_urlsafe(32)
+        write_private(files.password, found)
+    return found
 
 
 def write_configuration(files: Files, listen: str, monitor: str) -> None:

@@ -257,6 +257,15 @@ async def test_a_server_that_cannot_start_says_why_and_frees_the_store(tmp_path:
     lock.release()
 
 
+@pytest.mark.parametrize("left", [b"", b"\n", b"\x93\xff"])
+async def test_a_password_file_that_holds_none_is_made_anew(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / "nats.password").write_bytes(left)
+    async with EmbeddedServer(EmbeddedSettings(store=tmp_path)) as server:
+        log = await opened(server.address, create=True)
+        assert len(server.address.password) >= 32
+        await log.close()
+
+
 async def test_an_address_file_that_makes_no_sense_is_named(tmp_path: Path) -> None:
     (tmp_path / "nats.json").write_text(json.dumps({"url": 7}))
     with pytest.raises(ValueError, match=r"nats\.json"):
