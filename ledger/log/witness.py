@@ -45,8 +45,8 @@ class HeadFile:
             head = msgspec.json.decode(content, type=Head)
         except msgspec.MsgspecError as error:
             raise ValueError(
-                f"{self._path} is not a head file ({error}); if the log was verified with"
-                " `gpuledger audit verify`, delete the file"
+                f"{self._path} is not a head file ({error}): delete the file, and check the log"
+                " with `gpuledger audit verify --expect` before it is used again"
             ) from error
         return msgspec.structs.replace(head, source=str(self._path))
 
