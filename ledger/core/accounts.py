@@ -10,8 +10,13 @@ keeps records small and the fold fast.
 """
 
 from enum import StrEnum
+from functools import lru_cache
+from typing import Final
 
 import msgspec
+
+_KEYS_REMEMBERED_MAX: Final = 1_024
+"""Quotas of a whole fleet use the same few keys."""
 
 
 class Kind(StrEnum):
@@ -63,6 +68,7 @@ def qualified(cluster: str, namespace: str) -> str:
     return f"{cluster}/{namespace}"
 
 
+@lru_cache(maxsize=_KEYS_REMEMBERED_MAX)
 def resource_of(key: str) -> str:
     """Return the resource that a quota key limits.
 

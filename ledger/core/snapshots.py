@@ -8,6 +8,7 @@ takes its place.
 
 import hashlib
 from collections import deque
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -106,13 +107,14 @@ def _covered_namespaces(open_accounts: dict[str, Account]) -> dict[str, Namespac
             covering.setdefault(name, []).append(account)
     namespaces = {}
     for name, names in covering.items():
-        plan = sorted(
-            (number, accounts.resource_of(key))
+        plan = [
+            (accounts.resource_of(key), number)
             for account in names
             for key, number in open_accounts[account].lines.items()
-        )
-        by_line = tuple((resource, number) for number, resource in plan)
-        namespaces[name] = Namespace().covered_by(tuple(names), by_line)
+        ]
+        plan.sort(key=itemgetter(1))
+        space = namespaces[name] = Namespace()
+        space.accounts, space.plan = tuple(names), tuple(plan)
     return namespaces
 
 
