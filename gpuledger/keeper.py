@@ -20,8 +20,9 @@ from gpuledger.children import Follower
 from gpuledger.follower import Instructions, News
 from gpuledger.witnessing import witnesses
 from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial, Reason
+from ledger.core.denials import Denial
 from ledger.core.state import State
+from ledger.log import answers
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.owner import Owner
@@ -103,9 +104,9 @@ class Keeper:
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
         """Decide a command; see `Ledger.submit`."""
         if self.stopped is not None:
-            return _refused(Reason.LEDGER_STOPPED, self.stopped)
+            return answers.stopped(self.stopped)
         if self._ledger is None:
-            return _refused(Reason.LEDGER_UNAVAILABLE, self.problem or "it is starting")
+            return answers.unavailable(self.problem or "it is starting")
         return await self._ledger.submit(command, dry_run=dry_run)
 
     async def run(self) -> None:
@@ -233,15 +234,3 @@ class Keeper:
         if self._writer is not None:
             self._writer.stop(reason)
         _logger.error("ledger_stopped", reason=reason)
-
-
-def _refused(reason: Reason, why: str) -> Denial:
-    stopped = reason is Reason.LEDGER_STOPPED
-    return Denial(
-        reason,
-        f"the ledger {'has stopped' if stopped else 'cannot decide now'}: {why}",
-        transient=not stopped,
-        remedy="An operator has to look at it; see docs/operating.md"
-        if stopped
-        else "Try again in a few seconds",
-    )

@@ -9,7 +9,8 @@ import asyncio
 from typing import Final
 
 from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial, Reason
+from ledger.core.denials import Denial
+from ledger.log import answers
 from ledger.log.records import Record
 from ledger.log.submission import Accepted, Ledger
 from webhook.tenure import View
@@ -37,12 +38,9 @@ class Visible:
             async with asyncio.timeout(APPLIED_SECONDS):
                 await self._shown(answer.position)
         except TimeoutError:
-            return Denial(
-                Reason.LEDGER_UNAVAILABLE,
+            return answers.unavailable(
                 f"position {answer.position} holds, but this replica has not applied it within"
-                f" {APPLIED_SECONDS:g} s",
-                transient=True,
-                remedy="Try again in a few seconds",
+                f" {APPLIED_SECONDS:g} s"
             )
         return answer
 

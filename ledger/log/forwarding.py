@@ -16,6 +16,7 @@ from nats.aio.msg import Msg
 
 from ledger.core.commands import AnyCommand
 from ledger.core.denials import Denial, Reason
+from ledger.log import answers
 from ledger.log.connection import Connection
 from ledger.log.port import LogError
 from ledger.log.streams import Names
@@ -158,7 +159,12 @@ class CommandServer:
     async def _receive(self, message: Msg) -> None:
         if len(self._tasks) >= self._settings.in_flight_max:
             # Not answering would cost the sender its whole deadline.
-            await _reply(message, _overloaded(self._settings.in_flight_max))
+            await _reply(
+                message,
+                answers.overloaded(
+                    f"{self._settings.in_flight_max} forwarded commands are being decided already"
+                ),
+            )
             return
         task = asyncio.create_task(self._decide(message), name="forwarded-command")
         self._tasks.add(task)
@@ -183,15 +189,6 @@ async def _reply(message: Msg, answer: Accepted | Denial) -> None:
     # A sender that cannot be reached any more decides for itself.
     with contextlib.suppress(nats.errors.Error):
         await message.respond(payload)
-
-
-def _overloaded(bound: int) -> Denial:
-    return Denial(
-        Reason.OVERLOADED,
-        f"{bound} forwarded commands are being decided already",
-        transient=True,
-        remedy="Try again in a few seconds",
-    )
 
 
 def _now() -> float:

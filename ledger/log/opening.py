@@ -49,14 +49,21 @@ async def open_state(
 
 
 async def catch_up(
-    log: Log, state: State, last: int, *, on_progress: Progress | None = None
+    log: Log,
+    state: State,
+    last: int,
+    *,
+    on_progress: Progress | None = None,
+    on_record: Callable[[records.Record], None] | None = None,
 ) -> None:
     """Fold the records after the state's position up to `last`, yielding to the loop."""
     if state.position >= last:
         return
     async for batch in log.read(state.position + 1, last):
         for entry in batch:
-            records.fold(state, entry.position, entry.payload)
+            record = records.fold(state, entry.position, entry.payload)
+            if on_record is not None:
+                on_record(record)
             if on_progress is not None:
                 on_progress(state.position, last)
         await asyncio.sleep(0)

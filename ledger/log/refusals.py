@@ -4,12 +4,16 @@ Best effort and age-limited by design: a refusal promises nothing, so losing one
 explanation and never room.
 """
 
+import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from ledger.core.amounts import Amounts
+from ledger.core.commands import AnyCommand, Reserve
 from ledger.core.denials import Denial
+from ledger.log.port import Log, LogError
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -37,3 +41,41 @@ def encode(refusal: Refusal) -> bytes:
 def decode(payload: bytes) -> Refusal:
     """Decode a refusal. Raises msgspec.MsgspecError when the payload is none."""
     return _decoder.decode(payload)
+
+
+class Refusals:
+    """Keeps denials of reservations, a bounded number of them at a time. `run` does the work."""
+
+    def __init__(self, log: Log, waiting_max: int, on_dropped: Callable[[], None]) -> None:
+        """Keep them in a log; `on_dropped` is called for each one that could not be kept."""
+        self._log = log
+        self._waiting: asyncio.Queue[bytes] = asyncio.Queue(waiting_max)
+        self._on_dropped = on_dropped
+
+    def keep(self, command: AnyCommand, denial: Denial, position: int, time: int) -> None:
+        """Have the denial of a reservation kept, decided at a position and a time."""
+        if not isinstance(command, Reserve):
+            return
+        refusal = Refusal(
+            time,
+            position,
+            command.namespace,
+            command.key,
+            command.uid,
+            command.actor,
+            command.demand,
+            denial,
+        )
+        try:
+            self._waiting.put_nowait(encode(refusal))
+        except asyncio.QueueFull:
+            self._on_dropped()
+
+    async def run(self) -> None:
+        """Send them until cancelled."""
+        while True:
+            payload = await self._waiting.get()
+            try:
+                await self._log.publish_denial(payload)
+            except LogError:
+                self._on_dropped()

@@ -20,14 +20,16 @@ import msgspec
 import structlog
 
 from ledger.core import decisions, evolution
-from ledger.core.commands import AnyCommand, Reserve
-from ledger.core.denials import Denial, Reason
+from ledger.core.commands import AnyCommand
+from ledger.core.denials import Denial
 from ledger.core.events import AnyEvent
 from ledger.core.reserving import Decision
 from ledger.core.state import State
-from ledger.log import opening, records, refusals
+from ledger.log import answers, opening, records
+from ledger.log.group import Group, Ticket
 from ledger.log.port import Ambiguous, Conflict, Extent, Log, LogError, Lost, Unreachable
 from ledger.log.queueing import FairQueue
+from ledger.log.refusals import Refusals
 from ledger.log.submission import Accepted
 from ledger.log.witness import Head
 
@@ -85,31 +87,6 @@ class Observer:
         """A command led to events that contradict the state; it alone was refused."""
 
 
-class _Ticket(msgspec.Struct, eq=False):
-    """A waiting command and the future of whoever waits until loop time `deadline`."""
-
-    command: AnyCommand
-    dry_run: bool
-    answer: "asyncio.Future[Answer]"
-    deadline: float
-
-
-class _Group:
-    """Commands decided together: their answers and the record that makes them true."""
-
-    __slots__ = ("answers", "hash", "nonce", "payload", "record")
-
-    def __init__(self, nonce: str) -> None:
-        self.nonce = nonce
-        self.answers: list[tuple[_Ticket, Denial | bool]] = []
-        self.record: records.Record | None = None
-        self.payload = b""
-        self.hash = b""
-
-    def tickets(self) -> list[_Ticket]:
-        return [ticket for ticket, _ in self.answers]
-
-
 class Writer:
     """One replica's writer of a shard. `state` is what it decides on: read it, never change it."""
 
@@ -133,14 +110,14 @@ class Writer:
         self._log = log
         self._now, self._nonces, self._stopwatch = now, nonces, stopwatch
         self._observer = observer or Observer()
-        self._queue: FairQueue[_Ticket] = FairQueue(
+        self._queue: FairQueue[Ticket] = FairQueue(
             total_max=self.settings.queue_commands_max, lane_max=self.settings.queue_namespace_max
         )
         self._queued = asyncio.Event()
-        self._hand: deque[_Ticket] = deque()
-        self._group = _Group("")
+        self._hand: deque[Ticket] = deque()
+        self._group = Group("")
         self._callbacks: list[Callable[[records.Record], None]] = []
-        self._refusals: asyncio.Queue[bytes] = asyncio.Queue(self.settings.refusals_max)
+        self._refusals = Refusals(log, self.settings.refusals_max, self._observer.refusal_dropped)
         self.extent = Extent(1, 0, 0, 0)
 
     @property
@@ -172,12 +149,12 @@ class Writer:
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Answer:
         """Queue a command and wait for its durable answer; see `submission.Ledger`."""
         if self.stopped is not None:
-            return self._answered(_stopped(self.stopped))
+            return self._answered(answers.stopped(self.stopped))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.settings.command_seconds_max
-        ticket = _Ticket(command, dry_run, loop.create_future(), deadline)
+        ticket = Ticket(command, dry_run, loop.create_future(), deadline)
         if not self._queue.put(getattr(command, "namespace", ""), ticket):
-            return self._answered(_overloaded(len(self._queue)))
+            return self._answered(answers.overloaded(f"{len(self._queue)} requests are waiting already"))
         self._queued.set()
         return await ticket.answer
 
@@ -188,18 +165,18 @@ class Writer:
 
     async def run(self) -> None:
         """Serve until cancelled, stopped, or the log turns out to be lost or too new."""
-        keeping = asyncio.create_task(self._keep_refusals())
+        keeping = asyncio.create_task(self._refusals.run())
         try:
             while self.stopped is None:
                 await self._serve_once()
-            self._answer_all(_stopped(self.stopped))
+            self._answer_all(answers.stopped(self.stopped))
         except (Lost, records.NewerSchema) as error:
             self.stopped = str(error)
-            self._answer_all(_stopped(self.stopped))
+            self._answer_all(answers.stopped(self.stopped))
         finally:
             keeping.cancel()
             self.state.undo()
-            self._answer_all(_unavailable("this replica is shutting down"))
+            self._answer_all(answers.unavailable("this replica is shutting down"))
 
     async def _serve_once(self) -> None:
         try:
@@ -217,7 +194,7 @@ class Writer:
                 continue
             try:
                 if await self._settle(group):
-                    self._group = _Group("")
+                    self._group = Group("")
                     if not self._hand:
                         return
                     continue
@@ -230,12 +207,11 @@ class Writer:
             self.state.undo()
             self._hand.extendleft(reversed(group.tickets()))
 
-    def _decide(self, most: int) -> _Group:
+    def _decide(self, most: int) -> Group:
         """Decide what is in hand, then what is queued, until the group is full or took too long."""
         started = self._stopwatch()
-        group = _Group(self._nonces())
+        group = Group(self._nonces())
         state, time_us = self.state, max(self.state.time, self._now())
-        items: list[records.Item] = []
         clock = asyncio.get_running_loop().time()
         while len(group.answers) < most:
             ticket = self._hand.popleft() if self._hand else self._queue.take()
@@ -245,7 +221,9 @@ class Writer:
             if ticket.answer.done():
                 continue
             if clock > ticket.deadline:
-                self._resolve(ticket, _unavailable(self.unavailable or "it did not answer in time"))
+                self._resolve(
+                    ticket, answers.unavailable(self.unavailable or "it did not answer in time")
+                )
                 continue
             decision = self._decision(ticket.command)
             if isinstance(decision, Denial):
@@ -253,20 +231,10 @@ class Writer:
             elif ticket.dry_run or not decision:
                 group.answers.append((ticket, False))
             else:
-                group.answers.append((ticket, self._evolve(decision, time_us, items)))
+                group.answers.append((ticket, self._evolve(decision, time_us, group.items)))
             if not len(group.answers) & 15 and self._late(started):
                 break
-        if items:
-            group.record = records.Record(
-                state.position + 1,
-                time_us,
-                self.name,
-                group.nonce,
-                state.hash,
-                len(group.answers),
-                items,
-            )
-            group.payload, group.hash = records.encode(group.record)
+        group.seal(state, self.name, time_us)
         self._observer.blocked(self._stopwatch() - started)
         return group
 
@@ -301,20 +269,20 @@ class Writer:
         problem = f"{type(error).__name__}: {error}"
         self._observer.contradicted(problem)
         _logger.error("command_met_a_defect", problem=problem, exc_info=error)
-        return _unavailable(f"the decision contradicts the ledger's state ({problem})")
+        return answers.unavailable(f"the decision contradicts the ledger's state ({problem})")
 
-    def _split(self, group: _Group) -> int:
+    def _split(self, group: Group) -> int:
         """Take back a record that is too large for the log; return how many to decide next."""
         self.state.undo()
         tickets = group.tickets()
         if len(tickets) == 1:
             size, most = len(group.payload), self.settings.record_bytes_max
-            self._resolve(tickets[0], _too_large(size, most))
+            self._resolve(tickets[0], answers.too_large(size, most))
             return self.settings.group_commands_max
         self._hand.extendleft(reversed(tickets))
         return len(tickets) // 2
 
-    async def _settle(self, group: _Group) -> bool:
+    async def _settle(self, group: Group) -> bool:
         """Make a group's answers true and give them; False when it must be decided again."""
         if group.record is None:
             # Without an append nothing else shows that the state is as new as the commands are,
@@ -386,10 +354,7 @@ class Writer:
             )
         if last == self.state.position:
             return True
-        async for batch in self._log.read(self.state.position + 1, last):
-            for entry in batch:
-                self._tell(records.fold(self.state, entry.position, entry.payload))
-            await asyncio.sleep(0)
+        await opening.catch_up(self._log, self.state, last, on_record=self._tell)
         return False
 
     async def _refresh(self) -> None:
@@ -407,7 +372,7 @@ class Writer:
         for callback in self._callbacks:
             callback(record)
 
-    def _give(self, group: _Group, position: int) -> None:
+    def _give(self, group: Group, position: int) -> None:
         prefix = group.nonce[:8]
         for index, (ticket, verdict) in enumerate(group.answers):
             decision = f"{prefix}-{index}"
@@ -416,10 +381,10 @@ class Writer:
                 continue
             denial = msgspec.structs.replace(verdict, decision=decision)
             if not ticket.dry_run:
-                self._refuse(ticket.command, denial, position)
+                self._refusals.keep(ticket.command, denial, position, self._now())
             self._resolve(ticket, denial)
 
-    def _resolve(self, ticket: _Ticket, answer: Answer) -> None:
+    def _resolve(self, ticket: Ticket, answer: Answer) -> None:
         if not ticket.answer.done():
             self._observer.decided(answer)
             ticket.answer.set_result(answer)
@@ -433,66 +398,3 @@ class Writer:
             self._resolve(ticket, denial)
         while (queued := self._queue.take()) is not None:
             self._resolve(queued, denial)
-
-    def _refuse(self, command: AnyCommand, denial: Denial, position: int) -> None:
-        """Queue a denial of a reservation to be kept in the denials stream."""
-        if not isinstance(command, Reserve):
-            return
-        refusal = refusals.Refusal(
-            self._now(),
-            position,
-            command.namespace,
-            command.key,
-            command.uid,
-            command.actor,
-            command.demand,
-            denial,
-        )
-        try:
-            self._refusals.put_nowait(refusals.encode(refusal))
-        except asyncio.QueueFull:
-            self._observer.refusal_dropped()
-
-    async def _keep_refusals(self) -> None:
-        while True:
-            payload = await self._refusals.get()
-            try:
-                await self._log.publish_denial(payload)
-            except LogError:
-                self._observer.refusal_dropped()
-
-
-def _stopped(reason: str) -> Denial:
-    return Denial(
-        Reason.LEDGER_STOPPED,
-        f"the ledger has stopped: {reason}",
-        transient=False,
-        remedy="An operator has to look at it; see docs/operating.md",
-    )
-
-
-def _unavailable(reason: str) -> Denial:
-    return Denial(
-        Reason.LEDGER_UNAVAILABLE,
-        f"the ledger cannot decide now: {reason}",
-        transient=True,
-        remedy="Try again in a few seconds",
-    )
-
-
-def _overloaded(waiting: int) -> Denial:
-    return Denial(
-        Reason.OVERLOADED,
-        f"{waiting} requests are waiting already",
-        transient=True,
-        remedy="Try again in a few seconds",
-    )
-
-
-def _too_large(size: int, most: int) -> Denial:
-    return Denial(
-        Reason.TOO_LARGE,
-        f"the record would have {size} bytes, the log takes {most}",
-        transient=False,
-        remedy="Split the request, or cover fewer namespaces with one account",
-    )
