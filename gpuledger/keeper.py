@@ -25,13 +25,14 @@ from ledger.core.state import State
 from ledger.log import answers
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.jetstream import JetStreamLog
+from ledger.log.observer import Observer
 from ledger.log.owner import Owner
 from ledger.log.port import Durability, LogError, Lost
 from ledger.log.records import NewerSchema, Record
 from ledger.log.streams import ConfigurationDrift
 from ledger.log.submission import Accepted, Ledger
 from ledger.log.witness import NOTE_SECONDS, HeadFile
-from ledger.log.writer import Observer, Writer
+from ledger.log.writer import Writer
 from ledger.runtime import collector
 from ledger.runtime.settings import Settings
 

@@ -27,13 +27,12 @@ from ledger.core.reserving import Decision
 from ledger.core.state import State
 from ledger.log import answers, opening, records
 from ledger.log.group import Group, Ticket
+from ledger.log.observer import Answer, Observer
 from ledger.log.port import Ambiguous, Conflict, Extent, Log, LogError, Lost, Unreachable
 from ledger.log.queueing import FairQueue
 from ledger.log.refusals import Refusals
 from ledger.log.submission import Accepted
 from ledger.log.witness import Head
-
-Answer = Accepted | Denial
 
 _logger: Final = structlog.get_logger("ledger.log")
 
@@ -60,31 +59,6 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often an idle writer looks whether somebody else wrote."""
     refusals_max: int = 1_000
     """Most denials that wait to be kept; more are dropped and counted."""
-
-
-class Observer:
-    """What the writer reports about itself; every method may be overridden, all are cheap."""
-
-    def group_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
-        """A record was acknowledged, `seconds` after it was sent."""
-
-    def decided(self, answer: Answer) -> None:
-        """A command was answered."""
-
-    def conflicted(self) -> None:
-        """Somebody else wrote the position first."""
-
-    def ambiguous(self) -> None:
-        """An append had an unclear outcome."""
-
-    def blocked(self, seconds: float) -> None:
-        """The event loop was held for this long while a group was decided."""
-
-    def refusal_dropped(self) -> None:
-        """A denial was not kept."""
-
-    def contradicted(self, problem: str) -> None:
-        """A command led to events that contradict the state; it alone was refused."""
 
 
 class Writer:
@@ -154,7 +128,9 @@ class Writer:
         deadline = loop.time() + self.settings.command_seconds_max
         ticket = Ticket(command, dry_run, loop.create_future(), deadline)
         if not self._queue.put(getattr(command, "namespace", ""), ticket):
-            return self._answered(answers.overloaded(f"{len(self._queue)} requests are waiting already"))
+            return self._answered(
+                answers.overloaded(f"{len(self._queue)} requests are waiting already")
+            )
         self._queued.set()
         return await ticket.answer
 

@@ -1,11 +1,11 @@
 """What the writer reports about itself, as metrics."""
 
 from ledger.core.denials import Denial
-from ledger.log import writer
+from ledger.log.observer import Answer, Observer
 from ledger.runtime.telemetry import Telemetry
 
 
-class WriterMetrics(writer.Observer):
+class WriterMetrics(Observer):
     """Counts what the writer does. Every method is called in the writer's loop and is cheap."""
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -18,7 +18,7 @@ class WriterMetrics(writer.Observer):
         self._telemetry.observe("append_seconds", seconds)
         self._telemetry.observe("group_commands", commands)
 
-    def decided(self, answer: writer.Answer) -> None:
+    def decided(self, answer: Answer) -> None:
         """Count an answer by its verdict and reason."""
         if isinstance(answer, Denial):
             self._telemetry.count("decisions_total", "denied", answer.reason)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.natsfiles import Address
+from ledger.log.observer import Observer
 from ledger.log.submission import Accepted
-from ledger.log.writer import Observer, Writer
+from ledger.log.writer import Writer
 from ledger.runtime import collector
 from tests.bench import ledgers
 from tests.bench.results import Goal, Result, result

@@ -12,8 +12,9 @@ from ledger.core import accounts, commands
 from ledger.log.connection import Access
 from ledger.log.jetstream import JetStreamLog, JetStreamSettings
 from ledger.log.natsfiles import Address
+from ledger.log.observer import Observer
 from ledger.log.submission import Ledger
-from ledger.log.writer import Observer, Writer
+from ledger.log.writer import Writer
 
 CLUSTER = "bench"
 KEYS = ("limits.nvidia.com/gpumem", "requests.nvidia.com/gpu", "limits.nvidia.com/gpucores")

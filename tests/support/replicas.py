@@ -6,7 +6,8 @@ import itertools
 from collections.abc import AsyncIterator
 
 from ledger.log.memory import Faults, MemoryLog, MemoryStore
-from ledger.log.writer import Observer, Writer, WriterSettings
+from ledger.log.observer import Observer
+from ledger.log.writer import Writer, WriterSettings
 
 _numbers = itertools.count(1)
 

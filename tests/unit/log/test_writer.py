@@ -10,8 +10,9 @@ from ledger.core.denials import Denial, Reason
 from ledger.core.state import State
 from ledger.log import records, refusals
 from ledger.log.memory import Fate, Fault, MemoryStore
+from ledger.log.observer import Observer
 from ledger.log.submission import Accepted
-from ledger.log.writer import Observer, Writer, WriterSettings
+from ledger.log.writer import Writer, WriterSettings
 
 GPU = "nvidia.com/gpu"
 

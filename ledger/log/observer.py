@@ -1,0 +1,32 @@
+"""What a writer reports about itself, for whoever measures it."""
+
+from ledger.core.denials import Denial
+from ledger.log.submission import Accepted
+
+Answer = Accepted | Denial
+"""What a command is answered."""
+
+
+class Observer:
+    """What the writer reports about itself; every method may be overridden, all are cheap."""
+
+    def group_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
+        """A record was acknowledged, `seconds` after it was sent."""
+
+    def decided(self, answer: Answer) -> None:
+        """A command was answered."""
+
+    def conflicted(self) -> None:
+        """Somebody else wrote the position first."""
+
+    def ambiguous(self) -> None:
+        """An append had an unclear outcome."""
+
+    def blocked(self, seconds: float) -> None:
+        """The event loop was held for this long while a group was decided."""
+
+    def refusal_dropped(self) -> None:
+        """A denial was not kept."""
+
+    def contradicted(self, problem: str) -> None:
+        """A command led to events that contradict the state; it alone was refused."""
