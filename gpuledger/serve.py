@@ -19,7 +19,7 @@ from gpuledger.application import Application
 from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
 from ledger.runtime import collector, logs, serving, tls
-from ledger.runtime.health import Health
+from ledger.runtime.health import Finding, Health
 from ledger.runtime.serving import Listener
 from ledger.runtime.settings import Settings
 from ledger.runtime.telemetry import Telemetry
@@ -73,7 +73,7 @@ async def _serve(
         _logger.info("serving", url=url, store_dir=settings.store_dir, nats=list(reach.servers))
         started(url)
 
-    background: list[Coroutine[Any, Any, None]] = [keeper.run()]
+    background: list[Coroutine[Any, Any, None]] = [keeper.run(), health.tell(_report_finding)]
     if server is not None:
         background.append(server.keep_running())
     if certificates is not None:
@@ -134,6 +134,15 @@ def _authority(settings: Settings, certificates: Tls | None) -> bytes:
     if certificates is None or settings.tls_cert or not made.exists():
         return b""
     return made.read_bytes()
+
+
+def _report_finding(finding: Finding) -> None:
+    """Log what a probe would answer, for those who read logs and ask no probe."""
+    if finding.ok and not finding.reason:
+        _logger.info("check_passes", check=finding.name)
+    else:
+        event = "check_warns" if finding.ok else "check_fails"
+        _logger.warning(event, check=finding.name, reason=finding.reason)
 
 
 def _report_certificate(problem: str) -> None:

@@ -6,6 +6,7 @@ whether this process works; `/readyz` asks whether it should get requests, and f
 is about to stop.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -18,6 +19,9 @@ Check = Callable[[], tuple[bool, str]]
 """Returns whether all is well, and why not; a reason beside a True is a warning."""
 
 STOPPING: Final = "stopping"
+
+TELL_SECONDS: Final = 5.0
+"""How often findings are looked at, to tell of those that changed."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -59,6 +63,19 @@ class Health:
     def ready(self) -> Report:
         """Ask every check."""
         return _report(self._ready, frozenset())
+
+    async def tell(
+        self, changed: Callable[[Finding], None], every_seconds: float = TELL_SECONDS
+    ) -> None:
+        """Tell every finding that is not what it was, from "all is well" on, until cancelled."""
+        known: dict[str, tuple[bool, str]] = {}
+        while True:
+            for finding in self.ready().checks:
+                found = (finding.ok, finding.reason)
+                if known.get(finding.name, (True, "")) != found:
+                    known[finding.name] = found
+                    changed(finding)
+            await asyncio.sleep(every_seconds)
 
     def routes(self) -> list[Route]:
         """Return the routes of the probes."""

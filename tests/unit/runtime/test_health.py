@@ -1,5 +1,7 @@
 """Probes: which check fails and why, and readiness that falls before the end."""
 
+import asyncio
+
 import httpx2
 import pytest
 from starlette.applications import Starlette
@@ -82,3 +84,14 @@ async def test_a_check_can_be_left_out(health: Health) -> None:
 def test_a_check_is_added_once(health: Health) -> None:
     with pytest.raises(AssertionError, match="the check log exists"):
         health.add("log", lambda: (True, ""))
+
+
+async def test_findings_are_told_when_they_change_and_not_again() -> None:
+    health, told, reason = Health(), [], ["slow"]
+    health.add("disk", lambda: (True, reason[0]))
+    telling = asyncio.create_task(health.tell(told.append, every_seconds=0.001))
+    await asyncio.sleep(0.02)
+    reason[0] = ""
+    await asyncio.sleep(0.02)
+    telling.cancel()
+    assert [(finding.name, finding.reason) for finding in told] == [("disk", "slow"), ("disk", "")]
