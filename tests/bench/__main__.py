@@ -12,6 +12,9 @@ from tests.bench.results import Report, Result
 
 NAMES = ("core", "https", "history", "lag", "replicas")
 
+COLUMNS_MIN = 120
+"""The table is not broken where nobody looks at a terminal."""
+
 
 def main() -> int:
     """Run the measurements; the status is 0 whatever they show, 1 when one of them failed."""
@@ -20,6 +23,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small and imprecise, in two minutes")
     arguments = parser.parse_args()
     console = Console()
+    console.width = max(console.width, COLUMNS_MIN)
     machine, found, failed = results.machine(), [], []
     for name in arguments.only or NAMES:
         started = time.perf_counter()
