@@ -3,11 +3,16 @@
 A command is idempotent, so one that was sent, not answered in time and then decided here is
 decided once. Forwarding is for speed only: without it every replica writes for itself and the
 log's expected position keeps them from harming one another.
+
+Commands travel in batches that grow with load: what is asked while others are on their way goes
+together with the next ones, so that a message costs little per command.
 """
 
 import asyncio
 import contextlib
-from typing import Final, Protocol
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 import nats.errors
@@ -37,6 +42,12 @@ class ForwardingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long an owner that did not answer is not asked again."""
     in_flight_max: int = 4_096
     """Most commands on their way to the owner, and most taken from others at the same time."""
+    batches_max: int = 4
+    """Most batches on their way to the owner; what comes meanwhile waits for the next one."""
+    batch_commands_max: int = 256
+    """Most commands in one batch."""
+    batch_bytes_max: int = 512 * 1024
+    """Size at which a batch is closed; the server takes 1 MiB."""
 
 
 class Preference(Protocol):
@@ -60,9 +71,16 @@ class _Answered(msgspec.Struct, frozen=True):
     denial: Denial | None = None
 
 
+class _Waiting(NamedTuple):
+    """A command in the batch to come, and the future of whoever waits for its answer."""
+
+    encoded: bytes
+    answer: "asyncio.Future[_Answered | None]"
+
+
 _encoder: Final = msgspec.msgpack.Encoder()
-_forwarded: Final = msgspec.msgpack.Decoder(_Forwarded)
-_answered: Final = msgspec.msgpack.Decoder(_Answered)
+_forwarded: Final = msgspec.msgpack.Decoder(list[_Forwarded])
+_answered: Final = msgspec.msgpack.Decoder(list[_Answered])
 
 
 class Forwarder:
@@ -83,6 +101,9 @@ class Forwarder:
         self._local = local
         self._settings = settings or ForwardingSettings()
         self._in_flight = 0
+        self._waiting: deque[_Waiting] = deque()
+        self._batches: set[asyncio.Task[None]] = set()
+        self._due = False
         self._avoided = ""
         self._avoided_until = 0.0
 
@@ -90,7 +111,7 @@ class Forwarder:
         """Decide a command at the preferred writer or here; see `Ledger.submit`."""
         owner = self._preference.owner
         if owner is not None and self._worth_asking(owner):
-            answer = await self._ask(owner, _Forwarded(command, dry_run))
+            answer = await self._ask(_Forwarded(command, dry_run))
             if answer is not None:
                 return answer
         return await self._local.submit(command, dry_run=dry_run)
@@ -98,27 +119,84 @@ class Forwarder:
     def _worth_asking(self, owner: str) -> bool:
         if owner == self._preference.writer or self._in_flight >= self._settings.in_flight_max:
             return False
-        return owner != self._avoided or _now() >= self._avoided_until
+        return not self._is_avoided(owner)
 
-    async def _ask(self, owner: str, forwarded: _Forwarded) -> Accepted | Denial | None:
+    def _is_avoided(self, owner: str) -> bool:
+        return owner == self._avoided and _now() < self._avoided_until
+
+    async def _ask(self, forwarded: _Forwarded) -> Accepted | Denial | None:
         """Ask the owner; None when it cannot decide or does not answer."""
         self._in_flight += 1
         try:
-            answer = _answered.decode(
-                await self._connection.request(
-                    self._names.commands_subject(owner),
-                    _encoder.encode(forwarded),
-                    deadline=self._settings.answer_seconds,
-                )
-            )
-        except (LogError, TimeoutError, msgspec.MsgspecError) as error:
-            self._avoid(owner, error)
-            return None
+            answer: asyncio.Future[_Answered | None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(_Waiting(_encoder.encode(forwarded), answer))
+            self._send_soon()
+            answered = await answer
         finally:
             self._in_flight -= 1
-        if answer.denial is not None and answer.denial.reason in _HELPLESS:
+        if answered is None:
             return None
-        return answer.accepted or answer.denial
+        if answered.denial is not None and answered.denial.reason in _HELPLESS:
+            return None
+        return answered.accepted or answered.denial
+
+    def _send_soon(self) -> None:
+        """Send once everybody who is about to ask in this turn of the loop has asked."""
+        if not self._due and len(self._batches) < self._settings.batches_max:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def _send(self) -> None:
+        self._due = False
+        batch = self._next_batch()
+        if not batch:
+            return
+        owner = self._preference.owner
+        task = asyncio.create_task(self._exchange(owner, batch), name="forwarded-batch")
+        self._batches.add(task)
+        task.add_done_callback(self._batch_ended)
+
+    def _next_batch(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        size = 0
+        while self._waiting and len(batch) < self._settings.batch_commands_max:
+            size += len(self._waiting[0].encoded)
+            if batch and size > self._settings.batch_bytes_max:
+                break
+            waiting = self._waiting.popleft()
+            if not waiting.answer.done():
+                batch.append(waiting)
+        return batch
+
+    def _batch_ended(self, task: "asyncio.Task[None]") -> None:
+        self._batches.discard(task)
+        if self._waiting:
+            self._send_soon()
+
+    async def _exchange(self, owner: str | None, batch: list[_Waiting]) -> None:
+        """Send a batch and give its answers; None to each when there is none."""
+        found: list[_Answered | None] = [None] * len(batch)
+        try:
+            if owner is not None and not self._is_avoided(owner):
+                found = list(await self._request(owner, batch))
+        except (LogError, TimeoutError, msgspec.MsgspecError) as error:
+            assert owner is not None, "only a request can fail"
+            self._avoid(owner, error)
+        finally:
+            for waiting, answered in zip(batch, found, strict=True):
+                if not waiting.answer.done():
+                    waiting.answer.set_result(answered)
+
+    async def _request(self, owner: str, batch: list[_Waiting]) -> list[_Answered]:
+        payload = await self._connection.request(
+            self._names.commands_subject(owner),
+            _encoder.encode([msgspec.Raw(waiting.encoded) for waiting in batch]),
+            deadline=self._settings.answer_seconds,
+        )
+        found = _answered.decode(payload)
+        if len(found) != len(batch):
+            raise msgspec.ValidationError(f"{len(found)} answers to {len(batch)} commands")
+        return found
 
     def _avoid(self, owner: str, error: Exception) -> None:
         if _now() >= self._avoided_until or owner != self._avoided:
@@ -143,6 +221,7 @@ class CommandServer:
         self._local = local
         self._settings = settings or ForwardingSettings()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._taken = 0
 
     async def start(self) -> None:
         """Begin to take commands. Raises Unreachable."""
@@ -157,35 +236,39 @@ class CommandServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _receive(self, message: Msg) -> None:
-        if len(self._tasks) >= self._settings.in_flight_max:
-            # Not answering would cost the sender its whole deadline.
-            await _reply(
-                message,
-                answers.overloaded(
-                    f"{self._settings.in_flight_max} forwarded commands are being decided already"
-                ),
-            )
-            return
-        task = asyncio.create_task(self._decide(message), name="forwarded-command")
+        task = asyncio.create_task(self._decide(message), name="forwarded-commands")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _decide(self, message: Msg) -> None:
         try:
-            forwarded = _forwarded.decode(message.data)
+            batch = _forwarded.decode(message.data)
         except msgspec.MsgspecError as error:
             # A replica of another version; it decides for itself when nobody answers.
-            _logger.warning("forwarded_command_unreadable", error=str(error))
+            _logger.warning("forwarded_commands_unreadable", error=str(error))
             return
-        answer = await self._local.submit(forwarded.command, dry_run=forwarded.dry_run)
-        await _reply(message, answer)
+        if self._taken + len(batch) > self._settings.in_flight_max:
+            # Not answering would cost the sender its whole deadline.
+            busy = f"{self._taken} forwarded commands are being decided already"
+            await _reply(message, [answers.overloaded(busy)] * len(batch))
+            return
+        self._taken += len(batch)
+        try:
+            found = await asyncio.gather(
+                *(self._local.submit(one.command, dry_run=one.dry_run) for one in batch)
+            )
+        finally:
+            self._taken -= len(batch)
+        await _reply(message, found)
 
 
-async def _reply(message: Msg, answer: Accepted | Denial) -> None:
-    if isinstance(answer, Accepted):
-        payload = _encoder.encode(_Answered(accepted=answer))
-    else:
-        payload = _encoder.encode(_Answered(denial=answer))
+async def _reply(message: Msg, found: Sequence[Accepted | Denial]) -> None:
+    payload = _encoder.encode(
+        [
+            _Answered(accepted=one) if isinstance(one, Accepted) else _Answered(denial=one)
+            for one in found
+        ]
+    )
     # A sender that cannot be reached any more decides for itself.
     with contextlib.suppress(nats.errors.Error):
         await message.respond(payload)

@@ -234,6 +234,26 @@ async def test_an_owner_that_cannot_decide_is_replaced_by_this_replica(
     await server.stop()
 
 
+async def test_commands_asked_together_travel_together(
+    dial: Dial, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote, sent = Recorder(REMOTE), []
+    forwarder, local, server = await forwarding(dial, names, remote)
+    request = Connection.request
+
+    async def counted(self, subject, payload, *more, **named):
+        sent.append(subject)
+        return await request(self, subject, payload, *more, **named)
+
+    monkeypatch.setattr(Connection, "request", counted)
+    answers = await asyncio.gather(*(forwarder.submit(COMMAND) for _ in range(1_000)))
+    assert answers == [REMOTE] * 1_000
+    assert len(remote.asked) == 1_000
+    assert local.asked == []
+    assert len(sent) <= 8
+    await server.stop()
+
+
 async def test_commands_on_their_way_are_bounded(dial: Dial, names: Names) -> None:
     settings = ForwardingSettings(answer_seconds=30, in_flight_max=2)
     remote = Recorder(None)
