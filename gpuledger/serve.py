@@ -75,7 +75,7 @@ async def _serve(
 
     background: list[Coroutine[Any, Any, None]] = [keeper.run(), health.tell(_report_finding)]
     if server is not None:
-        background.append(server.keep_running())
+        background += [server.keep_running(), server.keep_storing()]
     if certificates is not None:
         background.append(certificates.keep_fresh(_report_certificate))
     if kubernetes is not None:

@@ -8,6 +8,7 @@ start one on the same store; when it crashes it comes back on the same ports.
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -31,6 +32,12 @@ RESTARTS_MAX: Final = 5
 """A server that crashes more often than this in `RESTARTS_SECONDS` is given up."""
 
 RESTARTS_SECONDS: Final = 60.0
+
+HEALTH_SECONDS: Final = 5.0
+"""How often a running server is asked whether it still stores."""
+
+ROOM_BYTES: Final = 64 * 1024**2
+"""Free disk from which on a server that could not write is started again."""
 
 _FREE: Final = "127.0.0.1:-1"
 _logger: Final = structlog.get_logger("ledger.log")
@@ -134,6 +141,22 @@ class EmbeddedServer:
             await self._run()
             if on_restart is not None:
                 on_restart()
+
+    async def keep_storing(self) -> None:
+        """End a server that failed to write, once there is room, so that it is started again.
+
+        A nats-server that could not write refuses all writes from then on, whatever room there is.
+        Runs beside `keep_running`, until cancelled.
+        """
+        while True:
+            await asyncio.sleep(HEALTH_SECONDS)
+            error = await monitoring.write_error(self.address.monitor_url, HEALTH_SECONDS)
+            if not error:
+                continue
+            free = shutil.disk_usage(self._files.store).free
+            _logger.error("nats_server_cannot_write", reason=error, disk_bytes_free=free)
+            if free >= ROOM_BYTES:
+                await self._end()
 
     async def __aenter__(self) -> "EmbeddedServer":
         await self.start()

@@ -21,12 +21,31 @@ class _JetStream(msgspec.Struct, frozen=True):
     config: _Config | None = None
 
 
+class _Health(msgspec.Struct, frozen=True):
+    error: str = ""
+
+
+_WRITE_ERROR: Final = "write error"
+_healths: Final = msgspec.json.Decoder(_Health)
 _jetstreams: Final = msgspec.json.Decoder(_JetStream)
 
 
 async def healthy(url: str, deadline: float) -> bool:
     """Return whether the server at a monitoring address serves JetStream, within the deadline."""
     return await _get(f"{url}/healthz", deadline) is not None
+
+
+async def write_error(url: str, deadline: float) -> str:
+    """Return why the server at a monitoring address stores nothing more, empty while it does.
+
+    Empty also when it does not say, because it is not up.
+    """
+    answer = await _get(f"{url}/healthz", deadline, statuses=(200, 503))
+    try:
+        error = _healths.decode(answer or b"{}").error
+    except msgspec.MsgspecError:
+        return ""
+    return error if _WRITE_ERROR in error else ""
 
 
 async def sync_always(url: str, deadline: float) -> bool | None:
@@ -41,14 +60,14 @@ async def sync_always(url: str, deadline: float) -> bool | None:
     return config.sync_always if config is not None else None
 
 
-async def _get(url: str, deadline: float) -> bytes | None:
+async def _get(url: str, deadline: float, *, statuses: tuple[int, ...] = (200,)) -> bytes | None:
     try:
         timeout = aiohttp.ClientTimeout(total=deadline)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
             session.get(url, allow_redirects=False) as response,
         ):
-            if response.status != 200:
+            if response.status not in statuses:
                 return None
             return await response.content.read(ANSWER_BYTES_MAX)
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import stat
 import sys
@@ -13,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger.log import natsfiles
+from ledger.log import embedded, natsfiles
 from ledger.log.connection import Access
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings, ServerFailed
 from ledger.log.jetstream import JetStreamLog, JetStreamSettings
 from ledger.log.natsfiles import Address
-from ledger.log.port import Unreachable
+from ledger.log.port import LogError, Unreachable
 from ledger.log.storelock import StoreBusy, acquire
 
 pytestmark = pytest.mark.integration
@@ -255,6 +256,36 @@ async def test_a_server_that_cannot_start_says_why_and_frees_the_store(tmp_path:
         await EmbeddedServer(EmbeddedSettings(store=tmp_path)).start()
     lock = await acquire(tmp_path / "lock", 0.0, "nobody")
     lock.release()
+
+
+async def test_a_server_that_could_not_write_stores_again_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "HEALTH_SECONDS", 0.1)
+    async with EmbeddedServer(EmbeddedSettings(store=tmp_path, watched=False)) as server:
+        log = await opened(server.address, create=True)
+        await log.append(b"before", 0)
+        # As on a full disk: no file of the server may grow any more.
+        resource.prlimit(server.address.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        with pytest.raises(LogError):
+            await log.append(b"no room", 1)
+        resource.prlimit(
+            server.address.pid,
+            resource.RLIMIT_FSIZE,
+            (resource.RLIM_INFINITY, resource.RLIM_INFINITY),
+        )
+        with pytest.raises(LogError):
+            await log.append(b"no room was remembered", 1)
+        restarted = asyncio.Event()
+        keeping = asyncio.gather(server.keep_running(restarted.set), server.keep_storing())
+        async with asyncio.timeout(60):
+            await restarted.wait()
+        await log.close()
+        log = await opened(server.address)
+        assert await log.append(b"after", 1) == 2
+        await log.close()
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
 
 
 @pytest.mark.parametrize("left", [b"", b"\n", b"\x93\xff"])
