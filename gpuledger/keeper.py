@@ -196,19 +196,24 @@ class Keeper:
             await asyncio.sleep(CONNECT_AGAIN_SECONDS)
 
     async def _note_heads(self, writer: Writer) -> None:
-        """Keep the head file at most a moment behind."""
+        """Keep the head file at most a moment behind; a full disk costs the witness alone."""
         file = HeadFile(Path(self._settings.store_dir) / wiring.HEAD)
         noted = -1
         try:
             while True:
                 await asyncio.sleep(NOTE_SECONDS)
-                if writer.head.position != noted:
-                    head = writer.head
+                head = writer.head
+                if head.position == noted:
+                    continue
+                try:
                     await file.note(head)
                     noted = head.position
+                except OSError as error:
+                    _logger.error("head_not_noted", position=head.position, reason=str(error))
         finally:
             if writer.head.position != noted:
-                file.write(writer.head)
+                with contextlib.suppress(OSError):
+                    file.write(writer.head)
 
     async def _watch_durability(self, log: JetStreamLog) -> None:
         while True:
