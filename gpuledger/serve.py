@@ -18,6 +18,7 @@ from gpuledger import wiring
 from gpuledger.application import Application
 from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
+from ledger.log.embedded import EmbeddedServer
 from ledger.runtime import collector, logs, serving, tls
 from ledger.runtime.health import Finding, Health
 from ledger.runtime.serving import Listener
@@ -58,7 +59,10 @@ async def _serve(
     started: Callable[[str], None],
 ) -> None:
     certificates = _tls(settings, listener)
-    reach, server = await stack.enter_async_context(wiring.reaching(settings))
+    reached = await _reached(settings, stop, stack)
+    if reached is None:
+        return
+    reach, server = reached
     telemetry, health = Telemetry(), Health()
     keeper = Keeper(settings, reach, WriterMetrics(telemetry))
     kubernetes = None
@@ -89,6 +93,21 @@ async def _serve(
         started=tell,
     )
     await _until_stopped(http, background, health, stop)
+
+
+async def _reached(
+    settings: Settings, stop: asyncio.Event, stack: AsyncExitStack
+) -> tuple[wiring.Reach, EmbeddedServer | None] | None:
+    """Find or start the log's servers, which may take a minute; None when `stop` came first."""
+    reaching = asyncio.create_task(stack.enter_async_context(wiring.reaching(settings)))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((reaching, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if reaching.done():
+        return reaching.result()
+    reaching.cancel()
+    await asyncio.gather(reaching, return_exceptions=True)
+    return None
 
 
 async def _until_stopped(

@@ -19,6 +19,7 @@ from support.serving import ClientAuthority
 from gpuledger.finding import log_of
 from ledger.core.denials import Reason
 from ledger.log import natsfiles
+from ledger.log.storelock import acquire
 from ledger.runtime.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -185,6 +186,23 @@ async def test_the_service_ends_cleanly_within_its_time(tmp_path: Path) -> None:
         assert service.stop() == 0
         assert time.monotonic() - started < 10
         assert natsfiles.read_address(service.store) is None
+
+
+async def test_a_service_that_waits_for_its_store_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    lock = await acquire(tmp_path / "store" / "lock", 0.0, "nobody")
+    service = Live(tmp_path / "store")
+    service.start(ready=False)
+    try:
+        async with asyncio.timeout(30):
+            while not (service.store / "tls" / "ca.crt").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        started = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - started < 5
+    finally:
+        lock.release()
+        service.kill()
 
 
 def trouble(service: Live) -> str:
