@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import structlog
 
 from gpuledger import wiring
 from gpuledger.projecting import projecting
@@ -27,7 +28,7 @@ from ledger.runtime import collector, logs
 from ledger.runtime.settings import Settings
 from projections import denied
 from projections.projector import Projector
-from projections.store import Store
+from projections.store import Store, StoreError
 
 SNAPSHOT_SECONDS: Final = 10.0
 """Shortest time between two snapshots, however many events there are."""
@@ -37,6 +38,11 @@ LOCK_SECONDS: Final = 30.0
 
 SCRUB_SECONDS: Final = 24 * 3600.0
 """How often the whole log is read again."""
+
+FILE_SECONDS: Final = 2.0
+"""How often it is checked that the projection's file is still the one that was opened."""
+
+_logger: Final = structlog.get_logger("gpuledger.follower")
 
 
 class Instructions(msgspec.Struct, frozen=True):
@@ -71,15 +77,20 @@ async def _follow(instructions: Instructions) -> None:
     settings = instructions.settings
     logs.configure(settings.log_level, settings.log_format)
     log = await wiring.connect(settings, instructions.reach)
-    store = await Store.open(Path(settings.store_dir) / wiring.PROJECTION)
+    path = Path(settings.store_dir) / wiring.PROJECTION
+    store = await Store.open(path)
     try:
         await log.open(create=False)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_project(log, store, settings.snapshot_events))
             tasks.create_task(denied.follow(log, store))
             tasks.create_task(_scrub(log))
+            tasks.create_task(_stay(path))
     except* (Lost, NewerSchema) as group:
         _tell(News(lost="; ".join(str(error) for error in group.exceptions)))
+    except* StoreError as group:
+        reason = "; ".join(str(error) for error in group.exceptions)
+        _logger.error("projection_unusable", reason=reason)
     finally:
         await store.close()
         await log.close()
@@ -97,6 +108,21 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
             await log.save_snapshot(Snapshot(projector.position, payload))
             _tell(News(snapshot=projector.position))
             events, saved_at = 0, loop.time()
+
+
+async def _stay(path: Path) -> None:
+    """Raise StoreError when the projection's file was deleted or replaced below us.
+
+    What is written to the old one then is read by nobody; whoever starts us again, builds a new.
+    """
+    opened = _file_at(path)
+    while _file_at(path) == opened:  # noqa: ASYNC110 (nothing tells)
+        await asyncio.sleep(FILE_SECONDS)
+    raise StoreError(f"{path} was deleted or replaced; it is built again from the log")
+
+
+def _file_at(path: Path) -> int | None:
+    return path.stat().st_ino if path.exists() else None
 
 
 async def _scrub(log: Log) -> None:

@@ -180,6 +180,28 @@ async def test_the_metrics_tell_how_long_reviews_took_by_webhook(tmp_path: Path)
         assert f'gpuledger_admission_seconds_count{{webhook="{webhook}"}} 1.0' in lines
 
 
+async def _shown(client: httpx2.AsyncClient, path: str, text: str) -> None:
+    """Wait until an answer of the read side holds a text."""
+    while text not in (await client.get(path)).text:  # noqa: ASYNC110 (nothing tells)
+        await asyncio.sleep(0.1)
+
+
+async def test_a_projection_that_is_deleted_below_the_service_is_built_again(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "store"
+    with live(store) as service:
+        set_quota(store, 8_000 * 3)
+        async with service.client() as client, asyncio.timeout(40):
+            await _shown(client, "/v1/usage", "24000")
+            for file in store.glob("projection.sqlite*"):
+                file.unlink()
+            assert (await post(client, creation("after")))["allowed"]
+            await _shown(client, "/v1/holders", "pods/after")
+        assert service.stop() == 0
+    assert "Traceback" not in (store / "service.log").read_text()
+
+
 async def test_the_service_ends_cleanly_within_its_time(tmp_path: Path) -> None:
     with live(tmp_path / "store") as service:
         started = time.monotonic()
