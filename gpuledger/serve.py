@@ -6,6 +6,7 @@ open. At the end readiness falls, requests in flight are answered, and only then
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -170,4 +171,23 @@ def _report_certificate(problem: str) -> None:
 
 def main(settings: Settings) -> None:
     """Serve in an event loop of its own."""
-    uvloop.run(serve(settings))
+    uvloop.run(serve(settings, lambda url: _show(settings, url)))
+
+
+def _show(settings: Settings, url: str) -> None:
+    """Tell a person at a console where everything is; machines read the log line `serving`."""
+    if settings.log_format != "console":
+        return
+    store = Path(settings.store_dir)
+    authority = "" if settings.plain_http else f" --cacert {store / TLS_DIRECTORY / 'ca.crt'}"
+    lines = (
+        f"gpuledger serves at {url}",
+        f"  store     {store}",
+        f"  ready?    curl{authority} {url}/readyz?verbose",
+        f"  metrics   curl{authority} {url}/metrics",
+        f"  a quota   gpuledger quota set --store-dir {store} -n team main"
+        " limits.nvidia.com/gpumem=16000",
+        f"  usage     gpuledger usage --store-dir {store}",
+        "  end       Ctrl-C",
+    )
+    sys.stderr.write("\n".join(lines) + "\n")
