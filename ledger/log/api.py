@@ -16,6 +16,7 @@ from ledger.log.streams import StreamConfig
 STREAM_NOT_FOUND: Final = 10059
 
 _NO_MESSAGE: Final = 10037
+_NO_STORAGE: Final = 10047
 
 
 class Ack(msgspec.Struct, frozen=True):
@@ -103,7 +104,8 @@ async def ensure(connection: Connection, wanted: StreamConfig, *, create: bool) 
         try:
             await connection.api(f"STREAM.CREATE.{wanted.name}", wanted)
         except ApiError as error:
-            raise Unreachable(f"stream {wanted.name} cannot be created: {error}") from error
+            problem = f"stream {wanted.name} cannot be created: {_explained(error)}"
+            raise Unreachable(problem) from error
         found = await configuration(connection, wanted.name)
     streams.compare(wanted, found)
 
@@ -139,6 +141,15 @@ async def _info_answer(connection: Connection, stream: str) -> bytes:
         return await connection.api(f"STREAM.INFO.{stream}")
     except ApiError as error:
         raise _failure(error, stream) from error
+
+
+def _explained(error: ApiError) -> str:
+    if error.code == _NO_STORAGE:
+        return (
+            f"{error}: the server reserves a stream's largest size, of three quarters of its free"
+            " disk; make room, or lower log_bytes_max"
+        )
+    return str(error)
 
 
 def _failure(error: ApiError, stream: str) -> LogError:

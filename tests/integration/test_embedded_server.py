@@ -258,6 +258,18 @@ async def test_a_server_that_cannot_start_says_why_and_frees_the_store(tmp_path:
     lock.release()
 
 
+async def test_a_log_for_which_the_disk_is_too_small_is_refused_with_a_remedy(
+    tmp_path: Path,
+) -> None:
+    async with EmbeddedServer(EmbeddedSettings(store=tmp_path)) as server:
+        address = server.address
+        access = Access((address.url,), user=address.user, password=address.password)
+        log = await JetStreamLog.connect(JetStreamSettings(access=access, max_bytes=2**60))
+        with pytest.raises(Unreachable, match=r"LEDGER-main cannot.*lower log_bytes_max"):
+            await log.open(create=True)
+        await log.close()
+
+
 async def test_a_server_that_could_not_write_stores_again_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
