@@ -155,8 +155,9 @@ async def _run() -> None:
 
 def main() -> None:
     """Run as a process of its own."""
-    # A Ctrl-C at the terminal is for the service, which then closes our standard input.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A signal to the whole group is for the service, which then closes our standard input.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     collector.relax()
     asyncio.run(_run())
 

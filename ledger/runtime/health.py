@@ -70,12 +70,13 @@ class Health:
         """Tell every finding that is not what it was, from "all is well" on, until cancelled."""
         known: dict[str, tuple[bool, str]] = {}
         while True:
+            # First a pause: what has not been looked at yet is no news.
+            await asyncio.sleep(every_seconds)
             for finding in self.ready().checks:
                 found = (finding.ok, finding.reason)
                 if known.get(finding.name, (True, "")) != found:
                     known[finding.name] = found
                     changed(finding)
-            await asyncio.sleep(every_seconds)
 
     def routes(self) -> list[Route]:
         """Return the routes of the probes."""
