@@ -19,13 +19,17 @@ import nats.errors
 import structlog
 from nats.aio.msg import Msg
 
-from ledger.core.commands import AnyCommand
+from ledger.core.commands import AnyCommand, CloseAccount, SetLimits
 from ledger.core.denials import Denial, Reason
 from ledger.log import answers
 from ledger.log.connection import Connection
 from ledger.log.port import LogError
 from ledger.log.streams import Names
 from ledger.log.submission import Accepted, Ledger
+
+_REPLACING: Final = (SetLimits, CloseAccount)
+"""Commands that replace what an earlier one said: arriving a second time, late, one of them would
+undo a newer one, so they are never sent."""
 
 _HELPLESS: Final = (Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED)
 """Answers of an owner that cannot decide; this replica may be able to."""
@@ -110,7 +114,7 @@ class Forwarder:
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
         """Decide a command at the preferred writer or here; see `Ledger.submit`."""
         owner = self._preference.owner
-        if owner is not None and self._worth_asking(owner):
+        if owner is not None and self._worth_asking(owner) and not isinstance(command, _REPLACING):
             answer = await self._ask(_Forwarded(command, dry_run))
             if answer is not None:
                 return answer

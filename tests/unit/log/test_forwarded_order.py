@@ -1,0 +1,59 @@
+"""What may be forwarded: a command that was sent, given up and decided here may still arrive."""
+
+from typing import Any
+
+import pytest
+
+from ledger.core import accounts, commands
+from ledger.core.commands import AnyCommand
+from ledger.log.forwarding import Forwarder
+from ledger.log.port import Unreachable
+from ledger.log.streams import Names
+from ledger.log.submission import Accepted
+
+ACCOUNT = accounts.quota("c1", "red", "main")
+
+
+class Preferred:
+    writer = "here"
+    owner = "there"
+
+
+class Sending:
+    """A connection on which nobody answers. `sent` counts requests."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    async def request(self, *_: object, **__: object) -> bytes:
+        self.sent += 1
+        raise Unreachable("nobody answers")
+
+
+class Deciding:
+    """The local writer. `decided` holds what it was asked."""
+
+    def __init__(self) -> None:
+        self.decided: list[AnyCommand] = []
+
+    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted:
+        del dry_run
+        self.decided.append(command)
+        return Accepted(1, "d", True)
+
+
+@pytest.mark.parametrize(
+    ("command", "sent"),
+    [
+        (commands.SetLimits(ACCOUNT, ("c1/red",), {"requests.nvidia.com/gpu": 2}), 0),
+        (commands.CloseAccount(ACCOUNT), 0),
+        (commands.Reserve("c1/red", "pods/p", "u1", {"nvidia.com/gpu": 1}), 1),
+    ],
+)
+async def test_what_replaces_an_earlier_command_is_not_sent(command: AnyCommand, sent: int) -> None:
+    connection: Any = Sending()
+    local = Deciding()
+    forwarder = Forwarder(connection, Names("main"), Preferred(), local)
+    await forwarder.submit(command)
+    assert connection.sent == sent
+    assert local.decided == [command]
