@@ -93,7 +93,7 @@ class ApiServer:
 
     `reviewed` holds the uids whose stored demand was admitted by the ledger's webhook: those must
     be charged at every moment. The others are charged when they are seen. `pending` holds the
-    attempts `(uid, base)` that were allowed and may still be written.
+    attempts `(uid, base)` that were charged, allowed, and may still be written.
     """
 
     def __init__(self, on_write: Callable[[Name], None]) -> None:

@@ -5,7 +5,7 @@ knows the API server's objects. It never helps: it only looks, and remembers the
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -131,22 +131,32 @@ class Checker:
 
     def denied(self, command: commands.Reserve, denial: Denial, arrived: int) -> None:
         """Look whether a refusal for want of room was right at some moment since `arrived`."""
-        if not denial.shortages:
-            return
-        state = snapshots.decode(self._images[arrived])
-        if isinstance(decisions.decide(state, command), Denial):
-            return
-        for payload in self._payloads[arrived:]:
+        if denial.shortages and not any(
+            isinstance(decisions.decide(state, command), Denial) for state in self._since(arrived)
+        ):
+            self.fail(
+                "a denial is decided on a state as new as its command",
+                f"{command.key} {command.uid} fits at every position since {arrived}",
+            )
+
+    def idle(self, command: AnyCommand, arrived: int) -> None:
+        """Look whether "nothing is left to do" was right at some moment since `arrived`."""
+        if not any(decisions.decide(state, command) == [] for state in self._since(arrived)):
+            self.fail(
+                "nothing to do is decided on a state as new as its command",
+                f"{command} changes something at every position since {arrived}",
+            )
+
+    def _since(self, position: int) -> Iterator[State]:
+        """Yield the state at a position and after every event since then: one that changes."""
+        state = snapshots.decode(self._images[position])
+        yield state
+        for payload in self._payloads[position:]:
             record, digest = records.check(state, state.position + 1, payload)
             for item in record.items:
                 evolve(state, item.event, record.time)
-                if isinstance(decisions.decide(state, command), Denial):
-                    return
+                yield state
             state.seal(record.position, digest, record.time)
-        self.fail(
-            "a denial is decided on a state as new as its command",
-            f"{command.key} {command.uid} fits at every position since {arrived}",
-        )
 
     @property
     def position(self) -> int:
@@ -256,6 +266,8 @@ class Witnessed:
             self._checker.dry(command)
         elif isinstance(answer, Accepted):
             self._checker.accepted(command, answer)
+            if not answer.changed:
+                self._checker.idle(command, arrived)
         elif isinstance(command, commands.Reserve):
             self._checker.denied(command, answer, arrived)
         return answer

@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from gpuledger.simulation import replica
+from gpuledger.visible import Visible
 from ledger.core import commands, decisions, events, evolution, observing, reserving, snapshots
 from ledger.core import state as core_state
 from ledger.core.amounts import Amounts
 from ledger.core.commands import Refute
-from ledger.core.denials import Denial
 from ledger.core.state import State
 from ledger.log import opening
 from ledger.log.memory import MemoryStore
@@ -174,16 +174,11 @@ def _superseded_comes_back(put: Put) -> None:
     put(reserving, "_OVER", events.GONE)
 
 
-def _stale_nothing_to_do(put: Put) -> None:
-    honest = Writer._settle
+def _old_view(put: Put) -> None:
+    async def submit(self: Visible, command: Any, *, dry_run: bool = False) -> Any:
+        return await self._ledger.submit(command, dry_run=dry_run)
 
-    async def settle(self: Writer, group: Any) -> bool:
-        if group.record is None and not any(isinstance(one, Denial) for _, one in group.answers):
-            self._give(group, self.state.position)
-            return True
-        return await honest(self, group)
-
-    put(Writer, "_settle", settle)
+    put(Visible, "submit", submit)
 
 
 def _retry_unnoticed(put: Put) -> None:
@@ -248,7 +243,7 @@ DEFECTS: Final = {
         Defect("undo-forgets-balances", "a conflict leaves its sums", _undo_forgets_balances),
         Defect("early-list-is-proof", "a list begun too early is proof", _early_list_is_proof),
         Defect("superseded-comes-back", "a late duplicate supersedes", _superseded_comes_back),
-        Defect("stale-nothing-to-do", "no news is asked for a no-op", _stale_nothing_to_do),
+        Defect("old-view", "settlement looks at a state before its answers", _old_view),
         Defect("retry-unnoticed", "a second try at one base leaves no trace", _retry_unnoticed),
         Defect("recount-overrules-news", "an old list ends what is new", _recount_overrules_news),
         Defect("gaps-forgotten", "a list after a gap ends nothing", _gaps_forgotten),

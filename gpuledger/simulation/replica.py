@@ -12,17 +12,19 @@ from gpuledger.simulation.checking import CLUSTER, Checker, Witnessed
 from gpuledger.simulation.requests import RULES
 from gpuledger.simulation.script import SETTLE_SECONDS
 from gpuledger.simulation.watched import WatchedCluster
+from gpuledger.visible import Visible
 from ledger.core import snapshots
 from ledger.core.denials import Denial
 from ledger.core.state import State
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.memory import MemoryStore
+from ledger.log.observer import Observer
 from ledger.log.port import LogError, Lost, Snapshot
 from ledger.log.records import Record
 from ledger.log.streams import Names
 from ledger.log.submission import Accepted
 from ledger.log.witness import Head
-from ledger.log.writer import Observer, Writer, WriterSettings
+from ledger.log.writer import Writer, WriterSettings
 from ledger.simulation.messages import Exchange, Line
 from ledger.simulation.network import DistantLog, SeededFaults
 from ledger.simulation.processes import Process
@@ -143,12 +145,12 @@ class Replica:
             ledger, CLUSTER, RULES, POLICY, stamps, limits_memory=lambda _: True
         )
         self._settlement = Settlement(
-            ledger,
+            Visible(ledger, self.writer),
             self.writer,
             self.cluster,
             CLUSTER,
             now=self.now,
-            is_active=lambda: preference.owner == self.name,
+            is_active=lambda: self.name in self._lease.settlers,
             settings=self._settlement_settings,
         )
 
@@ -192,10 +194,11 @@ class Replica:
 
 
 class Lease:
-    """Who believes to be the preferred writer: one replica, none, or several."""
+    """Who believes to be the preferred writer, and who to settle: one replica, none, or several."""
 
     def __init__(self) -> None:
         self.holders: tuple[str, ...] = ()
+        self.settlers: tuple[str, ...] = ()
 
 
 class _Preference:

@@ -208,11 +208,11 @@ class Requests:
         self, pod: Pod, base: int, ending: Ending, late: float, *, reviewed: bool | None
     ) -> _Outcome:
         attempt = pod.metadata.uid, base
-        self._server.pending[attempt] += 1
+        counted = int(bool(reviewed) and ending is not Ending.BEYOND)
+        self._server.pending[attempt] += counted
 
         def write() -> _Outcome:
-            if ending is not Ending.BEYOND:
-                self._server.pending[attempt] -= 1
+            self._server.pending[attempt] -= counted
             try:
                 self._server.write_pod(pod, base, reviewed=reviewed)
             except Conflict:
@@ -222,13 +222,12 @@ class Requests:
         await asyncio.sleep(self._source.random() * ETCD_SECONDS_MAX)
 
         if ending is Ending.LOST:
-            self._server.pending[attempt] -= 1
+            self._server.pending[attempt] -= counted
             return _Outcome.FAILED
         if ending in (Ending.LATE, Ending.BEYOND):
             if ending is Ending.BEYOND:
                 # Nobody can have kept room for it; it is charged when it is seen.
                 late, reviewed = late + BEYOND_SECONDS, False
-                self._server.pending[attempt] -= 1
             asyncio.get_running_loop().call_later(late, write)
             return _Outcome.FAILED
         outcome = write()

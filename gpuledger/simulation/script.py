@@ -120,9 +120,13 @@ class Kill(Operation, frozen=True):
 
 
 class Lease(Operation, frozen=True):
-    """These replicas now believe to be the active one: one, none or several."""
+    """These replicas now believe to be the preferred writer, and those to be the one that settles.
+
+    One, none or several of each.
+    """
 
     holders: tuple[int, ...]
+    settlers: tuple[int, ...]
 
 
 class Clock(Operation, frozen=True):
@@ -187,12 +191,21 @@ def write(seed: int) -> Script:
     return _Author(seed).script()
 
 
+class _Theme(Enum):
+    """What a script has more of, so that rare things meet."""
+
+    NOTHING = "a bit of everything"
+    STUBBORN = "updates that others refuse and that are sent again and again"
+    CHATTY = "generated names that are taken, and messages that are late"
+
+
 class _Author:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._source = random.Random(f"script {seed}")
         self._replicas = self._source.randint(1, REPLICAS_MAX)
         self._hostile = self._source.random() < 0.6
+        self._theme = self._source.choice(list(_Theme))
         # Tight quotas explore denials, wide ones what happens to objects.
         self._limits = self._source.choice((("8k", "16k", "24k", "0"), ("48k", "96k")))
 
@@ -213,8 +226,10 @@ class _Author:
         made = (self._create, self._update, self._status, self._delete, self._any_quota)
         bad = (self._kill, self._lease, self._clock, self._stall, self._lists)
         worse = (self._storm, self._partition, self._snapshot)
+        normal = {_Theme.STUBBORN: (8, 14, 1, 2, 3), _Theme.CHATTY: (20, 4, 2, 5, 3)}
+        usual = normal.get(self._theme, (14, 8, 2, 5, 3))
         some = (2, 1, 1, 2, 2, 2, 1, 2) if self._hostile else (1, 1, 0, 1, 1, 0, 0, 1)
-        return self._source.choices((*made, *bad, *worse), (14, 8, 2, 5, 3, *some))[0](at)
+        return self._source.choices((*made, *bad, *worse), (*usual, *some))[0](at)
 
     def _replica(self) -> int:
         return self._source.randrange(self._replicas)
@@ -228,7 +243,9 @@ class _Author:
 
     def _create(self, at: float) -> Operation:
         source = self._source
-        generated = source.random() < 0.5
+        chatty = self._theme is _Theme.CHATTY
+        collisions = (1, 2, 3) if chatty else (0, 0, 1, 2)
+        generated = source.random() < (0.8 if chatty else 0.5)
         return Create(
             at,
             source.choice(NAMESPACES),
@@ -237,7 +254,7 @@ class _Author:
             self._memory(),
             source.choice(OWNERS),
             self._ending(),
-            collisions=source.choice((0, 0, 1, 2)) if generated else 0,
+            collisions=source.choice(collisions) if generated else 0,
             late=source.random() * LATE_SECONDS_MAX,
             retries=source.choice((0, 0, 1, 3)),
             dry_run=source.random() < 0.05,
@@ -249,14 +266,15 @@ class _Author:
         memories = tuple(
             0 if source.random() < 0.15 else self._memory() for _ in range(source.choice((1, 1, 3)))
         )
+        stubborn = self._theme is _Theme.STUBBORN and source.random() < 0.7
         return Update(
             at,
             source.randrange(1_000),
             memories,
-            self._ending(),
+            Ending.DENIED_BY_WEBHOOK if stubborn else self._ending(),
             stale=source.random() < 0.3,
             repeat=source.random() < 0.7,
-            rounds=source.choice((0, 0, 2, 6)),
+            rounds=6 if stubborn else source.choice((0, 0, 2, 6)),
             last=source.choice((Ending.STORED, Ending.LATE)),
             late=source.random() * LATE_SECONDS_MAX,
             dry_run=source.random() < 0.05,
@@ -288,8 +306,11 @@ class _Author:
         return Kill(at, self._replica(), self._source.choice((0.1, 1.0, 6.0)))
 
     def _lease(self, at: float) -> Operation:
-        chosen = [one for one in range(self._replicas) if self._source.random() < 0.5]
-        return Lease(at, tuple(chosen))
+        holders, settlers = (
+            tuple(one for one in range(self._replicas) if self._source.random() < 0.5)
+            for _ in range(2)
+        )
+        return Lease(at, holders, settlers)
 
     def _clock(self, at: float) -> Operation:
         return Clock(at, self._replica(), self._source.uniform(-50.0, 50.0))

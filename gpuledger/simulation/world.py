@@ -55,7 +55,7 @@ class World:
         self._store = _Store(self.checker)
         self._server = ApiServer(self._written)
         self.checker.attend(self._server)
-        self._lease_held = Lease()
+        self._lease = Lease()
         self._exchange = Exchange()
         self._replicas = [self._replica(number) for number in range(plan.replicas)]
         admission = Admission(self._replicas, self._source, note)
@@ -72,7 +72,7 @@ class World:
 
     async def _play(self) -> None:
         loop = asyncio.get_running_loop()
-        self._hold((0,))
+        self._hold((0,), (len(self._replicas) - 1,))
         for replica in self._replicas:
             replica.start()
         running = []
@@ -105,8 +105,8 @@ class World:
             await asyncio.sleep(operation.down)
             replica.start()
 
-    async def _lease(self, operation: script.Lease) -> None:
-        self._hold(operation.holders)
+    async def _pass_lease(self, operation: script.Lease) -> None:
+        self._hold(operation.holders, operation.settlers)
 
     async def _clock(self, operation: script.Clock) -> None:
         self._replicas[operation.replica].offset = operation.offset
@@ -154,7 +154,7 @@ class World:
     def _calm(self) -> None:
         """End all misfortune: from now on everything works."""
         self._note("calm")
-        self._hold((0,))
+        self._hold((0,), (len(self._replicas) - 1,))
         for replica in self._replicas:
             replica.offset = 0.0
             replica.faults.weather, replica.faults.cut_off = CALM, False
@@ -193,8 +193,10 @@ class World:
                     "a log that lost its tail stops", f"{replica.name} goes on writing"
                 )
 
-    def _hold(self, holders: tuple[int, ...]) -> None:
-        self._lease_held.holders = tuple(self._replicas[number].name for number in holders)
+    def _hold(self, holders: tuple[int, ...], settlers: tuple[int, ...]) -> None:
+        names = [replica.name for replica in self._replicas]
+        self._lease.holders = tuple(names[number] for number in holders)
+        self._lease.settlers = tuple(names[number] for number in settlers)
 
     def _written(self, name: tuple[str, str]) -> None:
         stored = self._server.pods.objects.get(name)
@@ -211,7 +213,7 @@ class World:
             cluster,
             self.checker,
             source,
-            self._lease_held,
+            self._lease,
             self._exchange,
             recount=self._plan.recount,
         )
@@ -221,7 +223,7 @@ _DO: Final[dict[type, Callable[[World, Any], Awaitable[None]]]] = {
     script.SetQuota: World._set_quota,
     script.DropQuota: World._drop_quota,
     script.Kill: World._kill,
-    script.Lease: World._lease,
+    script.Lease: World._pass_lease,
     script.Clock: World._clock,
     script.Stall: World._stall,
     script.Lists: World._lists,

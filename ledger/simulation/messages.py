@@ -15,7 +15,7 @@ from ledger.simulation.processes import Process, outside
 
 HOP_SECONDS_MAX: Final = 0.004
 DEADLINE_SECONDS: Final = 2.0
-LATE_SHARE: Final = 0.04
+LATE_SHARE: Final = 0.12
 LATE_SECONDS_MAX: Final = 3.0
 """Some messages are late even in calm weather, later than their senders wait."""
 

@@ -10,7 +10,8 @@ from gpuledger.simulation.campaigns import explain
 from gpuledger.simulation.defects import DEFECTS
 from gpuledger.simulation.running import run
 
-SEEDS_MAX = 150
+SEEDS_MAX = 400
+"""Most are found within 60; the rarest about once in 80, whatever else changes the runs."""
 
 
 def test_there_are_enough_of_them() -> None:
@@ -19,8 +20,9 @@ def test_there_are_enough_of_them() -> None:
 
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_is_found(name: str) -> None:
-    found = next((seed for seed in range(SEEDS_MAX) if run(seed, (name,)).violation), None)
-    assert found is not None, f"{name} ({DEFECTS[name].says}) is not found in {SEEDS_MAX} seeds"
+    seeds = range(SEEDS_MAX)
+    found = next((seed for seed in seeds if run(seed, (name,)).violation), None)
+    assert found is not None, f"{name} ({DEFECTS[name].says}) is not found in {seeds}"
     assert run(found).violation is None
 
 
