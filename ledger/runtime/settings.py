@@ -77,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             ge=16 * 1024**2,
             description="Largest size of the log, bytes; raised at a start, never lowered.",
         ),
-    ] = 8 * 1024**3
+    ] = 2 * 1024**3
     denials_days: Annotated[
         int, Meta(ge=1, le=3650, description="How long refusals stay explainable, days.")
     ] = 30
