@@ -54,7 +54,7 @@ class Stamps:
         if len(key) < KEY_BYTES_MIN:
             raise ValueError(
                 f"the stamp key has {len(key)} bytes and needs at least {KEY_BYTES_MIN}:"
-                " make one with `openssl rand 32`"
+                " make one with `openssl rand -hex 32`"
             )
         self._key = key
         self._clock = clock
