@@ -89,16 +89,26 @@ async def _from_snapshot(log: Log, stored: Sequence[Snapshot], last: int) -> Sta
     return State()
 
 
-async def _check(log: Log, witness: Head) -> None:
-    """Compare a witnessed hash with the record at its position. Raises Lost."""
+async def is_there(log: Log, witness: Head) -> bool:
+    """Return whether the log holds a witnessed record; False when it holds none at its position.
+
+    Raises Lost when it holds another one there.
+    """
     if witness.position == 0:
-        return
+        return True
     payload = await log.get(witness.position)
     if payload is None:
-        raise Lost(f"position {witness.position}, known from {witness.source}, is missing")
+        return False
     _, digest = records.decode(payload)
     if digest.hex() != witness.hash:
         raise Lost(
             f"position {witness.position} holds another record than {witness.source} has seen:"
             " this is not the same log"
         )
+    return True
+
+
+async def _check(log: Log, witness: Head) -> None:
+    """Compare a witnessed hash with the record at its position. Raises Lost."""
+    if not await is_there(log, witness):
+        raise Lost(f"position {witness.position}, known from {witness.source}, is missing")

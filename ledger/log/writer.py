@@ -80,8 +80,7 @@ class Writer:
         self.state = State()
         self.stopped: str | None = None
         self.unavailable: str | None = "the log has not been opened yet"
-        self.name = name
-        self._log = log
+        self.name, self._log = name, log
         self._now, self._nonces, self._stopwatch = now, nonces, stopwatch
         self._observer = observer or Observer()
         self._queue: FairQueue[Ticket] = FairQueue(
@@ -92,6 +91,7 @@ class Writer:
         self._group = Group("")
         self._callbacks: list[Callable[[records.Record], None]] = []
         self._refusals = Refusals(log, self.settings.refusals_max, self._observer.refusal_dropped)
+        self._estranged = False
         self.extent = Extent(1, 0, 0, 0)
 
     @property
@@ -161,9 +161,8 @@ class Writer:
         except TimeoutError:
             await self._refresh()
             return
-        pause = self.settings.retry_seconds
-        most = self.settings.group_commands_max
-        while True:
+        pause, most = self.settings.retry_seconds, self.settings.group_commands_max
+        while self.stopped is None:
             group = self._group = self._decide(most)
             if len(group.payload) > self.settings.record_bytes_max:
                 most = self._split(group)
@@ -177,7 +176,7 @@ class Writer:
             except Lost:
                 raise
             except LogError as error:
-                self.unavailable = str(error)
+                self._lose_sight(error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, self.settings.retry_seconds_max)
             self.state.undo()
@@ -260,6 +259,8 @@ class Writer:
 
     async def _settle(self, group: Group) -> bool:
         """Make a group's answers true and give them; False when it must be decided again."""
+        if self._estranged and group.answers:
+            return await self._start_over()
         if group.record is None:
             # Without an append nothing else shows that the state is as new as the commands are,
             # and "nothing is left to do" is as wrong on an old state as a denial is.
@@ -271,9 +272,7 @@ class Writer:
         started = self._stopwatch()
         if not await self._store(group.payload, position):
             self._observer.conflicted()
-            self.state.undo()
-            await self._is_current()
-            return False
+            return await self._start_over()
         self.state.seal(position, group.hash, group.record.time)
         self.unavailable = None
         seconds = self._stopwatch() - started
@@ -281,6 +280,12 @@ class Writer:
         self._give(group, position)
         self._tell(group.record)
         return True
+
+    async def _start_over(self) -> bool:
+        """Take back what was decided and catch up: it must be decided again. Returns False."""
+        self.state.undo()
+        await self._is_current()
+        return False
 
     async def _store(self, payload: bytes, position: int) -> bool:
         """Store a record at a position; False when another one stands there."""
@@ -310,11 +315,12 @@ class Writer:
                 stored = await self._log.get(position)
                 if stored is not None:
                     return stored == payload
+                await self._recognise()
                 await self._log.append(payload, position - 1)
                 return True
             except (Conflict, Ambiguous, Unreachable) as error:
                 problem = error
-            self.unavailable = str(problem)
+            self._lose_sight(problem)
             await asyncio.sleep(pause)
             pause = min(2 * pause, self.settings.retry_seconds_max)
         raise Unreachable(f"it stays unclear whether a record was stored: {problem}")
@@ -328,10 +334,28 @@ class Writer:
                 f"the log ends at position {last}, but position {self.state.position} was"
                 " acknowledged: records are missing. Restore the log; see docs/operating.md"
             )
+        if self._estranged:
+            await self._recognise()
         if last == self.state.position:
             return True
         await opening.catch_up(self._log, self.state, last, on_record=self._tell)
         return False
+
+    def _lose_sight(self, error: LogError) -> None:
+        """Remember that the log could not be reached: it may be another one when it is back."""
+        self.unavailable = str(error)
+        self._estranged = True
+
+    async def _recognise(self) -> None:
+        """Check that the log still holds the record this writer saw last. Raises Lost, Unreachable.
+
+        A log that lost its end may have grown to its old length again, by others who never saw
+        what was lost. Its extent alone would not tell.
+        """
+        seen = Head(self.state.position, self.state.hash.hex(), "this replica")
+        if not await opening.is_there(self._log, seen):
+            raise Unreachable(f"position {seen.position} cannot be read: a server may be behind")
+        self._estranged = False
 
     async def _refresh(self) -> None:
         """Look at the log while nobody asks anything."""
@@ -340,7 +364,7 @@ class Writer:
         except Lost:
             raise
         except LogError as error:
-            self.unavailable = str(error)
+            self._lose_sight(error)
         else:
             self.unavailable = None
 
