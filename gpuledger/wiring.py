@@ -19,6 +19,7 @@ from ledger.log.connection import Access
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream import JetStreamLog, JetStreamSettings
 from ledger.log.natsfiles import write_private
+from ledger.log.tailing import STALE_LEADER_SECONDS
 from ledger.log.writer import WriterSettings
 from ledger.runtime import addresses
 from ledger.runtime.settings import Settings
@@ -100,6 +101,8 @@ def writer_settings(settings: Settings) -> WriterSettings:
         group_commands_max=settings.group_commands_max,
         queue_commands_max=settings.queue_commands_max,
         queue_namespace_max=settings.queue_per_namespace_max,
+        # The embedded server is alone; only among several can one be behind the others.
+        behind_seconds_max=STALE_LEADER_SECONDS if settings.nats else 0.0,
     )
 
 

@@ -43,6 +43,7 @@ _UNSENT: Final = (
     nats.errors.OutboundBufferLimitError,
     nats.errors.ConnectionClosedError,
     nats.errors.ConnectionDrainingError,
+    nats.errors.MaxPayloadError,
 )
 
 

@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 import structlog
@@ -42,8 +42,8 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     group_commands_max: int = 1_000
     """Most commands in one record."""
-    group_seconds_max: float = 0.003
-    """Longest time to decide one group before it is sent: the event loop has others to serve."""
+    slice_seconds_max: float = 0.003
+    """Longest time to decide at a stretch: the event loop has others to serve in between."""
     record_bytes_max: int = 1_000_000
     """Largest record: a group that comes out larger is taken back and halved."""
     queue_commands_max: int = 20_000
@@ -57,6 +57,11 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_seconds_max: float = 1.0
     refresh_seconds: float = 0.25
     """How often an idle writer looks whether somebody else wrote."""
+    behind_seconds_max: float = 0.0
+    """How long a log may tell an end before the one that was seen, until it counts as lost.
+
+    A replicated log's leader that was cut off does so for about ten seconds.
+    """
     refusals_max: int = 1_000
     """Most denials that wait to be kept; more are dropped and counted."""
 
@@ -92,6 +97,7 @@ class Writer:
         self._callbacks: list[Callable[[records.Record], None]] = []
         self._refusals = Refusals(log, self.settings.refusals_max, self._observer.refusal_dropped)
         self._estranged = False
+        self._behind_since: float | None = None
         self.extent = Extent(1, 0, 0, 0)
 
     @property
@@ -163,7 +169,7 @@ class Writer:
             return
         pause, most = self.settings.retry_seconds, self.settings.group_commands_max
         while self.stopped is None:
-            group = self._group = self._decide(most)
+            group = await self._decide(most)
             if len(group.payload) > self.settings.record_bytes_max:
                 most = self._split(group)
                 continue
@@ -182,39 +188,51 @@ class Writer:
             self.state.undo()
             self._hand.extendleft(reversed(group.tickets()))
 
-    def _decide(self, most: int) -> Group:
-        """Decide what is in hand, then what is queued, until the group is full or took too long."""
-        started = self._stopwatch()
-        group = Group(self._nonces())
-        state, time_us = self.state, max(self.state.time, self._now())
-        clock = asyncio.get_running_loop().time()
+    async def _decide(self, most: int) -> Group:
+        """Decide what is in hand, then what is queued, until the group is full."""
+        group = self._group = Group(self._nonces())
+        time_us = max(self.state.time, self._now())
+        more = self._decide_slice(group, most, time_us)
+        while more:
+            await asyncio.sleep(0)
+            more = self._decide_slice(group, most, time_us)
+        group.seal(self.state, self.name, time_us)
+        return group
+
+    def _decide_slice(self, group: Group, most: int, time_us: int) -> bool:
+        """Decide for as long as the event loop may be held; return whether there is more to do."""
+        started, clock = self._stopwatch(), asyncio.get_running_loop().time()
+        more = True
         while len(group.answers) < most:
             ticket = self._hand.popleft() if self._hand else self._queue.take()
             if ticket is None:
                 self._queued.clear()
+                more = False
                 break
-            if ticket.answer.done():
-                continue
-            if clock > ticket.deadline:
-                self._resolve(
-                    ticket, answers.unavailable(self.unavailable or "it did not answer in time")
-                )
-                continue
-            decision = self._decision(ticket.command)
-            if isinstance(decision, Denial):
-                group.answers.append((ticket, decision))
-            elif ticket.dry_run or not decision:
-                group.answers.append((ticket, False))
-            else:
-                group.answers.append((ticket, self._evolve(decision, time_us, group.items)))
+            self._judge(group, ticket, time_us, clock)
             if not len(group.answers) & 15 and self._late(started):
                 break
-        group.seal(state, self.name, time_us)
         self._observer.blocked(self._stopwatch() - started)
-        return group
+        return more and len(group.answers) < most
+
+    def _judge(self, group: Group, ticket: Ticket, time_us: int, clock: float) -> None:
+        """Decide one command, unless nobody waits for it any more."""
+        if ticket.answer.done():
+            return
+        if clock > ticket.deadline:
+            late = answers.unavailable(self.unavailable or "it did not answer in time")
+            self._resolve(ticket, late)
+            return
+        decision = self._decision(ticket.command)
+        if isinstance(decision, Denial):
+            group.answers.append((ticket, decision))
+        elif ticket.dry_run or not decision:
+            group.answers.append((ticket, False))
+        else:
+            group.answers.append((ticket, self._evolve(decision, time_us, group.items)))
 
     def _late(self, started: float) -> bool:
-        return self._stopwatch() - started > self.settings.group_seconds_max
+        return self._stopwatch() - started > self.settings.slice_seconds_max
 
     def _evolve(
         self, found: list[AnyEvent], time_us: int, items: list[records.Item]
@@ -330,16 +348,25 @@ class Writer:
         self.extent = await self._log.extent()
         last = self.extent.last
         if last < self.state.position:
-            raise Lost(
-                f"the log ends at position {last}, but position {self.state.position} was"
-                " acknowledged: records are missing. Restore the log; see docs/operating.md"
-            )
+            self._find_behind(last)
+        self._behind_since = None
         if self._estranged:
             await self._recognise()
         if last == self.state.position:
             return True
         await opening.catch_up(self._log, self.state, last, on_record=self._tell)
         return False
+
+    def _find_behind(self, last: int) -> NoReturn:
+        """The log tells of an end before the one that was seen: lost, unless that may pass."""
+        now = asyncio.get_running_loop().time()
+        since = self._behind_since = now if self._behind_since is None else self._behind_since
+        found = (
+            f"the log ends at position {last}, but position {self.state.position} was acknowledged"
+        )
+        if now - since < self.settings.behind_seconds_max:
+            raise Unreachable(f"{found}: a server may be behind")
+        raise Lost(f"{found}: records are missing. Restore the log; see docs/operating.md")
 
     def _lose_sight(self, error: LogError) -> None:
         """Remember that the log could not be reached: it may be another one when it is back."""

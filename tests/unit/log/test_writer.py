@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from support.replicas import QUICK, running
 
@@ -199,6 +200,23 @@ async def test_a_log_that_lost_its_tail_stops_the_writer() -> None:
         assert "records are missing" in writer.stopped
         assert isinstance(await writer.submit(reserve(3)), Denial)
     assert len(store.records) == 1
+
+
+async def test_a_log_that_is_behind_for_a_moment_is_waited_for() -> None:
+    store = MemoryStore()
+    settings = msgspec.structs.replace(QUICK, behind_seconds_max=5.0)
+    async with running(store, settings=settings) as writer:
+        await writer.submit(limits(5))
+        await writer.submit(reserve(1))
+        missing = store.records.pop()
+        waiting = asyncio.create_task(writer.submit(reserve(2)))
+        while writer.unavailable is None:  # noqa: ASYNC110 - the writer finds out by itself
+            await asyncio.sleep(0)
+        assert "may be behind" in writer.unavailable
+        store.records.append(missing)
+        assert isinstance(await waiting, Accepted)
+        assert writer.stopped is None
+    assert folded(store).used == [2]
 
 
 async def test_a_record_of_a_newer_schema_stops_writing() -> None:
