@@ -67,7 +67,6 @@ class Application:
             rules,
             policy,
             stamps,
-            lambda namespace: keeper.limits(namespace, rules.memory),
         )
         mutating = Mutating(settings.cluster, rules, policy, stamps)
         routes = [

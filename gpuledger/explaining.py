@@ -12,7 +12,6 @@ from gpuledger.deciding import writer_on
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from ledger.core.denials import Reason
-from ledger.core.state import State
 from ledger.runtime.settings import Settings
 from webhook import explaining
 from webhook.explaining import Explanation
@@ -34,7 +33,6 @@ async def explain(settings: Settings, file: str, namespace: str, username: str) 
             rules,
             wiring.policy(settings),
             _stamps(settings),
-            lambda qualified: _limits(writer.state, qualified, rules.memory),
         )
         try:
             explained = await explaining.explain(
@@ -57,12 +55,6 @@ def _stamps(settings: Settings) -> Stamps:
         return Stamps(wiring.stamp_key(settings))
     except OSError as error:
         raise Stop(Exit.USAGE, str(error)) from error
-
-
-def _limits(state: State, qualified: str, resource: str) -> bool:
-    """Return whether an account that covers a namespace limits a resource."""
-    space = state.namespaces.get(qualified)
-    return space is not None and any(limited == resource for limited, _ in space.plan)
 
 
 def _read(file: str, bytes_max: int) -> bytes:

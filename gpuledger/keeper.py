@@ -88,11 +88,6 @@ class Keeper:
         """Return whether this replica is the one that settles its cluster."""
         return self.settler is not None and self.settler.is_owner and self.trouble() is None
 
-    def limits(self, namespace: str, resource: str) -> bool:
-        """Return whether an account of a qualified namespace limits a resource."""
-        space = self.state.namespaces.get(namespace)
-        return space is not None and any(one == resource for one, _ in space.plan)
-
     def trouble(self) -> str | None:
         """Return why nothing can be decided now, None when all is well."""
         writer = self._writer

@@ -2,7 +2,6 @@
 
 from ledger.core.denials import Denial, Reason
 from ledger.kube.containers import asks_for_cards, shown
-from ledger.kube.demand import Demand
 from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules
 
@@ -22,19 +21,6 @@ def privileged(pod: Pod, rules: DemandRules) -> Denial | None:
                 value="true",
             )
     return None
-
-
-def card_memory_unknown(demand: Demand, rules: DemandRules) -> Denial:
-    """Return the denial of a share of a card of unknown size where memory is limited."""
-    return Denial(
-        Reason.CARD_MEMORY_UNKNOWN,
-        f"{demand.memory_unknown} asks for a whole card or a percentage of one, the memory of"
-        " cards is limited here, and how much memory a card has is not known",
-        transient=False,
-        remedy=f"Ask for MiB with {rules.memory}, or have the setting worst_card_memory say how"
-        " many MiB to assume",
-        field=demand.memory_unknown,
-    )
 
 
 def unnamed(field: str, text: str) -> Denial:

@@ -12,9 +12,9 @@ does not answer in time is an unavailable ledger.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import structlog
 
 from ledger.core.amounts import covers
@@ -49,18 +49,12 @@ class Validating:
         rules: DemandRules,
         policy: Policy,
         stamps: Stamps,
-        limits_memory: Callable[[str], bool],
     ) -> None:
-        """Judge for `cluster`.
-
-        `limits_memory` tells whether an account that covers a qualified namespace limits the
-        memory of cards.
-        """
+        """Judge for `cluster`."""
         self._ledger = ledger
         self._rules = rules
         self._policy = policy
         self._attempts = Attempts(cluster, stamps, policy.owner_holds_max)
-        self._limits_memory = limits_memory
 
     async def answer(self, request: Request, until: float) -> Response:
         """Return the answer to a review, by loop time `until`. Raises BadReview."""
@@ -110,9 +104,8 @@ class Validating:
             reserve = self._attempts.update(request, pod, old, demand)
         if isinstance(reserve, Denial):
             return Verdict(reserve)
-        newly_unknown = demand.memory_unknown and not before.memory_unknown
-        if newly_unknown and self._limits_memory(reserve.namespace):
-            return Verdict(objections.card_memory_unknown(demand, self._rules))
+        if demand.memory_unknown and not before.memory_unknown:
+            reserve = msgspec.structs.replace(reserve, unknown=self._rules.memory)
         observe = None if old is None else observation(reserve, before.amounts)
         answer = await self._decided(reserve, observe, bool(request.dry_run), until)
         return self._verdict(reserve, answer, _warnings(pod, reserve) if old is None else ())

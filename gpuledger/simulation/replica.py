@@ -141,9 +141,7 @@ class Replica:
         ledger = Witnessed(forwarder, self._checker)
         stamps = Stamps(STAMP_KEY, clock=lambda: self.now() / 1_000_000, nonce=self._nonce)
         self._mutating = Mutating(CLUSTER, RULES, POLICY, stamps)
-        self._validating = Validating(
-            ledger, CLUSTER, RULES, POLICY, stamps, limits_memory=lambda _: True
-        )
+        self._validating = Validating(ledger, CLUSTER, RULES, POLICY, stamps)
         self._settlement = Settlement(
             Visible(ledger, self.writer),
             self.writer,

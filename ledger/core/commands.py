@@ -26,9 +26,11 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
 class Reserve(Command, frozen=True, gc=False):
     """Open a hold for one attempt, before its object is persisted.
 
-    `stamp` is a verified stamp's nonce or empty. `owner` bounds unsettled CREATE holds: at most
-    `owner_holds_max` of one owner in a namespace, 0 for no bound. An UPDATE attempt proves that
-    its base exists: whoever reviews one sends `Observe` of the old object first.
+    `unknown` names a resource of which the object takes an amount that nobody knows yet, if any:
+    refused where an account limits it. `stamp` is a verified stamp's nonce or empty. `owner`
+    bounds unsettled CREATE holds: at most `owner_holds_max` of one owner in a namespace, 0 for no
+    bound. An UPDATE attempt proves that its base exists: whoever reviews one sends `Observe` of
+    the old object first.
     """
 
     namespace: str
@@ -40,6 +42,7 @@ class Reserve(Command, frozen=True, gc=False):
     owner: str = ""
     owner_holds_max: int = 0
     actor: str = ""
+    unknown: str = ""
 
 
 class Observe(Command, frozen=True, gc=False):

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ledger.core import amounts, commands, events, shortages
+from ledger.core import amounts, commands, denials, events, shortages
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Reason
 from ledger.core.state import Entry, Hold, Namespace, State
@@ -28,7 +28,9 @@ def reserve(state: State, command: commands.Reserve) -> Decision:
     if not command.demand or _is_over(state, command):
         return []
     superseded = _superseded(space, command)
-    denial = _too_many_unsettled(space, command, superseded)
+    denial = _unknown_amount(state, space, command)
+    if denial is None:
+        denial = _too_many_unsettled(space, command, superseded)
     if denial is None:
         denial = _no_room(state, space, entry, command, superseded)
     if denial is not None:
@@ -144,6 +146,26 @@ def _freed(space: Namespace, superseded: tuple[str, str]) -> Amounts:
         if hold.uid != uid or hold.base != commands.CREATE:
             rest = amounts.largest(rest, hold.demand)
     return amounts.minus(entry.charge, rest)
+
+
+def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -> Denial | None:
+    """Refuse what takes an unknown amount of something that an account limits."""
+    if not command.unknown:
+        return None
+    for resource, line in space.plan:
+        if resource == command.unknown:
+            account, key = state.names[line]
+            return Denial(
+                Reason.CARD_MEMORY_UNKNOWN,
+                f"{command.key} asks for a whole card or a percentage of one,"
+                f" {denials.display(account)} limits {key}, and how much memory a card has is not"
+                " known",
+                transient=False,
+                remedy=f"Ask for MiB with {resource}, or have the setting worst_card_memory say"
+                " how many MiB to assume",
+                field=resource,
+            )
+    return None
 
 
 def _too_many_unsettled(

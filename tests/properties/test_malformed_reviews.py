@@ -89,7 +89,7 @@ async def test_no_changed_bytes_make_the_webhook_fail(path: str, at: int, by: by
 @given(st.dictionaries(st.sampled_from([GPU, MEMORY, CORES, PERCENTAGE]), QUANTITIES))
 async def test_what_is_allowed_is_charged_in_whole_amounts(limits: dict[str, Any]) -> None:
     ledger = CoreLedger()
-    async with serving(ledger, limits_memory=False) as service:
+    async with serving(ledger) as service:
         response = await service.post(review(pod(limits)))
     for command in ledger.commands():
         assert all(0 < amount <= 2**53 for amount in command.demand.values())

@@ -110,13 +110,12 @@ async def serving(
     *,
     rules: DemandRules | None = None,
     policy: Policy | None = None,
-    limits_memory: bool = True,
     stamps: Stamps | None = None,
 ) -> AsyncIterator[Service]:
     """Serve both webhooks on a ledger."""
     rules, policy, stamps = rules or DemandRules(), policy or Policy(), stamps or Stamps(KEY)
     mutating = Mutating(CLUSTER, rules, policy, stamps)
-    validating = Validating(ledger, CLUSTER, rules, policy, stamps, lambda _: limits_memory)
+    validating = Validating(ledger, CLUSTER, rules, policy, stamps)
     transport = httpx2.ASGITransport(app=application(mutating, validating, policy))
     async with httpx2.AsyncClient(transport=transport, base_url="https://webhook") as client:
         yield Service(client, ledger, validating)

@@ -171,6 +171,17 @@ def test_unsettled_creations_of_one_owner_are_bounded_and_do_not_hinder_others()
     assert kinds(tell(state, create("u9", 1, "p9", owner="rs", owner_holds_max=3))) == ["Reserved"]
 
 
+def test_an_unknown_amount_is_refused_only_where_it_is_limited() -> None:
+    whole_card = commands.Reserve(NAMESPACE, "pods/p", "u1", {"nvidia.com/gpu": 1}, unknown=MEMORY)
+    denial = refused(tell(with_limit(100), whole_card))
+    assert denial.reason is Reason.CARD_MEMORY_UNKNOWN
+    assert "quota team/main" in denial.message
+    assert kinds(tell(State(), whole_card)) == ["Reserved"]
+    other = State()
+    tell(other, commands.SetLimits(QUOTA, (NAMESPACE,), {"requests.nvidia.com/gpu": 5}))
+    assert kinds(tell(other, whole_card)) == ["Reserved"]
+
+
 def test_a_late_review_of_what_has_come_and_gone_holds_nothing() -> None:
     state = with_limit(100)
     tell(state, create("u1", 60))

@@ -97,5 +97,5 @@ def test_a_long_nonce_is_refused_although_it_is_signed() -> None:
 
 
 def test_a_short_key_is_refused_with_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"31 bytes.*at least 32.*openssl rand 32"):
+    with pytest.raises(ValueError, match=r"31 bytes.*at least 32.*openssl rand -hex 32"):
         Stamps(b"k" * 31)

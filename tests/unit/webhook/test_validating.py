@@ -187,7 +187,7 @@ async def test_an_update_is_refused_when_its_base_cannot_be_shown() -> None:
 async def test_an_update_without_a_usable_version_names_the_field(version: str | None) -> None:
     request = update(pod({GPU: "2"}), pod(CARD))
     request["request"]["oldObject"]["metadata"]["resourceVersion"] = version or ""
-    async with serving(CoreLedger(), limits_memory=False) as service:
+    async with serving(CoreLedger()) as service:
         answer = await service.client.post("/admission/validate", json=request)
     assert answer.status_code == 400
     assert answer.json()["field"] == "$.request.oldObject.metadata.resourceVersion"
@@ -303,9 +303,13 @@ async def test_recorded_pods_of_controllers_belong_to_them() -> None:
 
 async def test_a_share_of_an_unknown_card_is_refused_where_memory_is_limited() -> None:
     [(_, one)] = recorded("pod-create-percentage", "validate")
-    response = await answered(one, limits_memory=True)
-    assert causes(response) == [("CardMemoryUnknown", "spec.containers[0].resources")]
-    assert (await answered(one, limits_memory=False))["allowed"]
+    ledger = CoreLedger()
+    ledger.limit(memory=100_000)
+    response = await answered(one, ledger)
+    assert causes(response) == [("CardMemoryUnknown", MEMORY)]
+    unlimited = CoreLedger()
+    unlimited.limit(cards=10)
+    assert (await answered(one, unlimited))["allowed"]
 
 
 async def test_a_share_of_a_card_of_assumed_size_is_charged() -> None:
