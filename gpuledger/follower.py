@@ -9,7 +9,7 @@ it prints as lines of JSON.
 """
 
 import asyncio
-import contextlib
+import os
 import signal
 import sys
 from pathlib import Path
@@ -35,6 +35,9 @@ SNAPSHOT_SECONDS: Final = 10.0
 
 LOCK_SECONDS: Final = 30.0
 """How long another writer of the projection is waited for."""
+
+END_SECONDS: Final = 1.0
+"""How long saying goodbye to the log may take; the log may be gone already."""
 
 SCRUB_SECONDS: Final = 24 * 3600.0
 """How often the whole log is read again."""
@@ -148,9 +151,14 @@ async def _run() -> None:
     ended = asyncio.create_task(reader.read())
     await asyncio.wait((following, ended), return_when=asyncio.FIRST_COMPLETED)
     ended.cancel()
+    if following.done():
+        following.result()
+        return
     following.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await following
+    _, late = await asyncio.wait({following}, timeout=END_SECONDS)
+    if late:
+        # What is written is whole at any byte, and the next follower waits for this one's lock.
+        os._exit(0)
 
 
 def main() -> None:

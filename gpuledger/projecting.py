@@ -16,6 +16,7 @@ from gpuledger import layout
 from gpuledger.finding import Found, log_of
 from gpuledger.progress import Progress, bar
 from gpuledger.viewing import projection_of
+from gpuledger.witnessing import noted
 from ledger.log import storelock
 from ledger.log.port import Log
 from ledger.log.storelock import StoreBusy
@@ -27,7 +28,10 @@ from projections.store import Head, Store, StoreError
 SHOWN_SECONDS: Final = 2.0
 """How long a command waits until what it wrote can be read."""
 
-RETRY_SECONDS: Final = 0.02
+BUSY_SECONDS: Final = 10.0
+"""How long a command waits for another process that is bringing the projection up to date."""
+
+RETRY_SECONDS: Final = 0.05
 
 
 def _lock_of(settings: Settings) -> Path:
@@ -74,17 +78,40 @@ async def show_written(settings: Settings, found: Found, position: int) -> None:
 
 
 async def ensure(settings: Settings) -> None:
-    """Bring the projection up to the log, or leave that to the service that does it anyway.
+    """Bring the projection up to the log, or wait for the one that is doing so.
 
-    Raises what finding the log raises, and StoreBusy while a service builds the first projection.
+    Says so when it stays behind what this store has seen of its log. Raises what finding the log
+    raises, and StoreBusy while somebody else has not built the first projection in time.
     """
-    try:
-        async with log_of(settings) as found, projecting(settings):
-            with bar("projecting") as progress:
-                await build(found.log, projection_of(settings), None, progress)
-    except StoreBusy:
-        if not projection_of(settings).exists():
-            raise
+    clock = asyncio.get_running_loop().time
+    until = clock() + BUSY_SECONDS
+    while True:
+        try:
+            async with log_of(settings) as found, projecting(settings):
+                with bar("projecting") as progress:
+                    await build(found.log, projection_of(settings), None, progress)
+                return
+        except StoreBusy:
+            if await _is_enough(settings, late=clock() > until):
+                return
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _is_enough(settings: Settings, *, late: bool) -> bool:
+    """Return whether the projection, which somebody else writes, can be read as it is.
+
+    Raises StoreBusy when it is late and there still is none.
+    """
+    path, seen = projection_of(settings), noted(settings)
+    async with Readers(path) as readers:
+        projected = await _head(readers)
+    if path.exists() and (seen is None or projected >= seen.position):
+        return True
+    if late and not path.exists():
+        raise StoreBusy(f"{path} does not exist yet, and another process is building it: try later")
+    if late and seen is not None:
+        typer.echo(f"The projection is at {projected}, the log at {seen.position}.", err=True)
+    return late
 
 
 async def _reaches(path: Path, position: int) -> bool:

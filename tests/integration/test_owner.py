@@ -311,9 +311,12 @@ async def test_commands_are_taken_again_after_a_restart_of_the_server(
 
 
 async def test_a_client_that_closed_itself_is_replaced(dial: Dial, names: Names) -> None:
-    forwarder, _, server = await forwarding(dial, names, Recorder(REMOTE))
+    settings = ForwardingSettings(avoid_seconds=0.0)
+    forwarder, _, server = await forwarding(dial, names, Recorder(REMOTE), settings)
     client = await server._connection.client()
     await client.close()
     assert await server._connection.client() is not client
-    assert await forwarder.submit(COMMAND) == REMOTE
+    async with asyncio.timeout(15):
+        while await forwarder.submit(COMMAND) != REMOTE:  # noqa: ASYNC110 (nothing tells)
+            await asyncio.sleep(0.05)
     await server.stop()
