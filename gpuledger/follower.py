@@ -36,6 +36,9 @@ SNAPSHOT_SECONDS: Final = 10.0
 LOCK_SECONDS: Final = 30.0
 """How long another writer of the projection is waited for."""
 
+NICENESS: Final = 10
+"""How far this process steps back from the one that answers reviews."""
+
 END_SECONDS: Final = 1.0
 """How long saying goodbye to the log may take; the log may be gone already."""
 
@@ -166,6 +169,8 @@ def main() -> None:
     # A signal to the whole group is for the service, which then closes our standard input.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    # Answers come first: what is read may be a moment older while reviews need the processor.
+    os.nice(NICENESS)
     collector.relax()
     asyncio.run(_run())
 
