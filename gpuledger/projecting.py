@@ -15,10 +15,8 @@ import typer
 from gpuledger import layout
 from gpuledger.finding import Found, log_of
 from gpuledger.progress import Progress, bar
-from gpuledger.viewing import projection_of
-from gpuledger.witnessing import noted
 from ledger.log import storelock
-from ledger.log.port import Log
+from ledger.log.port import Log, Unreachable
 from ledger.log.storelock import StoreBusy
 from ledger.runtime.settings import Settings
 from projections import projector
@@ -32,6 +30,11 @@ BUSY_SECONDS: Final = 10.0
 """How long a command waits for another process that is bringing the projection up to date."""
 
 RETRY_SECONDS: Final = 0.05
+
+
+def projection_of(settings: Settings) -> Path:
+    """Return the projection file of a store."""
+    return Path(settings.store_dir) / layout.PROJECTION
 
 
 def _lock_of(settings: Settings) -> Path:
@@ -78,40 +81,44 @@ async def show_written(settings: Settings, found: Found, position: int) -> None:
 
 
 async def ensure(settings: Settings) -> None:
-    """Bring the projection up to the log, or wait for the one that is doing so.
+    """Let the projection show everything the log holds now: build it, or wait for who does.
 
-    Says so when it stays behind what this store has seen of its log. Raises what finding the log
-    raises, and StoreBusy while somebody else has not built the first projection in time.
+    Says so when another process, which builds it, stays behind. Raises what finding the log raises,
+    and StoreBusy while somebody else has not built the first projection in time.
     """
-    clock = asyncio.get_running_loop().time
-    until = clock() + BUSY_SECONDS
+    until = asyncio.get_running_loop().time() + BUSY_SECONDS
     while True:
         try:
-            async with log_of(settings) as found, projecting(settings):
-                with bar("projecting") as progress:
-                    await build(found.log, projection_of(settings), None, progress)
+            async with log_of(settings) as found:
+                await _catch_up(settings, found, until)
                 return
-        except StoreBusy:
-            if await _is_enough(settings, late=clock() > until):
-                return
+        except Unreachable:
+            # The server of a service that was killed may answer for a moment and then be gone.
+            if asyncio.get_running_loop().time() > until:
+                raise
         await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _is_enough(settings: Settings, *, late: bool) -> bool:
-    """Return whether the projection, which somebody else writes, can be read as it is.
-
-    Raises StoreBusy when it is late and there still is none.
-    """
-    path, seen = projection_of(settings), noted(settings)
+async def _catch_up(settings: Settings, found: Found, until: float) -> None:
+    path, last = projection_of(settings), (await found.log.extent()).last
     async with Readers(path) as readers:
-        projected = await _head(readers)
-    if path.exists() and (seen is None or projected >= seen.position):
-        return True
-    if late and not path.exists():
+        while (projected := await _head(readers)) < last or not path.exists():
+            try:
+                async with projecting(settings):
+                    with bar("projecting") as progress:
+                        await build(found.log, path, None, progress)
+                return
+            except StoreBusy:
+                if asyncio.get_running_loop().time() > until:
+                    _tell_late(path, projected, last)
+                    return
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+def _tell_late(path: Path, projected: int, last: int) -> None:
+    if not path.exists():
         raise StoreBusy(f"{path} does not exist yet, and another process is building it: try later")
-    if late and seen is not None:
-        typer.echo(f"The projection is at {projected}, the log at {seen.position}.", err=True)
-    return late
+    typer.echo(f"The projection is at {projected}, the log at {last}.", err=True)
 
 
 async def _reaches(path: Path, position: int) -> bool:

@@ -9,8 +9,8 @@ import msgspec
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import Found, log_of
 from gpuledger.progress import bar
-from gpuledger.projecting import build, projecting
-from gpuledger.viewing import projection_of, viewing
+from gpuledger.projecting import build, projecting, projection_of
+from gpuledger.viewing import viewing
 from ledger.runtime.settings import Settings
 from projections import store
 from projections.digest import Digest, digest

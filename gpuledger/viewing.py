@@ -1,25 +1,22 @@
 """Viewing from a command: the projection at a moment, with the position it was read at.
 
-Reading needs the projection file only. What talks to NATS is imported where that file has to be
-built first, because it takes longer to import than to answer.
+The projection is first brought up to the log, or waited for while a service does that: whoever was
+answered before a command began finds it in what the command shows.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Final, TypeVar
 
 import typer
 
-from gpuledger import layout
 from gpuledger.exits import Exit, Stop
-from gpuledger.witnessing import noted
+from gpuledger.projecting import ensure, projection_of
 from ledger.runtime.settings import Settings
 from projections.queries import moments
 from projections.queries.moments import InvalidMoment, Moment
 from projections.reading import Readers, View
-from projections.store import StoreError
 
 PAGE_ROWS: Final = 1_000
 """How many accounts or keys are asked for at once."""
@@ -30,11 +27,6 @@ COMMAND_SECONDS: Final = 300.0
 Row = TypeVar("Row")
 
 
-def projection_of(settings: Settings) -> Path:
-    """Return the projection file of a store."""
-    return Path(settings.store_dir) / layout.PROJECTION
-
-
 @asynccontextmanager
 async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[View, int]]:
     """Open the projection for the block, with the position that `at` means (empty: its last).
@@ -43,25 +35,11 @@ async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[View, int]
     """
     moment = moment_of(at)
     async with Readers(projection_of(settings), seconds=COMMAND_SECONDS) as readers:
-        if settings.nats or await _is_behind(settings, readers):
-            from gpuledger.projecting import ensure
-
-            await ensure(settings)
+        await ensure(settings)
         async with readers.view() as view:
             position = await _resolved(view, moment)
             typer.echo(f"As of position {position} of {view.head.position}.", err=True)
             yield view, position
-
-
-async def _is_behind(settings: Settings, readers: Readers) -> bool:
-    """Return whether the projection is missing, or behind a head that this store has seen."""
-    try:
-        async with readers.view() as view:
-            projected = view.head.position
-    except StoreError:
-        return True
-    head = noted(settings)
-    return head is not None and head.position > projected
 
 
 async def paged(ask: Callable[[int, str], Awaitable[tuple[list[Row], str]]]) -> list[Row]:

@@ -319,6 +319,24 @@ async def test_damaged_files_of_the_log_server_are_found_at_their_position(tmp_p
         assert re.search(r"position [1-9]: the record is missing", verified.json["problem"])
 
 
+async def test_what_a_killed_service_had_not_projected_yet_is_shown_all_the_same(
+    tmp_path: Path,
+) -> None:
+    store, saved = tmp_path / "store", tmp_path / "saved"
+    with live(store) as service:
+        set_quota(store, 8_000 * 2)
+        assert service.stop() == 0
+        # What SIGKILL leaves: neither the projection nor the head file knows the last reservation.
+        shutil.copytree(store, saved, ignore=shutil.ignore_patterns("nats", "*.lock"))
+        service.start()
+        async with service.client() as client:
+            assert (await post(client, creation("p")))["allowed"]
+        assert service.stop() == 0
+    shutil.copytree(saved, store, dirs_exist_ok=True)
+    shown = gpuledger("holds", "-o", "json", store=store).json
+    assert [hold["key"] for hold in shown] == ["pods/p"]
+
+
 async def test_a_store_whose_log_vanished_is_not_begun_anew(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with live(store) as service:
