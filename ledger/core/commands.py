@@ -6,11 +6,15 @@ what can exist at most once.
 
 An **attempt** is one possible write of that key: `(uid, base)` with `base` the resourceVersion it
 builds on, 0 for a CREATE.
+
+The object behind any key but a pod's is a **root**: its demand is its envelope, what its spec may
+run at once. A pod names the uid of its root and draws from that envelope.
 """
 
 import msgspec
 
 from ledger.core.amounts import Amounts
+from ledger.core.traits import Reach, Selection, Traits
 
 CREATE = 0
 """The base of an attempt that creates its object."""
@@ -31,6 +35,10 @@ class Reserve(Command, frozen=True, gc=False):
     bounds unsettled CREATE holds: at most `owner_holds_max` of one owner in a namespace, 0 for no
     bound. An UPDATE attempt proves that its base exists: whoever reviews one sends `Observe` of
     the old object first.
+
+    `root` is the uid of the root whose envelope the object draws from, empty when it has none,
+    `BARRED` when it may not draw from the one it names. `traits` are what quotas select it by.
+    `forced` reserves whatever there is room for: policy says that nobody is to be refused here.
     """
 
     namespace: str
@@ -43,10 +51,18 @@ class Reserve(Command, frozen=True, gc=False):
     owner_holds_max: int = 0
     actor: str = ""
     unknown: str = ""
+    root: str = ""
+    traits: Traits = ()
+    forced: bool = False
 
 
 class Observe(Command, frozen=True, gc=False):
-    """The object exists with this uid, version and demand: commit what was held for it."""
+    """The object exists with this uid, version and demand: commit what was held for it.
+
+    `generation` is the object's `metadata.generation`, 0 when it does not matter: of two versions
+    of one generation the spec is the same, so a status may lower the demand but never raise it.
+    `root` and `traits` are as in `Reserve`.
+    """
 
     namespace: str
     key: str
@@ -54,6 +70,9 @@ class Observe(Command, frozen=True, gc=False):
     version: int
     demand: Amounts
     actor: str = ""
+    root: str = ""
+    traits: Traits = ()
+    generation: int = 0
 
 
 class End(Command, frozen=True, gc=False):
@@ -87,12 +106,20 @@ class Refute(Command, frozen=True, gc=False):
 
 
 class SetLimits(Command, frozen=True, gc=False):
-    """Set all limits of an account, by quota key, and the qualified namespaces it covers."""
+    """Set all limits of an account, by quota key, and what it covers.
+
+    It covers the qualified namespaces `covers`, or with a `reach` every namespace that this
+    selects, and of these the objects that `selects` selects by their traits. `version` is the
+    resourceVersion of what says so, 0 when it has none: an older one than is known changes nothing.
+    """
 
     account: str
     covers: tuple[str, ...]
     limits: dict[str, int]
     actor: str = ""
+    version: int = 0
+    reach: Reach | None = None
+    selects: Selection = ()
 
 
 class CloseAccount(Command, frozen=True, gc=False):
@@ -110,4 +137,21 @@ class RegisterCluster(Command, frozen=True, gc=False):
     actor: str = ""
 
 
-AnyCommand = Reserve | Observe | End | Refute | SetLimits | CloseAccount | RegisterCluster
+class Describe(Command, frozen=True, gc=False):
+    """The traits of a cluster (`<cluster>`) or of a namespace (`<cluster>/<namespace>`) are these.
+
+    Accounts with a reach select by them; `traits` is one text, see `ledger.core.traits`. What is
+    not described yet has no labels, but has its name.
+    """
+
+    subject: str
+    traits: str
+    actor: str = ""
+
+
+AnyCommand = (
+    Reserve | Observe | End | Refute | SetLimits | CloseAccount | RegisterCluster | Describe
+)
+
+BARRED = "-"
+"""The root of an object that stands on its own although it names a controller."""

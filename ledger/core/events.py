@@ -12,6 +12,7 @@ import msgspec
 
 from ledger.core.accounts import Line
 from ledger.core.amounts import Amounts
+from ledger.core.traits import Reach, Selection, Traits
 
 
 class Cause(StrEnum):
@@ -35,6 +36,8 @@ class Cause(StrEnum):
     """Seen without a sufficient hold: the webhook was bypassed, or an account is newer."""
     LATE = "late"
     """Seen after its hold had been released as absent or superseded: late truth wins."""
+    MOVED = "moved"
+    """Its root or its labels changed, and other accounts count it now."""
 
 
 GONE: Final = frozenset({Cause.DELETED, Cause.FINISHED})
@@ -54,12 +57,19 @@ class ClusterRegistered(Event, frozen=True, gc=False):
 
 
 class LimitSet(Event, frozen=True, gc=False):
-    """An account's limits are now these lines, and it covers these qualified namespaces."""
+    """An account's limits are now these lines, and it covers these qualified namespaces.
+
+    With a `reach` it covers what that selects, and `covers` is empty. Of what it covers it counts
+    the objects that `selects` selects by their traits, all of them when that is empty.
+    """
 
     account: str
     covers: tuple[str, ...]
     lines: tuple[Line, ...]
     actor: str = ""
+    version: int = 0
+    reach: Reach | None = None
+    selects: Selection = ()
 
 
 class AccountClosed(Event, frozen=True, gc=False):
@@ -69,8 +79,19 @@ class AccountClosed(Event, frozen=True, gc=False):
     actor: str = ""
 
 
+class Described(Event, frozen=True, gc=False):
+    """The traits of a cluster or of a qualified namespace are these now."""
+
+    subject: str
+    traits: str
+    actor: str = ""
+
+
 class Reserved(Event, frozen=True, gc=False):
-    """A hold was opened for the attempt `(uid, base)`."""
+    """A hold was opened for the attempt `(uid, base)`.
+
+    `forced` says that policy let it pass whatever the limits say.
+    """
 
     namespace: str
     key: str
@@ -80,6 +101,9 @@ class Reserved(Event, frozen=True, gc=False):
     stamp: str = ""
     owner: str = ""
     actor: str = ""
+    root: str = ""
+    traits: Traits = ()
+    forced: bool = False
 
 
 class Raised(Event, frozen=True, gc=False):
@@ -95,13 +119,16 @@ class Raised(Event, frozen=True, gc=False):
     base: int
     demand: Amounts
     actor: str = ""
+    traits: Traits = ()
+    forced: bool = False
 
 
 class Committed(Event, frozen=True, gc=False):
     """The object was seen persisted; the hold `(uid, base)` ends in it (base -1: no hold did).
 
     `demand` is what the stored version demands, None when it is exactly what was held.
-    A commit never raises a charge; an observation that does is `Observed`.
+    A commit never raises a charge and leaves root and traits what they were; an observation that
+    changes them is `Observed`.
     """
 
     namespace: str
@@ -111,6 +138,7 @@ class Committed(Event, frozen=True, gc=False):
     base: int = -1
     demand: Amounts | None = None
     actor: str = ""
+    generation: int = 0
 
 
 class Observed(Event, frozen=True, gc=False):
@@ -124,6 +152,9 @@ class Observed(Event, frozen=True, gc=False):
     cause: str
     base: int = -1
     actor: str = ""
+    root: str = ""
+    traits: Traits = ()
+    generation: int = 0
 
 
 class Released(Event, frozen=True, gc=False):
@@ -147,6 +178,7 @@ AnyEvent = (
     | Committed
     | Observed
     | Released
+    | Described
 )
 
 OBJECT = -1

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ledger.core.amounts import Amounts
+from ledger.core.traits import Reach, Selection, Traits
 
 ENDED_MAX: Final = 16_384
 """How many ended attempts and objects are remembered, to know late truth and stale news."""
@@ -36,15 +37,23 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
     owner: str
     actor: str
     raises: int = 0
+    root: str = ""
+    traits: Traits = ()
 
 
 class Object(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A persisted object: its uid, the resourceVersion seen last, what it demands, since when."""
+    """A persisted object: its uid, the resourceVersion seen last, what it demands, since when.
+
+    `generation` is that of its spec, 0 when it does not matter.
+    """
 
     uid: str
     version: int
     demand: Amounts
     time: int
+    root: str = ""
+    traits: Traits = ()
+    generation: int = 0
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):

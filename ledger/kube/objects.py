@@ -6,7 +6,7 @@ same where the API server may send either.
 """
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -26,13 +26,17 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Metadata of an object. `deletion_grace_period_seconds` counts seconds."""
+    """Metadata of an object. `deletion_grace_period_seconds` counts seconds.
+
+    `generation` counts the changes of the spec, 0 for kinds that have none.
+    """
 
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
@@ -103,6 +107,23 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+
+class Workload(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """An object of any kind that makes pods; `webhook.kinds` knows what its fields mean."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+class WorkloadList(msgspec.Struct, frozen=True, gc=False):
+    """One page of workloads."""
+
+    metadata: "ListMeta"
+    items: list[Workload] | None = None
 
 
 class ScopeRequirement(msgspec.Struct, frozen=True, rename="camel", gc=False):
