@@ -34,12 +34,16 @@ _KEY_BYTES_READ: Final = 4096
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Where the log is: given servers, or the embedded one that was started."""
+    """Where the log is: given servers, or the embedded one that was started.
+
+    `domain` is the JetStream domain that has the log, empty for that of the servers themselves.
+    """
 
     servers: tuple[str, ...]
     user: str
     password: str
     monitor_urls: tuple[str, ...]
+    domain: str = ""
 
 
 def prepare(settings: Settings) -> None:
@@ -56,10 +60,7 @@ def kubeconfig(settings: Settings) -> Path | None:
 async def reaching(settings: Settings) -> AsyncIterator[tuple[Reach, EmbeddedServer | None]]:
     """Give the servers of the settings, or start the embedded one for as long as the block runs."""
     if settings.nats:
-        yield (
-            Reach(settings.nats, settings.nats_user, settings.nats_password, settings.nats_monitor),
-            None,
-        )
+        yield _given(settings), None
         return
     server = EmbeddedServer(EmbeddedSettings(store=Path(settings.store_dir)))
     address = await server.start()
@@ -70,6 +71,16 @@ async def reaching(settings: Settings) -> AsyncIterator[tuple[Reach, EmbeddedSer
         )
     finally:
         await server.stop()
+
+
+def _given(settings: Settings) -> Reach:
+    return Reach(
+        settings.nats,
+        settings.nats_user,
+        settings.nats_password,
+        settings.nats_monitor,
+        settings.nats_domain,
+    )
 
 
 async def connect(settings: Settings, reach: Reach) -> JetStreamLog:
@@ -90,6 +101,7 @@ async def connect(settings: Settings, reach: Reach) -> JetStreamLog:
             max_bytes=settings.log_bytes_max,
             denials_days=settings.denials_days,
             monitor_urls=reach.monitor_urls,
+            domain=reach.domain or None,
             production=settings.production,
         )
     )

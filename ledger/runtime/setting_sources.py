@@ -231,6 +231,17 @@ _RULES: Final[tuple[Rule, ...]] = (
         "is empty, so the credentials have no server; give its URL",
     ),
     (
+        "nats_domain",
+        lambda given: bool(given.nats_domain) and not given.nats,
+        "is reached through servers of your own; give their URLs in nats",
+    ),
+    (
+        "cluster_labels",
+        lambda given: len(given.cluster_labels)
+        > len({text.partition("=")[0] for text in given.cluster_labels}),
+        "gives one key two values; keep one",
+    ),
+    (
         "queue_per_namespace_max",
         lambda given: given.queue_per_namespace_max > given.queue_commands_max,
         "is larger than the whole queue; lower it or raise queue_commands_max",

@@ -16,6 +16,12 @@ SECRET: Final = {"secret": True}
 MASK: Final = "********"
 
 _NAME: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+_DOMAIN: Final = r"^([A-Za-z0-9_-]{1,64})?$"
+_LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
+_LABEL: Final = (
+    r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+    r"=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
+)
 _HOST_PORT: Final = r"^(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):[0-9]{1,5}$"
 
 Choice = Literal["deny", "allow"]
@@ -64,6 +70,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             examples=["http://nats-0.example:8222"],
         ),
     ] = ()
+    nats_domain: Annotated[
+        str,
+        Meta(
+            pattern=_DOMAIN,
+            description="JetStream domain that has the log, where a leaf node leads to it; none:"
+            " the servers in nats have it themselves.",
+            examples=["hub"],
+        ),
+    ] = ""
     shard: Annotated[
         str, Meta(pattern=_NAME, description="Name of the log to write.", examples=["main"])
     ] = "main"
@@ -94,6 +109,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             examples=["east-1"],
         ),
     ] = "local"
+    region: Annotated[
+        str,
+        Meta(
+            pattern=_LABEL_VALUE,
+            description="Region of this cluster, for the quotas that select by region.",
+            examples=["eu-west"],
+        ),
+    ] = ""
+    cluster_labels: Annotated[
+        tuple[Annotated[str, Meta(pattern=_LABEL)], ...],
+        Meta(
+            description="Labels of this cluster, KEY=VALUE, for the quotas that select by them.",
+            examples=["tier=prod"],
+        ),
+    ] = ()
+    universe_authority: Annotated[
+        bool,
+        Meta(
+            description="Whether this cluster's UniverseResourceQuotas are the ledger's; of several"
+            " clusters on one log, exactly one."
+        ),
+    ] = True
     kubernetes: Annotated[
         bool,
         Meta(description="Watch a cluster; without one, quotas come from `gpuledger quota set`."),

@@ -62,6 +62,12 @@ def test_texts_become_the_types_they_stand_for() -> None:
     assert found.nats == ("nats://a:4222", "nats://b:4222")
 
 
+@pytest.mark.parametrize("label", ["tier", "=prod", "tier=a b", "Tier/x=y", "tier=-"])
+def test_a_label_of_the_cluster_that_kubernetes_would_not_take_is_refused(label: str) -> None:
+    [reported] = problems({"cluster_labels": label})
+    assert "cluster_labels" in reported
+
+
 def test_everything_wrong_is_reported_at_once(tmp_path: Path) -> None:
     file = tmp_path / "gpuledger.toml"
     file.write_text('queue_commands_max = "many"\n')
@@ -160,6 +166,8 @@ def test_the_description_says_where_each_value_came_from() -> None:
         ({"replicas": 3}, "replicas"),
         ({"nats": "nats://a", "nats_creds": "c", "nats_user": "u"}, "nats_creds"),
         ({"nats_user": "u"}, "nats"),
+        ({"nats_domain": "hub"}, "nats_domain"),
+        ({"cluster_labels": "tier=prod,tier=test"}, "cluster_labels"),
         ({"queue_commands_max": 10, "queue_per_namespace_max": 11}, "queue_per_namespace_max"),
         ({"production": True, "settle_seconds": 44}, "settle_seconds"),
     ],
@@ -178,7 +186,8 @@ def test_every_setting_is_documented_with_a_sentence() -> None:
 
 
 def test_every_example_is_itself_valid() -> None:
+    needed = {"GPULEDGER_CLIENT_CA": "ca.crt", "GPULEDGER_NATS": "nats://a:4222"}
     for name in settings.NAMES:
         for example in settings.meta(name).examples or ():
             given = [example] if settings.is_list(name) else example
-            assert setting_sources.load({name: given}, {"GPULEDGER_CLIENT_CA": "ca.crt"})
+            assert setting_sources.load({name: given}, needed)
