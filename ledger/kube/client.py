@@ -5,23 +5,16 @@ aiohttp session, because its own client would decode every object in full.
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Final
 
 import aiohttp
-import msgspec
 
+from ledger.kube import refusals
 from ledger.kube.credentials import Credentials
-from ledger.kube.errors import (
-    ClusterError,
-    Forbidden,
-    Gone,
-    NotFound,
-    Rejected,
-    Unavailable,
-)
-from ledger.kube.objects import Status
+from ledger.kube.errors import Unavailable
 
 REQUEST_SECONDS: Final = 30.0
 """Deadline of a request that is not a watch."""
@@ -36,24 +29,18 @@ BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Largest answer that is read."""
 
 CONNECTIONS_MAX: Final = 32
-"""Simultaneous connections to the API server."""
+"""Simultaneous requests to the API server that are not watches."""
+
+WATCHES_MAX: Final = 256
+"""Simultaneous watches: one per kind. They have connections of their own, so that however many
+there are, a read or a write never waits for one of them to end."""
 
 READ_BYTES: Final = 256 * 1024
 """Read buffer of a connection, and the largest chunk of a watch."""
 
-_ACCEPT: Final = {"Accept": "application/json", "User-Agent": "gpuledger"}
+JSON: Final = "application/json"
 
-_CLASSES: Final[dict[int, type[ClusterError]]] = {
-    401: Forbidden,
-    403: Forbidden,
-    404: NotFound,
-    408: Unavailable,
-    410: Gone,
-    429: Unavailable,
-}
-
-
-_statuses: Final = msgspec.json.Decoder(Status)
+_HEADERS: Final = {"Accept": JSON, "User-Agent": "gpuledger"}
 
 
 class Client:
@@ -61,11 +48,9 @@ class Client:
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=credentials.tls()),
-            read_bufsize=READ_BYTES,
-            headers=_ACCEPT,
-        )
+        tls = credentials.tls()
+        self._requests = _session(CONNECTIONS_MAX, tls)
+        self._watches = _session(WATCHES_MAX, tls)
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None) -> "Client":
@@ -97,18 +82,21 @@ class Client:
         *,
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
         seconds: float = REQUEST_SECONDS,
     ) -> bytes:
         """Send a request, wait at most `seconds` for the whole answer, return its body.
 
-        Raises Unavailable, Forbidden, NotFound, Gone or Rejected, by what went wrong.
+        Raises one of the ClusterErrors of `ledger.kube.errors`, by what went wrong.
         """
-        headers = {"Content-Type": content_type} if body is not None else {}
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
         try:
             async with (
                 asyncio.timeout(seconds),
-                await self._send(method, path, params, headers, body, None) as response,
+                await self._send(self._requests, method, path, params, headers, body) as response,
             ):
                 await self._raise_for_status(response)
                 return await self._read(response)
@@ -122,7 +110,7 @@ class Client:
         """
         try:
             async with asyncio.timeout(CONNECT_SECONDS + REQUEST_SECONDS):
-                response = await self._send("GET", path, params, {}, None, SILENCE_SECONDS)
+                response = await self._send(self._watches, "GET", path, params, {}, None)
                 async with asyncio.timeout(REQUEST_SECONDS):
                     await self._raise_for_status(response)
             async with response:
@@ -133,18 +121,20 @@ class Client:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._session.close()
+        await self._requests.close()
+        await self._watches.close()
 
     async def _send(
         self,
+        session: aiohttp.ClientSession,
         method: str,
         path: str,
         params: Mapping[str, str] | None,
         headers: dict[str, str],
         body: bytes | None,
-        silence: float | None,
     ) -> aiohttp.ClientResponse:
-        return await self._session.request(
+        silence = SILENCE_SECONDS if session is self._watches else None
+        return await session.request(
             method,
             self.address + path,
             params=params,
@@ -162,15 +152,11 @@ class Client:
         if 200 <= status < 300:
             return
         async with response:
-            said = _message(await self._read(response)) or response.reason or "no reason given"
-        message = f"{response.method} {response.url} answered {status}: {said}"
+            body = await self._read(response)
         if status == 401:
             self._credentials.distrust()
-        if status in _CLASSES:
-            raise _CLASSES[status](message)
-        if 400 <= status < 500:
-            raise Rejected(message, status)
-        raise Unavailable(message)
+        what = f"{response.method} {response.url}"
+        raise refusals.error_of(what, status, response.reason, body)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         body = bytearray()
@@ -185,8 +171,9 @@ class Client:
         return f"{method} {self.address}{path}: {reason}; is the API server reachable?"
 
 
-def _message(body: bytes) -> str:
-    try:
-        return _statuses.decode(body).message
-    except msgspec.MsgspecError:
-        return ""
+def _session(connections: int, tls: ssl.SSLContext) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=connections, ssl=tls),
+        read_bufsize=READ_BYTES,
+        headers=_HEADERS,
+    )

@@ -1,37 +1,48 @@
-"""The real cluster behind `ledger.kube.port.Cluster`: an API server reached over HTTPS."""
+"""The real cluster behind all of `ledger.kube.port`: an API server reached over HTTPS."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Final
-from urllib.parse import quote
+from collections.abc import AsyncGenerator
+from typing import Any, Final
 
 import msgspec
 
-from ledger.kube import watching
+from ledger.kube import discovery, resources, watching, workloads, writing
 from ledger.kube.client import Client
-from ledger.kube.errors import Malformed
-from ledger.kube.objects import Bookmark, Pod, PodList, ResourceQuota, ResourceQuotaList
+from ledger.kube.errors import Malformed, NotFound, NotServed
+from ledger.kube.objects import (
+    Bookmark,
+    Pod,
+    PodList,
+    Quantities,
+    ResourceQuota,
+    ResourceQuotaList,
+    Workload,
+)
 from ledger.kube.port import Change, Listed
+from ledger.kube.resources import Resource
 from ledger.kube.watching import Backoff, Source
+from ledger.kube.workloads import Sleep
 
-_PODS: Final = Source("/api/v1/pods", Pod, PodList)
-_QUOTAS: Final = Source("/api/v1/resourcequotas", ResourceQuota, ResourceQuotaList)
-_NAMESPACE: Final = "/api/v1/namespaces/"
+_PODS: Final = Source(resources.PODS.collection(), Pod, PodList)
+_QUOTAS: Final = Source(resources.QUOTAS.collection(), ResourceQuota, ResourceQuotaList)
 _metadata: Final = msgspec.json.Decoder(Bookmark)
+_workloads: Final = msgspec.json.Decoder(Workload)
 
 
 class KubernetesCluster:
-    """A cluster through its API server. Errors and deadlines are those of the client."""
+    """A cluster through its API server. Errors and deadlines are those of the client.
 
-    def __init__(
-        self, client: Client, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    ) -> None:
+    Implements `Cluster`, `Workloads`, `Universe` and `Writes`, whose words hold here.
+    """
+
+    def __init__(self, client: Client, sleep: Sleep = asyncio.sleep) -> None:
+        """`sleep` waits so many seconds between attempts."""
         self._client = client
         self._sleep = sleep
 
     async def kube_system_uid(self) -> str:
         """Return the uid of `kube-system`, which stands for the cluster. Raises ClusterError."""
-        body = await self._client.get(_NAMESPACE + "kube-system")
+        body = await self._client.get(resources.NAMESPACES.object("", "kube-system"))
         try:
             uid = _metadata.decode(body).metadata.uid
         except msgspec.MsgspecError as error:
@@ -42,7 +53,7 @@ class KubernetesCluster:
 
     async def list_pods(self, namespace: str) -> Listed[Pod]:
         """List a namespace's pods as of now, linearizably. Raises ClusterError."""
-        path = f"{_NAMESPACE}{quote(namespace, safe='')}/pods"
+        path = resources.PODS.collection(namespace)
         return await watching.list_all(self._client, _PODS, path)
 
     def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
@@ -52,3 +63,58 @@ class KubernetesCluster:
     def watch_quotas(self) -> AsyncGenerator[Change[ResourceQuota], None]:
         """Tell all ResourceQuotas and their changes, without end."""
         return watching.watch(self._client, _QUOTAS, Backoff(self._sleep))
+
+    async def served(self) -> tuple[Resource, ...]:
+        """Return what is served, each resource in its preferred version. Raises ClusterError."""
+        return (await discovery.discover(self._client)).preferred()
+
+    async def list_objects(self, resource: Resource, namespace: str = "") -> Listed[Workload]:
+        """List objects as of now, linearizably. Raises ClusterError."""
+        source = workloads.source_of(resource)
+        return await watching.list_all(self._client, source, resource.collection(namespace))
+
+    async def get_object(self, resource: Resource, namespace: str, name: str) -> Workload | None:
+        """Read an object as of now, linearizably; None without one. Raises ClusterError."""
+        path = resource.object(namespace, name)
+        try:
+            return _workloads.decode(await self._client.get(path))
+        except NotServed:
+            raise
+        except NotFound:
+            return None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Malformed(f"{path} does not decode: {error}") from error
+
+    def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all objects of a resource and their changes, without end."""
+        return workloads.watch(self._client, resource, self._sleep)
+
+    def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all namespaces and their changes, without end."""
+        return self.watch_objects(resources.NAMESPACES)
+
+    def watch_universe_quotas(self) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all UniverseResourceQuotas and their changes, without end."""
+        return workloads.where_defined(self.watch_objects(resources.UNIVERSE_QUOTAS))
+
+    def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all LedgerPolicies and their changes, without end."""
+        return workloads.where_defined(self.watch_objects(resources.POLICIES))
+
+    async def patch_quota_status(
+        self, namespace: str, name: str, used: dict[str, str], version: int
+    ) -> None:
+        """Write a ResourceQuota's usage. Raises ClusterError, ValueError."""
+        await writing.patch_quota_status(self._client, namespace, name, used, version)
+
+    async def patch_universe_status(self, name: str, status: dict[str, Any]) -> None:
+        """Write a UniverseResourceQuota's status. Raises ClusterError."""
+        await writing.patch_universe_status(self._client, name, status)
+
+    async def create_quota(self, namespace: str, name: str, hard: Quantities) -> bool:
+        """Create a ResourceQuota unless there is one. Raises ClusterError."""
+        return await writing.create_quota(self._client, namespace, name, hard)
+
+    async def remove_gate(self, namespace: str, name: str, gate: str, version: int) -> None:
+        """Remove a pod's scheduling gate. Raises ClusterError."""
+        await writing.remove_gate(self._client, namespace, name, gate, version)

@@ -21,6 +21,18 @@ class NotFound(ClusterError):
     """There is no such object or no such API (404)."""
 
 
+class NotServed(NotFound):
+    """There is no such API: the answer (404) names no object that it misses."""
+
+
+class Conflict(ClusterError):
+    """The object is at another version than the one the write was meant for (409): read again."""
+
+
+class AlreadyExists(Conflict):
+    """An object of that name is there already (409)."""
+
+
 class Rejected(ClusterError):
     """The request itself is refused (any other 4xx); `status` is the HTTP status."""
 

@@ -189,9 +189,20 @@ class Bookmark(msgspec.Struct, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class StatusDetails(msgspec.Struct, frozen=True, gc=False):
+    """What a `Status` is about; `name` is empty when it is about no object."""
+
+    name: str = ""
+
+
 class Status(msgspec.Struct, frozen=True, gc=False):
     """The API server's answer to what failed, alone or inside an ERROR of a watch."""
 
     code: int = 0
     reason: str = ""
     message: str = ""
+    details: StatusDetails | None = None
+
+    def names_an_object(self) -> bool:
+        """Return whether it is about an object, and not about an API or a whole request."""
+        return self.details is not None and bool(self.details.name)

@@ -1,15 +1,17 @@
-"""The port of a cluster: what settlement needs to know from an API server.
+"""The ports of a cluster: what this service needs to know from, and writes to, an API server.
 
-The real adapter is `ledger.kube.cluster`; tests and the simulation drive settlement with models
-of an API server behind the same port.
+The real adapter, behind all of them, is `ledger.kube.cluster`; tests and the simulation drive
+settlement with models of an API server. The ports are small, so that a model stands for no more
+than what its user calls.
 """
 
 from collections.abc import AsyncGenerator
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from ledger.kube.objects import Pod, ResourceQuota
+from ledger.kube.objects import Pod, Quantities, ResourceQuota, Workload
+from ledger.kube.resources import Resource
 
 T = TypeVar("T")
 
@@ -36,9 +38,14 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """Nothing can be told for the moment, for this reason; the watch goes on trying."""
+    """Nothing can be told for the moment, for this reason; the watch goes on trying.
+
+    `absent` when the API server does not serve the resource. If it can be proved that none of its
+    objects exist then, a `Listed` without objects follows.
+    """
 
     reason: str
+    absent: bool = False
 
 
 Change = Listed[T] | Changed[T] | Reached | Interrupted
@@ -67,4 +74,81 @@ class Cluster(Protocol):
 
     def watch_quotas(self) -> AsyncGenerator[Change[ResourceQuota], None]:
         """Tell all ResourceQuotas, then their changes, like `watch_pods`."""
+        ...
+
+
+class Workloads(Protocol):
+    """Objects of any kind. Every call has a deadline of its own."""
+
+    async def served(self) -> tuple[Resource, ...]:
+        """Return what can be listed and watched, each in the version that the server prefers.
+
+        Raises ClusterError.
+        """
+        ...
+
+    async def list_objects(self, resource: Resource, namespace: str = "") -> Listed[Workload]:
+        """List all objects, or those of a namespace, linearizably.
+
+        Raises ClusterError, NotServed among them; then nothing is known.
+        """
+        ...
+
+    async def get_object(self, resource: Resource, namespace: str, name: str) -> Workload | None:
+        """Read one object, linearizably; None when it does not exist.
+
+        Raises ClusterError, NotServed among them; then nothing is known.
+        """
+        ...
+
+    def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all objects, then their changes, like `Cluster.watch_pods`.
+
+        While the resource is not served, tells so once (`Interrupted.absent`), proves if it can
+        that no object is left (an empty `Listed`), and looks for it every now and then.
+        """
+        ...
+
+    def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all namespaces, then their changes."""
+        ...
+
+
+class Universe(Protocol):
+    """The service's own objects. Their definitions may be missing; that is no interruption."""
+
+    def watch_universe_quotas(self) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all UniverseResourceQuotas and their changes, none while they are not defined."""
+        ...
+
+    def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all LedgerPolicies and their changes, none while they are not defined."""
+        ...
+
+
+class Writes(Protocol):
+    """What is written. All may raise ClusterError: Conflict, NotFound and Forbidden among them."""
+
+    async def patch_quota_status(
+        self, namespace: str, name: str, used: dict[str, str], version: int
+    ) -> None:
+        """Write usage of `limits.*` keys into a ResourceQuota's status, leaving other keys alone.
+
+        Raises Conflict unless the quota is at `version`, and ValueError for any other key.
+        """
+        ...
+
+    async def patch_universe_status(self, name: str, status: dict[str, Any]) -> None:
+        """Replace the whole status of a UniverseResourceQuota."""
+        ...
+
+    async def create_quota(self, namespace: str, name: str, hard: Quantities) -> bool:
+        """Create a ResourceQuota; False when there is one of that name, which stays as it is."""
+        ...
+
+    async def remove_gate(self, namespace: str, name: str, gate: str, version: int) -> None:
+        """Remove one scheduling gate of a pod; nothing happens when it does not have it.
+
+        Raises Conflict unless the pod is at `version`.
+        """
         ...

@@ -14,7 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import msgspec
 
 from ledger.kube.client import Client
-from ledger.kube.errors import ClusterError, Gone, Malformed, Unavailable
+from ledger.kube.errors import ClusterError, Gone, Malformed, NotServed, Unavailable
 from ledger.kube.objects import Bookmark, ListMeta, ObjectMeta, Status, WatchEvent
 from ledger.kube.port import Change, Changed, Interrupted, Listed, Reached
 
@@ -155,10 +155,11 @@ async def watch(
         except ClusterError as error:
             if not isinstance(error, Unavailable):
                 version = None
-            _log.warning(
-                "cluster_watch_interrupted", extra={"path": source.path, "reason": str(error)}
-            )
-            yield Interrupted(str(error))
+            absent = isinstance(error, NotServed)
+            level = logging.INFO if absent else logging.WARNING
+            extra = {"path": source.path, "reason": str(error)}
+            _log.log(level, "cluster_watch_interrupted", extra=extra)
+            yield Interrupted(str(error), absent)
             await backoff.wait()
 
 

@@ -1,0 +1,78 @@
+"""Watching a resource that may not be there: defined later, removed, defined again.
+
+While it is there this is a watch like any other. While it is not, that is told once per reason,
+not at every look, and the looks become rarer up to a bound.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Final
+
+from ledger.kube import absence, watching
+from ledger.kube.client import Client
+from ledger.kube.errors import ClusterError
+from ledger.kube.objects import Workload, WorkloadList
+from ledger.kube.port import Change, Interrupted, Listed
+from ledger.kube.resources import Resource
+from ledger.kube.watching import Backoff, Source
+
+Sleep = Callable[[float], Awaitable[None]]
+
+_log: Final = logging.getLogger(__name__)
+
+
+def source_of(resource: Resource) -> Source[Workload]:
+    """Return where the resource's objects are and how they are read."""
+    return Source(resource.collection(), Workload, WorkloadList)
+
+
+async def watch(
+    client: Client, resource: Resource, sleep: Sleep
+) -> AsyncGenerator[Change[Workload], None]:
+    """Yield a list and every later change, without end, as `port.Workloads.watch_objects` says."""
+    source = source_of(resource)
+    while True:
+        async with aclosing(watching.watch(client, source, Backoff(sleep))) as changes:
+            async for change in changes:
+                if isinstance(change, Interrupted) and change.absent:
+                    break
+                yield change
+        async with aclosing(_until_served(client, resource, Backoff(sleep))) as news:
+            async for change in news:
+                yield change
+
+
+async def where_defined(
+    changes: AsyncGenerator[Change[Workload], None],
+) -> AsyncGenerator[Change[Workload], None]:
+    """Pass on everything but that a resource is absent, for those that nobody has to define."""
+    async with aclosing(changes):
+        async for change in changes:
+            if not (isinstance(change, Interrupted) and change.absent):
+                yield change
+
+
+async def _until_served(
+    client: Client, resource: Resource, backoff: Backoff
+) -> AsyncGenerator[Listed[Workload] | Interrupted, None]:
+    """Tell why the resource is absent, with proof if there is any; end when it may be served."""
+    told = absence.Absence("")
+    while not await _may_be_served(client, resource):
+        if told.version is None:
+            why = await absence.explain(client, resource)
+            if why.reason != told.reason:
+                _log.info("cluster_resource_absent", extra={"reason": why.reason})
+                yield Interrupted(why.reason, absent=True)
+            if why.version is not None:
+                yield Listed(why.version, [])
+            told = why
+        await backoff.wait()
+
+
+async def _may_be_served(client: Client, resource: Resource) -> bool:
+    """Return whether to watch again, which also tells every other failure better than this."""
+    try:
+        return await absence.is_served(client, resource)
+    except ClusterError:
+        return True
