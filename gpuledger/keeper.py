@@ -23,6 +23,7 @@ from ledger.core.commands import AnyCommand
 from ledger.core.denials import Denial
 from ledger.core.state import State
 from ledger.log import answers
+from ledger.log.domains import Captured
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.observer import Observer
@@ -40,7 +41,7 @@ CONNECT_AGAIN_SECONDS: Final = 0.5
 DURABILITY_SECONDS: Final = 60.0
 """How often the store is asked again what its acknowledgements are worth."""
 
-_FATAL: Final = (Lost, NewerSchema, ConfigurationDrift)
+_FATAL: Final = (Lost, NewerSchema, ConfigurationDrift, Captured)
 _logger: Final = structlog.get_logger("gpuledger")
 T = TypeVar("T")
 

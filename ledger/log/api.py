@@ -3,6 +3,7 @@
 Whatever is asked here is answered by the stream's leader.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,10 +21,11 @@ _NO_STORAGE: Final = 10047
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """The answer to a message for a stream: its sequence there, or the error."""
+    """The answer to a message for a stream: its sequence there and the domain, or the error."""
 
     seq: int = 0
     stream: str = ""
+    domain: str = ""
     error: Problem | None = None
 
 
@@ -44,6 +46,14 @@ class _State(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class _Served(msgspec.Struct, frozen=True):
+    metadata: dict[str, str] = {}
+
+
+class _ServedInfo(msgspec.Struct, frozen=True):
+    config: _Served
+
+
 class _Info(msgspec.Struct, frozen=True):
     config: StreamConfig
     state: _State
@@ -52,6 +62,9 @@ class _Info(msgspec.Struct, frozen=True):
 _acks: Final = msgspec.json.Decoder(Ack)
 _messages: Final = msgspec.json.Decoder(_Message)
 _infos: Final = msgspec.json.Decoder(_Info)
+_served_infos: Final = msgspec.json.Decoder(_ServedInfo)
+_SERVER_VERSION: Final = "_nats.ver"
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
 async def store(
@@ -89,6 +102,17 @@ async def extent(connection: Connection, stream: str) -> Extent:
 async def configuration(connection: Connection, stream: str) -> StreamConfig:
     """Ask how a stream is configured. Raises Lost when it is missing, Unreachable."""
     return (await _info(connection, stream)).config
+
+
+async def version(connection: Connection, stream: str) -> tuple[int, int, int]:
+    """Ask which version of the server leads a stream; it need not be the one connected to.
+
+    Zeros stand for one that does not say, as those before 2.12 do not. Raises Lost when the stream
+    is missing, Unreachable.
+    """
+    info = _served_infos.decode(await _info_answer(connection, stream))
+    told = _VERSION.match(info.config.metadata.get(_SERVER_VERSION, ""))
+    return (int(told[1]), int(told[2]), int(told[3])) if told else (0, 0, 0)
 
 
 async def ensure(connection: Connection, wanted: StreamConfig, *, create: bool) -> None:

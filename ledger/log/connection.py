@@ -47,6 +47,10 @@ _UNSENT: Final = (
 )
 
 
+_OWN_API: Final = "$JS.API"
+"""JetStream's API of the servers connected to."""
+
+
 class Access(msgspec.Struct, frozen=True):
     """How to reach and convince the servers. Give a password, a credentials file, or a seed file.
 
@@ -61,6 +65,10 @@ class Access(msgspec.Struct, frozen=True):
     nkey_seed: str = ""
     tls: ssl.SSLContext | None = None
     inbox_prefix: str = "_INBOX"
+
+
+class NobodyThere(Unreachable):
+    """The servers know nobody who takes a subject."""
 
 
 class ApiError(LogError):
@@ -92,10 +100,14 @@ class Connection:
     """A client that outlives its servers' restarts. Make one with `Connection.connect`."""
 
     def __init__(self, access: Access, deadline: float, domain: str | None = None) -> None:
-        """Prepare a connection whose calls take at most `deadline` seconds each."""
+        """Prepare a connection whose calls take at most `deadline` seconds each.
+
+        With a domain, JetStream's API is asked there, across leaf nodes if need be.
+        """
         self.access = access
         self.deadline = deadline
-        self._prefix = f"$JS.{domain}.API" if domain else "$JS.API"
+        self.domain = domain
+        self._prefix = f"$JS.{domain}.API" if domain else _OWN_API
         self._client = Client()
         self._reviving = asyncio.Lock()
         self._closing = False
@@ -117,11 +129,6 @@ class Connection:
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closing
-
-    async def server_version(self) -> tuple[int, int, int]:
-        """Return the version of the server connected to. Raises Unreachable."""
-        version = (await self.client()).connected_server_version
-        return version.major, version.minor, version.patch
 
     async def client(self) -> Client:
         """Return the connected client, reviving one that closed itself. Raises Unreachable."""
@@ -156,6 +163,8 @@ class Connection:
                     headers=dict(headers) if headers else None,
                 )
             )
+        except nats.errors.NoRespondersError as error:
+            raise NobodyThere(self._unreachable(f"{subject}: {self._nobody()}")) from error
         except _UNSENT as error:
             raise Unreachable(self._unreachable(f"{subject}: {_text(error)}")) from error
         return answer.data
@@ -185,12 +194,13 @@ class Connection:
         if subscription is not None and not self._client.is_closed:
             await subscription.unsubscribe()
 
-    async def api(self, verb: str, body: Any = None) -> bytes:
+    async def api(self, verb: str, body: Any = None, *, near: bool = False) -> bytes:
         """Call JetStream's API (`STREAM.INFO.X`) and return its answer, JSON.
 
-        Raises ApiError, and Unreachable when no answer came within the deadline.
+        `near` asks that of the servers connected to, whatever the domain. Raises ApiError,
+        NobodyThere, and Unreachable when no answer came within the deadline.
         """
-        subject = f"{self._prefix}.{verb}"
+        subject = f"{_OWN_API if near else self._prefix}.{verb}"
         payload = b"" if body is None else _json.encode(body)
         try:
             answer = await self.request(subject, payload)
@@ -280,6 +290,15 @@ class Connection:
     def _unreachable(self, what: str) -> str:
         reasons = "".join(f"; {error}" for error in self._errors)
         return f"NATS at {self._servers()}: {what}{reasons}"
+
+    def _nobody(self) -> str:
+        """Say what it means that nobody takes a subject, although the servers work."""
+        if self.domain is None:
+            return "no responders; is JetStream on?"
+        return (
+            f"no responders: JetStream domain {self.domain} is out of reach of these servers:"
+            " look at their leaf-node connection (/leafz on the monitoring port)"
+        )
 
     def _servers(self) -> str:
         """Name the servers without what may be secret in their addresses."""

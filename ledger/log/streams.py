@@ -66,6 +66,11 @@ class Names(msgspec.Struct, frozen=True):
     shard: str
 
     @property
+    def subjects(self) -> str:
+        """Everything that is said about the shard."""
+        return f"ledger.{self.shard}.>"
+
+    @property
     def log(self) -> str:
         """The stream of records."""
         return f"LEDGER-{self.shard}"

@@ -28,6 +28,7 @@ from ledger.core.state import State
 from ledger.log import answers, opening, records
 from ledger.log.group import Group, Ticket
 from ledger.log.observer import Answer, Observer
+from ledger.log.outage import Outage
 from ledger.log.port import Ambiguous, Conflict, Extent, Log, LogError, Lost, Unreachable
 from ledger.log.queueing import FairQueue
 from ledger.log.refusals import Refusals
@@ -57,6 +58,11 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_seconds_max: float = 1.0
     refresh_seconds: float = 0.25
     """How often an idle writer looks whether somebody else wrote."""
+    outage_seconds: float = 10.0
+    """A log out of reach for so long is said to be so at once, without waiting for it again.
+
+    Shorter outages are waited out: a replicated log that loses its leader is back after 5 to 8 s.
+    """
     behind_seconds_max: float = 0.0
     """How long a log may tell an end before the one that was seen, until it counts as lost.
 
@@ -84,7 +90,7 @@ class Writer:
         self.settings = settings or WriterSettings()
         self.state = State()
         self.stopped: str | None = None
-        self.unavailable: str | None = "the log has not been opened yet"
+        self._outage = Outage("the log has not been opened yet")
         self.name, self._log = name, log
         self._now, self._nonces, self._stopwatch = now, nonces, stopwatch
         self._observer = observer or Observer()
@@ -106,6 +112,11 @@ class Writer:
         return Head(self.state.position, self.state.hash.hex())
 
     @property
+    def unavailable(self) -> str | None:
+        """Why the log is out of reach, None while it is not."""
+        return self._outage.reason
+
+    @property
     def waiting(self) -> int:
         """How many commands wait to be decided."""
         return len(self._queue) + len(self._hand)
@@ -124,12 +135,15 @@ class Writer:
             self._log, witnesses=witnesses, on_progress=on_progress
         )
         self.state.journal = []
-        self.unavailable = None
+        self._outage.end()
 
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Answer:
         """Queue a command and wait for its durable answer; see `submission.Ledger`."""
         if self.stopped is not None:
             return self._answered(answers.stopped(self.stopped))
+        if self._outage.reason is not None and self._outage.lasts(self.settings.outage_seconds):
+            # The writer keeps looking by itself; whoever asks need not wait for it.
+            return self._answered(answers.unavailable(self._outage.reason))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.settings.command_seconds_max
         ticket = Ticket(command, dry_run, loop.create_future(), deadline)
@@ -292,7 +306,7 @@ class Writer:
             self._observer.conflicted()
             return await self._start_over()
         self.state.seal(position, group.hash, group.record.time)
-        self.unavailable = None
+        self._outage.end()
         seconds = self._stopwatch() - started
         self._observer.group_stored(len(group.answers), len(group.payload), seconds)
         self._give(group, position)
@@ -352,10 +366,11 @@ class Writer:
         self._behind_since = None
         if self._estranged:
             await self._recognise()
-        if last == self.state.position:
-            return True
-        await opening.catch_up(self._log, self.state, last, on_record=self._tell)
-        return False
+        is_current = last == self.state.position
+        if not is_current:
+            await opening.catch_up(self._log, self.state, last, on_record=self._tell)
+        self._outage.end()
+        return is_current
 
     def _find_behind(self, last: int) -> NoReturn:
         """The log tells of an end before the one that was seen: lost, unless that may pass."""
@@ -370,7 +385,7 @@ class Writer:
 
     def _lose_sight(self, error: LogError) -> None:
         """Remember that the log could not be reached: it may be another one when it is back."""
-        self.unavailable = str(error)
+        self._outage.begin(str(error))
         self._estranged = True
 
     async def _recognise(self) -> None:
@@ -392,8 +407,6 @@ class Writer:
             raise
         except LogError as error:
             self._lose_sight(error)
-        else:
-            self.unavailable = None
 
     def _tell(self, record: records.Record) -> None:
         for callback in self._callbacks:

@@ -237,8 +237,10 @@ _RULES: Final[tuple[Rule, ...]] = (
     ),
     (
         "cluster_labels",
-        lambda given: len(given.cluster_labels)
-        > len({text.partition("=")[0] for text in given.cluster_labels}),
+        lambda given: (
+            len(given.cluster_labels)
+            > len({text.partition("=")[0] for text in given.cluster_labels})
+        ),
         "gives one key two values; keep one",
     ),
     (

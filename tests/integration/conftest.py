@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from support.nats import NatsServer, settings_for
+from support import leaf
+from support.nats import NatsServer, free_port, settings_for
 
 from ledger.log.jetstream import JetStreamLog
 
@@ -21,6 +22,21 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
     asyncio.run(server.ready())
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def edge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """The edge of a hub for the session: its clients find the log in the hub's domain."""
+    port = free_port()
+    hub, edge = leaf.servers(tmp_path_factory.mktemp("leaf"), leaf_port=port, link_port=port)
+    hub.launch()
+    asyncio.run(hub.ready())
+    edge.launch()
+    asyncio.run(edge.ready())
+    asyncio.run(leaf.joined(edge))
+    yield edge
+    edge.stop()
+    hub.stop()
 
 
 @pytest.fixture

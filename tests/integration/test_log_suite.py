@@ -1,13 +1,14 @@
-"""What every log promises; the same tests on the real server and in memory."""
+"""What every log promises; the same tests on the real server, across a leaf node and in memory."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 import pytest
-from support.nats import NatsServer, settings_for
+from support.leaf import DOMAIN
+from support.nats import settings_for
 
-from ledger.log.jetstream import JetStreamLog
+from ledger.log.jetstream import JetStreamLog, JetStreamSettings
 from ledger.log.memory import MemoryLog, MemoryStore
 from ledger.log.port import Conflict, Entry, Lost, Snapshot, Unreachable
 
@@ -19,19 +20,24 @@ Connect = Callable[[], Awaitable[AnyLog]]
 PATIENCE_SECONDS = 15.0
 
 
-@pytest.fixture(params=["memory", "jetstream"])
-async def connect(
-    request: pytest.FixtureRequest, nats_server: NatsServer, shard: str
-) -> AsyncIterator[Connect]:
+@pytest.fixture(params=["memory", "jetstream", "leaf"])
+def settings(request: pytest.FixtureRequest, shard: str) -> JetStreamSettings | None:
+    """Say where the log is: on a server, beyond a leaf node, or with None in memory."""
+    if request.param == "memory":
+        return None
+    if request.param == "leaf":
+        return settings_for(request.getfixturevalue("edge_server"), shard, domain=DOMAIN)
+    return settings_for(request.getfixturevalue("nats_server"), shard)
+
+
+@pytest.fixture
+async def connect(settings: JetStreamSettings | None) -> AsyncIterator[Connect]:
     """Make any number of clients of one store."""
     store = MemoryStore()
     made: list[AnyLog] = []
 
     async def client() -> AnyLog:
-        if request.param == "memory":
-            made.append(MemoryLog(store))
-        else:
-            made.append(await JetStreamLog.connect(settings_for(nats_server, shard)))
+        made.append(MemoryLog(store) if settings is None else await JetStreamLog.connect(settings))
         return made[-1]
 
     yield client

@@ -18,7 +18,9 @@ START_SECONDS = 20.0
 class NatsServer:
     """One nats-server below a directory of its own; survives kills and restarts on its ports."""
 
-    def __init__(self, directory: Path, *, extra: str = "", sync: str = "always") -> None:
+    def __init__(
+        self, directory: Path, *, extra: str = "", jetstream: str = "", sync: str = "always"
+    ) -> None:
         self.directory = directory
         self.port, self.monitor_port = free_port(), free_port()
         directory.mkdir(parents=True, exist_ok=True)
@@ -27,7 +29,8 @@ class NatsServer:
             f'server_name: "{directory.name}"\n'
             f'listen: "127.0.0.1:{self.port}"\n'
             f'http: "127.0.0.1:{self.monitor_port}"\n'
-            f'jetstream {{ store_dir: "{directory / "data"}", sync_interval: {sync} }}\n'
+            f'jetstream {{ store_dir: "{directory / "data"}", sync_interval: {sync}\n'
+            f"{jetstream} }}\n"
             f"{extra}\n"
         )
         self.process: subprocess.Popen[bytes] | None = None

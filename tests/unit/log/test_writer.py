@@ -219,6 +219,42 @@ async def test_a_log_that_is_behind_for_a_moment_is_waited_for() -> None:
     assert folded(store).used == [2]
 
 
+class Broken:
+    """A network on which nothing arrives while it is down."""
+
+    def __init__(self) -> None:
+        self.down = False
+
+    def strike(self, call: str) -> Fault:
+        return Fault(Fate.UNREACHABLE) if self.down else Fault()
+
+
+async def test_an_outage_that_lasts_is_told_at_once_and_ends_by_itself() -> None:
+    store, network = MemoryStore(), Broken()
+    settings = msgspec.structs.replace(QUICK, command_seconds_max=60.0, outage_seconds=0.05)
+    async with running(store, faults=network, settings=settings) as writer:
+        await writer.submit(limits(5))
+        network.down = True
+        async with asyncio.timeout(10):
+            while not isinstance(found := await _hasty(writer), Denial):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert (found.reason, found.transient) == (Reason.LEDGER_UNAVAILABLE, True)
+        network.down = False
+        async with asyncio.timeout(10):
+            while writer.unavailable is not None:  # noqa: ASYNC110 - the writer looks by itself
+                await asyncio.sleep(0.01)
+        assert isinstance(await writer.submit(reserve(2)), Accepted)
+
+
+async def _hasty(writer: Writer) -> Accepted | Denial | None:
+    """Ask; None when the answer is not there at once."""
+    try:
+        async with asyncio.timeout(0.02):
+            return await writer.submit(reserve(1))
+    except TimeoutError:
+        return None
+
+
 async def test_a_record_of_a_newer_schema_stops_writing() -> None:
     store = MemoryStore()
     async with running(store) as writer:

@@ -1,0 +1,63 @@
+"""A log in another JetStream domain: nothing nearer may catch what is meant for it.
+
+A leaf node may have streams of its own. One on the ledger's subjects would take records as well,
+and answer for them: two logs, each with a part of the truth. Such a stream is what remains of a
+service that was started there before it was told the domain.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ledger.log.connection import ApiError, Connection, NobodyThere
+from ledger.log.port import LogError
+from ledger.log.streams import Names
+
+_NOT_ENABLED: Final = (10039, 10076)
+"""JetStream is off: for the account, or at all."""
+
+
+class Captured(LogError):
+    """A stream of the servers connected to takes what is meant for a log in another domain."""
+
+
+class _Account(msgspec.Struct, frozen=True):
+    domain: str = ""
+
+
+class _Streams(msgspec.Struct, frozen=True):
+    streams: list[str] | None = None
+
+
+async def must_be_clear(connection: Connection, names: Names) -> None:
+    """Check that no stream stands between the servers connected to and a shard's log.
+
+    Costs nothing where the log is in no other domain than theirs. Raises Captured naming the
+    streams and the remedy, Unreachable.
+    """
+    if connection.domain is None:
+        return
+    own = await _own_domain(connection)
+    if own in (None, connection.domain):
+        return
+    answer = await connection.api("STREAM.NAMES", {"subject": names.subjects}, near=True)
+    found = msgspec.json.decode(answer, type=_Streams).streams
+    if found:
+        raise Captured(
+            f"{', '.join(found)} in {f'domain {own}' if own else 'no domain'}, of the servers"
+            f" connected to, would take {names.subjects} before domain {connection.domain} does:"
+            " remove them there with `nats stream rm`, or give them other subjects"
+        )
+
+
+async def _own_domain(connection: Connection) -> str | None:
+    """Return the domain of the servers connected to; None when they have no JetStream."""
+    try:
+        answer = await connection.api("INFO", near=True)
+    except NobodyThere:
+        return None
+    except ApiError as error:
+        if error.code in _NOT_ENABLED:
+            return None
+        raise
+    return msgspec.json.decode(answer, type=_Account).domain

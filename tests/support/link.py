@@ -1,0 +1,71 @@
+"""A network link that a test can cut and stall: a TCP proxy on loopback."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+CHUNK_BYTES = 65_536
+
+
+class Link:
+    """Forwards from a port of its own to a server's. Made by `link`."""
+
+    def __init__(self, target: int, port: int) -> None:
+        self.target, self.port = target, port
+        self.cuts = 0
+        self._server: asyncio.Server | None = None
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._ends: set[asyncio.StreamWriter] = set()
+
+    async def restore(self) -> None:
+        """Let everything through, on the same port as before."""
+        self._flowing.set()
+        if self._server is None:
+            self._server = await asyncio.start_server(self._join, "127.0.0.1", self.port)
+
+    async def cut(self) -> None:
+        """Break every connection and refuse new ones."""
+        self.cuts += 1
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for end in tuple(self._ends):
+            end.transport.abort()
+        self._flowing.set()
+
+    def stall(self) -> None:
+        """Accept, keep all connections, and let nothing through: what a dead network looks like."""
+        self.cuts += 1
+        self._flowing.clear()
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._ends |= {writer, far_writer}
+        try:
+            await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        finally:
+            self._ends -= {writer, far_writer}
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(CHUNK_BYTES):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def link(target: int, port: int) -> AsyncIterator[Link]:
+    """A link that works until the block cuts it; it is cut at the end."""
+    made = Link(target, port)
+    await made.restore()
+    try:
+        yield made
+    finally:
+        await made.cut()
