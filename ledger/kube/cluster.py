@@ -1,8 +1,8 @@
 """The real cluster behind all of `ledger.kube.port`: an API server reached over HTTPS."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,11 +20,13 @@ from ledger.kube.objects import (
 )
 from ledger.kube.port import Change, Listed
 from ledger.kube.resources import Resource
-from ledger.kube.watching import Backoff, Source
+from ledger.kube.watching import Backoff, Source, whole
 from ledger.kube.workloads import Sleep
 
-_PODS: Final = Source(resources.PODS.collection(), Pod, PodList)
-_QUOTAS: Final = Source(resources.QUOTAS.collection(), ResourceQuota, ResourceQuotaList)
+K = TypeVar("K")
+
+_PODS: Final = Source(resources.PODS.collection(), Pod, PodList, whole)
+_QUOTAS: Final = Source(resources.QUOTAS.collection(), ResourceQuota, ResourceQuotaList, whole)
 _metadata: Final = msgspec.json.Decoder(Bookmark)
 _workloads: Final = msgspec.json.Decoder(Workload)
 
@@ -32,7 +34,7 @@ _workloads: Final = msgspec.json.Decoder(Workload)
 class KubernetesCluster:
     """A cluster through its API server. Errors and deadlines are those of the client.
 
-    Implements `Cluster`, `Workloads`, `Universe` and `Writes`, whose words hold here.
+    Implements `Cluster`, `Workloads`, `Kept`, `Universe` and `Writes`, whose words hold here.
     """
 
     def __init__(self, client: Client, sleep: Sleep = asyncio.sleep) -> None:
@@ -70,7 +72,7 @@ class KubernetesCluster:
 
     async def list_objects(self, resource: Resource, namespace: str = "") -> Listed[Workload]:
         """List objects as of now, linearizably. Raises ClusterError."""
-        source = workloads.source_of(resource)
+        source = workloads.source_of(resource, whole)
         return await watching.list_all(self._client, source, resource.collection(namespace))
 
     async def get_object(self, resource: Resource, namespace: str, name: str) -> Workload | None:
@@ -87,7 +89,13 @@ class KubernetesCluster:
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
         """Tell all objects of a resource and their changes, without end."""
-        return workloads.watch(self._client, resource, self._sleep)
+        return self.watch_kept(resource, whole)
+
+    def watch_kept(
+        self, resource: Resource, keep: Callable[[Workload], K]
+    ) -> AsyncGenerator[Change[K], None]:
+        """Tell what is kept of all objects of a resource, and of their changes, without end."""
+        return workloads.watch(self._client, resource, keep, self._sleep)
 
     def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
         """Tell all namespaces and their changes, without end."""

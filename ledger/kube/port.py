@@ -5,7 +5,7 @@ settlement with models of an API server. The ports are small, so that a model st
 than what its user calls.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ from ledger.kube.objects import Pod, Quantities, ResourceQuota, Workload
 from ledger.kube.resources import Resource
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 
 class Listed(msgspec.Struct, Generic[T], frozen=True):
@@ -111,6 +112,20 @@ class Workloads(Protocol):
 
     def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
         """Tell all namespaces, then their changes."""
+        ...
+
+
+class Kept(Protocol):
+    """Watching much and remembering little of it."""
+
+    def watch_kept(
+        self, resource: Resource, keep: Callable[[Workload], K]
+    ) -> AsyncGenerator[Change[K], None]:
+        """Tell like `Workloads.watch_objects`, but only what `keep` makes of each object.
+
+        It is applied while a list is read, so that the list is never in memory in full. `keep`
+        must not raise.
+        """
         ...
 
 

@@ -47,6 +47,8 @@ class Watchable(Protocol):
 
 
 T = TypeVar("T", bound=Watchable)
+K = TypeVar("K")
+W = TypeVar("W")
 T_co = TypeVar("T_co", bound=Watchable, covariant=True)
 
 
@@ -60,13 +62,25 @@ class Page(Protocol[T_co]):
     def items(self) -> Sequence[T_co] | None: ...
 
 
-class Source(Generic[T]):
-    """A collection of the API server: its path and how its objects are decoded."""
+class Source(Generic[T, K]):
+    """A collection of the API server: its path, how its objects are decoded, and what is kept.
 
-    def __init__(self, path: str, object_type: type[T], page_type: type[Page[T]]) -> None:
+    `keep` is applied to each object as soon as it is decoded, so that of a long list no more than
+    a page is in memory in full.
+    """
+
+    def __init__(
+        self, path: str, object_type: type[T], page_type: type[Page[T]], keep: Callable[[T], K]
+    ) -> None:
         self.path = path
         self.objects = msgspec.json.Decoder(object_type)
         self.pages = msgspec.json.Decoder(page_type)
+        self.keep = keep
+
+
+def whole(seen: W) -> W:
+    """Keep an object as it is."""
+    return seen
 
 
 class Backoff:
@@ -118,7 +132,7 @@ class Lines:
             raise Malformed(f"a line of a watch is longer than {self._bytes_max} bytes")
 
 
-async def list_all(client: Client, source: Source[T], path: str | None = None) -> Listed[T]:
+async def list_all(client: Client, source: Source[T, K], path: str | None = None) -> Listed[K]:
     """List a collection at one version, linearizably, page by page.
 
     Without a resourceVersion parameter the API server answers as of now, and later pages continue
@@ -133,8 +147,8 @@ async def list_all(client: Client, source: Source[T], path: str | None = None) -
 
 
 async def watch(
-    client: Client, source: Source[T], backoff: Backoff
-) -> AsyncGenerator[Change[T], None]:
+    client: Client, source: Source[T, K], backoff: Backoff
+) -> AsyncGenerator[Change[K], None]:
     """Yield a list and every later change, without end. Close the generator to stop."""
     version = None
     while True:
@@ -163,20 +177,20 @@ async def watch(
             await backoff.wait()
 
 
-async def _pages(client: Client, source: Source[T], path: str) -> Listed[T]:
+async def _pages(client: Client, source: Source[T, K], path: str) -> Listed[K]:
     params = {"limit": str(PAGE_OBJECTS)}
-    objects: list[T] = []
+    objects: list[K] = []
     while True:
         page = _decode(source.pages, await client.get(path, params), path)
-        objects += page.items or ()
+        objects += map(source.keep, page.items or ())
         if not page.metadata.continue_:
             return Listed(_number(page.metadata.resource_version, path), objects)
         params["continue"] = page.metadata.continue_
 
 
 async def _changes(
-    client: Client, source: Source[T], version: int
-) -> AsyncGenerator[Changed[T] | Reached, None]:
+    client: Client, source: Source[T, K], version: int
+) -> AsyncGenerator[Changed[K] | Reached, None]:
     """Yield what one watch request tells."""
     params = {
         "watch": "1",
@@ -191,7 +205,7 @@ async def _changes(
                 yield _change(source, line)
 
 
-def _change(source: Source[T], line: bytes) -> Changed[T] | Reached:
+def _change(source: Source[T, K], line: bytes) -> Changed[K] | Reached:
     """Decode one line. Raises Gone, Unavailable, Malformed."""
     event = _decode(_events, line, source.path)
     if event.type == "BOOKMARK":
@@ -205,7 +219,7 @@ def _change(source: Source[T], line: bytes) -> Changed[T] | Reached:
         raise Malformed(f"watch of {source.path}: a line of unknown type {event.type[:32]!r}")
     seen = _decode(source.objects, event.object, source.path)
     version = _number(seen.metadata.resource_version, source.path)
-    return Changed(version, seen, deleted=event.type == "DELETED")
+    return Changed(version, source.keep(seen), deleted=event.type == "DELETED")
 
 
 D = TypeVar("D")

@@ -7,7 +7,7 @@ not at every look, and the looks become rarer up to a bound.
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from ledger.kube import absence, watching
 from ledger.kube.client import Client
@@ -17,21 +17,22 @@ from ledger.kube.port import Change, Interrupted, Listed
 from ledger.kube.resources import Resource
 from ledger.kube.watching import Backoff, Source
 
+K = TypeVar("K")
 Sleep = Callable[[float], Awaitable[None]]
 
 _log: Final = logging.getLogger(__name__)
 
 
-def source_of(resource: Resource) -> Source[Workload]:
-    """Return where the resource's objects are and how they are read."""
-    return Source(resource.collection(), Workload, WorkloadList)
+def source_of(resource: Resource, keep: Callable[[Workload], K]) -> Source[Workload, K]:
+    """Return where the resource's objects are, how they are read and what is kept of them."""
+    return Source(resource.collection(), Workload, WorkloadList, keep)
 
 
 async def watch(
-    client: Client, resource: Resource, sleep: Sleep
-) -> AsyncGenerator[Change[Workload], None]:
+    client: Client, resource: Resource, keep: Callable[[Workload], K], sleep: Sleep
+) -> AsyncGenerator[Change[K], None]:
     """Yield a list and every later change, without end, as `port.Workloads.watch_objects` says."""
-    source = source_of(resource)
+    source = source_of(resource, keep)
     while True:
         async with aclosing(watching.watch(client, source, Backoff(sleep))) as changes:
             async for change in changes:
@@ -44,8 +45,8 @@ async def watch(
 
 
 async def where_defined(
-    changes: AsyncGenerator[Change[Workload], None],
-) -> AsyncGenerator[Change[Workload], None]:
+    changes: AsyncGenerator[Change[K], None],
+) -> AsyncGenerator[Change[K], None]:
     """Pass on everything but that a resource is absent, for those that nobody has to define."""
     async with aclosing(changes):
         async for change in changes:
@@ -55,7 +56,7 @@ async def where_defined(
 
 async def _until_served(
     client: Client, resource: Resource, backoff: Backoff
-) -> AsyncGenerator[Listed[Workload] | Interrupted, None]:
+) -> AsyncGenerator[Listed[Any] | Interrupted, None]:
     """Tell why the resource is absent, with proof if there is any; end when it may be served."""
     told = absence.Absence("")
     while not await _may_be_served(client, resource):

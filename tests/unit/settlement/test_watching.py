@@ -15,9 +15,9 @@ from ledger.kube.client import Client
 from ledger.kube.errors import Forbidden, Malformed, NotFound, Rejected, Unavailable
 from ledger.kube.objects import Pod, PodList
 from ledger.kube.port import Changed, Interrupted, Listed, Reached
-from ledger.kube.watching import Backoff, Lines, Source
+from ledger.kube.watching import Backoff, Lines, Source, whole
 
-PODS = Source("/api/v1/pods", Pod, PodList)
+PODS = Source("/api/v1/pods", Pod, PodList, whole)
 
 
 def line(kind: str, version: int, name: str = "p") -> bytes:
