@@ -6,6 +6,7 @@ READY := .venv/.ready
 STORE ?= var/gpuledger
 SEEDS ?= 2000
 WORKERS ?= 2
+LOCKING := --quiet --python-version 3.11 --universal --generate-hashes --no-annotate --no-header
 
 .DEFAULT_GOAL := help
 
@@ -55,8 +56,9 @@ docs: setup ## generate the reference pages
 
 lock: setup ## resolve the dependencies again, newest allowed versions
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --extra dev --python-version 3.11 --universal --generate-hashes \
-		--no-annotate --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile $(LOCKING) --extra dev --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile $(LOCKING) --constraints requirements.lock \
+		--output-file deploy/requirements.lock pyproject.toml
 
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
