@@ -56,6 +56,10 @@ REASONS: Final = {
         "A number of cards cannot be understood.",
         "Give a whole number of cards.",
     ),
+    Reason.UNKNOWN_GPU_TYPE: (
+        "The annotation that says which type of card is needed names none that is known.",
+        "Write one of those that the message lists, or have it added to gpu_types.",
+    ),
     Reason.RESERVED_ANNOTATION: (
         "The object carries an annotation that only the ledger or a device plugin may write.",
         "Remove the annotation, or have the user listed in trusted_identities.",

@@ -74,7 +74,9 @@ class Kubernetes:
         """Write both webhook configurations; try again until it works."""
         address = registration.Address(self._settings.register_webhook, authority)
         found = registration.configurations(
-            address, self._settings.managed_resources, wiring.exempt_namespaces(self._settings)
+            address,
+            wiring.reviewed_resources(self._settings),
+            wiring.exempt_namespaces(self._settings),
         )
         while self.registration is not None:
             try:

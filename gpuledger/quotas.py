@@ -66,7 +66,7 @@ def _limit(key: str, quantity: str, settings: Settings) -> dict[str, int]:
     if found.warnings:
         raise Stop(Exit.USAGE, "; ".join(found.warnings))
     if not found.limits:
-        managed = ", ".join((rules.count, rules.memory, rules.cores, *rules.managed))
+        managed = ", ".join(rules.charged)
         raise Stop(
             Exit.USAGE,
             f"{key} limits no managed resource; write limits. or requests. and one of {managed}",

@@ -20,7 +20,7 @@ def printed(settings: Settings, url: str, service: str, authority: str) -> str:
     target = url or Service(settings.namespace, service)
     found = registration.configurations(
         Address(target, _authority(settings, authority)),
-        settings.managed_resources,
+        wiring.reviewed_resources(settings),
         wiring.exempt_namespaces(settings),
     )
     return registration.render(found)

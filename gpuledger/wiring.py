@@ -14,6 +14,7 @@ import msgspec
 
 from gpuledger import layout
 from gpuledger.exits import Exit, Stop
+from ledger.kube import card_types, vendor_files, vendors
 from ledger.kube.rules import DemandRules
 from ledger.log.connection import Access
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
@@ -119,17 +120,49 @@ def writer_settings(settings: Settings) -> WriterSettings:
 
 
 def demand_rules(settings: Settings) -> DemandRules:
-    """Return how requests become amounts."""
-    cards = DemandRules()
-    known = {cards.count, cards.memory, cards.percentage, cards.cores}
-    return DemandRules(
+    """Return how requests become amounts.
+
+    Raises Stop naming a vendor or a type of card that cannot be used, OSError when the file of
+    vendors cannot be read.
+    """
+    try:
+        own = vendor_files.load(Path(settings.vendors_file)) if settings.vendors_file else ()
+        rules = DemandRules(
+            vendors=vendors.chosen(settings.vendors, own),
+            types=card_types.read(settings.gpu_types),
+            type_annotations=settings.gpu_type_annotations,
+            worst_card_memory=settings.worst_card_memory or None,
+        )
+    except ValueError as error:
+        raise Stop(Exit.USAGE, str(error)) from error
+    nvidia = msgspec.structs.replace(
+        vendors.NVIDIA,
         memory_factor=settings.memory_factor,
         default_memory=settings.default_memory,
         default_cores=settings.default_cores,
         default_count=settings.default_count,
-        worst_card_memory=settings.worst_card_memory or None,
-        managed=tuple(name for name in settings.managed_resources if name not in known),
     )
+    return msgspec.structs.replace(
+        rules,
+        vendors=tuple(nvidia if one is vendors.NVIDIA else one for one in rules.vendors),
+        managed=_further(settings, rules),
+    )
+
+
+def _further(settings: Settings, rules: DemandRules) -> tuple[str, ...]:
+    """Return the managed resources that are no cards.
+
+    The names of nvidia's are in the setting by default, also where its cards are not charged.
+    """
+    cards = {*vendors.NVIDIA.names(), *rules.of_cards}
+    return tuple(name for name in settings.managed_resources if name not in cards)
+
+
+def reviewed_resources(settings: Settings) -> tuple[str, ...]:
+    """Return the resources whose requests the webhooks are asked about. Raises as demand_rules."""
+    rules = demand_rules(settings)
+    cards = (name for vendor in rules.vendors for name in vendor.names())
+    return (*cards, *rules.managed)
 
 
 def policy(settings: Settings) -> Policy:

@@ -95,14 +95,13 @@ def _completed(container: Container, place: str, rules: DemandRules) -> list[Ope
 
     They go into the limits; the API server copies limits of extended resources to requests.
     """
-    cards = cards_of(container, rules)
-    if cards is None:
-        return []
     missing: dict[str, str] = {}
-    if not cards.count_given:
-        missing[rules.count] = str(cards.count)
-    if not cards.cores_given and cards.cores:
-        missing[rules.cores] = str(cards.cores)
+    for cards in cards_of(container, rules):
+        vendor = cards.vendor
+        if vendor.completed and not cards.count_given:
+            missing[vendor.count] = str(cards.count)
+        if vendor.completed and not cards.cores_given and cards.cores:
+            missing[vendor.cores] = str(cards.cores)
     if not missing:
         return []
     if container.resources is None or container.resources.limits is None:

@@ -105,7 +105,7 @@ class Validating:
         if isinstance(reserve, Denial):
             return Verdict(reserve)
         if demand.memory_unknown and not before.memory_unknown:
-            reserve = msgspec.structs.replace(reserve, unknown=self._rules.memory)
+            reserve = msgspec.structs.replace(reserve, unknown=demand.unknown)
         observe = None if old is None else observation(reserve, before.amounts)
         answer = await self._decided(reserve, observe, bool(request.dry_run), until)
         return self._verdict(reserve, answer, _warnings(pod, reserve) if old is None else ())

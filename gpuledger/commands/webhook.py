@@ -9,7 +9,14 @@ from ledger.runtime.setting_sources import Loaded
 
 app = group("Show how the API server reaches the ledger.")
 
-_TAKES = ("store_dir", "managed_resources", "namespace", "exempt_namespaces")
+_TAKES = (
+    "store_dir",
+    "managed_resources",
+    "vendors",
+    "vendors_file",
+    "namespace",
+    "exempt_namespaces",
+)
 
 
 @command(

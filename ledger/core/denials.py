@@ -20,6 +20,7 @@ class Reason(StrEnum):
     INVALID_PERCENTAGE = "InvalidPercentage"
     INVALID_CORES = "InvalidCores"
     INVALID_COUNT = "InvalidCount"
+    UNKNOWN_GPU_TYPE = "UnknownGpuType"
     RESERVED_ANNOTATION = "ReservedAnnotation"
     PRIVILEGED_CONTAINER = "PrivilegedContainer"
     CARD_MEMORY_UNKNOWN = "CardMemoryUnknown"

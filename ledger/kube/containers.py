@@ -14,9 +14,7 @@ from ledger.kube import quantities
 from ledger.kube.objects import Container, Quantities, Resources
 from ledger.kube.quantities import BinarySuffix, Fraction, NotAQuantity, QuantityError
 from ledger.kube.rules import DemandRules
-
-WHOLE: Final = 100
-"""All of a card, in percent of its memory or of its cores."""
+from ledger.kube.vendors import WHOLE, Vendor
 
 _MEBIBYTE: Final = 1 << 20
 _SHOWN_MAX: Final = 64
@@ -38,12 +36,14 @@ class Refusal(Exception):
 
 
 class CardRequest(msgspec.Struct, frozen=True, gc=False):
-    """Cards a container asks for; `memory` in MiB and `cores` in percent are per card.
+    """Cards of one vendor that a container asks for.
 
-    `memory` is None for a share of a card whose size is not known. `count_given` and
-    `cores_given` say whether the container named them or a default stands in.
+    `memory` in MiB and `cores` in the vendor's unit are per card; `memory` is None for a share of
+    a card whose size is not known. `count_given` and `cores_given` say whether the container named
+    them or a default stands in.
     """
 
+    vendor: Vendor
     count: int
     memory: int | None
     cores: int
@@ -52,38 +52,28 @@ class CardRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 def asks_for_cards(container: Container, rules: DemandRules) -> bool:
-    """Return whether a container names any of the vendor's resources, understandable or not."""
+    """Return whether a container names any of the vendors' resources, understandable or not."""
     resources = container.resources
-    if resources is None:
-        return False
-    for given in (resources.limits, resources.requests):
-        if given and not rules.of_cards().isdisjoint(given):
-            return True
-    return False
+    return resources is not None and _names_any(resources, rules.of_cards)
 
 
-def cards_of(container: Container, rules: DemandRules) -> CardRequest | None:
-    """Return the cards a container asks for, None when it asks for none. Raises Refusal."""
-    if not asks_for_cards(container, rules):
-        return None
-    resources = container.resources or _NO_RESOURCES
-    count = _count(resources, rules)
-    memory = _memory(resources, rules)
-    percentage = _percentage(resources, rules)
-    cores = _cores(resources, rules)
-    if not (memory or percentage or cores):
-        if not count:
-            return None
-    elif count == 0 or (count is None and not rules.default_count):
-        raise _no_cards(rules, count)
-    exclusive = not memory and percentage in (None, WHOLE)
-    return CardRequest(
-        count=rules.default_count if count is None else count,
-        memory=memory or _share(percentage, rules),
-        cores=_default_cores(exclusive, rules) if cores is None else cores,
-        count_given=count is not None,
-        cores_given=cores is not None,
+def cards_of(container: Container, rules: DemandRules, card_memory: int = 0) -> list[CardRequest]:
+    """Return the cards a container asks for, by vendor. Raises Refusal.
+
+    `card_memory` is the MiB of the type of card it will run on, 0 when that is not known.
+    """
+    resources = container.resources
+    if resources is None or not _names_any(resources, rules.of_cards):
+        return []
+    if len(rules.vendors) == 1:
+        asked = _asked(resources, rules.vendors[0], rules, card_memory)
+        return [] if asked is None else [asked]
+    found = (
+        _asked(resources, vendor, rules, card_memory)
+        for vendor in rules.vendors
+        if _names_any(resources, frozenset(vendor.names()))
     )
+    return [asked for asked in found if asked is not None]
 
 
 def managed_of(resources: Resources | None, rules: DemandRules) -> Amounts:
@@ -96,9 +86,7 @@ def managed_of(resources: Resources | None, rules: DemandRules) -> Amounts:
     found: Amounts = {}
     if resources is None:
         return found
-    for name in rules.managed:
-        if name in rules.of_cards():
-            continue
+    for name in rules.besides:
         limit = _first(name, resources.limits)
         request = _first(name, resources.requests, resources.limits)
         if "/" in name:
@@ -126,34 +114,85 @@ def _first(name: str, *given: Quantities | None) -> str | int | None:
     return None
 
 
-def _count(resources: Resources, rules: DemandRules) -> int | None:
-    value = _first(rules.count, resources.limits, resources.requests)
+def _names_any(resources: Resources, names: frozenset[str]) -> bool:
+    limits, requests = resources.limits, resources.requests
+    return bool(limits and not names.isdisjoint(limits)) or bool(
+        requests and not names.isdisjoint(requests)
+    )
+
+
+def _asked(
+    resources: Resources, vendor: Vendor, rules: DemandRules, card_memory: int
+) -> CardRequest | None:
+    """Return what is asked of one vendor, None when it comes to nothing. Raises Refusal."""
+    count = _count(resources, vendor)
+    memory = _memory(resources, vendor)
+    percentage = _percentage(resources, vendor)
+    cores = _cores(resources, vendor)
+    if not (memory or percentage or cores):
+        if not count:
+            return None
+    elif count == 0 or (count is None and not vendor.default_count):
+        raise _no_cards(vendor, count)
+    if vendor.several_whole and count is not None and count > 1:
+        memory, percentage, cores = 0, WHOLE, vendor.whole_cores
+    exclusive = not memory and percentage in (None, WHOLE)
+    return CardRequest(
+        vendor=vendor,
+        count=vendor.default_count if count is None else count,
+        memory=memory or _share(percentage, vendor, rules, card_memory),
+        cores=_default_cores(exclusive, vendor) if cores is None else cores,
+        count_given=count is not None,
+        cores_given=cores is not None,
+    )
+
+
+def _count(resources: Resources, vendor: Vendor) -> int | None:
+    value = _first(vendor.count, resources.limits, resources.requests)
     if value is None:
         return None
-    return _integer(rules.count, value, Reason.INVALID_COUNT, "cards")
+    return _integer(vendor.count, value, Reason.INVALID_COUNT, "cards")
 
 
-def _memory(resources: Resources, rules: DemandRules) -> int:
+def _memory(resources: Resources, vendor: Vendor) -> int:
     """Return MiB per card; 0, as in HAMi, is the same as not given."""
-    value = _first(rules.memory, resources.limits, resources.requests)
+    value = _first(vendor.memory, resources.limits, resources.requests)
     if value is None:
         return 0
-    unit = "MiB" if rules.memory_factor == 1 else f"{rules.memory_factor} MiB"
-    return _integer(rules.memory, value, Reason.INVALID_QUANTITY, unit) * rules.memory_factor
+    unit = "MiB" if vendor.memory_factor == 1 else f"{vendor.memory_factor} MiB"
+    asked = _integer(vendor.memory, value, Reason.INVALID_QUANTITY, unit) * vendor.memory_factor
+    return _cut(asked, vendor) if vendor.memory_steps and asked else asked
 
 
-def _percentage(resources: Resources, rules: DemandRules) -> int | None:
-    value = _first(rules.percentage, resources.limits, resources.requests)
+def _cut(asked: int, vendor: Vendor) -> int:
+    """Return the smallest piece of a card that holds what is asked for, in MiB."""
+    pieces = (*vendor.memory_steps, vendor.card_memory)
+    return next((piece for piece in pieces if piece >= asked), asked)
+
+
+def _percentage(resources: Resources, vendor: Vendor) -> int | None:
+    value = _first(vendor.percentage, resources.limits, resources.requests)
     if value is None:
         return None
-    return _percent(rules.percentage, value, 1, Reason.INVALID_PERCENTAGE)
+    return _percent(vendor.percentage, value, 1, Reason.INVALID_PERCENTAGE)
 
 
-def _cores(resources: Resources, rules: DemandRules) -> int | None:
-    value = _first(rules.cores, resources.limits, resources.requests)
+def _cores(resources: Resources, vendor: Vendor) -> int | None:
+    value = _first(vendor.cores, resources.limits, resources.requests)
     if value is None:
         return None
-    return _percent(rules.cores, value, 0, Reason.INVALID_CORES)
+    if vendor.whole_cores == WHOLE:
+        return _percent(vendor.cores, value, 0, Reason.INVALID_CORES)
+    cores = _integer(vendor.cores, value, Reason.INVALID_CORES, "cores of a card")
+    if 0 < vendor.whole_cores < cores:
+        raise Refusal(
+            Reason.INVALID_CORES,
+            vendor.cores,
+            value,
+            f"is more than the {vendor.whole_cores} that a card has",
+            f"Write a whole number from 0 to {vendor.whole_cores}: it is per card",
+        )
+    return cores
 
 
 def _percent(name: str, value: str | int, least: int, reason: Reason) -> int:
@@ -204,25 +243,26 @@ def _native(name: str, value: str | int) -> int:
         raise Refusal(Reason.INVALID_QUANTITY, name, value, str(error), remedy) from error
 
 
-def _no_cards(rules: DemandRules, count: int | None) -> Refusal:
+def _no_cards(vendor: Vendor, count: int | None) -> Refusal:
     return Refusal(
         Reason.INVALID_COUNT,
-        rules.count,
+        vendor.count,
         "not given" if count is None else count,
         "is no card to take the requested memory or cores from",
-        f"Ask for at least one {rules.count}, or for no share of a card",
+        f"Ask for at least one {vendor.count}, or for no share of a card",
     )
 
 
-def _share(percentage: int | None, rules: DemandRules) -> int | None:
+def _share(
+    percentage: int | None, vendor: Vendor, rules: DemandRules, card_memory: int
+) -> int | None:
     """Return the MiB of a card that is asked for without naming them, held at the worst card."""
-    if percentage is None and rules.default_memory:
-        return rules.default_memory
-    if rules.worst_card_memory is None:
-        return None
-    return -(-rules.worst_card_memory * (percentage or WHOLE) // WHOLE)
+    if percentage is None and vendor.default_memory:
+        return vendor.default_memory
+    worst = card_memory or vendor.card_memory or rules.worst_card_memory
+    return -(-worst * (percentage or WHOLE) // WHOLE) if worst is not None else None
 
 
-def _default_cores(exclusive: bool, rules: DemandRules) -> int:
+def _default_cores(exclusive: bool, vendor: Vendor) -> int:
     """Whoever takes all memory of a card leaves nothing to run on its cores with."""
-    return WHOLE if exclusive else rules.default_cores
+    return vendor.whole_cores if exclusive and vendor.whole_cores else vendor.default_cores

@@ -82,6 +82,41 @@ class Container(msgspec.Struct, frozen=True, rename="camel", gc=False):
     security_context: SecurityContext | None = None
 
 
+class AnySelector(msgspec.Struct, frozen=True, gc=False):
+    """A label selector of which it matters only that it is there."""
+
+
+class AffinityTerm(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Pods to be near to or away from; without namespaces or a selector, of the own namespace."""
+
+    namespaces: list[str] | None = None
+    namespace_selector: AnySelector | None = None
+
+
+class WeightedAffinityTerm(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """An affinity term that is preferred."""
+
+    pod_affinity_term: AffinityTerm = AffinityTerm()
+
+
+class PodAffinity(msgspec.Struct, frozen=True, gc=False):
+    """Affinity terms, or those of an anti-affinity."""
+
+    required: list[AffinityTerm] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[WeightedAffinityTerm] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Which other pods a pod is to run near to or away from."""
+
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """What a pod is to run. `active_deadline_seconds` counts seconds from its start."""
 
@@ -93,6 +128,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     scheduler_name: str = ""
     priority_class_name: str = ""
     active_deadline_seconds: int | None = None
+    affinity: Affinity | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False):

@@ -1,37 +1,52 @@
-"""The rules by which requests of containers become amounts: resource names, factor and defaults."""
+"""The rules by which requests of containers become amounts: vendors, types of cards and defaults."""
 
-from functools import lru_cache
+from functools import cached_property
 
 import msgspec
 
+from ledger.kube import card_types
+from ledger.kube.card_types import CardType
+from ledger.kube.vendors import NVIDIA, Vendor
 
-class DemandRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How one vendor's cards are asked for, in HAMi's words, and what counts besides.
 
-    `memory_factor` turns units of the memory resource into MiB. The defaults apply per card to
-    containers that leave something out: `default_memory` in MiB, 0 for the whole card;
-    `default_cores` in percent of a card; `default_count` cards when only memory or cores are
-    named, 0 to refuse that. `worst_card_memory` is how many MiB a card may have at most, None
-    when that is not known. `managed` names further resources to count, such as `cpu`, `memory`
-    or `nvidia.com/mig-1g.10gb`.
+class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Whose cards count and how they are asked for, in HAMi's words, and what counts besides.
+
+    `worst_card_memory` is how many MiB a card may have at most, None when that is not known; a
+    type's or a vendor's own word on its cards goes before it. `managed` names further resources to
+    count, such as `cpu`, `memory` or `nvidia.com/mig-1g.10gb`. `types` are the known types of
+    cards, which pods name in `type_annotations`; without any, these annotations say nothing.
     """
 
-    count: str = "nvidia.com/gpu"
-    memory: str = "nvidia.com/gpumem"
-    percentage: str = "nvidia.com/gpumem-percentage"
-    cores: str = "nvidia.com/gpucores"
-    memory_factor: int = 1
-    default_memory: int = 0
-    default_cores: int = 0
-    default_count: int = 1
+    vendors: tuple[Vendor, ...] = (NVIDIA,)
     worst_card_memory: int | None = None
     managed: tuple[str, ...] = ()
+    types: tuple[CardType, ...] = ()
+    type_annotations: tuple[str, ...] = card_types.ANNOTATIONS
 
+    @cached_property
     def of_cards(self) -> frozenset[str]:
-        """Return the names of the resources that ask for cards or for shares of them."""
-        return _of_cards(self.count, self.memory, self.percentage, self.cores)
+        """The resources that ask for cards or for shares of them."""
+        return frozenset(name for vendor in self.vendors for name in vendor.names())
 
+    @cached_property
+    def besides(self) -> tuple[str, ...]:
+        """The managed resources that are no cards."""
+        return tuple(name for name in self.managed if name not in self.of_cards)
 
-@lru_cache(maxsize=64)
-def _of_cards(*names: str) -> frozenset[str]:
-    return frozenset(names)
+    @cached_property
+    def charged(self) -> tuple[str, ...]:
+        """Every resource that amounts are of, but for those of types."""
+        cards = (name for vendor in self.vendors for name in vendor.charged())
+        return (*cards, *self.besides)
+
+    @cached_property
+    def known_types(self) -> dict[str, CardType]:
+        """The known types by name."""
+        return {one.name: one for one in self.types}
+
+    @cached_property
+    def typed(self) -> dict[str, dict[str, str]]:
+        """By type and resource of a card: the resource that only cards of this type are."""
+        resources = [name for vendor in self.vendors for name in vendor.charged()]
+        return {one.name: {name: f"{one.name}.{name}" for name in resources} for one in self.types}

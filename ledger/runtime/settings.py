@@ -247,6 +247,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         "nvidia.com/gpumem-percentage",
         "nvidia.com/gpucores",
     )
+    vendors: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Makers whose cards are charged; `ascend` stands for every `ascend-…`.",
+            examples=["nvidia", "hygon"],
+        ),
+    ] = ("nvidia",)
+    vendors_file: Annotated[
+        str, Meta(description="YAML file with further vendors and their resource names.")
+    ] = ""
+    gpu_types: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Known types of cards, `name` or `name=MiB` of one; pods that name one are"
+            " charged on its keys too, as limits.v100.nvidia.com/gpumem.",
+            examples=["v100=32768", "t4"],
+        ),
+    ] = ()
+    gpu_type_annotations: Annotated[
+        tuple[str, ...],
+        Meta(description="Annotations by which a pod names the types of cards it can run on."),
+    ] = ("nvidia.com/use-gputype", "nvidia.com/gpu-type")
     worst_card_memory: Annotated[
         int,
         Meta(

@@ -10,6 +10,7 @@ from ledger.core.denials import Denial, Reason, sentence
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules
+from ledger.kube.vendors import NVIDIA
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "admission"
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
@@ -26,16 +27,22 @@ def pod(*containers: dict[str, Any], **spec: Any) -> Pod:
     return msgspec.convert({"spec": {"containers": list(containers), **spec}}, Pod)
 
 
+def nvidia(**differently: Any) -> DemandRules:
+    """Return rules with other resource names, factors or defaults for nvidia's cards."""
+    vendor = {name: differently.pop(name) for name in [*differently] if hasattr(NVIDIA, name)}
+    return DemandRules(vendors=(msgspec.structs.replace(NVIDIA, **vendor),), **differently)
+
+
 def asked(limits: dict[str, Any], **rules: Any) -> dict[str, int]:
     """Return what one container asks for."""
-    demand = demand_of(pod(container(limits)), DemandRules(**rules))
+    demand = demand_of(pod(container(limits)), nvidia(**rules))
     assert isinstance(demand, Demand), demand
     return demand.amounts
 
 
 def refused(limits: dict[str, Any], **rules: Any) -> Denial:
     """Return why one container's request is refused."""
-    denial = demand_of(pod(container(limits)), DemandRules(**rules))
+    denial = demand_of(pod(container(limits)), nvidia(**rules))
     assert isinstance(denial, Denial), denial
     return denial
 
@@ -62,7 +69,7 @@ def test_shares_without_a_count_are_of_one_card(only: dict[str, str]) -> None:
 
 def test_a_count_alone_is_the_whole_card_with_all_its_cores() -> None:
     demand = demand_of(pod(container({GPU: "2"})), DemandRules())
-    assert demand == Demand({GPU: 2, CORES: 200}, "spec.containers[0].resources")
+    assert demand == Demand({GPU: 2, CORES: 200}, "spec.containers[0].resources", MEMORY)
     assert asked({GPU: "2"}, worst_card_memory=81_920) == {GPU: 2, MEMORY: 163_840, CORES: 200}
 
 

@@ -1,7 +1,10 @@
 """What a ResourceQuota limits."""
 
+import msgspec
 import pytest
 
+from ledger.core.traits import Requirement
+from ledger.kube import card_types
 from ledger.kube.objects import (
     ObjectMeta,
     ResourceQuota,
@@ -9,11 +12,21 @@ from ledger.kube.objects import (
     ScopeRequirement,
     ScopeSelector,
 )
-from ledger.kube.quotas import limits_of
+from ledger.kube.quotas import limits_of, lint
 from ledger.kube.rules import DemandRules
+from ledger.kube.vendors import NVIDIA, chosen
 
 MEM = "limits.nvidia.com/gpumem"
 RULES = DemandRules()
+KIBI = DemandRules(vendors=(msgspec.structs.replace(NVIDIA, memory_factor=1024),))
+"""Memory is asked for in GiB."""
+
+
+TYPES = card_types.read(("v100=32768", "A100"))
+
+
+def selecting(*conditions) -> ScopeSelector:
+    return ScopeSelector([ScopeRequirement(*one) for one in conditions])
 
 
 def quota(hard, **spec) -> ResourceQuota:
@@ -54,9 +67,8 @@ def test_zero_means_unlimited_only_when_asked_for():
 
 
 def test_the_memory_factor_applies_to_limits_of_memory_alone():
-    rules = DemandRules(memory_factor=1024)
     hard = {MEM: "16", "limits.nvidia.com/gpu": "2"}
-    assert limits(hard, rules) == {MEM: 16_384, "limits.nvidia.com/gpu": 2}
+    assert limits(hard, KIBI) == {MEM: 16_384, "limits.nvidia.com/gpu": 2}
 
 
 def test_a_fraction_holds_as_the_whole_number_below_it_and_says_so():
@@ -80,9 +92,8 @@ def test_a_value_that_cannot_be_read_limits_nothing_and_spares_the_other_keys(ba
 
 
 def test_a_factor_that_leads_beyond_what_can_be_counted_is_a_warning():
-    rules = DemandRules(memory_factor=1024)
-    assert limits({MEM: str(2**50)}, rules) == {}
-    assert "beyond 2^53" in warnings({MEM: str(2**50)}, rules)
+    assert limits({MEM: str(2**50)}, KIBI) == {}
+    assert "beyond 2^53" in warnings({MEM: str(2**50)}, KIBI)
 
 
 def test_keys_that_kubernetes_enforces_are_left_to_it():
@@ -106,17 +117,121 @@ def test_keys_that_nobody_enforces_are_warned_about(key, advice):
 
 
 @pytest.mark.parametrize(
-    "spec",
+    ("scope", "key", "operator"),
     [
-        {"scopes": ["BestEffort"]},
-        {"scope_selector": ScopeSelector([ScopeRequirement("PriorityClass", "Exists")])},
+        ("Terminating", "!terminating", "Exists"),
+        ("NotTerminating", "!terminating", "DoesNotExist"),
+        ("BestEffort", "!best-effort", "Exists"),
+        ("NotBestEffort", "!best-effort", "DoesNotExist"),
+        ("PriorityClass", "!priority", "Exists"),
+        ("CrossNamespacePodAffinity", "!cross-namespace-affinity", "Exists"),
     ],
 )
-def test_a_scoped_quota_is_not_applied_to_all_pods_and_says_so(spec):
-    read = limits_of(quota({MEM: "1"}, **spec), RULES)
+def test_every_scope_of_pods_selects_them_in_either_way_of_writing_it(scope, key, operator):
+    wanted = (Requirement(key, operator),)
+    assert limits_of(quota({MEM: "1"}, scopes=[scope]), RULES).selects == wanted
+    read = limits_of(quota({MEM: "1"}, scope_selector=selecting((scope, "Exists"))), RULES)
+    assert (read.selects, read.limits, read.warnings) == (wanted, {MEM: 1}, ())
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist"])
+def test_priority_classes_are_selected_by_every_operator(operator):
+    values = ["high", "low"] if operator.endswith("In") else None
+    selector = selecting(("PriorityClass", operator, values))
+    read = limits_of(quota({MEM: "1"}, scope_selector=selector), RULES)
+    assert read.selects == (Requirement("!priority", operator, tuple(values or ())),)
+
+
+def test_all_scopes_must_hold_and_one_given_twice_counts_once():
+    selector = selecting(("PriorityClass", "In", ["high"]), ("BestEffort", "Exists"))
+    read = limits_of(quota({MEM: "1"}, scopes=["BestEffort"], scope_selector=selector), RULES)
+    assert read.selects == (
+        Requirement("!best-effort", "Exists"),
+        Requirement("!priority", "In", ("high",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "advice"),
+    [
+        (("Sunny", "Exists"), "use one of Terminating"),
+        (("Terminating", "In", ["x"]), "takes the operator Exists alone"),
+        (("PriorityClass", "in", ["x"]), "'in' is none of In, NotIn, Exists, DoesNotExist"),
+        (("PriorityClass", "In"), "the operator In needs values"),
+        (("PriorityClass", "Exists", ["x"]), "the operator Exists takes no values"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_left_out_and_the_limit_holds_for_more(
+    condition, advice
+):
+    selector = selecting(condition, ("BestEffort", "Exists"))
+    read = limits_of(quota({MEM: "1"}, scope_selector=selector), RULES)
+    assert read.limits == {MEM: 1}
+    assert read.selects == (Requirement("!best-effort", "Exists"),)
+    assert read.warnings[0].startswith("spec.scopeSelector.matchExpressions[0]: ")
+    assert advice in read.warnings[0]
+
+
+def test_a_quota_of_volumes_limits_no_pod_and_says_so():
+    selector = selecting(("VolumeAttributesClass", "In", ["gold"]))
+    read = limits_of(quota({MEM: "1"}, scope_selector=selector), RULES)
     assert read.limits == {}
-    assert "scoped quotas are not enforced" in read.warnings[0]
-    assert limits_of(quota({"pods": "1"}, **spec), RULES).warnings == ()
+    assert "limits no pod" in read.warnings[0]
+
+
+def test_what_limits_nothing_of_ours_is_not_warned_about_for_its_scopes():
+    selector = selecting(("VolumeAttributesClass", "In", ["gold"]))
+    assert limits_of(quota({"pods": "1"}, scope_selector=selector), RULES).warnings == ()
+
+
+def test_a_type_of_card_has_keys_of_its_own_with_the_factor_of_the_memory():
+    rules = msgspec.structs.replace(KIBI, types=TYPES)
+    hard = {"limits.v100.nvidia.com/gpumem": "2", "requests.a100.nvidia.com/gpu": "3"}
+    assert limits(hard, rules) == {
+        "limits.v100.nvidia.com/gpumem": 2048,
+        "requests.a100.nvidia.com/gpu": 3,
+    }
+    assert warnings(hard, rules) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        ("limits.h100.nvidia.com/gpumem", "'h100' is no known type of card (known are v100, a100)"),
+        ("requests.h100.nvidia.com/gpu", "gpu_types"),
+        ("v100.nvidia.com/gpumem", "write limits.v100.nvidia.com/gpumem"),
+        ("limits.v100.nvidia.com/gpumem-percentage", "limit nvidia.com/gpumem instead"),
+    ],
+)
+def test_keys_of_types_that_nobody_enforces_are_warned_about(key, advice):
+    rules = DemandRules(types=TYPES)
+    assert limits({key: "1"}, rules) == {}
+    assert advice in warnings({key: "1"}, rules)
+
+
+def test_without_known_types_a_key_of_one_is_warned_about():
+    assert "none is known" in warnings({"limits.v100.nvidia.com/gpumem": "1"})
+
+
+def test_other_vendors_keys_hold_when_they_are_switched_on():
+    hard = {"limits.cambricon.com/mlu.smlu.vmemory": "2", "limits.cambricon.com/vmlu": "2"}
+    assert limits(hard) == {}
+    assert "not a managed resource" in warnings(hard)
+    rules = DemandRules(vendors=chosen(["nvidia", "cambricon"]))
+    assert limits({**hard, MEM: "5"}, rules) == {
+        "limits.cambricon.com/mlu.smlu.vmemory": 512,
+        "limits.cambricon.com/vmlu": 2,
+        MEM: 5,
+    }
+
+
+def test_the_lint_tells_more_than_the_warnings_about_what_holds_otherwise_than_it_looks():
+    hard = {MEM: "4", "requests.nvidia.com/gpumem": "5", "nvidia.com/gpu": "1"}
+    told = "\n".join(lint(quota(hard), RULES))
+    assert "write limits.nvidia.com/gpu" in told
+    assert f"{MEM} and requests.nvidia.com/gpumem limit the same" in told
+    assert "whatever the number of cards" in told
+    assert lint(quota({MEM: "4", "limits.nvidia.com/gpu": "1", "pods": "3"}), RULES) == ()
 
 
 def test_native_resources_are_read_in_their_own_units_when_managed():

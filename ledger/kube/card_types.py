@@ -1,0 +1,85 @@
+"""Types of cards: which one a pod says it needs, by annotation.
+
+A pod that names a type is charged on that type's keys as well: `nvidia.com/gpumem` of a pod that
+needs a V100 counts as `v100.nvidia.com/gpumem` too, which `limits.v100.nvidia.com/gpumem` limits.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+ANNOTATIONS: Final = ("nvidia.com/use-gputype", "nvidia.com/gpu-type")
+"""Where pods name their type unless a setting says otherwise."""
+
+NAMED_MAX: Final = 16
+"""Most types that one pod may name."""
+
+_FORM: Final = re.compile(r"(?P<name>[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)(=(?P<memory>[0-9]{1,8}))?")
+_MEMORY_MAX: Final = 2**24
+
+
+class CardType(msgspec.Struct, frozen=True, gc=False):
+    """A known type: its name in quota keys, and the MiB of such a card, 0 when not known."""
+
+    name: str
+    memory: int = 0
+
+
+class Named(msgspec.Struct, frozen=True):
+    """The types that a pod names; `unknown` is the first that nobody knows, in `annotation`.
+
+    A pod that names several may come to run on any of them, so it is charged on each, and `memory`
+    is the MiB of the largest: 0 when it is not known for all of them.
+    """
+
+    types: tuple[CardType, ...] = ()
+    unknown: str = ""
+    annotation: str = ""
+
+    @property
+    def memory(self) -> int:
+        """Return the MiB of the largest card the pod may run on, 0 when that is not known."""
+        sizes = [one.memory for one in self.types]
+        return max(sizes) if sizes and all(sizes) else 0
+
+
+NONE: Final = Named()
+
+
+def read(texts: Sequence[str]) -> tuple[CardType, ...]:
+    """Return the types that `name` or `name=MiB` texts tell of. Raises ValueError."""
+    found: dict[str, CardType] = {}
+    for text in texts:
+        form = _FORM.fullmatch(text.lower())
+        memory = int((form and form["memory"]) or 0)
+        if form is None or memory > _MEMORY_MAX:
+            raise ValueError(
+                f"{text!r} is no type of card: write a name of letters, digits and -, with the MiB"
+                " of a card if you know them, for example v100=32768"
+            )
+        if form["name"] in found:
+            raise ValueError(f"the type {form['name']} is given twice")
+        found[form["name"]] = CardType(form["name"], memory)
+    return tuple(found.values())
+
+
+def named(
+    annotations: Mapping[str, str] | None,
+    keys: Sequence[str],
+    known: Mapping[str, CardType],
+) -> Named:
+    """Return the types named under any of `keys`, separated by commas, in any case of letters."""
+    found: dict[str, CardType] = {}
+    for key in keys:
+        text = annotations.get(key) if annotations else None
+        if not text:
+            continue
+        for item in text.split(",", NAMED_MAX):
+            name = item.strip().lower()
+            if name and (name not in known or len(found) == NAMED_MAX):
+                return Named((), item.strip(), key)
+            if name:
+                found[name] = known[name]
+    return Named(tuple(found.values())) if found else NONE

@@ -1,0 +1,61 @@
+"""Vendors of one's own: a YAML file with a list of them, in the words of `vendors.Vendor`.
+
+```yaml
+- name: acme
+  count: acme.example/npu
+  memory: acme.example/npu-memory
+  memoryFactor: 1024
+```
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+
+from ledger.kube.vendors import Vendor
+
+FILE_BYTES_MAX: Final = 262_144
+"""Largest file that is read."""
+
+
+class BadVendors(ValueError):
+    """A file of vendors cannot be used; the text names the file, the field and the remedy."""
+
+
+def load(path: Path) -> tuple[Vendor, ...]:
+    """Return the vendors in a file. Raises BadVendors, and OSError when it cannot be read."""
+    with path.open("rb") as file:
+        content = file.read(FILE_BYTES_MAX + 1)
+    if len(content) > FILE_BYTES_MAX:
+        raise BadVendors(f"{path}: is larger than {FILE_BYTES_MAX} bytes; list vendors only")
+    try:
+        vendors = msgspec.yaml.decode(content, type=tuple[Vendor, ...])
+    except (msgspec.ValidationError, yaml.YAMLError) as error:
+        raise BadVendors(f"{path}: {error}; write a list of vendors") from error
+    names: set[str] = set()
+    for number, vendor in enumerate(vendors):
+        problem = f"the name {vendor.name} is given twice" if vendor.name in names else ""
+        problem = problem or _problem(vendor)
+        if problem:
+            raise BadVendors(f"{path}: $[{number}]: {problem}")
+        names.add(vendor.name)
+    return vendors
+
+
+def _problem(vendor: Vendor) -> str:
+    """Return what is wrong with a vendor whose fields are right one by one, or nothing."""
+    if not vendor.charged():
+        return "names no resource; give count, or memory or cores of a shared card"
+    if len(set(vendor.names())) < len(vendor.names()):
+        return "uses one resource twice; count, memory, percentage and cores are different ones"
+    if vendor.percentage and not vendor.memory:
+        return f"percentage {vendor.percentage} is charged as memory; name that as well"
+    if list(vendor.memory_steps) != sorted(set(vendor.memory_steps)):
+        return f"memorySteps {list(vendor.memory_steps)} must be ascending"
+    if 0 < vendor.whole_cores < vendor.default_cores:
+        return f"defaultCores {vendor.default_cores} is more than wholeCores {vendor.whole_cores}"
+    if vendor.completed and not vendor.count:
+        return "completed writes down the count; name that resource"
+    return ""
