@@ -63,8 +63,9 @@ def write_admission(folder: Path, listen: str) -> None:
 
 
 async def grant(cluster: Cluster) -> None:
-    """Create what deploy/rbac.yaml holds, and give the service's user the service's role."""
-    for manifest in yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()):
+    """Create the namespace and what deploy/rbac.yaml holds; give the service's user its role."""
+    texts = ((ROOT / "deploy" / name).read_text() for name in ("namespace.yaml", "rbac.yaml"))
+    for manifest in yaml.safe_load_all("\n---\n".join(texts)):
         kind, meta = manifest["kind"], manifest["metadata"]
         if kind == "ClusterRoleBinding":
             manifest["subjects"] = [{"kind": "User", "name": SERVICE}]
