@@ -1,0 +1,155 @@
+"""The catalog: every kind that is known, from the files that come with gpuledger and the users'.
+
+A user's document for a kind that comes along replaces it as a whole.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+
+from webhook.kinds.kind import Kind, decode
+
+FILES_MAX: Final = 256
+"""Most files that a folder of kinds may hold."""
+
+FILE_BYTES_MAX: Final = 256 * 1024
+"""Largest file of kinds, bytes."""
+
+KINDS_MAX: Final = 256
+"""Most kinds in all: each of them is watched and has its own conditions at the API server."""
+
+_SUFFIXES: Final = (".yaml", ".yml")
+_log: Final = logging.getLogger(__name__)
+
+
+class KindError(ValueError):
+    """Documents of kinds cannot be used; the text names file, field, value and remedy."""
+
+
+class Catalog:
+    """All kinds, by resource and by the name that ownerReferences use."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        """Hold kinds of which no two have the same resource or name. Raises KindError."""
+        self._of_resource: dict[tuple[str, str], Kind] = {}
+        self._of_name: dict[tuple[str, str], Kind] = {}
+        for kind in kinds:
+            for index, word in ((self._of_resource, kind.resource), (self._of_name, kind.kind)):
+                other = index.setdefault((kind.group, word), kind)
+                if other is not kind:
+                    raise KindError(
+                        f"{word} of {kind.group or 'the core group'} is described twice, as"
+                        f" {other.name} and as {kind.name}: remove one of them"
+                    )
+        if len(self._of_resource) > KINDS_MAX:
+            raise KindError(f"there are more than {KINDS_MAX} kinds: remove some")
+
+    @classmethod
+    def load(
+        cls,
+        paths: Iterable[str | Path] = (),
+        controllers: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> "Catalog":
+        """Return the kinds that come along, and those of users' YAML files and folders of them.
+
+        `controllers` says, by `resource.group`, which identities stand in for those that the
+        documents name. Raises KindError that names the file, the field, its value and the remedy.
+        """
+        found = {kind.name: kind for kind in _builtin()}
+        theirs: dict[str, Path] = {}
+        for file in _files(Path(path) for path in paths):
+            for kind in _read(file, str(file)):
+                if kind.name in theirs:
+                    raise KindError(
+                        f"{file}: {kind.name} is described in {theirs[kind.name]} already:"
+                        " remove one of them"
+                    )
+                if kind.name in found:
+                    _log.info("kind %s is taken from %s", kind.name, file)
+                theirs[kind.name] = file
+                found[kind.name] = kind
+        return cls(_controlled(found, controllers or {}))
+
+    def __iter__(self) -> Iterator[Kind]:
+        """Yield all kinds."""
+        return iter(self._of_resource.values())
+
+    def of_resource(self, group: str, resource: str) -> Kind | None:
+        """Return the kind of a resource, such as `apps` and `deployments`."""
+        return self._of_resource.get((group, resource))
+
+    def of_owner(self, api_version: str, name: str) -> Kind | None:
+        """Return the kind that an ownerReference names, whatever version it says."""
+        group, slash, _ = api_version.partition("/")
+        return self._of_name.get((group if slash else "", name))
+
+    @property
+    def roots(self) -> tuple[Kind, ...]:
+        """Return the kinds whose objects are charged."""
+        return tuple(kind for kind in self if kind.root)
+
+    @property
+    def scalable(self) -> tuple[Kind, ...]:
+        """Return the kinds whose objects are charged and have a scale."""
+        return tuple(kind for kind in self.roots if kind.scale is not None)
+
+
+def _builtin() -> Iterator[Kind]:
+    folder = resources.files("webhook.kinds") / "builtin"
+    for file in sorted(folder.iterdir(), key=lambda one: one.name):
+        yield from _read(file, file.name)
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        inside = sorted(one for one in path.iterdir() if one.suffix in _SUFFIXES)
+        if len(inside) > FILES_MAX:
+            raise KindError(f"{path} holds more than {FILES_MAX} files of kinds: split it")
+        yield from inside
+
+
+def _read(file: Traversable, name: str) -> Iterator[Kind]:
+    """Yield the kinds of one file. Raises KindError."""
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(FILE_BYTES_MAX + 1)
+        if len(text) > FILE_BYTES_MAX:
+            raise KindError(f"{name} is larger than {FILE_BYTES_MAX} bytes: split it")
+        for number, document in enumerate(yaml.safe_load_all(text), start=1):
+            if document is not None:
+                yield _decoded(document, f"{name}, document {number}")
+    except OSError as error:
+        raise KindError(f"{name} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise KindError(f"{name} is no YAML: {error}") from error
+
+
+def _decoded(document: object, where: str) -> Kind:
+    try:
+        return decode(document)
+    except msgspec.ValidationError as error:
+        raise KindError(f"{where}: {error}") from error
+
+
+def _controlled(
+    found: Mapping[str, Kind], controllers: Mapping[str, tuple[str, ...]]
+) -> Iterator[Kind]:
+    """Yield the kinds with the identities that a setting names. Raises KindError."""
+    unknown = sorted(controllers.keys() - found.keys())
+    if unknown:
+        raise KindError(
+            f"{unknown[0]} is no known kind: write one of {', '.join(sorted(found))}, or describe"
+            " it in a file of kinds"
+        )
+    for name, kind in found.items():
+        theirs = controllers.get(name)
+        yield kind if theirs is None else msgspec.structs.replace(kind, controllers=theirs)

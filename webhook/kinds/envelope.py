@@ -1,0 +1,174 @@
+"""Envelopes: what an object of any kind may run at once, as far as its spec and status tell.
+
+The same function serves both webhooks, settlement and the recount, as `demand_of` does for pods.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from ledger.core.amounts import AMOUNT_MAX, Amounts, without_zeros
+from ledger.core.denials import Denial, Reason
+from ledger.core.traits import Traits
+from ledger.kube.containers import shown
+from ledger.kube.demand import Demand, demand_of
+from ledger.kube.objects import Workload
+from ledger.kube.rules import DemandRules
+from webhook.kinds.kind import Kind
+from webhook.kinds.standin import traits_of_template
+from webhook.kinds.templates import Template, names_of, templates_of
+from webhook.kinds.values import Json, Scope, Unfit, unfit
+
+Surge = Literal["opportunistic", "reserve", "strict"]
+"""What becomes of pods that a roll-out runs on top: they need free room when they come, room is
+held for them from each change of the spec until it is rolled out, or a roll-out that could never
+end is refused at once."""
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What an object may run at once, and what quotas select it by.
+
+    `unknown` is a resource of which it takes an amount that nobody knows yet, asked for at
+    `unknown_field`; both are empty when all is known. `finished` says that it will never run
+    anything again.
+    """
+
+    demand: Amounts
+    traits: Traits = ()
+    unknown: str = ""
+    unknown_field: str = ""
+    finished: bool = False
+
+
+def envelope_of(
+    kind: Kind,
+    workload: Workload,
+    rules: DemandRules,
+    *,
+    surge: Surge = "opportunistic",
+    elastic_max: bool = False,
+) -> Envelope | Denial:
+    """Return the envelope of an object, or why it cannot be understood.
+
+    With `elastic_max`, what an autoscaler may make of it counts, and not what it is now. The
+    amounts are sorted by name and hold no zeros.
+    """
+    try:
+        stage = _Stage.of(kind, workload, surge, elastic_max)
+        found = [(one, _demand(one, rules)) for one in templates_of(kind, workload)]
+        return _envelope(found, stage, workload.metadata.labels)
+    except Unfit as error:
+        return error.denial
+
+
+def surge_demand(kind: Kind, old: Workload, new: Workload, rules: DemandRules) -> Amounts | Denial:
+    """Return what a roll-out from `old` to `new` needs besides the envelope to ever end.
+
+    Nothing when no template changes.
+    """
+    try:
+        if _contents(kind, old) == _contents(kind, new):
+            return {}
+        total: Amounts = {}
+        for template in templates_of(kind, new):
+            _add(total, _demand(template, rules).amounts, _least(template))
+        return without_zeros(total)
+    except Unfit as error:
+        return error.denial
+
+
+class _Stage(msgspec.Struct, frozen=True):
+    """How far an object has come, hence which pods count."""
+
+    idle: bool
+    finished: bool
+    surging: bool
+    elastic_max: bool
+
+    @classmethod
+    def of(cls, kind: Kind, workload: Workload, surge: Surge, elastic_max: bool) -> "_Stage":
+        scope = Scope(names_of(workload))
+        finished = kind.finished is not None and kind.finished.truth(scope)
+        suspended = kind.suspended is not None and kind.suspended.truth(scope)
+        rolled_out = kind.rolled_out is None or kind.rolled_out.truth(scope)
+        surging = surge == "reserve" and not rolled_out
+        return cls(finished or suspended, finished, surging, elastic_max)
+
+    def pods(self, template: Template) -> int:
+        """Return how many pods of a template may run at once. Raises Unfit."""
+        pods = template.pods
+        count = pods.count.pods(template.scope)
+        if self.elastic_max and pods.elastic_count is not None:
+            count = max(count, pods.elastic_count.pods(template.scope))
+        if self.surging and pods.surge is not None:
+            count += pods.surge.pods(_counting(template.scope, count))
+        return 0 if self.idle else count
+
+
+def _envelope(
+    found: list[tuple[Template, Demand]], stage: _Stage, labels: dict[str, str] | None
+) -> Envelope:
+    total: Amounts = {}
+    traits: dict[str, None] = {}
+    unknown = unknown_field = ""
+    for template, demand in found:
+        if not demand.amounts and not demand.unknown:
+            continue
+        traits[traits_of_template(template.pod.metadata, template.pod.spec, labels)] = None
+        pods = stage.pods(template)
+        _add(total, demand.amounts, pods)
+        if pods and demand.unknown and not unknown:
+            unknown, unknown_field = demand.unknown, template.moved(demand.memory_unknown)
+        elif pods and demand.unknown and demand.unknown != unknown:
+            raise _both_unknown(template.moved(demand.memory_unknown), unknown, demand.unknown)
+    return Envelope(without_zeros(total), tuple(traits), unknown, unknown_field, stage.finished)
+
+
+def _demand(template: Template, rules: DemandRules) -> Demand:
+    """Return what one pod of a template asks for. Raises Unfit."""
+    demand = demand_of(template.pod, rules)
+    if isinstance(demand, Denial):
+        raise Unfit(template.refused(demand))
+    return demand
+
+
+def _add(total: Amounts, amounts: Amounts, pods: int) -> None:
+    """Add what so many pods ask for. Raises Unfit beyond 2^53."""
+    for resource, amount in amounts.items():
+        sum_ = total.get(resource, 0) + pods * amount
+        if sum_ > AMOUNT_MAX:
+            raise unfit(
+                f"{resource} of all pods comes to {shown(sum_)}, which is beyond 2^53",
+                "spec",
+                shown(sum_),
+                "Ask for less: no cluster has that much",
+                Reason.INVALID_QUANTITY,
+            )
+        total[resource] = sum_
+
+
+def _least(template: Template) -> int:
+    pods = template.pods
+    if pods.surge_least is None:
+        return 0
+    return pods.surge_least.pods(_counting(template.scope, pods.count.pods(template.scope)))
+
+
+def _counting(scope: Scope, count: int) -> Scope:
+    """Return a scope in which `count` is known."""
+    return msgspec.structs.replace(scope, names={**scope.names, "count": count})
+
+
+def _contents(kind: Kind, workload: Workload) -> list[Json]:
+    names = names_of(workload)
+    return [place.value for pods in kind.pod_sets for place in pods.path.places(names)]
+
+
+def _both_unknown(field: str, one: str, other: str) -> Unfit:
+    return unfit(
+        f"the object takes an amount of {one} and of {other} that is not known",
+        field,
+        "",
+        f"Ask for MiB with {other}, or have the setting worst_card_memory say what to assume",
+        Reason.CARD_MEMORY_UNKNOWN,
+    )

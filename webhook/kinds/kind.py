@@ -1,0 +1,140 @@
+"""The format of a kind: one YAML document, decoded into a frozen value and checked while it is.
+
+Whatever is wrong with a document is told with the field, its value and what to write instead.
+"""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from webhook.kinds.expressions import Expression
+from webhook.kinds.paths import Path
+
+POD_SETS_MAX: Final = 16
+"""Most pod templates that one kind names."""
+
+CONTROLLERS_MAX: Final = 32
+"""Most identities that may create what belongs to a kind."""
+
+ONE: Final = Expression("1")
+
+_GROUP: Final = Meta(pattern=r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$")
+_RESOURCE: Final = Meta(pattern=r"^[a-z][a-z0-9]{0,62}$")
+_KIND: Final = Meta(pattern=r"^[A-Z][A-Za-z0-9]{0,62}$")
+
+
+class _Document(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """A part of a kind's document: a misspelled field is an error."""
+
+
+class PodSet(_Document, frozen=True, kw_only=True):
+    """Pods of one template, and how many of them there are.
+
+    One of `template`, `pod_spec` and `resources` is the path to a PodTemplateSpec, to a bare
+    PodSpec, or to nothing but the limits and requests of the one container that asks for something.
+    Where the path leads nowhere, the object has no such pods.
+
+    `count` is how many may run at once. `elastic_count` is the most that an autoscaler may make of
+    them. `surge` is how many a roll-out may run besides, `surge_least` without how many of those it
+    could never end; both may say `count`.
+    """
+
+    template: Path | None = None
+    pod_spec: Path | None = None
+    resources: Path | None = None
+    count: Expression = ONE
+    elastic_count: Expression | None = None
+    surge: Expression | None = None
+    surge_least: Expression | None = None
+
+    def __post_init__(self) -> None:
+        """Check what one field alone cannot tell."""
+        given = [one for one in (self.template, self.pod_spec, self.resources) if one is not None]
+        if len(given) != 1:
+            raise ValueError("write exactly one of template, podSpec and resources")
+        for field in ("count", "elastic_count", "surge", "surge_least"):
+            expression: Expression | None = getattr(self, field)
+            if expression is None:
+                continue
+            if not given[0].walk and not expression.names.isdisjoint(("item", "key")):
+                raise ValueError(
+                    f"{expression.text!r} names item or key, and {given[0].text!r} walks over no"
+                    " elements: add [*] or .* to it, or write a path from spec"
+                )
+            if field in ("count", "elastic_count") and "count" in expression.names:
+                raise ValueError(f"{expression.text!r} would count by itself: do not name count")
+
+    @property
+    def path(self) -> Path:
+        """Return the path, whatever it leads to."""
+        found = self.template or self.pod_spec or self.resources
+        assert found is not None, "checked when the document was decoded"
+        return found
+
+
+class Kind(_Document, frozen=True, kw_only=True):
+    """A kind of workload, in every version that is served of it.
+
+    `controllers` are the identities that may create what an object of this kind controls.
+    `suspended` and `finished` tell when it runs nothing, for now and for good. `scale` is the field
+    that its scale subresource changes. `rolled_out` tells that no surge is to be expected any more.
+    What is no `root` is only looked at: its objects make others that are charged.
+    """
+
+    group: Annotated[str, _GROUP]
+    resource: Annotated[str, _RESOURCE]
+    kind: Annotated[str, _KIND]
+    root: bool = True
+    pod_sets: Annotated[tuple[PodSet, ...], Meta(min_length=1, max_length=POD_SETS_MAX)]
+    suspended: Expression | None = None
+    finished: Expression | None = None
+    scale: Path | None = None
+    rolled_out: Expression | None = None
+    controllers: Annotated[tuple[str, ...], Meta(max_length=CONTROLLERS_MAX)] = ()
+
+    def __post_init__(self) -> None:
+        """Check what one field alone cannot tell."""
+        if not self.group and self.resource == "pods":
+            raise ValueError("pods are no kind of workload: they are charged as they are")
+        if self.scale is not None and (self.scale.walk or self.scale.before[0] != "spec"):
+            raise ValueError(f"scale is {self.scale.text!r}: write the path of one number in spec")
+        for expression in (self.suspended, self.finished, self.rolled_out):
+            if expression and not expression.names <= {"metadata", "spec", "status"}:
+                raise ValueError(
+                    f"{expression.text!r} is about the whole object: write paths from metadata,"
+                    " spec and status"
+                )
+
+    @property
+    def name(self) -> str:
+        """Return the resource as keys name it: `deployments.apps`."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+def decode(document: Any) -> Kind:
+    """Return the kind that a decoded YAML document describes.
+
+    Raises msgspec.ValidationError that names the field, its value and what to write instead.
+    """
+    return msgspec.convert(document, Kind, dec_hook=_compiled)
+
+
+def key_of(kind: Kind, name: str) -> str:
+    """Return the key of an object in the ledger: `deployments.apps/web`."""
+    return f"{kind.name}/{name}"
+
+
+def _compiled(form: type, written: Any) -> Path | Expression:
+    """Compile a text of a document. Raises ValueError, which the decoder adds the field to."""
+    if form is Path:
+        if isinstance(written, str):
+            return Path(written)
+        raise ValueError(f"{written!r} is not a path: write a text")
+    if isinstance(written, bool):
+        return Expression("true" if written else "false")
+    if isinstance(written, str | int):
+        return Expression(written)
+    raise ValueError(f"{written!r} is not an expression: write a text or a number")

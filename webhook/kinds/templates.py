@@ -1,0 +1,106 @@
+"""The pods that an object makes, one for each template in it, read as pods are read."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+import msgspec
+
+from ledger.core.denials import Denial, Reason
+from ledger.kube.objects import Container, ObjectMeta, Pod, PodSpec, Resources, Workload
+from webhook.kinds.kind import Kind, PodSet
+from webhook.kinds.paths import Place
+from webhook.kinds.values import Json, Scope, unfit, unlike
+
+_CONTAINER: Final = "spec.containers[0].resources"
+"""Where the resources of a pod set without a template stand in the pod that is made of them."""
+
+_Form = TypeVar("_Form", bound=msgspec.Struct)
+
+_NOTHING: Final[Mapping[str, Json]] = MappingProxyType({})
+
+
+class Template(msgspec.Struct, frozen=True):
+    """One template of an object: a pod made from it, its pod set, and what it is counted by."""
+
+    pod: Pod
+    pods: PodSet
+    field: str
+    scope: Scope
+
+    def moved(self, field: str) -> str:
+        """Return the field of the object that a field of the pod stands for."""
+        if self.pods.template is not None:
+            return f"{self.field}.{field}"
+        inside = _CONTAINER if self.pods.resources is not None else "spec"
+        return self.field + field.removeprefix(inside)
+
+    def refused(self, denial: Denial) -> Denial:
+        """Return a denial of the pod as one of the object."""
+        if not denial.field:
+            return denial
+        return msgspec.structs.replace(denial, field=self.moved(denial.field))
+
+
+def names_of(workload: Workload) -> dict[str, Json]:
+    """Return what expressions may name of an object."""
+    meta = workload.metadata
+    return {
+        "metadata": {
+            "name": meta.name,
+            "generation": meta.generation,
+            "labels": meta.labels,
+            "annotations": meta.annotations,
+        },
+        "spec": workload.spec,
+        "status": workload.status,
+    }
+
+
+def templates_of(kind: Kind, workload: Workload) -> Iterator[Template]:
+    """Yield the templates of an object, in the order of the kind's document. Raises Unfit."""
+    names = names_of(workload)
+    for pods in kind.pod_sets:
+        for place in pods.path.places(names):
+            yield Template(_pod(pods, place), pods, place.field, _scope(pods, place, names))
+
+
+def _scope(pods: PodSet, place: Place, names: dict[str, Json]) -> Scope:
+    if pods.path.walk:
+        names = {**names, "item": place.item, "key": place.key}
+    return Scope(names, place.item_field)
+
+
+def _pod(pods: PodSet, place: Place) -> Pod:
+    """Return a pod as the template says it. Raises Unfit."""
+    value = place.value
+    if pods.template is not None:
+        whole = _object(place.field, value)
+        meta = _read(whole.get("metadata") or _NOTHING, ObjectMeta, f"{place.field}.metadata")
+        return Pod(meta, _read(whole.get("spec") or _NOTHING, PodSpec, f"{place.field}.spec"))
+    if pods.pod_spec is not None:
+        return Pod(spec=_read(value, PodSpec, place.field))
+    resources = _read(value, Resources, place.field)
+    return Pod(spec=PodSpec([Container(place.field, resources=resources)]))
+
+
+def _object(field: str, value: Json) -> Mapping[str, Json]:
+    if isinstance(value, dict):
+        return value
+    raise unlike(field, value, "an object")
+
+
+def _read(value: Json, form: type[_Form], field: str) -> _Form:
+    """Return a part of an object in its form. Raises Unfit that names the field at fault."""
+    try:
+        return msgspec.convert(value, form)
+    except msgspec.ValidationError as error:
+        wrong, _, inside = str(error).partition(" - at `$")
+        place = field + inside.rstrip("`")
+        raise unfit(
+            f"{place} cannot be read: {wrong[:1].lower()}{wrong[1:]}",
+            place,
+            "",
+            "Write it as in a pod",
+            Reason.INVALID_REVIEW,
+        ) from error

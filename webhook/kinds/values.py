@@ -1,0 +1,76 @@
+"""Values inside an object of any kind: reading them without trusting their shape."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ledger.core.denials import Denial, Reason
+from ledger.kube.containers import shown
+
+Json = Any
+"""What a JSON document may hold at any place."""
+
+NUMBER_MAX: Final = 2**63
+"""Beyond this no number of an object is calculated with."""
+
+
+class Unfit(Exception):
+    """An object does not make sense; `denial` names the field, its value and the remedy."""
+
+    def __init__(self, denial: Denial) -> None:
+        super().__init__(denial.message)
+        self.denial = denial
+
+
+def unfit(message: str, field: str, value: str, remedy: str, reason: Reason) -> Unfit:
+    """Return what to raise for a field that does not make sense."""
+    return Unfit(Denial(reason, message, transient=False, remedy=remedy, field=field, value=value))
+
+
+def unlike(field: str, value: Json, wanted: str) -> Unfit:
+    """Return what to raise for a value that is not of the wanted sort, such as `a list`."""
+    said = brief(value)
+    message = f"{field} is {said} and not {wanted}"
+    return unfit(message, field, said, f"Write {wanted} at {field}", Reason.INVALID_COUNT)
+
+
+class Scope(msgspec.Struct, frozen=True, gc=False):
+    """What an expression is about: values by name, and the field that `item` stands for."""
+
+    names: Mapping[str, Json]
+    item: str = ""
+
+    def naming(self, field: str) -> str:
+        """Return the field in the object that a path of an expression means."""
+        head, dot, rest = field.partition(".")
+        return f"{self.item}{dot}{rest}" if head == "item" else field
+
+
+def step_into(value: Json, step: str | int, field: str) -> Json:
+    """Return a member of an object or an element of a list, None when it is not there.
+
+    `field` names the value. Raises Unfit when the value is of another kind.
+    """
+    if value is None:
+        return None
+    if isinstance(step, int):
+        if isinstance(value, list):
+            return value[step] if -len(value) <= step < len(value) else None
+        raise unlike(field, value, "a list")
+    if isinstance(value, dict):
+        return value.get(step)
+    raise unlike(field, value, "an object")
+
+
+def brief(value: Json) -> str:
+    """Return a value as it is quoted in a message; of large things only what they are."""
+    if value is None:
+        return "missing"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return shown(value) if isinstance(value, int | str) else shown(repr(value))
