@@ -13,7 +13,7 @@ import msgspec
 
 from gpuledger.simulation import replica
 from gpuledger.visible import Visible
-from ledger.core import commands, decisions, events, evolution, observing, reserving, snapshots
+from ledger.core import charging, commands, decisions, events, observing, reserving, snapshots
 from ledger.core import state as core_state
 from ledger.core.amounts import Amounts
 from ledger.core.commands import Refute
@@ -44,7 +44,7 @@ def _charge_by_sum(put: Put) -> None:
     def added(left: Amounts, right: Amounts) -> Amounts:
         return {one: left.get(one, 0) + right.get(one, 0) for one in {**left, **right}}
 
-    put(evolution, "largest", added)
+    put(charging, "largest", added)
 
 
 def _no_fence(put: Put) -> None:

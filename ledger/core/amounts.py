@@ -26,6 +26,26 @@ def largest(left: Amounts, right: Amounts) -> Amounts:
     return merged
 
 
+def smallest(left: Amounts, right: Amounts) -> Amounts:
+    """Return the smaller amount of each resource."""
+    if left == right:
+        return left
+    low = {resource: min(amount, right.get(resource, 0)) for resource, amount in left.items()}
+    return {resource: amount for resource, amount in low.items() if amount}
+
+
+def plus(left: Amounts, right: Amounts) -> Amounts:
+    """Return the sum of each resource."""
+    if not left:
+        return right
+    if not right:
+        return left
+    total = dict(left)
+    for resource, amount in right.items():
+        total[resource] = total.get(resource, 0) + amount
+    return total
+
+
 def covers(large: Amounts, small: Amounts) -> bool:
     """Return whether `large` is at least `small` in every resource."""
     if large == small:

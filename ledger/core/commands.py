@@ -8,7 +8,7 @@ An **attempt** is one possible write of that key: `(uid, base)` with `base` the 
 builds on, 0 for a CREATE.
 
 The object behind any key but a pod's is a **root**: its demand is its envelope, what its spec may
-run at once. A pod names the uid of its root and draws from that envelope.
+run at once. A pod names the key of its root in the same namespace and draws from that envelope.
 """
 
 import msgspec
@@ -36,7 +36,7 @@ class Reserve(Command, frozen=True, gc=False):
     bound. An UPDATE attempt proves that its base exists: whoever reviews one sends `Observe` of
     the old object first.
 
-    `root` is the uid of the root whose envelope the object draws from, empty when it has none,
+    `root` is the key of the root whose envelope the object draws from, empty when it has none,
     `BARRED` when it may not draw from the one it names. `traits` are what quotas select it by.
     `forced` reserves whatever there is room for: policy says that nobody is to be refused here.
     """

@@ -13,7 +13,7 @@ from ledger.core import accounts, commands, events
 from ledger.core.denials import Denial, Reason
 from ledger.core.observing import observe
 from ledger.core.reserving import Decision, reserve
-from ledger.core.state import Hold, State
+from ledger.core.state import Account, Hold, State
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
@@ -66,11 +66,13 @@ def _is_refuted(hold: Hold, command: commands.Refute) -> bool:
 
 def _set_limits(state: State, command: commands.SetLimits) -> Decision:
     account = state.accounts.get(command.account)
-    covers = tuple(sorted(set(command.covers)))
+    covers = () if command.reach is not None else tuple(sorted(set(command.covers)))
     known = account.lines if account is not None else {}
-    if account is not None and account.covers == covers:
+    if account is not None:
+        if 0 < command.version < account.version:
+            return []
         limits = {key: state.limit[number] for key, number in known.items()}
-        if limits == command.limits:
+        if limits == command.limits and _covers_the_same(account, command, covers):
             return []
     opened, lines = len(state.names), []
     for key in sorted(command.limits):
@@ -78,7 +80,25 @@ def _set_limits(state: State, command: commands.SetLimits) -> Decision:
         if number < 0:
             number, opened = opened, opened + 1
         lines.append(accounts.Line(number, key, command.limits[key]))
-    return [events.LimitSet(command.account, covers, tuple(lines), command.actor)]
+    return [
+        events.LimitSet(
+            command.account,
+            covers,
+            tuple(lines),
+            command.actor,
+            command.version,
+            command.reach,
+            command.selects,
+        )
+    ]
+
+
+def _covers_the_same(
+    account: Account, command: commands.SetLimits, covers: tuple[str, ...]
+) -> bool:
+    if (account.reach, account.selects) != (command.reach, command.selects):
+        return False
+    return command.reach is not None or account.covers == covers
 
 
 def _close_account(state: State, command: commands.CloseAccount) -> Decision:
@@ -103,6 +123,12 @@ def _register_cluster(state: State, command: commands.RegisterCluster) -> Decisi
     )
 
 
+def _describe(state: State, command: commands.Describe) -> Decision:
+    if state.described.get(command.subject) == command.traits:
+        return []
+    return [events.Described(command.subject, command.traits, command.actor)]
+
+
 _DECIDE: Final[dict[type, Callable[[State, Any], Decision]]] = {
     commands.Reserve: reserve,
     commands.Observe: observe,
@@ -111,4 +137,5 @@ _DECIDE: Final[dict[type, Callable[[State, Any], Decision]]] = {
     commands.SetLimits: _set_limits,
     commands.CloseAccount: _close_account,
     commands.RegisterCluster: _register_cluster,
+    commands.Describe: _describe,
 }

@@ -7,8 +7,11 @@ asserted there; here is what needs a look at the whole.
 from collections.abc import Iterator
 
 from ledger.core import accounts
-from ledger.core.evolution import charge_of
-from ledger.core.state import State
+from ledger.core.amounts import plus, without_zeros
+from ledger.core.charging import NOTHING, drawn_from, entry_of, terms, units
+from ledger.core.coverage import reached
+from ledger.core.state import Account, Draw, Namespace, State
+from ledger.core.traits import matches
 
 
 def violations(state: State) -> Iterator[str]:
@@ -17,6 +20,8 @@ def violations(state: State) -> Iterator[str]:
     yield from _charges_are_the_largest_body(state)
     yield from _attempts_are_open_once(state)
     yield from _indexes_match_the_entries(state)
+    yield from _draws_are_what_pods_take(state)
+    yield from _reaches_select_what_is_covered(state)
 
 
 def excesses(state: State) -> dict[int, int]:
@@ -34,9 +39,7 @@ def _usage_is_the_sum_of_charges(state: State) -> Iterator[str]:
         for key, line in one.lines.items():
             resource = accounts.resource_of(key)
             expected[line] = sum(
-                entry.charge.get(resource, 0)
-                for name in one.covers
-                for entry in state.namespaces[name].entries.values()
+                _counted(state.namespaces[name], one, resource) for name in one.covers
             )
             if state.names[line] != (account, key):
                 yield f"line {line} is {state.names[line]}, not {key} of {account}"
@@ -45,12 +48,21 @@ def _usage_is_the_sum_of_charges(state: State) -> Iterator[str]:
             yield f"line {line} {state.names[line]}: used {used} is not the sum of charges {total}"
 
 
+def _counted(space: Namespace, account: Account, resource: str) -> int:
+    return sum(
+        charge.get(resource, 0)
+        for unit in units(space)
+        for traits, charge in terms(space, unit)
+        if matches(account.selects, traits)
+    )
+
+
 def _charges_are_the_largest_body(state: State) -> Iterator[str]:
     for name, space in state.namespaces.items():
         for key, entry in space.entries.items():
             if entry.committed is None and not entry.holds:
                 yield f"{name}/{key} is kept although nothing is charged"
-            if entry.charge != charge_of(entry.committed, entry.holds):
+            if entry != entry_of(entry.committed, entry.holds):
                 yield f"{name}/{key} is charged {entry.charge}, not the largest of its bodies"
 
 
@@ -81,3 +93,35 @@ def _indexes_match_the_entries(state: State) -> Iterator[str]:
         covering = tuple(sorted(a for a, one in state.accounts.items() if name in one.covers))
         if space.accounts != covering:
             yield f"{name}: covered by {covering}, indexed {space.accounts}"
+
+
+def _draws_are_what_pods_take(state: State) -> Iterator[str]:
+    for name, space in state.namespaces.items():
+        draws: dict[str, Draw] = {}
+        members: dict[str, set[str]] = {}
+        for key, entry in space.entries.items():
+            root = drawn_from(entry)
+            if root:
+                before = draws.get(root, Draw(NOTHING, NOTHING))
+                committed = entry.committed.demand if entry.committed is not None else NOTHING
+                draws[root] = Draw(
+                    plus(before.charge, entry.charge), plus(before.committed, committed)
+                )
+                members.setdefault(root, set()).add(key)
+        indexed = {
+            root: Draw(without_zeros(draw.charge), without_zeros(draw.committed))
+            for root, draw in space.draws.items()
+        }
+        if indexed != {
+            root: Draw(without_zeros(draw.charge), without_zeros(draw.committed))
+            for root, draw in draws.items()
+        }:
+            yield f"{name}: the pods of roots take {draws}, indexed {space.draws}"
+        if {root: set(keys) for root, keys in space.members.items()} != members:
+            yield f"{name}: the pods of roots are {members}, indexed {space.members}"
+
+
+def _reaches_select_what_is_covered(state: State) -> Iterator[str]:
+    for account, one in state.accounts.items():
+        if one.reach is not None and one.covers != reached(state, one.reach):
+            yield f"{account} covers {one.covers}, and reaches {reached(state, one.reach)}"

@@ -1,10 +1,13 @@
 """Observing: what the sight of a persisted object leads to. Truth is always charged.
 
-An observation that the charge already covers is a commit. One that raises the charge is recorded
-as `Observed`, so that every step over a limit has its cause in the log.
+An observation that the charge already covers is a commit. One that raises the charge, or by which
+other accounts count it, is recorded as `Observed`, so that every step over a limit has its cause in
+the log.
 """
 
 from typing import Final
+
+import msgspec
 
 from ledger.core import amounts, commands, events
 from ledger.core.amounts import Amounts
@@ -23,8 +26,10 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     if entry is None:
         return [_observed(command, ended, events.NO_HOLD)] if command.demand else []
     stored = entry.committed
-    if stored is not None and _is_stale(stored.version, stored.uid, stored.demand, command):
-        return []
+    if stored is not None:
+        command = _lowered(stored, command)
+        if _is_stale(stored, command):
+            return []
     found: list[events.AnyEvent] = []
     if stored is not None and stored.uid != command.uid:
         found += _replaced(entry, stored.uid, command)
@@ -33,29 +38,42 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     ]
     if not ending and _adds_nothing(stored, command):
         return found
-    remaining = _charge_without(entry, found)
-    if amounts.covers(remaining, command.demand):
-        found += _committed(command, ending)
-    elif ending:
-        found.append(_observed(command, ended, _ending_first(ending).base))
-        found += _fenced(command, ending)
-    else:
-        found.append(_observed(command, ended, events.NO_HOLD))
-    return found
+    covered = amounts.covers(_charge_without(entry, found), command.demand)
+    known = _ending_first(ending) if ending else stored
+    if covered and known is not None and known.uid == command.uid and _is_counted(known, command):
+        return found + _committed(command, ending)
+    base = _ending_first(ending).base if ending else events.NO_HOLD
+    found.append(_observed(command, ended, base, moved=covered))
+    return found + _fenced(command, ending)
+
+
+def _lowered(stored: Object, command: commands.Observe) -> commands.Observe:
+    """Return the observation without what only a status adds to what is known of the same spec."""
+    if not command.generation or stored.generation != command.generation:
+        return command
+    if stored.uid != command.uid or amounts.covers(stored.demand, command.demand):
+        return command
+    demand = amounts.smallest(command.demand, stored.demand)
+    return msgspec.structs.replace(command, demand=demand)
+
+
+def _is_counted(known: Hold | Object, command: commands.Observe) -> bool:
+    """Return whether the accounts that count an object are still the same."""
+    return known.root == command.root and known.traits == command.traits
 
 
 def _adds_nothing(stored: Object | None, command: commands.Observe) -> bool:
     """Return whether the object is committed as it is, or is new and demands nothing."""
     if stored is None or stored.uid != command.uid:
         return not command.demand
-    return stored.demand == command.demand
+    return stored.demand == command.demand and _is_counted(stored, command)
 
 
-def _is_stale(version: int, uid: str, demand: Amounts, command: commands.Observe) -> bool:
+def _is_stale(stored: Object, command: commands.Observe) -> bool:
     """Return whether the news is older than what is committed, or the very same."""
-    if command.version != version:
-        return command.version < version
-    return uid == command.uid and demand == command.demand
+    if command.version != stored.version:
+        return command.version < stored.version
+    return stored.uid == command.uid and _adds_nothing(stored, command)
 
 
 def _replaced(entry: Entry, gone: str, command: commands.Observe) -> list[events.AnyEvent]:
@@ -92,18 +110,16 @@ def _ending_first(ending: list[Hold]) -> Hold:
 
 def _committed(command: commands.Observe, ending: list[Hold]) -> list[events.AnyEvent]:
     where = (command.namespace, command.key, command.uid, command.version)
+    tail = (command.actor, command.generation)
     if not ending:
-        return [events.Committed(*where, events.NO_HOLD, command.demand, command.actor)]
+        return [events.Committed(*where, events.NO_HOLD, command.demand, *tail)]
     first = _ending_first(ending)
     demand = None if first.demand == command.demand else command.demand
-    return [
-        events.Committed(*where, first.base, demand, command.actor),
-        *_fenced(command, ending),
-    ]
+    return [events.Committed(*where, first.base, demand, *tail), *_fenced(command, ending)]
 
 
 def _fenced(command: commands.Observe, ending: list[Hold]) -> list[events.AnyEvent]:
-    first = _ending_first(ending)
+    first = _ending_first(ending) if ending else None
     return [
         events.Released(
             command.namespace,
@@ -119,15 +135,21 @@ def _fenced(command: commands.Observe, ending: list[Hold]) -> list[events.AnyEve
     ]
 
 
-def _observed(command: commands.Observe, ended: Ended | None, base: int) -> events.Observed:
+def _observed(
+    command: commands.Observe, ended: Ended | None, base: int, *, moved: bool = False
+) -> events.Observed:
     late = ended is not None and base == events.NO_HOLD
+    cause = events.Cause.LATE if late else events.Cause.UNRESERVED
     return events.Observed(
         command.namespace,
         command.key,
         command.uid,
         command.version,
         command.demand,
-        events.Cause.LATE if late else events.Cause.UNRESERVED,
+        events.Cause.MOVED if moved else cause,
         base,
         command.actor,
+        command.root,
+        command.traits,
+        command.generation,
     )

@@ -1,8 +1,9 @@
 """Reserving: what an attempt to write an object leads to, before it is persisted."""
 
+import itertools
 from typing import Final
 
-from ledger.core import amounts, commands, denials, events, shortages
+from ledger.core import amounts, charging, commands, coverage, denials, events, shortages, traits
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Reason
 from ledger.core.state import Entry, Hold, Namespace, State
@@ -11,6 +12,9 @@ Decision = list[events.AnyEvent] | Denial
 
 _NOTHING: Final[Amounts] = {}
 
+_OWN: Final = ("", commands.BARRED)
+"""The roots of an object that draws from nobody's envelope."""
+
 _OVER: Final = events.GONE | {events.Cause.SUPERSEDED}
 """Causes after which an attempt to create is never written any more."""
 
@@ -18,8 +22,17 @@ _OVER: Final = events.GONE | {events.Cause.SUPERSEDED}
 def reserve(state: State, command: commands.Reserve) -> Decision:
     """Decide an attempt."""
     space = state.namespaces.get(command.namespace)
-    if space is None:
-        return [_reserved(command)] if command.demand else []
+    if space is not None:
+        return _decided(state, space, command)
+    if not command.demand:
+        return []
+    if not coverage.reaching(state):
+        return [_reserved(command)]
+    with state.trying():
+        return _decided(state, coverage.open_namespace(state, command.namespace), command)
+
+
+def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decision:
     entry = space.entries.get(command.key)
     if entry is not None:
         known = _known(state, space, entry, command)
@@ -28,16 +41,17 @@ def reserve(state: State, command: commands.Reserve) -> Decision:
     if not command.demand or _is_over(state, command):
         return []
     superseded = _superseded(space, command)
+    found: list[events.AnyEvent] = [_reserved(command)]
+    if superseded is not None:
+        found.insert(0, _release(superseded, command))
+    if command.forced:
+        return found
     denial = _unknown_amount(state, space, command)
     if denial is None:
         denial = _too_many_unsettled(space, command, superseded)
     if denial is None:
         denial = _no_room(state, space, entry, command, superseded)
-    if denial is not None:
-        return denial
-    if superseded is None:
-        return [_reserved(command)]
-    return [_release(superseded, command), _reserved(command)]
+    return found if denial is None else denial
 
 
 def _known(
@@ -60,7 +74,8 @@ def _already_settled(entry: Entry, command: commands.Reserve) -> Decision | None
         return None
     if command.base == commands.CREATE or command.base < stored.version:
         return []
-    if amounts.covers(stored.demand, command.demand):
+    counted = set(command.traits) <= set(stored.traits)
+    if counted and amounts.covers(stored.demand, command.demand):
         return []
     return None
 
@@ -71,16 +86,24 @@ def _again(
     """Decide an attempt that already has a hold: the same body, or another at the same base."""
     if command.base == commands.CREATE:
         return [] if hold.demand == command.demand else _attempt_differs(hold, command)
-    raised = amounts.largest(hold.demand, command.demand)
-    after = amounts.largest(entry.charge, raised)
-    denial = shortages.check(state, space, entry.charge, after, _NOTHING)
-    if denial is not None:
-        return denial
-    return [
-        events.Raised(
-            command.namespace, command.key, command.uid, command.base, raised, command.actor
-        )
-    ]
+    raised = events.Raised(
+        command.namespace,
+        command.key,
+        command.uid,
+        command.base,
+        amounts.largest(hold.demand, command.demand),
+        command.actor,
+        traits.united(hold.traits, command.traits),
+        command.forced,
+    )
+    if command.forced:
+        return [raised]
+    if _is_simple(space, entry, command):
+        after = amounts.largest(entry.charge, raised.demand)
+        denial = shortages.check(state, space, entry.charge, after, _NOTHING)
+    else:
+        denial = shortages.attempt(state, space, [raised], command)
+    return [raised] if denial is None else denial
 
 
 def _no_room(
@@ -91,12 +114,31 @@ def _no_room(
     superseded: tuple[str, str] | None,
 ) -> Denial | None:
     before, freed = _NOTHING if entry is None else entry.charge, _NOTHING
+    if not _is_simple(space, entry, command, superseded):
+        found: list[events.AnyEvent] = [_reserved(command)]
+        if superseded is not None:
+            found.insert(0, _release(superseded, command))
+        return shortages.attempt(state, space, found, command)
     if superseded is not None:
         freed = _freed(space, superseded)
         if superseded[0] == command.key:
             before = amounts.minus(before, freed)
     after = amounts.largest(before, command.demand)
     return shortages.check(state, space, before, after, freed)
+
+
+def _is_simple(
+    space: Namespace,
+    entry: Entry | None,
+    command: commands.Reserve,
+    superseded: tuple[str, str] | None = None,
+) -> bool:
+    """Return whether what the attempt adds can be seen from its own key alone."""
+    if command.root not in _OWN or (entry is not None and charging.drawn_from(entry)):
+        return False
+    if superseded is not None and charging.drawn_from(space.entries[superseded[0]]):
+        return False
+    return not space.selected and command.key.startswith(charging.PODS)
 
 
 def _is_over(state: State, command: commands.Reserve) -> bool:
@@ -126,6 +168,9 @@ def _reserved(command: commands.Reserve) -> events.Reserved:
         command.stamp,
         command.owner,
         command.actor,
+        command.root,
+        command.traits,
+        command.forced,
     )
 
 
@@ -152,7 +197,15 @@ def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -
     """Refuse what takes an unknown amount of something that an account limits."""
     if not command.unknown:
         return None
-    for resource, line in space.plan:
+    counting = itertools.chain(
+        space.plan,
+        (
+            (resource, line)
+            for resource, line, selection in space.selected
+            if traits.matches(selection, command.traits)
+        ),
+    )
+    for resource, line in counting:
         if resource == command.unknown:
             account, key = state.names[line]
             return Denial(

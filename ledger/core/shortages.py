@@ -1,14 +1,20 @@
 """Shortages: whether every line of every covering account has room, and the denial if not."""
 
 import heapq
+from collections.abc import Iterator
 from itertools import islice
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-from ledger.core import accounts, denials
+import msgspec
+
+from ledger.core import accounts, charging, commands, denials, events
 from ledger.core.accounts import Kind
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Holder, Reason, Shortage
+from ledger.core.evolution import evolve
 from ledger.core.state import Entry, Namespace, State
+from ledger.core.traits import matches
 
 HOLDERS_SHOWN: Final = 3
 HOLDERS_SCANNED_MAX: Final = 4_096
@@ -58,13 +64,55 @@ def check(
     return _no_room(state, space, short) if short else None
 
 
-def _no_room(state: State, space: Namespace, short: list[_Short]) -> Denial:
+def attempt(
+    state: State, space: Namespace, found: list[events.AnyEvent], command: commands.Reserve
+) -> Denial | None:
+    """Return a denial when applying these events would bring a line over its limit.
+
+    They are applied and taken back, so what is checked is exactly what will be charged. The last
+    one is forced, or applying it would fail instead of telling by how much.
+    """
+    delta: dict[int, int] = {}
+    with state.trying():
+        for event in (*found[:-1], msgspec.structs.replace(found[-1], forced=True)):
+            postings = evolve(state, event, state.time)
+            for index in range(0, len(postings), 3):
+                delta[postings[index]] = delta.get(postings[index], 0) + postings[index + 1]
+        charge = space.entries[command.key].charge
+        short = [
+            _Short(line, more, state.used[line] - more, charge.get(_resource(state, line), 0))
+            for line, more in delta.items()
+            if more > 0 and state.used[line] > state.limit[line]
+        ]
+    return _no_room(state, space, short, _about(space, command)) if short else None
+
+
+def _resource(state: State, line: int) -> str:
+    return accounts.resource_of(state.names[line][1])
+
+
+def _about(space: Namespace, command: commands.Reserve) -> str:
+    """Say which envelope the object would draw from, if it would."""
+    root = space.entries.get(command.root)
+    if root is None:
+        return ""
+    draw = space.draws.get(command.root)
+    taken = draw.charge if draw is not None else {}
+    parts = ", ".join(
+        f"{resource} {taken.get(resource, 0)} of {root.charge.get(resource, 0)}"
+        for resource in sorted(command.demand)
+        if resource in root.charge or resource in taken
+    )
+    return f" (beyond the envelope of {command.root}, of which its pods take {parts})"
+
+
+def _no_room(state: State, space: Namespace, short: list[_Short], about: str = "") -> Denial:
     """Build the denial: never before later, universe before quota, then by line number."""
     ranked = sorted(short, key=lambda one: (_PRECEDENCE[_reason(state, one)], one.line))
     shortages = tuple(_shortage(state, one) for one in ranked)
     reason = _reason(state, ranked[0])
-    holders, more = _holders(space, accounts.resource_of(shortages[0].resource))
     head = shortages[0]
+    holders, more = _holders(state, space, head)
     if reason is Reason.EXCEEDS_LIMIT:
         remedy = f"Ask for at most {head.limit}, or have the limit raised"
     elif head.free > 0:
@@ -73,7 +121,7 @@ def _no_room(state: State, space: Namespace, short: list[_Short]) -> Denial:
         remedy = "Nothing fits until something is released or the limit is raised"
     return Denial(
         reason,
-        denials.describe(head),
+        denials.describe(head) + about,
         transient=reason is not Reason.EXCEEDS_LIMIT,
         remedy=remedy,
         shortages=shortages,
@@ -95,18 +143,35 @@ def _shortage(state: State, short: _Short) -> Shortage:
     return Shortage(account, key, short.need, used, limit, free, used + short.need - limit)
 
 
-def _holders(space: Namespace, resource: str) -> tuple[tuple[Holder, ...], int]:
-    holding = [
-        (entry.charge[resource], key, entry)
-        for key, entry in islice(space.entries.items(), HOLDERS_SCANNED_MAX)
-        if resource in entry.charge
-    ]
-    top = heapq.nlargest(HOLDERS_SHOWN, holding, key=lambda one: one[0])
-    holders = tuple(Holder(key, amount, _since(entry)) for amount, key, entry in top)
+def _holders(state: State, space: Namespace, head: Shortage) -> tuple[tuple[Holder, ...], int]:
+    """Return the largest holders of a line, and how many more there are.
+
+    Whoever holds in another namespace is named with it.
+    """
+    resource = accounts.resource_of(head.resource)
+    found = islice(_holding(state, space, head.account), HOLDERS_SCANNED_MAX)
+    holding = [(charge[resource], key, since) for key, since, charge in found if resource in charge]
+    top = heapq.nlargest(HOLDERS_SHOWN, holding, key=itemgetter(0))
+    holders = tuple(Holder(key, amount, since) for amount, key, since in top)
     return holders, len(holding) - len(holders)
 
 
-def _since(entry: Entry) -> int:
+def _holding(state: State, space: Namespace, name: str) -> Iterator[tuple[str, int, Amounts]]:
+    """Yield the units that an account counts: key, since when, and what they are charged."""
+    account = state.accounts[name]
+    for qualified in account.covers:
+        one = state.namespaces[qualified]
+        for key in charging.units(one):
+            for traits, charge in charging.terms(one, key):
+                if not account.selects or matches(account.selects, traits):
+                    place = key if one is space else f"{qualified}/{key}"
+                    yield place, _since(one.entries.get(key)), charge
+
+
+def _since(entry: Entry | None) -> int:
+    """Return when something began to be held; 0 for pods whose root is not known any more."""
+    if entry is None:
+        return 0
     if entry.committed is not None:
         return entry.committed.time
     return min(hold.time for hold in entry.holds)

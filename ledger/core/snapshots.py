@@ -8,16 +8,16 @@ takes its place.
 
 import hashlib
 from collections import deque
-from operator import itemgetter
 from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
-from ledger.core.evolution import charge_of
-from ledger.core.state import Account, Ended, Entry, Hold, Namespace, Object, State
+from ledger.core.amounts import plus
+from ledger.core.charging import NOTHING, drawn_from, entry_of
+from ledger.core.coverage import plans
+from ledger.core.state import Account, Draw, Ended, Entry, Hold, Namespace, Object, State
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 
 
 class InvalidSnapshot(Exception):
@@ -40,6 +40,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     limit: list[int]
     namespaces: dict[str, dict[str, _Kept]]
     ended: list[tuple[str, Ended]]
+    described: dict[str, str]
 
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
@@ -65,6 +66,7 @@ def encode(state: State) -> bytes:
             if keys
         },
         [(uid, state.ended[uid]) for uid in state.ended_order],
+        state.described,
     )
     body = _encoder.encode(image)
     return _encoder.encode((SCHEMA, hashlib.sha256(body).digest(), body))
@@ -88,6 +90,7 @@ def _restore(image: _Image) -> State:
     state.position, state.hash, state.time = image.position, image.hash, image.time
     state.clusters, state.accounts = image.clusters, image.accounts
     state.names, state.used, state.limit = image.names, image.used, image.limit
+    state.described = image.described
     state.ended = dict(image.ended)
     state.ended_order = deque(uid for uid, _ in image.ended)
     state.namespaces = _covered_namespaces(image.accounts)
@@ -107,14 +110,9 @@ def _covered_namespaces(open_accounts: dict[str, Account]) -> dict[str, Namespac
             covering.setdefault(name, []).append(account)
     namespaces = {}
     for name, names in covering.items():
-        plan = [
-            (accounts.resource_of(key), number)
-            for account in names
-            for key, number in open_accounts[account].lines.items()
-        ]
-        plan.sort(key=itemgetter(1))
         space = namespaces[name] = Namespace()
-        space.accounts, space.plan = tuple(names), tuple(plan)
+        space.accounts = tuple(names)
+        space.plan, space.selected = plans(open_accounts, names)
     return namespaces
 
 
@@ -122,11 +120,23 @@ def _fill(space: Namespace, keys: dict[str, _Kept]) -> None:
     """Put the kept keys into a namespace and index their open CREATE holds."""
     entries, stamps, owners = space.entries, space.stamps, space.owners
     for key, kept in keys.items():
-        holds = kept.holds
-        entries[key] = Entry(kept.committed, holds, charge_of(kept.committed, holds))
-        for hold in holds:
+        entry = entries[key] = entry_of(kept.committed, kept.holds)
+        if entry.root:
+            _draw(space, key, entry)
+        for hold in kept.holds:
             if hold.base == 0:
                 if hold.stamp:
                     stamps[hold.stamp] = (key, hold.uid)
                 if hold.owner:
                     owners[hold.owner] = owners.get(hold.owner, 0) + 1
+
+
+def _draw(space: Namespace, key: str, entry: Entry) -> None:
+    """Index what a pod draws from its root."""
+    root = drawn_from(entry)
+    if not root:
+        return
+    before = space.draws.get(root, Draw(NOTHING, NOTHING))
+    committed = entry.committed.demand if entry.committed is not None else NOTHING
+    space.draws[root] = Draw(plus(before.charge, entry.charge), plus(before.committed, committed))
+    space.members.setdefault(root, {})[key] = None

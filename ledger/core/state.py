@@ -6,6 +6,8 @@ conflict, the writer gives the state a `journal`: every change then first notes 
 """
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -57,18 +59,37 @@ class Object(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one storage key holds. `charge` is the largest of committed and holds per resource."""
+    """What one storage key holds.
+
+    `charge` is the largest of committed and holds per resource, `traits` are those of all of them.
+    `root` is the key of the root that is drawn from, empty when there is none.
+    """
 
     committed: Object | None
     holds: tuple[Hold, ...]
     charge: Amounts
+    root: str = ""
+    traits: Traits = ()
+
+
+class Draw(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the pods of one root are charged together, and what part of it is committed."""
+
+    charge: Amounts
+    committed: Amounts
 
 
 class Account(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An open account: the qualified namespaces it covers and its line numbers by quota key."""
+    """An open account: the qualified namespaces it covers and its line numbers by quota key.
+
+    With a `reach`, `covers` follows from that and from what is known of namespaces and clusters.
+    """
 
     covers: tuple[str, ...]
     lines: dict[str, int]
+    version: int = 0
+    reach: Reach | None = None
+    selects: Selection = ()
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -78,30 +99,49 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
     version: int
 
 
+Plan = tuple[tuple[str, int], ...]
+SelectingPlan = tuple[tuple[str, int, Selection], ...]
+
+
 class Namespace:
     """The keys of one qualified namespace, and what follows from accounts and keys.
 
     `entries` is the truth; the others are indexes: `accounts` that cover the namespace, `plan`
-    with `(resource, line number)` for every line that charges here in order of numbers, `stamps`
-    and `owners` of open CREATE holds. A new coverage makes a new value around the same mappings.
+    with `(resource, line number)` for every line that counts all objects here, `selected` with
+    `(resource, line number, selection)` for those that select, both in order of numbers, `stamps`
+    and `owners` of open CREATE holds, `draws` and `members` of roots: what their pods are charged
+    and which they are. A new coverage makes a new value around the same mappings.
     """
 
-    __slots__ = ("accounts", "entries", "owners", "plan", "stamps")
+    __slots__ = (
+        "accounts",
+        "draws",
+        "entries",
+        "members",
+        "owners",
+        "plan",
+        "selected",
+        "stamps",
+    )
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         self.stamps: dict[str, tuple[str, str]] = {}
         self.owners: dict[str, int] = {}
         self.accounts: tuple[str, ...] = ()
-        self.plan: tuple[tuple[str, int], ...] = ()
+        self.plan: Plan = ()
+        self.selected: SelectingPlan = ()
+        self.draws: dict[str, Draw] = {}
+        self.members: dict[str, dict[str, None]] = {}
 
     def covered_by(
-        self, accounts: tuple[str, ...], plan: tuple[tuple[str, int], ...]
+        self, accounts: tuple[str, ...], plan: Plan, selected: SelectingPlan
     ) -> "Namespace":
         """Return this namespace as other accounts cover it."""
         covered = Namespace()
         covered.entries, covered.stamps, covered.owners = self.entries, self.stamps, self.owners
-        covered.accounts, covered.plan = accounts, plan
+        covered.draws, covered.members = self.draws, self.members
+        covered.accounts, covered.plan, covered.selected = accounts, plan, selected
         return covered
 
 
@@ -109,12 +149,14 @@ class State:
     """The whole shard at one position.
 
     Per line number: `used` and `limit` in the unit of the line's key, `names` as
-    `(account, key)`. A closed line keeps its number, with used and limit 0.
+    `(account, key)`. A closed line keeps its number, with used and limit 0. `described` has the
+    traits of clusters and of qualified namespaces, as far as they were told.
     """
 
     __slots__ = (
         "accounts",
         "clusters",
+        "described",
         "ended",
         "ended_order",
         "hash",
@@ -132,6 +174,7 @@ class State:
         self.hash = bytes(32)
         self.time = 0
         self.clusters: dict[str, str] = {}
+        self.described: dict[str, str] = {}
         self.accounts: dict[str, Account] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.names: list[tuple[str, str]] = []
@@ -164,6 +207,40 @@ class State:
                 del container[key]
             else:
                 container[key] = old
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Take back, at the end of the block, every change that was made in it."""
+        journal = self.journal
+        if journal is None:
+            self.journal = []
+        mark = len(self.journal or ())
+        try:
+            yield
+        finally:
+            self.undo(mark)
+            self.journal = journal
+
+
+def put(state: State, container: dict[Any, Any], key: Any, value: Any) -> None:
+    """Set a value of a mapping of the state."""
+    if state.journal is not None:
+        state.journal.append((container, key, container.get(key, NOT_THERE)))
+    container[key] = value
+
+
+def put_line(state: State, column: list[int], line: int, value: int) -> None:
+    """Set the used amount or the limit of a line."""
+    if state.journal is not None:
+        state.journal.append((column, line, column[line]))
+    column[line] = value
+
+
+def drop(state: State, container: dict[Any, Any], key: Any) -> None:
+    """Remove a key, if it is there, from a mapping of the state."""
+    old = container.pop(key, NOT_THERE)
+    if state.journal is not None and old is not NOT_THERE:
+        state.journal.append((container, key, old))
 
 
 def take_back(used: list[int], postings: list[int]) -> None:

@@ -1,0 +1,242 @@
+"""Charging: what the accounts of a namespace are charged for, and posting the difference.
+
+What is charged is a **unit**: a pod that has no root, or a root together with its pods, at the
+largest of the envelope and of what the pods take. Where the ledger knows no such root, its pods
+count one by one. A line that selects counts a unit by the traits of the root, or of the pod.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ledger.core.amounts import Amounts, largest, minus, plus
+from ledger.core.commands import BARRED
+from ledger.core.state import (
+    POSTINGS,
+    Draw,
+    Entry,
+    Hold,
+    Namespace,
+    Object,
+    State,
+    drop,
+    put,
+    put_line,
+    take_back,
+)
+from ledger.core.traits import Traits, matches, united
+
+Postings = list[int]
+
+Term = tuple[Traits, Amounts]
+"""What selecting lines look at, and the amounts that are charged."""
+
+NOTHING: Final[Amounts] = {}
+EMPTY: Final = Entry(None, (), NOTHING)
+
+TRUTH: Final = 0
+"""A charge that may go over a limit: what exists is charged."""
+WITHIN_LIMITS: Final = 1
+"""A charge that may rise up to the limit."""
+FALLING: Final = 2
+"""A charge that may not rise."""
+
+PODS: Final = "pods/"
+"""How the keys of pods begin; every other key is that of a root."""
+
+_NO_DRAW: Final = Draw(NOTHING, NOTHING)
+
+
+class InvariantError(Exception):
+    """An event contradicts the state it is applied to: the log or the code is wrong."""
+
+
+def entry_of(committed: Object | None, holds: tuple[Hold, ...]) -> Entry:
+    """Return what a key holds: charged the largest of what is committed and what is held."""
+    traits: Traits = ()
+    if committed is None:
+        charge, root = NOTHING, holds[-1].root if holds else ""
+    else:
+        charge, root, traits = committed.demand, committed.root, committed.traits
+    for hold in holds:
+        charge = largest(charge, hold.demand)
+        traits = united(traits, hold.traits)
+    return Entry(committed, holds, charge, root, traits)
+
+
+def drawn_from(entry: Entry) -> str:
+    """Return the key of the root that an entry draws from, empty when it draws from none."""
+    return "" if entry.root == BARRED else entry.root
+
+
+def is_simple(space: Namespace, key: str, before: Entry, after: Entry) -> bool:
+    """Return whether a change concerns nothing but this key, and no line selects."""
+    return (
+        not space.selected
+        and key.startswith(PODS)
+        and not drawn_from(before)
+        and not drawn_from(after)
+    )
+
+
+def terms(space: Namespace, unit: str) -> Iterator[Term]:
+    """Yield what the unit at a key is charged."""
+    entry, draw = space.entries.get(unit), space.draws.get(unit)
+    if entry is not None:
+        yield entry.traits, entry.charge if draw is None else largest(entry.charge, draw.charge)
+    elif draw is not None and not space.selected:
+        yield (), draw.charge
+    elif draw is not None:
+        for member in space.members[unit]:
+            pod = space.entries[member]
+            yield pod.traits, pod.charge
+
+
+def committed_terms(space: Namespace, unit: str) -> Iterator[Term]:
+    """Yield the part of a unit's charge that committed demand explains."""
+    entry, draw = space.entries.get(unit), space.draws.get(unit)
+    if entry is not None:
+        demand = entry.committed.demand if entry.committed is not None else NOTHING
+        yield entry.traits, demand if draw is None else largest(demand, draw.committed)
+    elif draw is not None and not space.selected:
+        yield (), draw.committed
+    elif draw is not None:
+        for member in space.members[unit]:
+            pod = space.entries[member]
+            if pod.committed is not None:
+                yield pod.traits, pod.committed.demand
+
+
+def units(space: Namespace) -> Iterator[str]:
+    """Yield the keys of all units of a namespace."""
+    for key, entry in space.entries.items():
+        if not drawn_from(entry):
+            yield key
+    for root in space.draws:
+        if root not in space.entries:
+            yield root
+
+
+def unit_of(key: str, entry: Entry) -> str:
+    """Return the key of the unit that an entry belongs to."""
+    return drawn_from(entry) or key
+
+
+def by_line(space: Namespace, found: Iterable[Term]) -> dict[int, int]:
+    """Return what terms amount to on every line of the namespace that counts them."""
+    totals: dict[int, int] = {}
+    for traits, amounts in found:
+        for resource, line in space.plan:
+            if resource in amounts:
+                totals[line] = totals.get(line, 0) + amounts[resource]
+        for resource, line, selection in space.selected:
+            if resource in amounts and matches(selection, traits):
+                totals[line] = totals.get(line, 0) + amounts[resource]
+    return totals
+
+
+def replace(
+    state: State, space: Namespace, key: str, before: Entry, after: Entry, rule: int
+) -> Postings:
+    """Put a key's new entry in the place of its old one, and post what that changes."""
+    if is_simple(space, key, before, after):
+        _put_entry(state, space, key, after)
+        return _post(state, space, before.charge, after.charge, rule)
+    changed = dict.fromkeys((unit_of(key, before), unit_of(key, after)))
+    old = by_line(space, (term for unit in changed for term in terms(space, unit)))
+    _put_entry(state, space, key, after)
+    _draw(state, space, key, before, -1)
+    _draw(state, space, key, after, 1)
+    new = by_line(space, (term for unit in changed for term in terms(space, unit)))
+    return _post_lines(state, old, new, rule, {line for _, line, _ in space.selected})
+
+
+def _put_entry(state: State, space: Namespace, key: str, after: Entry) -> None:
+    if after.committed is None and not after.holds:
+        drop(state, space.entries, key)
+    else:
+        put(state, space.entries, key, after)
+
+
+def _draw(state: State, space: Namespace, key: str, entry: Entry, sign: int) -> None:
+    """Add what an entry is charged to what its root's pods are charged, or take it out."""
+    root = drawn_from(entry)
+    if not root or (entry.committed is None and not entry.holds):
+        return
+    draw = space.draws.get(root, _NO_DRAW)
+    committed = entry.committed.demand if entry.committed is not None else NOTHING
+    if sign > 0:
+        draw = Draw(plus(draw.charge, entry.charge), plus(draw.committed, committed))
+        if root not in space.members:
+            put(state, space.members, root, {})
+        put(state, space.members[root], key, None)
+    else:
+        draw = Draw(minus(draw.charge, entry.charge), minus(draw.committed, committed))
+        drop(state, space.members[root], key)
+    if space.members[root]:
+        put(state, space.draws, root, draw)
+    else:
+        drop(state, space.members, root)
+        drop(state, space.draws, root)
+
+
+def _post(state: State, space: Namespace, before: Amounts, after: Amounts, rule: int) -> Postings:
+    """Charge the difference to every line of a namespace in which no line selects.
+
+    Raises InvariantError, with nothing charged, when a line would break the rule.
+    """
+    postings: Postings = []
+    if before is after:
+        return postings
+    used, limit = state.used, state.limit
+    for resource, line in space.plan:
+        delta = after.get(resource, 0)
+        if resource in before:
+            delta -= before[resource]
+        if delta:
+            new = used[line] + delta
+            if new < 0 or (delta > 0 and rule and (rule == FALLING or new > limit[line])):
+                take_back(used, postings)
+                raise _broken(state, line, new)
+            used[line] = new
+            postings += (line, delta, new)
+    if state.journal is not None and postings:
+        state.journal.append((used, POSTINGS, postings))
+    return postings
+
+
+def _post_lines(
+    state: State,
+    old: dict[int, int],
+    new: dict[int, int],
+    rule: int,
+    selecting: set[int],
+) -> Postings:
+    """Charge the difference of two sums by line; see `_post`.
+
+    A line that selects may rise though the charge falls: pods count by their own traits when their
+    root goes.
+    """
+    postings: Postings = []
+    for line in sorted(old.keys() | new.keys()):
+        delta = new.get(line, 0) - old.get(line, 0)
+        if not delta:
+            continue
+        after = state.used[line] + delta
+        if rule == FALLING:
+            forbidden = line not in selecting
+        else:
+            forbidden = rule == WITHIN_LIMITS and after > state.limit[line]
+        if after < 0 or (delta > 0 and forbidden):
+            raise _broken(state, line, after)
+        postings += (line, delta, after)
+    for index in range(0, len(postings), 3):
+        put_line(state, state.used, postings[index], postings[index + 2])
+    return postings
+
+
+def _broken(state: State, line: int, new: int) -> InvariantError:
+    account, key = state.names[line]
+    return InvariantError(
+        f"{key} of {account} would go from {state.used[line]} to {new}"
+        f" with a limit of {state.limit[line]}"
+    )

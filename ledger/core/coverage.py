@@ -1,0 +1,168 @@
+"""Coverage: which accounts count which namespaces, and counting anew when that changes.
+
+An account covers the namespaces it names, or those that its reach selects by what is known of them
+and of their clusters. A namespace that nobody has described yet has its name and no labels.
+"""
+
+from collections.abc import Iterable
+from operator import itemgetter
+
+from ledger.core import accounts
+from ledger.core.accounts import Line
+from ledger.core.charging import InvariantError, Postings, by_line, terms, units
+from ledger.core.state import (
+    NOT_THERE,
+    Account,
+    Namespace,
+    Plan,
+    SelectingPlan,
+    State,
+    put,
+    put_line,
+)
+from ledger.core.traits import NAME, Reach, matches
+
+
+def open_namespace(state: State, name: str) -> Namespace:
+    """Begin to know a namespace: whatever reaches it, covers it from now on."""
+    space = state.namespaces.get(name)
+    if space is None:
+        put(state, state.namespaces, name, Namespace())
+        reassign(state, [name])
+        space = state.namespaces[name]
+    return space
+
+
+def reaching(state: State) -> list[str]:
+    """Return the names of the accounts that select the namespaces they cover."""
+    return [name for name, account in state.accounts.items() if account.reach is not None]
+
+
+def reached(state: State, reach: Reach) -> tuple[str, ...]:
+    """Return the known namespaces that a reach selects, sorted."""
+    return tuple(sorted(name for name in state.namespaces if _reaches(state, reach, name)))
+
+
+def reassign(state: State, names: Iterable[str]) -> Postings:
+    """Cover these namespaces by what reaches them now, and post what that moves."""
+    moved: dict[int, int] = {}
+    for account in sorted(reaching(state)):
+        known = state.accounts[account]
+        assert known.reach is not None
+        covers = set(known.covers)
+        changed = [name for name in names if (name in covers) != _reaches(state, known.reach, name)]
+        if not changed:
+            continue
+        _count(state, known, [name for name in changed if name in covers], -1, moved)
+        after = covers.symmetric_difference(changed)
+        put(state, state.accounts, account, _covering(known, tuple(sorted(after))))
+        cover(state, account, changed)
+        _count(state, known, [name for name in changed if name in after], 1, moved)
+    return _move(state, moved)
+
+
+def cover(state: State, account: str, names: Iterable[str]) -> None:
+    """Work out again which lines count in these namespaces, after this account changed."""
+    changed = state.accounts.get(account)
+    for name in sorted(set(names)):
+        space = state.namespaces.get(name) or open_namespace(state, name)
+        covering = {one for one in space.accounts if one != account}
+        if changed is not None and name in changed.covers:
+            covering.add(account)
+        ordered = tuple(sorted(covering))
+        covered = space.covered_by(ordered, *plans(state.accounts, ordered))
+        put(state, state.namespaces, name, covered)
+
+
+def plans(known: dict[str, Account], covering: Iterable[str]) -> tuple[Plan, SelectingPlan]:
+    """Return the lines of accounts that count everything, and those that select."""
+    plain, selecting = [], []
+    for name in covering:
+        account = known[name]
+        for key, line in account.lines.items():
+            resource = accounts.resource_of(key)
+            if account.selects:
+                selecting.append((resource, line, account.selects))
+            else:
+                plain.append((resource, line))
+    plain.sort(key=itemgetter(1))
+    selecting.sort(key=itemgetter(1))
+    return tuple(plain), tuple(selecting)
+
+
+def recount(state: State, covers: Iterable[str], lines: Iterable[int]) -> Postings:
+    """Set what is used of these open lines from the charges they count in these namespaces."""
+    totals = dict.fromkeys(lines, 0)
+    for name in covers if totals else ():
+        found = _in_namespace(state.namespaces[name])
+        for line in totals.keys() & found.keys():
+            totals[line] += found[line]
+    return _move(state, {line: total - state.used[line] for line, total in totals.items()})
+
+
+def close(state: State, lines: Iterable[int]) -> Postings:
+    """Let lines count nothing any more."""
+    closed = list(lines)
+    for line in closed:
+        put_line(state, state.limit, line, 0)
+    return _move(state, {line: -state.used[line] for line in closed})
+
+
+def set_line(state: State, account: str, line: Line) -> None:
+    """Open a line or set its limit. Raises InvariantError when the number is another line's."""
+    if line.number == len(state.names):
+        if state.journal is not None:
+            for column in (state.names, state.used, state.limit):
+                state.journal.append((column, line.number, NOT_THERE))
+        state.names.append((account, line.key))
+        state.used.append(0)
+        state.limit.append(line.limit)
+        return
+    if line.number > len(state.names) or state.names[line.number] != (account, line.key):
+        raise InvariantError(f"line {line.number} is not {line.key} of {account}")
+    put_line(state, state.limit, line.number, line.limit)
+
+
+def in_order(*several: Postings) -> Postings:
+    """Return postings of different lines as one, in order of line numbers."""
+    found = [tuple(one[at : at + 3]) for one in several for at in range(0, len(one), 3)]
+    return [number for posting in sorted(found) for number in posting]
+
+
+def _reaches(state: State, reach: Reach, name: str) -> bool:
+    cluster, _, namespace = name.partition("/")
+    return matches(reach.clusters, (_traits(state, cluster, cluster),)) and matches(
+        reach.namespaces, (_traits(state, name, namespace),)
+    )
+
+
+def _traits(state: State, subject: str, name: str) -> str:
+    return state.described.get(subject, f"{NAME}={name}")
+
+
+def _covering(account: Account, covers: tuple[str, ...]) -> Account:
+    return Account(covers, account.lines, account.version, account.reach, account.selects)
+
+
+def _count(
+    state: State, account: Account, covered: Iterable[str], sign: int, moved: dict[int, int]
+) -> None:
+    """Add up in `moved` what an account counts in namespaces that it covers."""
+    for name in covered:
+        found = _in_namespace(state.namespaces[name])
+        for line in account.lines.values():
+            moved[line] = moved.get(line, 0) + sign * found.get(line, 0)
+
+
+def _in_namespace(space: Namespace) -> dict[int, int]:
+    return by_line(space, (term for unit in units(space) for term in terms(space, unit)))
+
+
+def _move(state: State, moved: dict[int, int]) -> Postings:
+    postings: Postings = []
+    for line in sorted(moved):
+        if moved[line]:
+            after = state.used[line] + moved[line]
+            put_line(state, state.used, line, after)
+            postings += (line, moved[line], after)
+    return postings
