@@ -5,8 +5,8 @@ the version it was read at, and whoever needs another one, or an object that is 
 from the API server. That is also what happens to objects beyond the bound, so a full cache is
 slower and never wrong.
 
-An object with four labels costs about 1 KiB besides what the caller keeps of it (`tests/unit/kube/test_cache.py`
-measures), however large its spec is.
+However large its spec is, an object with four labels costs about 1 KiB besides what the caller
+keeps of it (`tests/unit/kube/test_cache.py` measures).
 """
 
 import asyncio
