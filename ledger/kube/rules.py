@@ -1,4 +1,4 @@
-"""The rules by which requests of containers become amounts: vendors, types of cards and defaults."""
+"""The rules by which requests of containers become amounts: vendors, types of cards, defaults."""
 
 from functools import cached_property
 

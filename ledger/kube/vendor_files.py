@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import yaml
 
 from ledger.kube.vendors import Vendor
 
@@ -32,8 +31,9 @@ def load(path: Path) -> tuple[Vendor, ...]:
         raise BadVendors(f"{path}: is larger than {FILE_BYTES_MAX} bytes; list vendors only")
     try:
         vendors = msgspec.yaml.decode(content, type=tuple[Vendor, ...])
-    except (msgspec.ValidationError, yaml.YAMLError) as error:
-        raise BadVendors(f"{path}: {error}; write a list of vendors") from error
+    except msgspec.DecodeError as error:
+        problem = " ".join(str(error).split())
+        raise BadVendors(f"{path}: {problem}; write a list of vendors") from error
     names: set[str] = set()
     for number, vendor in enumerate(vendors):
         problem = f"the name {vendor.name} is given twice" if vendor.name in names else ""
@@ -46,16 +46,21 @@ def load(path: Path) -> tuple[Vendor, ...]:
 
 def _problem(vendor: Vendor) -> str:
     """Return what is wrong with a vendor whose fields are right one by one, or nothing."""
-    if not vendor.charged():
-        return "names no resource; give count, or memory or cores of a shared card"
-    if len(set(vendor.names())) < len(vendor.names()):
-        return "uses one resource twice; count, memory, percentage and cores are different ones"
-    if vendor.percentage and not vendor.memory:
-        return f"percentage {vendor.percentage} is charged as memory; name that as well"
-    if list(vendor.memory_steps) != sorted(set(vendor.memory_steps)):
-        return f"memorySteps {list(vendor.memory_steps)} must be ascending"
-    if 0 < vendor.whole_cores < vendor.default_cores:
-        return f"defaultCores {vendor.default_cores} is more than wholeCores {vendor.whole_cores}"
-    if vendor.completed and not vendor.count:
-        return "completed writes down the count; name that resource"
-    return ""
+    names, steps = vendor.names(), list(vendor.memory_steps)
+    problems = {
+        "names no resource; give count, or memory or cores of a shared card": not names,
+        "uses one resource twice; count, memory, percentage and cores are different ones": (
+            len(set(names)) < len(names)
+        ),
+        f"percentage {vendor.percentage} is charged as memory; name that as well": (
+            bool(vendor.percentage) and not vendor.memory
+        ),
+        f"memorySteps {steps} must be ascending": steps != sorted(set(steps)),
+        f"defaultCores {vendor.default_cores} is more than wholeCores {vendor.whole_cores}": (
+            0 < vendor.whole_cores < vendor.default_cores
+        ),
+        "completed writes down the count; name that resource": (
+            vendor.completed and not vendor.count
+        ),
+    }
+    return next((text for text, wrong in problems.items() if wrong), "")

@@ -1,0 +1,166 @@
+"""Traits of pods, templates and places: what selecting quotas see of them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ledger.kube import place_traits
+from ledger.kube.objects import ObjectMeta, Pod
+from ledger.kube.pod_traits import VOLATILE, is_recorded, traits_of, traits_of_template
+
+BUSY = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
+
+
+def read(spec: dict[str, Any] | None = None, **labels: str) -> list[str]:
+    """Return the items of a pod's traits; it asks for a processor unless the spec says more."""
+    pod = {"metadata": {"labels": labels or None}, "spec": {**BUSY, **(spec or {})}}
+    text = traits_of(msgspec.convert(pod, Pod))
+    return text.split(",") if text else []
+
+
+def template(labels: dict[str, str], root: dict[str, str] | None = None, **spec: Any) -> str:
+    pod = msgspec.convert({"spec": {**BUSY, **spec}}, Pod)
+    return traits_of_template(ObjectMeta(labels=labels), pod.spec, root)
+
+
+def test_labels_are_traits_and_one_without_a_value_is_its_key() -> None:
+    assert read(None, app="web", marked="") == ["app=web", "marked"]
+
+
+def test_a_pod_without_anything_to_select_by_has_no_traits() -> None:
+    assert read() == []
+
+
+@pytest.mark.parametrize("label", sorted(VOLATILE))
+def test_labels_that_differ_between_the_pods_of_a_workload_are_not_recorded(label: str) -> None:
+    assert read(None, app="web", **{label: "x"}) == ["app=web"]
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "batch.kubernetes.io/job-completion-index",
+        "hami.io/vgpu-node",
+        "topology.kubernetes.io/zone",
+    ],
+)
+def test_labels_that_say_where_a_pod_is_are_not_recorded(label: str) -> None:
+    assert not is_recorded(label)
+    assert is_recorded(f"example.com/{label.partition('/')[2]}")
+
+
+def test_the_priority_class_is_a_trait() -> None:
+    assert read({"priorityClassName": "high"}) == ["!priority=high"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "traits"), [(0, ["!terminating"]), (5, ["!terminating"]), (None, [])]
+)
+def test_who_has_a_deadline_is_terminating(seconds: int | None, traits: list[str]) -> None:
+    assert read({"activeDeadlineSeconds": seconds}) == traits
+
+
+@pytest.mark.parametrize(
+    ("spec", "best_effort"),
+    [
+        ({"containers": [{}]}, True),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}]}, True),
+        ({"containers": [{"resources": {"limits": {"cpu": "0"}}}]}, True),
+        ({"containers": [{"resources": {"limits": {"cpu": "0m", "memory": 0}}}]}, True),
+        ({"containers": [{"resources": {"limits": {"memory": "1"}}}]}, False),
+        ({"containers": [{"resources": {"requests": {"cpu": "1m"}}}]}, False),
+        ({"containers": [{"resources": {"limits": {"cpu": "?"}}}]}, False),
+        ({"containers": [{}], "initContainers": [{"resources": {"limits": {"cpu": 1}}}]}, False),
+        ({"containers": [{}], "resources": {"requests": {"memory": "1Gi"}}}, False),
+    ],
+)
+def test_best_effort_is_who_names_no_processor_and_no_memory(
+    spec: dict[str, Any], best_effort: bool
+) -> None:
+    assert read(spec) == (["!best-effort"] if best_effort else [])
+
+
+TERM = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+@pytest.mark.parametrize(
+    ("affinity", "crosses"),
+    [
+        (None, False),
+        ({"nodeAffinity": {TERM: {"nodeSelectorTerms": []}}}, False),
+        ({"podAffinity": {TERM: [{"topologyKey": "x"}]}}, False),
+        ({"podAffinity": {TERM: [{"namespaces": []}]}}, False),
+        ({"podAffinity": {TERM: [{}, {"namespaces": ["other"]}]}}, True),
+        ({"podAntiAffinity": {TERM: [{"namespaceSelector": {}}]}}, True),
+        (
+            {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"namespaces": ["a"]}}]}},
+            True,
+        ),
+        (
+            {
+                "podAntiAffinity": {
+                    PREFERRED: [
+                        {"podAffinityTerm": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}
+                    ]
+                }
+            },
+            True,
+        ),
+    ],
+)
+def test_an_affinity_to_pods_of_other_namespaces_is_a_trait(
+    affinity: dict[str, Any] | None, crosses: bool
+) -> None:
+    assert read({"affinity": affinity}) == (["!cross-namespace-affinity"] if crosses else [])
+
+
+def test_traits_are_sorted_so_that_equal_ones_are_the_same_text() -> None:
+    assert read({"priorityClassName": "p", "containers": []}, b="1", a="2") == [
+        "!best-effort",
+        "!priority=p",
+        "a=2",
+        "b=1",
+    ]
+
+
+def test_the_labels_of_a_root_stand_above_those_of_its_template() -> None:
+    text = template({"team": "a", "app": "web"}, {"team": "b", "tier": "x"}, priorityClassName="p")
+    assert text == "!priority=p,app=web,team=b,tier=x"
+    assert template({"team": "a"}) == "team=a"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"app": "a,!priority=high"},
+        {"app": "a=b"},
+        {"!priority": "high"},
+        {"app": "x" * 64},
+        {"app": "-x"},
+        {"a,b": "c"},
+        {"": "x"},
+        {"pod-template-hash": "x"},
+    ],
+)
+def test_labels_that_no_pod_could_have_are_no_traits_of_a_template(labels: dict[str, str]) -> None:
+    assert template({**labels, "team": "a"}) == "team=a"
+    assert template({"team": "a"}, labels) == "team=a"
+
+
+@pytest.mark.parametrize("name", ["high,team=b", "High", "x" * 300, "!"])
+def test_a_priority_class_that_no_pod_could_have_is_no_trait_of_a_template(name: str) -> None:
+    assert template({"team": "a"}, priorityClassName=name) == "team=a"
+
+
+def test_a_namespace_has_its_name_and_its_labels() -> None:
+    assert place_traits.of_namespace("team-a", {"env": "prod"}) == "!name=team-a,env=prod"
+    assert place_traits.of_namespace("team-a", None) == "!name=team-a"
+
+
+def test_a_cluster_has_its_name_its_region_and_its_labels() -> None:
+    assert (
+        place_traits.of_cluster("east-1", "eu", {"tier": "1"}) == "!name=east-1,!region=eu,tier=1"
+    )
+    assert place_traits.of_cluster("east-1", "", {}) == "!name=east-1"
