@@ -5,105 +5,41 @@ so nothing runs: what a replica would read, and what its service account may, is
 """
 
 import copy
-import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-import yaml
 
 from tests.e2e.cluster import Answer, Cluster, Manifest
 from tests.e2e.conftest import _connected
 from tests.e2e.controlplane import ADMIN, ControlPlane
+from tests.e2e.definitions import (
+    FULL_POLICY,
+    FULL_QUOTA,
+    MISTAKES,
+    POLICIES,
+    QUOTAS,
+    policy,
+    quota,
+)
+from tests.e2e.kubectl import Kubectl, commands_of
 from tests.e2e.polling import eventually
-from tests.e2e.service import COMMAND
+from tests.e2e.rights import RIGHTS, rights_of
 
 pytestmark = pytest.mark.e2e
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "install.md").read_text()
-COMMAND_SECONDS: Final = 60.0
 EFFECTIVE_SECONDS: Final = 60.0
 
 SPACE: Final = "gpuledger-system"
 ACCOUNT: Final = f"system:serviceaccount:{SPACE}:gpuledger"
 STRANGER: Final = f"system:serviceaccount:{SPACE}:default"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-QUOTAS: Final = "/apis/gpuledger.io/v1alpha1/universeresourcequotas"
-POLICIES: Final = "/apis/gpuledger.io/v1alpha1/ledgerpolicies"
-
-READ: Final = ("get", "list", "watch")
-RIGHTS: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
-    ("", "pods", ""): (*READ, "patch"),
-    ("", "resourcequotas", ""): (*READ, "create"),
-    ("", "resourcequotas/status", ""): ("patch",),
-    ("", "namespaces", ""): READ,
-    **{
-        ("apps", kind, ""): READ
-        for kind in ("deployments", "replicasets", "statefulsets", "daemonsets")
-    },
-    **{("batch", kind, ""): READ for kind in ("jobs", "cronjobs")},
-    ("jobset.x-k8s.io", "jobsets", ""): READ,
-    ("leaderworkerset.x-k8s.io", "leaderworkersets", ""): READ,
-    **{("kubeflow.org", kind, ""): READ for kind in ("mpijobs", "pytorchjobs", "tfjobs")},
-    ("trainer.kubeflow.org", "trainjobs", ""): READ,
-    **{("ray.io", kind, ""): READ for kind in ("rayclusters", "rayjobs", "rayservices")},
-    ("gpuledger.io", "universeresourcequotas", ""): READ,
-    ("gpuledger.io", "universeresourcequotas/status", ""): ("patch",),
-    ("gpuledger.io", "ledgerpolicies", ""): READ,
-    **{
-        ("admissionregistration.k8s.io", f"{kind}webhookconfigurations", name): (verb,)
-        for kind in ("mutating", "validating")
-        for name, verb in (("", "create"), ("gpuledger", "patch"))
-    },
-    ("authentication.k8s.io", "tokenreviews", ""): ("create",),
-    ("authorization.k8s.io", "subjectaccessreviews", ""): ("create",),
-}
-"""All that the service may do: (group, resource, the only name or any), and the verbs."""
-
-
-class Kubectl:
-    """kubectl against one control plane, in a folder of its own."""
-
-    def __init__(self, assets: Path, plane: ControlPlane, folder: Path) -> None:
-        self.folder = folder
-        self._env = os.environ | {
-            "KUBECONFIG": str(plane.kubeconfig(ADMIN)),
-            "PATH": f"{assets}{os.pathsep}{COMMAND.parent}{os.pathsep}{os.environ['PATH']}",
-        }
-
-    def type(self, commands: str) -> str:
-        """Run commands in bash; return what they print. Fails with what they complain about."""
-        done = subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", commands],
-            cwd=self.folder,
-            env=self._env,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, f"{commands}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def get(self, what: str) -> Manifest:
-        """Return an object of the service's namespace."""
-        found: Manifest = json.loads(self.type(f"kubectl -n {SPACE} get {what} -o json"))
-        return found
-
-
-def commands_of(heading: str) -> str:
-    """Return the commands of a section of the page that need no running pod."""
-    section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
-    assert section is not None, f"the page has no section {heading!r}"
-    blocks = re.findall(r"```sh\n(.*?)```", section[1], re.S)
-    assert blocks, f"the section {heading!r} has no commands"
-    return "\n".join(blocks)
 
 
 @pytest.fixture(scope="module")
@@ -115,18 +51,15 @@ def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
 
 
 @pytest.fixture(scope="module")
-def kubectl(
-    assets: Path, plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
-) -> Kubectl:
+def kubectl(assets: Path, plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
     """Install by the page, in a copy of what it uses, and return the kubectl that did."""
-    if not (assets / "kubectl").is_file():
-        pytest.skip(f"{assets} has no kubectl: nothing of deploy/ was applied")
     folder = tmp_path_factory.mktemp("checkout")
     shutil.copytree(ROOT / "deploy", folder / "deploy")
-    typist = Kubectl(assets, plane, folder)
+    typist = Kubectl(assets, plane.kubeconfig(ADMIN), folder)
     for heading in ("Secrets", "The server's certificate", "The API server's certificate"):
-        typist.type(commands_of(heading))
-    typist.type("kubectl apply --warnings-as-errors -k deploy")
+        typist.type("\n".join(commands_of(PAGE, heading)))
+    apply = commands_of(PAGE, "Apply")[0].splitlines()[0]
+    typist.type(f"{apply} --warnings-as-errors")
     return typist
 
 
@@ -141,54 +74,6 @@ async def admin(plane: ControlPlane, kubectl: Kubectl) -> AsyncIterator[Cluster]
             what="the definitions are served",
         )
         yield cluster
-
-
-def quota(**spec: Any) -> Manifest:
-    """A quota over everything, but for what is given."""
-    return {
-        "apiVersion": "gpuledger.io/v1alpha1",
-        "kind": "UniverseResourceQuota",
-        "metadata": {"generateName": "u-"},
-        "spec": {"hard": {"limits.nvidia.com/gpumem": "640000"}} | spec,
-    }
-
-
-def policy(**spec: Any) -> Manifest:
-    """A policy for everything, but for what is given."""
-    return {
-        "apiVersion": "gpuledger.io/v1alpha1",
-        "kind": "LedgerPolicy",
-        "metadata": {"generateName": "p-"},
-        "spec": spec,
-    }
-
-
-def expression(**given: Any) -> Manifest:
-    return {"matchExpressions": [given]}
-
-
-FULL_QUOTA: Final = quota(
-    hard={"limits.nvidia.com/gpumem": "640k", "requests.nvidia.com/gpu": 64, "limits.cpu": "0"},
-    regions=["eu-west"],
-    clusters=["east-1", "west-1"],
-    clusterSelector={"matchLabels": {"tier": "prod"}},
-    namespaces=["team-a"],
-    namespaceSelector=expression(key="team", operator="In", values=["a", "b"]),
-    objectSelector=expression(key="app", operator="Exists"),
-    scopes=["NotTerminating", "PriorityClass"],
-    scopeSelector=expression(scopeName="PriorityClass", operator="In", values=["high"]),
-)
-FULL_POLICY: Final = policy(
-    namespaces=["team-a"],
-    namespaceSelector=expression(key="team", operator="DoesNotExist"),
-    priority=-5,
-    mode="warn",
-    onExceeded="pending",
-    surge="strict",
-    podsOnly=True,
-    exempt={"users": ["system:serviceaccount:ops:rescuer"], "groups": ["ops"]},
-    defaultQuota={"name": "gpus", "hard": {"limits.nvidia.com/gpumem": "16000"}},
-)
 
 
 async def test_the_definitions_are_established(admin: Cluster) -> None:
@@ -221,57 +106,7 @@ async def test_an_empty_policy_is_the_strict_one(admin: Cluster) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("path", "manifest", "because"),
-    [
-        (QUOTAS, quota(hard={}), "spec.hard"),
-        (QUOTAS, quota(hard={"gpu": "1"}), "a key is limits.RESOURCE or requests.RESOURCE"),
-        (QUOTAS, quota(hard={"limits.": "1"}), "a key is limits.RESOURCE or requests.RESOURCE"),
-        (QUOTAS, quota(hard={"limits.nvidia.com/gpu": "-1"}), "spec.hard.limits.nvidia.com/gpu"),
-        (QUOTAS, quota(hard={"limits.nvidia.com/gpu": -1}), "greater than or equal to 0"),
-        (QUOTAS, quota(hard={"limits.nvidia.com/gpu": "many"}), "spec.hard"),
-        (QUOTAS, quota(clusters=["East_1"]), "spec.clusters[0]"),
-        (QUOTAS, quota(clusters=["a", "a"]), 'spec.clusters[1]: Duplicate value: "a"'),
-        (QUOTAS, quota(namespaces=["-"]), "spec.namespaces[0]"),
-        (
-            QUOTAS,
-            quota(namespaceSelector=expression(key="team", operator="In")),
-            "In and NotIn need values",
-        ),
-        (
-            QUOTAS,
-            quota(objectSelector=expression(key="app", operator="Exists", values=["a"])),
-            "Exists and DoesNotExist take none",
-        ),
-        (
-            QUOTAS,
-            quota(clusterSelector=expression(key="tier", operator="Is", values=["a"])),
-            'supported values: "In", "NotIn", "Exists", "DoesNotExist"',
-        ),
-        (QUOTAS, quota(scopes=["Fast"]), 'Unsupported value: "Fast"'),
-        (QUOTAS, quota(scopes=["Terminating", "NotTerminating"]), "exclude each other"),
-        (QUOTAS, quota(scopes=["BestEffort", "NotBestEffort"]), "exclude each other"),
-        (
-            QUOTAS,
-            quota(scopeSelector=expression(scopeName="PriorityClass", operator="In")),
-            "In and NotIn need values",
-        ),
-        (
-            QUOTAS,
-            quota(scopeSelector=expression(scopeName="BestEffort", operator="DoesNotExist")),
-            "only the scope PriorityClass has values",
-        ),
-        (QUOTAS, quota(cluster="east-1"), 'unknown field "spec.cluster"'),
-        (POLICIES, policy(mode="dry-run"), 'supported values: "enforce", "warn", "off"'),
-        (POLICIES, policy(onExceeded="evict"), 'supported values: "deny", "pending"'),
-        (POLICIES, policy(surge="none"), '"opportunistic", "reserve", "strict"'),
-        (POLICIES, policy(priority="high"), "spec.priority"),
-        (POLICIES, policy(exempt={"groups": ["system:authenticated"]}), "everybody is in that"),
-        (POLICIES, policy(defaultQuota={"name": "gpus"}), "spec.defaultQuota.hard: Required"),
-        (POLICIES, policy(defaultQuota={"hard": {"pods": "x"}}), "spec.defaultQuota.hard.pods"),
-        (POLICIES, policy(exempt={"labels": {"a": "b"}}), 'unknown field "spec.exempt.labels"'),
-    ],
-)
+@pytest.mark.parametrize(("path", "manifest", "because"), MISTAKES)
 async def test_a_mistake_is_refused_and_named(
     admin: Cluster, path: str, manifest: Manifest, because: str
 ) -> None:
@@ -313,38 +148,38 @@ def test_applying_again_changes_nothing(kubectl: Kubectl) -> None:
 
 def test_every_mounted_key_is_made_by_the_page(kubectl: Kubectl) -> None:
     for workload in ("deployment/gpuledger", "statefulset/gpuledger-nats"):
-        spec = kubectl.get(workload)["spec"]["template"]["spec"]
+        spec = kubectl.get(SPACE, workload)["spec"]["template"]["spec"]
         for volume in spec["volumes"]:
             if "secret" in volume:
-                kubectl.get(f"secret/{volume['secret']['secretName']}")
+                kubectl.get(SPACE, f"secret/{volume['secret']['secretName']}")
             if "configMap" in volume:
-                kubectl.get(f"configmap/{volume['configMap']['name']}")
+                kubectl.get(SPACE, f"configmap/{volume['configMap']['name']}")
         for variable in spec["containers"][0]["env"]:
             key = variable.get("valueFrom", {}).get("secretKeyRef")
-            assert key is None or key["key"] in kubectl.get(f"secret/{key['name']}")["data"]
+            assert key is None or key["key"] in kubectl.get(SPACE, f"secret/{key['name']}")["data"]
 
 
 @pytest.mark.parametrize("path", ["tls_cert", "tls_key", "stamp_key_file", "client_ca"])
 def test_every_file_of_the_settings_is_mounted(kubectl: Kubectl, path: str) -> None:
-    spec = kubectl.get("deployment/gpuledger")["spec"]["template"]["spec"]
+    spec = kubectl.get(SPACE, "deployment/gpuledger")["spec"]["template"]["spec"]
     settings = kubectl.type("gpuledger serve --config deploy/gpuledger.toml --print-config")
-    found = re.search(rf'^{path}\s.*?"(.*?)"', settings, re.M)
+    found = re.search(rf'^{path}\s.*?"(.*?)"', settings, re.MULTILINE)
     assert found is not None, settings
     folder, name = os.path.split(found[1])
     [mount] = [one for one in spec["containers"][0]["volumeMounts"] if one["mountPath"] == folder]
     [volume] = [one for one in spec["volumes"] if one["name"] == mount["name"]]
     if "secret" in volume:
-        assert name in kubectl.get(f"secret/{volume['secret']['secretName']}")["data"]
+        assert name in kubectl.get(SPACE, f"secret/{volume['secret']['secretName']}")["data"]
     else:
-        assert name in kubectl.get(f"configmap/{volume['configMap']['name']}")["data"]
+        assert name in kubectl.get(SPACE, f"configmap/{volume['configMap']['name']}")["data"]
 
 
 @pytest.mark.parametrize("workload", ["deployment/gpuledger", "statefulset/gpuledger-nats"])
 async def test_the_pods_meet_the_restricted_standard(
     admin: Cluster, kubectl: Kubectl, workload: str
 ) -> None:
-    template = copy.deepcopy(kubectl.get(workload)["spec"]["template"])
-    for claim in kubectl.get(workload)["spec"].get("volumeClaimTemplates", ()):
+    template = copy.deepcopy(kubectl.get(SPACE, workload)["spec"]["template"])
+    for claim in kubectl.get(SPACE, workload)["spec"].get("volumeClaimTemplates", ()):
         source = {"persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
         template["spec"]["volumes"].append({"name": claim["metadata"]["name"], **source})
     template["metadata"] = {"generateName": "p-", "labels": template["metadata"]["labels"]}
@@ -366,31 +201,9 @@ async def test_the_pods_meet_the_restricted_standard(
     assert "restricted" in refused.message
 
 
-async def rules_of(cluster: Cluster, user: str) -> dict[tuple[str, str, str], set[str]]:
-    """Return what a service account may do in the service's namespace, cluster roles included."""
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectRulesReview",
-        "spec": {"namespace": SPACE},
-    }
-    found = await cluster.must(
-        "POST",
-        "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
-        review,
-        headers={"Impersonate-User": user},
-    )
-    rules: dict[tuple[str, str, str], set[str]] = {}
-    for rule in found["status"]["resourceRules"]:
-        for group in rule["apiGroups"]:
-            for resource in rule["resources"]:
-                for name in rule.get("resourceNames", [""]):
-                    rules.setdefault((group, resource, name), set()).update(rule["verbs"])
-    return rules
-
-
 async def test_the_service_may_do_what_it_does_and_nothing_else(admin: Cluster) -> None:
-    everybody = await rules_of(admin, STRANGER)
-    service = await rules_of(admin, ACCOUNT)
+    everybody = await rights_of(admin, STRANGER, SPACE)
+    service = await rights_of(admin, ACCOUNT, SPACE)
     own = {
         key: verbs - everybody.get(key, set())
         for key, verbs in service.items()
@@ -426,8 +239,8 @@ async def test_the_service_may_not(admin: Cluster, method: str, path: str) -> No
 
 
 async def test_webhooks_are_registered_as_the_page_says(admin: Cluster, kubectl: Kubectl) -> None:
-    command = commands_of("Register the webhooks")
-    inside = "kubectl -n gpuledger-system exec deploy/gpuledger -- "
+    [command] = commands_of(PAGE, "Register the webhooks")
+    inside = "kubectl -n gpuledger-system exec deploy/gpuledger -- \\\n"
     assert inside in command
     command = command.replace(inside, "GPULEDGER_CONFIG=deploy/gpuledger.toml ")
     kubectl.type(command.replace("/etc/gpuledger/tls/ca.crt", "ca.crt"))
@@ -443,7 +256,8 @@ async def test_webhooks_are_registered_as_the_page_says(admin: Cluster, kubectl:
 
 
 async def test_what_is_uninstalled_leaves_nothing(admin: Cluster, kubectl: Kubectl) -> None:
-    kubectl.type(commands_of("Uninstall").replace("delete -k", "delete --wait=false -k"))
+    [commands] = commands_of(PAGE, "Uninstall")
+    kubectl.type(commands.replace("delete -k", "delete --wait=false -k"))
 
     async def left() -> list[str]:
         paths = (

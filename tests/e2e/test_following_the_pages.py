@@ -4,6 +4,7 @@ The service has the rights of deploy/rbac.yaml and lets in only clients with a c
 server presents one because of the two files on that page.
 """
 
+import asyncio
 import re
 import ssl
 import subprocess
@@ -16,6 +17,7 @@ import yaml
 
 from tests.e2e.cluster import Answer, Cluster
 from tests.e2e.controlplane import ADMIN, SERVICE, ControlPlane
+from tests.e2e.kubectl import Kubectl, commands_of
 from tests.e2e.pods import MEMORY, pod
 from tests.e2e.polling import eventually
 from tests.e2e.processes import Child
@@ -25,6 +27,7 @@ pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operating.md").read_text()
+INSTALL = (ROOT / "docs" / "install.md").read_text()
 EFFECTIVE_SECONDS = 30.0
 
 
@@ -127,3 +130,24 @@ async def test_a_quota_holds_with_the_rights_and_certificates_of_the_page(
         what="a pod beyond the quota is refused by the product",
     )
     assert (await ask(8_000)).status == 201
+
+
+async def test_the_check_of_the_install_page_is_refused_as_it_says(
+    admin: Cluster, assets: Path, tmp_path: Path
+) -> None:
+    kubectl = Kubectl(assets, tmp_path / f"{ADMIN}.kubeconfig", tmp_path)
+    said = "ExceedsLimit: limits.nvidia.com/gpumem on quota gpuledger-check/none"
+    assert f"`{said}`" in INSTALL
+    *prepare, ask, clean = commands_of(INSTALL, "Verify")[0].split("\nkubectl ")
+    kubectl.type("\nkubectl ".join(prepare))
+
+    async def refused() -> tuple[int, str]:
+        return await asyncio.to_thread(kubectl.attempt, f"kubectl {ask}")
+
+    await eventually(
+        refused,
+        lambda answer: answer[0] == 1 and said in answer[1],
+        within=EFFECTIVE_SECONDS,
+        what="the pod of the install page is refused",
+    )
+    kubectl.type(f"kubectl {clean.rstrip()} --wait=false")
