@@ -132,6 +132,7 @@ def demand_rules(settings: Settings) -> DemandRules:
             types=card_types.read(settings.gpu_types),
             type_annotations=settings.gpu_type_annotations,
             worst_card_memory=settings.worst_card_memory or None,
+            managed=settings.managed_resources,
         )
     except ValueError as error:
         raise Stop(Exit.USAGE, str(error)) from error
@@ -145,24 +146,14 @@ def demand_rules(settings: Settings) -> DemandRules:
     return msgspec.structs.replace(
         rules,
         vendors=tuple(nvidia if one is vendors.NVIDIA else one for one in rules.vendors),
-        managed=_further(settings, rules),
     )
-
-
-def _further(settings: Settings, rules: DemandRules) -> tuple[str, ...]:
-    """Return the managed resources that are no cards.
-
-    The names of nvidia's are in the setting by default, also where its cards are not charged.
-    """
-    cards = {*vendors.NVIDIA.names(), *rules.of_cards}
-    return tuple(name for name in settings.managed_resources if name not in cards)
 
 
 def reviewed_resources(settings: Settings) -> tuple[str, ...]:
     """Return the resources whose requests the webhooks are asked about. Raises as demand_rules."""
     rules = demand_rules(settings)
     cards = (name for vendor in rules.vendors for name in vendor.names())
-    return (*cards, *rules.managed)
+    return (*cards, *rules.besides)
 
 
 def policy(settings: Settings) -> Policy:

@@ -237,20 +237,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     managed_resources: Annotated[
         tuple[str, ...],
         Meta(
-            min_length=1,
-            description="Resource names whose requests are charged.",
-            examples=["nvidia.com/gpu", "nvidia.com/gpumem"],
+            description="Further resources whose requests are charged, besides vendors' cards.",
+            examples=["cpu", "nvidia.com/mig-1g.10gb"],
         ),
-    ] = (
-        "nvidia.com/gpu",
-        "nvidia.com/gpumem",
-        "nvidia.com/gpumem-percentage",
-        "nvidia.com/gpucores",
-    )
+    ] = ()
     vendors: Annotated[
         tuple[str, ...],
         Meta(
-            description="Makers whose cards are charged; `ascend` stands for every `ascend-…`.",
+            description="Vendors whose cards are charged; `ascend` stands for all `ascend-…`.",
             examples=["nvidia", "hygon"],
         ),
     ] = ("nvidia",)
@@ -267,7 +261,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = ()
     gpu_type_annotations: Annotated[
         tuple[str, ...],
-        Meta(description="Annotations by which a pod names the types of cards it can run on."),
+        Meta(description="Annotations in which a pod names the types of cards it can run on."),
     ] = ("nvidia.com/use-gputype", "nvidia.com/gpu-type")
     worst_card_memory: Annotated[
         int,
@@ -281,13 +275,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int, Meta(ge=1, le=2**20, description="MiB that one unit of nvidia.com/gpumem stands for.")
     ] = 1
     default_memory: Annotated[
-        int, Meta(ge=0, le=2**24, description="MiB for a card without memory; 0: the whole card.")
+        int,
+        Meta(ge=0, le=2**24, description="MiB for a card of nvidia without; 0: the whole card."),
     ] = 0
     default_cores: Annotated[
-        int, Meta(ge=0, le=100, description="Percent of a card's cores where none are asked for.")
+        int,
+        Meta(ge=0, le=100, description="Percent of cores of nvidia's cards where none are named."),
     ] = 0
     default_count: Annotated[
-        int, Meta(ge=1, le=64, description="Cards where only memory or cores are asked for.")
+        int, Meta(ge=1, le=64, description="Cards of nvidia where only memory or cores are named.")
     ] = 1
     zero_is_unlimited: Annotated[
         bool, Meta(description="Read an explicit quota of 0 as no limit, as older HAMi does.")

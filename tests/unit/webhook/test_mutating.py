@@ -18,6 +18,8 @@ from support.admission import (
     serving,
 )
 
+from ledger.kube.rules import DemandRules
+from ledger.kube.vendors import chosen
 from webhook.policy import Policy
 from webhook.stamps import ANNOTATION, Stamps, Subject
 
@@ -31,9 +33,11 @@ def new_pod(limits: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return found
 
 
-async def mutated(thing: dict[str, Any], **policy: Any) -> dict[str, Any]:
+async def mutated(
+    thing: dict[str, Any], rules: DemandRules | None = None, **policy: Any
+) -> dict[str, Any]:
     """Return a pod as the mutating webhook leaves it."""
-    async with serving(CoreLedger(), policy=Policy(**policy)) as service:
+    async with serving(CoreLedger(), rules=rules, policy=Policy(**policy)) as service:
         response = await service.post(review(thing), "mutate")
         assert response["allowed"]
         assert not service.ledger.submitted, "the mutating webhook never asks the ledger"
@@ -116,6 +120,16 @@ async def test_a_scheduler_that_somebody_chose_stays(spec: dict[str, str]) -> No
     before["spec"].update(spec)
     after = await mutated(before, scheduler_name="cards")
     assert after["spec"].get("schedulerName") == spec.get("schedulerName")
+
+
+async def test_nothing_is_asked_for_in_the_name_of_a_pod_that_other_vendors_may_not_serve() -> None:
+    rules = DemandRules(vendors=chosen(["hygon", "mthreads"]))
+    whole = {"hygon.com/dcunum": "1"}
+    share = {"mthreads.com/sgpu-core": "2"}
+    for asked in (whole, share):
+        after = await mutated(new_pod(asked), rules)
+        assert ANNOTATION in after["metadata"]["annotations"]
+        assert limits(after) == asked
 
 
 @pytest.mark.parametrize("asked", [{}, {"cpu": "1"}, {GPU: "1", MEMORY: "16Gi"}, {GPU: "x"}])

@@ -1,0 +1,66 @@
+"""From settings to the rules of demand: vendors, types of cards, and what cannot be used."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuledger import wiring
+from gpuledger.exits import Exit, Stop
+from ledger.kube.card_types import CardType
+from ledger.kube.rules import DemandRules
+from ledger.kube.vendors import NVIDIA, Vendor
+from ledger.runtime.settings import Settings
+
+
+def test_the_defaults_of_the_settings_are_those_of_the_rules() -> None:
+    assert wiring.demand_rules(Settings()) == DemandRules()
+
+
+def test_factor_and_defaults_are_nvidias_alone() -> None:
+    settings = Settings(
+        vendors=("nvidia", "hygon"),
+        memory_factor=1024,
+        default_memory=500,
+        default_cores=10,
+        default_count=2,
+    )
+    nvidia, hygon = wiring.demand_rules(settings).vendors
+    assert (nvidia.memory_factor, nvidia.default_memory) == (1024, 500)
+    assert (nvidia.default_cores, nvidia.default_count) == (10, 2)
+    assert (hygon.memory_factor, hygon.default_memory, hygon.default_count) == (1, 0, 1)
+
+
+def test_types_and_their_annotations_are_settings() -> None:
+    settings = Settings(gpu_types=("V100=32768",), gpu_type_annotations=("acme/gpu-type",))
+    rules = wiring.demand_rules(settings)
+    assert (rules.types, rules.type_annotations) == (
+        (CardType("v100", 32_768),),
+        ("acme/gpu-type",),
+    )
+
+
+def test_a_file_adds_vendors_to_the_named_ones(tmp_path: Path) -> None:
+    path = tmp_path / "vendors.yaml"
+    path.write_text("- {name: acme, count: acme.example/npu}\n")
+    rules = wiring.demand_rules(Settings(vendors_file=str(path)))
+    assert rules.vendors == (NVIDIA, Vendor(name="acme", count="acme.example/npu"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (Settings(vendors=("intel",)), "'intel' is no known vendor"),
+        (Settings(gpu_types=("v100=32Gi",)), "'v100=32Gi' is no type of card"),
+    ],
+)
+def test_what_cannot_be_used_ends_the_start_with_what_to_write(
+    settings: Settings, problem: str
+) -> None:
+    with pytest.raises(Stop, match=problem) as stopped:
+        wiring.demand_rules(settings)
+    assert stopped.value.status is Exit.USAGE
+
+
+def test_the_webhooks_are_asked_about_every_resource_of_cards_and_what_is_managed_besides() -> None:
+    settings = Settings(vendors=("nvidia", "biren"), managed_resources=("cpu", "nvidia.com/gpu"))
+    assert wiring.reviewed_resources(settings) == (*NVIDIA.names(), "birentech.com/gpu", "cpu")
