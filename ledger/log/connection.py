@@ -294,7 +294,7 @@ class Connection:
     def _nobody(self) -> str:
         """Say what it means that nobody takes a subject, although the servers work."""
         if self.domain is None:
-            return "no responders; is JetStream on?"
+            return "no responders"
         return (
             f"no responders: JetStream domain {self.domain} is out of reach of these servers:"
             " look at their leaf-node connection (/leafz on the monitoring port)"

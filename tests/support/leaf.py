@@ -30,13 +30,14 @@ class Clusters(NamedTuple):
 
 
 def servers(
-    directory: Path, *, leaf_port: int, link_port: int, edge_jetstream: str = "domain: edge"
+    directory: Path, *, leaf_port: int, link_port: int, edge_jetstream: str | None = "domain: edge"
 ) -> tuple[NatsServer, NatsServer]:
-    """Make the hub's and the edge's server; `edge_jetstream` goes into the edge's own block."""
+    """Make both servers; `edge_jetstream` goes into the edge's own block, None for no JetStream."""
     hub = NatsServer(
         directory / "hub",
         jetstream=f"domain: {DOMAIN}",
-        extra=f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}\n{_PINGS}',
+        # Advertised, the hub's own port would lead the edge around the link.
+        extra=f'leafnodes {{ listen: "127.0.0.1:{leaf_port}", no_advertise: true }}\n{_PINGS}',
     )
     edge = NatsServer(
         directory / "edge",
@@ -60,7 +61,7 @@ async def joined(edge: NatsServer) -> None:
 
 
 @contextlib.asynccontextmanager
-async def clusters(directory: Path, **more: str) -> AsyncIterator[Clusters]:
+async def clusters(directory: Path, **more: str | None) -> AsyncIterator[Clusters]:
     """Run both servers for the block, with a link between them."""
     leaf_port, link_port = free_port(), free_port()
     hub, edge = servers(directory, leaf_port=leaf_port, link_port=link_port, **more)

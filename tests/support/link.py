@@ -12,32 +12,36 @@ class Link:
 
     def __init__(self, target: int, port: int) -> None:
         self.target, self.port = target, port
-        self.cuts = 0
         self._server: asyncio.Server | None = None
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._ends: set[asyncio.StreamWriter] = set()
+        self._joined: set[asyncio.Task[None]] = set()
 
     async def restore(self) -> None:
         """Let everything through, on the same port as before."""
         self._flowing.set()
         if self._server is None:
-            self._server = await asyncio.start_server(self._join, "127.0.0.1", self.port)
+            self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
 
     async def cut(self) -> None:
         """Break every connection and refuse new ones."""
-        self.cuts += 1
         if self._server is not None:
             self._server.close()
             self._server = None
         for end in tuple(self._ends):
             end.transport.abort()
         self._flowing.set()
+        await asyncio.gather(*self._joined)
 
-    def stall(self) -> None:
+    async def stall(self) -> None:
         """Accept, keep all connections, and let nothing through: what a dead network looks like."""
-        self.cuts += 1
         self._flowing.clear()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._join(reader, writer))
+        self._joined.add(task)
+        task.add_done_callback(self._joined.discard)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

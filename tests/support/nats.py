@@ -19,7 +19,7 @@ class NatsServer:
     """One nats-server below a directory of its own; survives kills and restarts on its ports."""
 
     def __init__(
-        self, directory: Path, *, extra: str = "", jetstream: str = "", sync: str = "always"
+        self, directory: Path, *, extra: str = "", jetstream: str | None = "", sync: str = "always"
     ) -> None:
         self.directory = directory
         self.port, self.monitor_port = free_port(), free_port()
@@ -29,10 +29,14 @@ class NatsServer:
             f'server_name: "{directory.name}"\n'
             f'listen: "127.0.0.1:{self.port}"\n'
             f'http: "127.0.0.1:{self.monitor_port}"\n'
-            f'jetstream {{ store_dir: "{directory / "data"}", sync_interval: {sync}\n'
-            f"{jetstream} }}\n"
             f"{extra}\n"
         )
+        if jetstream is not None:
+            with self.configuration.open("a") as file:
+                file.write(
+                    f'jetstream {{ store_dir: "{directory / "data"}", sync_interval: {sync}\n'
+                    f"{jetstream} }}\n"
+                )
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
