@@ -1,0 +1,153 @@
+"""Demand, traits and selectors against rules written down a second time, on any pod."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.core import traits
+from ledger.core.denials import Denial
+from ledger.kube import card_types, selectors
+from ledger.kube.card_types import CardType
+from ledger.kube.demand import Demand, demand_of
+from ledger.kube.objects import Pod, ScopeRequirement, ScopeSelector
+from ledger.kube.pod_traits import traits_of
+from ledger.kube.rules import DemandRules
+from ledger.kube.selectors import LabelRequirement, LabelSelector
+from ledger.kube.vendors import BUILT_IN
+
+RULES = DemandRules(vendors=BUILT_IN, worst_card_memory=10_000, managed=("cpu",))
+TYPED = msgspec.structs.replace(RULES, types=(CardType("v100"), CardType("a100")))
+NAMES = sorted(RULES.of_cards)
+TYPE_KEY = card_types.ANNOTATIONS[0]
+
+amounts = st.one_of(st.integers(0, 200), st.sampled_from(["1", "8k", "2Gi", "0", "x", "-1", "50m"]))
+wishes = st.dictionaries(st.sampled_from([*NAMES[:12], "cpu", "memory"]), amounts, max_size=4)
+containers = st.lists(
+    st.fixed_dictionaries({"resources": st.fixed_dictionaries({"limits": wishes})}), max_size=3
+)
+labels = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["", "x", "y"]), max_size=3)
+specs = st.fixed_dictionaries(
+    {"containers": containers, "initContainers": containers},
+    optional={
+        "priorityClassName": st.sampled_from(["", "high", "low"]),
+        "activeDeadlineSeconds": st.sampled_from([None, 0, 30]),
+    },
+)
+values = st.lists(st.sampled_from(["", "x", "y", "high", "low"]), min_size=1, max_size=2)
+operators = st.one_of(
+    st.tuples(st.sampled_from(["In", "NotIn"]), values),
+    st.tuples(st.sampled_from(["Exists", "DoesNotExist"]), st.none()),
+)
+
+
+def pod(spec: dict[str, Any], metadata: dict[str, Any] | None = None) -> Pod:
+    return msgspec.convert({"metadata": metadata or {}, "spec": spec}, Pod)
+
+
+def holds(value: str | None, operator: str, among: list[str] | None) -> bool:
+    """Say whether a condition holds for a value, None for what is not there: Kubernetes' rule."""
+    if operator == "Exists":
+        return value is not None
+    if operator == "DoesNotExist":
+        return value is None
+    return (value is not None and value in (among or [])) is (operator == "In")
+
+
+def refuse(text: str) -> None:
+    raise AssertionError(f"nothing is wrong with this selector: {text}")
+
+
+@given(specs)
+def test_demand_is_amounts_above_zero_of_known_names_or_a_denial_with_a_remedy(
+    spec: dict[str, Any],
+) -> None:
+    found = demand_of(pod(spec), RULES)
+    if isinstance(found, Denial):
+        assert found.remedy
+        assert found.field.startswith("spec")
+        return
+    assert list(found.amounts) == sorted(found.amounts)
+    assert all(amount > 0 for amount in found.amounts.values())
+    assert found.amounts.keys() <= {*RULES.charged, "limits.cpu", "requests.cpu"}
+
+
+@given(specs)
+def test_the_order_of_the_vendors_does_not_matter(spec: dict[str, Any]) -> None:
+    backwards = msgspec.structs.replace(RULES, vendors=BUILT_IN[::-1])
+    one, other = demand_of(pod(spec), RULES), demand_of(pod(spec), backwards)
+    if isinstance(one, Demand):
+        assert other == one
+    else:
+        assert isinstance(other, Denial)
+
+
+@given(specs, st.sampled_from(["v100", "a100", "A100,v100"]))
+def test_a_type_adds_its_own_keys_and_changes_nothing_else(
+    spec: dict[str, Any], named: str
+) -> None:
+    plain = demand_of(pod(spec), TYPED)
+    typed = demand_of(pod(spec, {"annotations": {TYPE_KEY: named}}), TYPED)
+    if isinstance(plain, Denial) or isinstance(typed, Denial):
+        assert plain == typed
+        return
+    cards = {name: plain.amounts[name] for name in plain.amounts if name in RULES.of_cards}
+    wanted = {
+        f"{one}.{name}": amount
+        for one in named.lower().split(",")
+        for name, amount in cards.items()
+    }
+    assert typed.amounts == {**plain.amounts, **wanted}
+
+
+@given(labels, st.lists(st.tuples(st.sampled_from("abc"), operators), max_size=3))
+def test_label_selectors_select_as_kubernetes_does(
+    carried: dict[str, str], conditions: list[tuple[str, tuple[str, list[str] | None]]]
+) -> None:
+    selector = LabelSelector(
+        match_expressions=[LabelRequirement(key, *condition) for key, condition in conditions]
+    )
+    selection = selectors.of_labels(selector, "spec.objectSelector", refuse)
+    text = traits_of(pod({}, {"labels": carried}))
+    wanted = all(holds(carried.get(key), *condition) for key, condition in conditions)
+    assert traits.matches(selection, (text,)) is wanted
+
+
+@given(labels)
+def test_match_labels_are_conditions_of_equality(wanted: dict[str, str]) -> None:
+    selection = selectors.of_labels(LabelSelector(match_labels=wanted), "spec", refuse)
+    assert traits.matches(selection, (traits_of(pod({}, {"labels": wanted})),))
+    for key in wanted:
+        other = {**wanted, key: "z"}
+        assert not traits.matches(selection, (traits_of(pod({}, {"labels": other})),))
+
+
+@given(specs, operators)
+def test_scopes_select_pods_as_kubernetes_does(
+    spec: dict[str, Any], condition: tuple[str, list[str] | None]
+) -> None:
+    text = traits_of(pod(spec))
+    computes = any(
+        one["resources"]["limits"].get(name, 0) not in (0, "0")
+        for field in ("containers", "initContainers")
+        for one in spec[field]
+        for name in ("cpu", "memory")
+    )
+    terminating = spec.get("activeDeadlineSeconds") is not None
+    wanted = {
+        "Terminating": terminating,
+        "NotTerminating": not terminating,
+        "BestEffort": not computes,
+        "NotBestEffort": computes,
+        "CrossNamespacePodAffinity": False,
+    }
+    for scope, selected in wanted.items():
+        selection = selectors.of_scopes([scope], None, refuse)
+        assert selection is not None
+        assert traits.matches(selection, (text,)) is selected, scope
+    chosen = ScopeSelector([ScopeRequirement("PriorityClass", *condition)])
+    by_class = selectors.of_scopes(None, chosen, refuse)
+    assert by_class is not None
+    priority = spec.get("priorityClassName") or None
+    assert traits.matches(by_class, (text,)) is holds(priority, *condition)
