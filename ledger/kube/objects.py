@@ -23,6 +23,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel", gc=False):
     name: str = ""
     uid: str = ""
     controller: bool | None = None
+    api_version: str = ""
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -37,6 +38,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
+    creation_timestamp: datetime | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
@@ -117,6 +119,12 @@ class Affinity(msgspec.Struct, frozen=True, rename="camel", gc=False):
     pod_anti_affinity: PodAffinity | None = None
 
 
+class SchedulingGate(msgspec.Struct, frozen=True, gc=False):
+    """Something that keeps a pod from being scheduled until it is removed."""
+
+    name: str = ""
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """What a pod is to run. `active_deadline_seconds` counts seconds from its start."""
 
@@ -129,6 +137,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     priority_class_name: str = ""
     active_deadline_seconds: int | None = None
     affinity: Affinity | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False):
@@ -184,11 +193,18 @@ class ResourceQuotaSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     scope_selector: ScopeSelector | None = None
 
 
+class ResourceQuotaStatus(msgspec.Struct, frozen=True, gc=False):
+    """What a quota is said to be used, by quota key."""
+
+    used: Quantities | None = None
+
+
 class ResourceQuota(msgspec.Struct, frozen=True, gc=False):
     """A ResourceQuota."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
