@@ -51,15 +51,22 @@ class InvariantError(Exception):
 
 
 def entry_of(committed: Object | None, holds: tuple[Hold, ...]) -> Entry:
-    """Return what a key holds: charged the largest of what is committed and what is held."""
-    traits: Traits = ()
-    if committed is None:
-        charge, root = NOTHING, holds[-1].root if holds else ""
-    else:
+    """Return what a key holds: charged the largest of what is committed and what is held.
+
+    It draws from a root only while all that it may turn out to be does. So no charge ever rises
+    because something else at its key has ended.
+    """
+    if committed is not None:
         charge, root, traits = committed.demand, committed.root, committed.traits
+    elif holds:
+        charge, root, traits = NOTHING, holds[0].root, holds[0].traits
+    else:
+        return EMPTY
     for hold in holds:
         charge = largest(charge, hold.demand)
         traits = united(traits, hold.traits)
+        if hold.root != root:
+            root = ""
     return Entry(committed, holds, charge, root, traits)
 
 
@@ -79,8 +86,10 @@ def is_simple(space: Namespace, key: str, before: Entry, after: Entry) -> bool:
 
 
 def terms(space: Namespace, unit: str) -> Iterator[Term]:
-    """Yield what the unit at a key is charged."""
+    """Yield what the unit at a key is charged; a pod that draws from a root is none."""
     entry, draw = space.entries.get(unit), space.draws.get(unit)
+    if entry is not None and drawn_from(entry):
+        return
     if entry is not None:
         yield entry.traits, entry.charge if draw is None else largest(entry.charge, draw.charge)
     elif draw is not None and not space.selected:
@@ -94,6 +103,8 @@ def terms(space: Namespace, unit: str) -> Iterator[Term]:
 def committed_terms(space: Namespace, unit: str) -> Iterator[Term]:
     """Yield the part of a unit's charge that committed demand explains."""
     entry, draw = space.entries.get(unit), space.draws.get(unit)
+    if entry is not None and drawn_from(entry):
+        return
     if entry is not None:
         demand = entry.committed.demand if entry.committed is not None else NOTHING
         yield entry.traits, demand if draw is None else largest(demand, draw.committed)

@@ -72,17 +72,16 @@ def attempt(
     They are applied and taken back, so what is checked is exactly what will be charged. The last
     one is forced, or applying it would fail instead of telling by how much.
     """
-    delta: dict[int, int] = {}
     with state.trying():
-        for event in (*found[:-1], msgspec.structs.replace(found[-1], forced=True)):
-            postings = evolve(state, event, state.time)
-            for index in range(0, len(postings), 3):
-                delta[postings[index]] = delta.get(postings[index], 0) + postings[index + 1]
+        for event in found[:-1]:
+            evolve(state, event, state.time)
+        postings = evolve(state, msgspec.structs.replace(found[-1], forced=True), state.time)
         charge = space.entries[command.key].charge
+        values = iter(postings)
         short = [
-            _Short(line, more, state.used[line] - more, charge.get(_resource(state, line), 0))
-            for line, more in delta.items()
-            if more > 0 and state.used[line] > state.limit[line]
+            _Short(line, more, after - more, charge.get(_resource(state, line), 0))
+            for line, more, after in zip(values, values, values, strict=True)
+            if more > 0 and after > state.limit[line]
         ]
     return _no_room(state, space, short, _about(space, command)) if short else None
 

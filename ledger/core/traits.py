@@ -64,12 +64,10 @@ def matches(selection: Selection, traits: Traits) -> bool:
 
 
 def united(left: Traits, right: Traits) -> Traits:
-    """Return the texts of both, each once."""
-    if not right or left == right:
+    """Return the texts of both, each once; to have nothing to select by is a text, too."""
+    if left == right:
         return left
-    if not left:
-        return right
-    return tuple(dict.fromkeys((*left, *right)))
+    return tuple(dict.fromkeys((*(left or _NONE), *(right or _NONE))))
 
 
 @lru_cache(maxsize=_REMEMBERED_MAX)

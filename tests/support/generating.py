@@ -4,11 +4,25 @@ import random
 
 from ledger.core import accounts, commands
 from ledger.core.amounts import Amounts, without_zeros
+from ledger.core.traits import Reach, Requirement, Selection, Traits
 
 CLUSTER = "c1"
 NAMESPACES = ("c1/red", "c1/blue")
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
 CAUSES = ("deleted", "finished")
+ROOTS = ("deployments.apps/web", "jobs.batch/train")
+TRAITS: tuple[Traits, ...] = ((), ("app=a",), ("!priority=high,app=b",), ("app=a", "app=b"))
+SELECTIONS: tuple[Selection, ...] = (
+    (),
+    (Requirement("app", "In", ("a",)),),
+    (Requirement("!priority", "DoesNotExist"),),
+)
+REACHES = (
+    Reach(),
+    Reach(namespaces=(Requirement("tier", "In", ("gold",)),)),
+    Reach(clusters=(Requirement("!region", "NotIn", ("west",)),)),
+)
+DESCRIPTIONS = ("", "tier=gold", "!name=red,tier=silver")
 
 
 def random_demand(source: random.Random) -> Amounts:
@@ -22,7 +36,8 @@ def random_limits(source: random.Random) -> dict[str, int]:
 
 def random_command(source: random.Random) -> commands.AnyCommand:
     """Return any command; reservations and observations are the most frequent."""
-    make = source.choices((_reserve, _observe, _end, _refute, _limits), (8, 5, 3, 2, 1))[0]
+    makers = (_reserve, _observe, _end, _refute, _limits, _describe)
+    make = source.choices(makers, (80, 50, 30, 20, 10, 4))[0]
     return make(source)
 
 
@@ -33,28 +48,45 @@ def random_commands(seed: int, count: int) -> list[commands.AnyCommand]:
 
 
 def _where(source: random.Random) -> tuple[str, str, str]:
-    return (
-        source.choice(NAMESPACES),
-        f"pods/p{source.randint(0, 4)}",
-        f"uid-{source.randint(0, 11)}",
-    )
+    namespace, uid = source.choice(NAMESPACES), f"uid-{source.randint(0, 11)}"
+    if source.random() < 0.3:
+        return namespace, source.choice(ROOTS), uid
+    return namespace, f"pods/p{source.randint(0, 4)}", uid
+
+
+def _root(source: random.Random, key: str) -> str:
+    """Return whom an object draws from: mostly nobody."""
+    if not key.startswith("pods/"):
+        return source.choice(("", "", commands.BARRED))
+    return source.choice(("", "", commands.BARRED, *ROOTS))
 
 
 def _reserve(source: random.Random) -> commands.Reserve:
+    where = _where(source)
     return commands.Reserve(
-        *_where(source),
+        *where,
         random_demand(source),
         base=source.choice((0, 0, 0, 1, 2, 3)),
         stamp=source.choice(("", "", "s1", "s2", "s3")),
         owner=source.choice(("", "rs-1", "rs-2")),
         owner_holds_max=source.choice((0, 3)),
         actor="admin",
+        root=_root(source, where[1]),
+        traits=source.choice(TRAITS),
+        forced=source.random() < 0.05,
     )
 
 
 def _observe(source: random.Random) -> commands.Observe:
+    where = _where(source)
     return commands.Observe(
-        *_where(source), source.randint(1, 6), random_demand(source), actor="watch"
+        *where,
+        source.randint(1, 6),
+        random_demand(source),
+        actor="watch",
+        root=_root(source, where[1]),
+        traits=source.choice(TRAITS),
+        generation=source.choice((0, 0, 1)),
     )
 
 
@@ -70,9 +102,21 @@ def _refute(source: random.Random) -> commands.Refute:
 def _limits(source: random.Random) -> commands.SetLimits | commands.CloseAccount:
     if source.random() < 0.2:
         return commands.CloseAccount(accounts.quota("c1", "red", "main"))
-    if source.random() < 0.3:
-        covers = tuple(source.sample(NAMESPACES, source.randint(1, 2)))
-        return commands.SetLimits(accounts.universe("all"), covers, random_limits(source))
+    limits, selects = random_limits(source), source.choice(SELECTIONS)
+    if source.random() < 0.4:
+        account = accounts.universe(source.choice(("all", "some")))
+        if source.random() < 0.3:
+            covers = tuple(source.sample(NAMESPACES, source.randint(1, 2)))
+            return commands.SetLimits(account, covers, limits)
+        reach = source.choice(REACHES)
+        return commands.SetLimits(account, (), limits, reach=reach, selects=selects)
     namespace = source.choice(NAMESPACES)
     account = accounts.quota("c1", namespace.partition("/")[2], source.choice(("main", "other")))
-    return commands.SetLimits(account, (namespace,), random_limits(source))
+    version = source.choice((0, 0, 1, 2))
+    return commands.SetLimits(account, (namespace,), limits, version=version, selects=selects)
+
+
+def _describe(source: random.Random) -> commands.Describe:
+    if source.random() < 0.3:
+        return commands.Describe(CLUSTER, source.choice(("!name=c1", "!name=c1,!region=west")))
+    return commands.Describe(source.choice(NAMESPACES), source.choice(DESCRIPTIONS))
