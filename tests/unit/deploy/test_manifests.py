@@ -1,0 +1,251 @@
+"""The manifests are valid for every Kubernetes that is supported, and agree with one another."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes_validate
+import pytest
+import yaml
+from starlette.routing import Route
+
+from gpuledger.version import VERSION
+from ledger.log.durability import SERVER_VERSION_MIN
+from ledger.runtime import setting_sources
+from ledger.runtime.health import Health
+from ledger.runtime.serving import DRAIN_SECONDS
+from ledger.runtime.settings import Settings
+from webhook import registration
+
+ROOT: Final = Path(__file__).parents[3]
+DEPLOY: Final = ROOT / "deploy"
+VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
+SEPARATELY: Final = {"alerts.yaml", "kustomization.yaml"}
+"""YAML that `kubectl apply -k deploy` does not apply."""
+
+FILES: Final = sorted(path for path in DEPLOY.rglob("*.yaml") if path.name not in SEPARATELY)
+OWN_SECONDS: Final = 3
+"""What the service takes at its end beside draining; see `DRAIN_SECONDS`."""
+
+GIB: Final = 1024**3
+
+Manifest = dict[str, Any]
+
+
+def documents(path: Path) -> list[Manifest]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+MANIFESTS: Final = [one for path in FILES for one in documents(path)]
+KUSTOMIZATION: Final = documents(DEPLOY / "kustomization.yaml")[0]
+
+
+def name_of(manifest: Manifest) -> str:
+    return f"{manifest['kind']}/{manifest['metadata']['name']}"
+
+
+def found(name: str) -> Manifest:
+    """Return the manifest of a kind and name."""
+    [manifest] = [one for one in MANIFESTS if name_of(one) == name]
+    return manifest
+
+
+def template_of(workload: str) -> Manifest:
+    template: Manifest = found(workload)["spec"]["template"]
+    return template
+
+
+def container_of(workload: str) -> Manifest:
+    [container] = template_of(workload)["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
+
+
+SERVICE: Final = "Deployment/gpuledger"
+LOG: Final = "StatefulSet/gpuledger-nats"
+WORKLOADS: Final = (SERVICE, LOG)
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """What the service would be started with: the shipped file, and the Deployment's environment.
+
+    A variable that is no setting is an error of the loading itself.
+    """
+    container = container_of(SERVICE)
+    environment = {one["name"]: one.get("value", "secret") for one in container["env"]}
+    path = environment.pop(setting_sources.CONFIG_VARIABLE)
+    [mount] = [one for one in container["volumeMounts"] if path.startswith(one["mountPath"])]
+    file = DEPLOY / path.removeprefix(f"{mount['mountPath']}/")
+    return setting_sources.load({}, environment, str(file)).settings
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=name_of)
+def test_a_manifest_is_valid(manifest: Manifest, version: str) -> None:
+    assert kubernetes_validate.validate(manifest, version, strict=True) == version
+
+
+def test_everything_is_applied() -> None:
+    resources = {DEPLOY / one for one in KUSTOMIZATION["resources"]}
+    assert resources == set(FILES)
+
+
+def test_all_is_in_the_namespace_of_the_settings(settings: Settings) -> None:
+    spaces = {one["metadata"].get("namespace") for one in MANIFESTS}
+    spaces |= {one.get("namespace") for one in KUSTOMIZATION["configMapGenerator"]}
+    assert spaces - {None} == {settings.namespace}
+    assert found(f"Namespace/{settings.namespace}")
+
+
+def test_settings_are_those_of_production(settings: Settings) -> None:
+    assert settings.production
+    assert settings.client_ca
+    assert settings.replicas == found(LOG)["spec"]["replicas"]
+    assert container_of(SERVICE)["args"] == ["serve"]
+
+
+def test_the_files_of_the_config_maps_exist() -> None:
+    for generator in KUSTOMIZATION["configMapGenerator"]:
+        assert all((DEPLOY / file).is_file() for file in generator["files"])
+
+
+def test_no_object_has_the_name_of_a_generated_config_map() -> None:
+    generated = {one["name"] for one in KUSTOMIZATION["configMapGenerator"]}
+    assert generated & {one["metadata"]["name"] for one in MANIFESTS} == set()
+
+
+def test_every_server_of_the_log_is_named(settings: Settings) -> None:
+    log = found(LOG)
+    name, domain = log["metadata"]["name"], log["spec"]["serviceName"]
+    hosts = [f"{name}-{number}.{domain}" for number in range(log["spec"]["replicas"])]
+    ports = {one["name"]: one["containerPort"] for one in container_of(LOG)["ports"]}
+    assert settings.nats == tuple(f"nats://{host}:{ports['client']}" for host in hosts)
+    assert settings.nats_monitor == tuple(f"http://{host}:{ports['monitor']}" for host in hosts)
+    [routes] = [one["value"] for one in container_of(LOG)["env"] if one["name"] == "ROUTES"]
+    urls = [f"nats://route:$(ROUTE_PASSWORD)@{host}:{ports['cluster']}" for host in hosts]
+    assert routes == f"[{', '.join(urls)}]"
+    assert f"user: {settings.nats_user}," in (DEPLOY / "nats.conf").read_text()
+
+
+def test_the_log_fits_on_its_volume(settings: Settings) -> None:
+    [claim] = found(LOG)["spec"]["volumeClaimTemplates"]
+    assert claim["spec"]["resources"]["requests"]["storage"] == "10Gi"
+    assert "max_file_store: 8GB\n" in (DEPLOY / "nats.conf").read_text()
+    assert settings.log_bytes_max < 8 * GIB / 2
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_probes_ask_ports_that_the_container_has(workload: str) -> None:
+    container = container_of(workload)
+    ports = {one["name"] for one in container["ports"]}
+    probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")]
+    assert {probe["port"] for probe in probes} <= ports
+
+
+def test_the_service_is_probed_where_it_answers(settings: Settings) -> None:
+    container = container_of(SERVICE)
+    paths = {route.path for route in Health().routes() if isinstance(route, Route)}
+    for kind in ("startup", "liveness", "readiness"):
+        probe = container[f"{kind}Probe"]["httpGet"]
+        assert probe["path"] in paths
+        assert probe["scheme"] == "HTTPS"
+    [port] = container["ports"]
+    assert settings.listen.endswith(f":{port['containerPort']}")
+    [exposed] = found("Service/gpuledger")["spec"]["ports"]
+    assert exposed["targetPort"] == port["name"]
+    assert exposed["port"] == registration.Service("", "").port
+
+
+def test_a_replica_has_time_to_drain() -> None:
+    spec = template_of(SERVICE)["spec"]
+    pause = container_of(SERVICE)["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert spec["terminationGracePeriodSeconds"] > pause + DRAIN_SECONDS + OWN_SECONDS
+
+
+def test_a_change_of_the_leader_takes_no_replica_out() -> None:
+    probe = container_of(SERVICE)["readinessProbe"]
+    assert probe["periodSeconds"] * (probe["failureThreshold"] - 1) > 8
+
+
+def selectors() -> list[tuple[str, dict[str, str]]]:
+    """Return every selector of pods, with whose it is."""
+    selecting = []
+    for one in MANIFESTS:
+        spec = one.get("spec", {})
+        for field in ("selector", "podSelector"):
+            labels = spec.get(field, {})
+            if labels:
+                selecting.append((name_of(one), labels.get("matchLabels", labels)))
+    for workload in WORKLOADS:
+        spread = template_of(workload)["spec"]["topologySpreadConstraints"]
+        selecting += [(workload, one["labelSelector"]["matchLabels"]) for one in spread]
+    for rule in found("NetworkPolicy/gpuledger-nats")["spec"]["ingress"]:
+        selecting += [("NetworkPolicy", one["podSelector"]["matchLabels"]) for one in rule["from"]]
+    return selecting
+
+
+@pytest.mark.parametrize(("owner", "labels"), selectors())
+def test_a_selector_selects_the_pods_of_one_workload(owner: str, labels: dict[str, str]) -> None:
+    selected = [
+        workload
+        for workload in WORKLOADS
+        if labels.items() <= template_of(workload)["metadata"]["labels"].items()
+    ]
+    assert len(selected) == 1
+    if "/" in owner:
+        assert owner.partition("/")[2] == found(selected[0])["metadata"]["name"]
+
+
+@pytest.mark.parametrize("kind", ["Service", "PodDisruptionBudget"])
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_every_workload_has_a_service_and_a_disruption_budget(workload: str, kind: str) -> None:
+    assert found(f"{kind}/{found(workload)['metadata']['name']}")
+
+
+def test_the_policy_lets_through_what_is_used() -> None:
+    ports = {one["name"]: one["containerPort"] for one in container_of(LOG)["ports"]}
+    service, peers = found("NetworkPolicy/gpuledger-nats")["spec"]["ingress"]
+    assert {one["port"] for one in service["ports"]} == {ports["client"], ports["monitor"]}
+    assert {one["port"] for one in peers["ports"]} == {ports["cluster"]}
+
+
+def test_the_image_is_of_this_version() -> None:
+    assert container_of(SERVICE)["image"] == f"gpuledger:{VERSION}"
+    [image] = KUSTOMIZATION["images"]
+    assert image["newTag"] == VERSION
+    for page in ("deploy/Dockerfile", "docs/install.md"):
+        assert f"gpuledger:{VERSION} ." in (ROOT / page).read_text()
+
+
+def test_the_log_is_the_server_that_is_tested_here() -> None:
+    locked = (DEPLOY / "requirements.lock").read_text()
+    image, _, tag = container_of(LOG)["image"].partition(":")
+    version = tag.removesuffix("-alpine")
+    assert image == "nats"
+    assert f"\nnats-server-bin=={version} \\\n" in locked
+    assert tuple(map(int, version.split("."))) >= SERVER_VERSION_MIN
+    assert f"`nats:{tag}`" in (ROOT / "docs" / "install.md").read_text()
+
+
+def test_the_service_may_patch_the_webhooks_that_it_registers() -> None:
+    patched = [
+        rule["resourceNames"]
+        for rule in found("ClusterRole/gpuledger")["rules"]
+        if rule["apiGroups"] == ["admissionregistration.k8s.io"] and "patch" in rule["verbs"]
+    ]
+    assert patched == [[registration.NAME]]
+
+
+def test_no_rule_grants_everything_of_anything() -> None:
+    for role in (one for one in MANIFESTS if one["kind"] == "ClusterRole"):
+        for rule in role["rules"]:
+            granted = (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
+            assert "*" not in granted
+            assert "delete" not in granted
+
+
+def test_every_setting_of_the_shipped_file_says_what_it_is_for() -> None:
+    text = (DEPLOY / "gpuledger.toml").read_text()
+    assert set(tomllib.loads(text)) <= set(Settings.__struct_fields__)
+    assert text.count("\n# ") > 5
