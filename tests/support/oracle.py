@@ -137,7 +137,7 @@ def _selected(selection: Selection, traits: Traits) -> bool:
 
 
 def _meets(selection: Selection, text: str) -> bool:
-    items = dict((item.split("=") + [""])[:2] for item in text.split(",") if item)
+    items = dict(([*item.split("="), ""])[:2] for item in text.split(",") if item)
     return all(_holds(one, items) for one in selection)
 
 
