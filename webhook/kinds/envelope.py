@@ -13,9 +13,9 @@ from ledger.core.traits import Traits
 from ledger.kube.containers import shown
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.objects import Workload
+from ledger.kube.pod_traits import traits_of_template
 from ledger.kube.rules import DemandRules
 from webhook.kinds.kind import Kind
-from webhook.kinds.standin import traits_of_template
 from webhook.kinds.templates import Template, names_of, templates_of
 from webhook.kinds.values import Json, Scope, Unfit, unfit
 

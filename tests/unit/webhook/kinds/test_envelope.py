@@ -1,0 +1,240 @@
+"""What an object of each kind may run at once, and what is said when it makes no sense."""
+
+from copy import deepcopy
+from typing import Any
+
+import msgspec
+import pytest
+from support.admission import recorded
+from support.kinds import BUILTIN, Case, all_cases, kind_named, workload
+
+from ledger.core.denials import Denial, Reason
+from ledger.kube.card_types import CardType
+from ledger.kube.objects import Workload
+from ledger.kube.rules import DemandRules
+from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
+from webhook.kinds.kind import Kind
+from webhook.kinds.scaling import scaled
+
+RULES = DemandRules()
+GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"
+POD = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "main", "resources": {"limits": {GPU: 1, MEMORY: "8k"}}}]},
+}
+RECORDED = {
+    "cronjob": (1, 8000),
+    "daemonset": (0, 0),
+    "deployment": (3, 24000),
+    "job": (4, 32000),
+    "jobset": (6, 48000),
+    "leaderworkerset": (8, 64000),
+    "mpijob": (4, 32000),
+    "pytorchjob": (4, 32000),
+    "raycluster": (2, 16000),
+    "statefulset": (2, 16000),
+}
+DEPLOYMENT = kind_named("deployments.apps")
+
+
+def deployment(template: Any = POD, generation: int = 1, **spec: Any) -> Workload:
+    return workload(
+        {"metadata": {"generation": generation}, "spec": {"template": deepcopy(template), **spec}}
+    )
+
+
+def refused(kind: Kind, found: Workload, rules: DemandRules = RULES) -> Denial:
+    denial = envelope_of(kind, found, rules)
+    assert isinstance(denial, Denial)
+    return denial
+
+
+def accepted(kind: Kind, found: Workload, rules: DemandRules = RULES, **options: Any) -> Envelope:
+    envelope = envelope_of(kind, found, rules, **options)
+    assert isinstance(envelope, Envelope), envelope
+    return envelope
+
+
+@pytest.mark.parametrize(
+    ("kind", "case"), all_cases(), ids=lambda one: getattr(one, "name", "").replace(" ", "-")
+)
+def test_an_object_may_run_what_was_worked_out_by_hand(kind: Kind, case: Case) -> None:
+    envelope = accepted(kind, case.workload, **case.options)
+    assert (envelope.demand, envelope.finished) == (case.demand, case.finished)
+
+
+@pytest.mark.parametrize(("recording", "amounts"), list(RECORDED.items()))
+def test_a_recorded_object_may_run_what_was_worked_out_by_hand(
+    recording: str, amounts: tuple[int, int]
+) -> None:
+    for _, review in recorded(f"{recording}-create", "validate"):
+        request = review["request"]
+        resource = request["resource"]
+        if request["operation"] != "CREATE" or resource["resource"] != f"{recording}s":
+            continue
+        kind = BUILTIN.of_resource(resource["group"], resource["resource"])
+        assert kind is not None
+        found = msgspec.convert(request["object"], Workload)
+        assert BUILTIN.of_owner(found.api_version, found.kind) is kind
+        cards, memory = amounts
+        expected = {GPU: cards, MEMORY: memory} if cards else {}
+        assert accepted(kind, found).demand == expected
+        return
+    pytest.fail(f"{recording}-create holds no review of its creation")
+
+
+@pytest.mark.parametrize("replicas", [-1, 2**31, "3", 1.5, True, [], {}])
+def test_replicas_that_make_no_sense_are_refused_by_name(replicas: Any) -> None:
+    denial = refused(DEPLOYMENT, deployment(replicas=replicas))
+    assert (denial.field, denial.reason) == ("spec.replicas", Reason.INVALID_COUNT)
+    assert not denial.transient
+    assert "spec.replicas" in denial.remedy
+
+
+def test_a_count_inside_a_list_is_refused_by_its_place() -> None:
+    found = {"spec": {"workerGroupSpecs": [{}, {"template": POD, "replicas": "many"}]}}
+    denial = refused(kind_named("rayclusters.ray.io"), workload(found))
+    assert (denial.field, denial.value) == ("spec.workerGroupSpecs[1].replicas", "many")
+
+
+def test_a_group_of_less_than_its_leader_is_refused() -> None:
+    found = {"spec": {"leaderWorkerTemplate": {"size": -3, "workerTemplate": POD}}}
+    kind = kind_named("leaderworkersets.leaderworkerset.x-k8s.io")
+    denial = refused(kind, workload(found))
+    assert denial.value == "-3"
+    assert "outside 0 to 2147483647" in denial.message
+
+
+def test_a_percentage_that_is_none_is_refused_by_name() -> None:
+    found = deployment(generation=2, strategy={"rollingUpdate": {"maxSurge": "a quarter"}})
+    denial = envelope_of(DEPLOYMENT, found, RULES, surge="reserve")
+    assert isinstance(denial, Denial)
+    assert denial.field == "spec.strategy.rollingUpdate.maxSurge"
+
+
+def test_a_suspension_that_is_neither_true_nor_false_is_refused_by_name() -> None:
+    found = workload({"spec": {"suspend": "yes", "template": POD}})
+    denial = refused(kind_named("jobs.batch"), found)
+    assert (denial.field, denial.value) == ("spec.suspend", "yes")
+
+
+def test_a_request_that_cannot_be_understood_is_refused_by_its_place_in_the_object() -> None:
+    pod = deepcopy(POD)
+    pod["spec"]["containers"][0]["resources"]["limits"][MEMORY] = "16Gi"
+    denial = refused(DEPLOYMENT, deployment(pod, replicas=0))
+    assert denial.field == f"spec.template.spec.containers[0].resources[{MEMORY}]"
+    assert denial.reason == Reason.INVALID_QUANTITY
+
+
+def test_a_request_without_a_template_is_refused_by_its_place_in_the_object() -> None:
+    found = {"spec": {"trainer": {"resourcesPerNode": {"limits": {GPU: "half"}}}}}
+    denial = refused(kind_named("trainjobs.trainer.kubeflow.org"), workload(found))
+    assert denial.field == f"spec.trainer.resourcesPerNode[{GPU}]"
+
+
+def test_a_bare_pod_spec_that_cannot_be_understood_is_refused_by_its_place() -> None:
+    found = {"spec": {"predictor": {"containers": [{"resources": {"limits": {GPU: "half"}}}]}}}
+    denial = refused(kind_named("inferenceservices.serving.kserve.io"), workload(found))
+    assert denial.field == f"spec.predictor.containers[0].resources[{GPU}]"
+
+
+def test_a_template_that_cannot_be_read_is_refused_by_its_place() -> None:
+    pod = {"spec": {"containers": [{"name": "a"}, {"name": 7}]}}
+    denial = refused(DEPLOYMENT, deployment(pod))
+    assert denial.field == "spec.template.spec.containers[1].name"
+    assert denial.reason == Reason.INVALID_REVIEW
+    assert refused(DEPLOYMENT, deployment("web")).field == "spec.template"
+
+
+def test_more_than_anything_has_is_refused() -> None:
+    denial = refused(DEPLOYMENT, deployment(replicas=2**31 - 1, template=giant()))
+    assert denial.reason == Reason.INVALID_QUANTITY
+    assert "2^53" in denial.message
+
+
+def giant() -> Any:
+    limits = {GPU: 1, MEMORY: str(2**40)}
+    return {"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
+
+
+def test_an_amount_that_nobody_knows_is_told_with_its_place() -> None:
+    whole = {"spec": {"containers": [{"name": "main", "resources": {"limits": {GPU: 1}}}]}}
+    envelope = accepted(DEPLOYMENT, deployment(whole, replicas=2))
+    assert envelope.unknown == MEMORY
+    assert envelope.unknown_field == "spec.template.spec.containers[0].resources"
+    assert accepted(DEPLOYMENT, deployment(whole, replicas=0)).unknown == ""
+
+
+def test_types_of_cards_that_a_template_names_are_charged() -> None:
+    rules = DemandRules(types=(CardType("v100"),))
+    pod = {"metadata": {"annotations": {"nvidia.com/use-gputype": "V100"}}, "spec": POD["spec"]}
+    demand = accepted(DEPLOYMENT, deployment(pod, replicas=2), rules).demand
+    assert demand["v100.nvidia.com/gpumem"] == demand[MEMORY] == 16000
+
+
+def test_a_type_of_cards_that_nobody_knows_is_refused_by_its_place_in_the_object() -> None:
+    rules = DemandRules(types=(CardType("v100"),))
+    pod = {"metadata": {"annotations": {"nvidia.com/use-gputype": "T4"}}, "spec": POD["spec"]}
+    denial = refused(DEPLOYMENT, deployment(pod), rules)
+    assert denial.field == "spec.template.metadata.annotations[nvidia.com/use-gputype]"
+
+
+def test_traits_are_those_of_each_template_that_asks_below_the_labels_of_the_object() -> None:
+    plain = {"metadata": {"labels": {"app": "ps"}}, "spec": {"containers": [{"name": "a"}]}}
+    roles = {"Worker": {"template": POD}, "Chief": {"template": POD}, "PS": {"template": plain}}
+    found = workload({"metadata": {"labels": {"team": "a"}}, "spec": {"tfReplicaSpecs": roles}})
+    envelope = accepted(kind_named("tfjobs.kubeflow.org"), found)
+    assert envelope.traits == ("!best-effort,app=web,team=a",)
+
+
+def test_what_runs_nothing_now_keeps_its_traits() -> None:
+    assert accepted(DEPLOYMENT, deployment(replicas=0)).traits == ("!best-effort,app=web",)
+
+
+def test_scaled_is_what_the_object_will_be() -> None:
+    found = deployment(replicas=3)
+    six = scaled(DEPLOYMENT, found, 6)
+    assert accepted(DEPLOYMENT, six).demand == {GPU: 6, MEMORY: 48000}
+    assert accepted(DEPLOYMENT, found).demand == {GPU: 3, MEMORY: 24000}
+    assert six.metadata.generation == 2
+
+
+def test_a_scale_deep_in_the_spec_changes_that_field_alone() -> None:
+    kind = kind_named("pytorchjobs.kubeflow.org")
+    roles = {"Master": {"template": POD}, "Worker": {"template": POD, "replicas": 1}}
+    found = workload({"spec": {"pytorchReplicaSpecs": roles}})
+    assert accepted(kind, scaled(kind, found, 7)).demand == {GPU: 8, MEMORY: 64000}
+
+
+def test_what_has_no_scale_is_not_scaled() -> None:
+    with pytest.raises(ValueError, match=r"jobs\.batch has no scale"):
+        scaled(kind_named("jobs.batch"), deployment(), 2)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "cards"),
+    [
+        ({}, 1),
+        ({"rollingUpdate": {"maxUnavailable": 1}}, 0),
+        ({"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 2}}, 1),
+        ({"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 0}}, 0),
+        ({"type": "Recreate"}, 0),
+    ],
+)
+def test_a_roll_out_that_may_miss_no_pod_needs_one_more(
+    strategy: dict[str, Any], cards: int
+) -> None:
+    plain = {"spec": {"containers": [{"name": "a"}]}}
+    old, new = (deployment(one, replicas=3, strategy=strategy) for one in (plain, POD))
+    needed = surge_demand(DEPLOYMENT, old, new, RULES)
+    assert needed == ({GPU: cards, MEMORY: 8000 * cards} if cards else {})
+
+
+def test_a_scale_needs_no_surge() -> None:
+    old, new = (deployment(replicas=replicas) for replicas in (3, 9))
+    assert surge_demand(DEPLOYMENT, old, new, RULES) == {}
+
+
+def test_a_roll_out_to_what_makes_no_sense_is_refused() -> None:
+    denial = surge_demand(DEPLOYMENT, deployment(), deployment("web"), RULES)
+    assert isinstance(denial, Denial)

@@ -1,0 +1,100 @@
+"""Paths to templates: where they lead, and what is said of an object that they do not fit."""
+
+from typing import Any
+
+import pytest
+
+from webhook.kinds.paths import LENGTH_MAX, WALKED_MAX, Path
+from webhook.kinds.values import Unfit
+
+ROOT = {
+    "spec": {
+        "template": {"a": 1},
+        "tasks": [{"template": 1}, {}, {"template": 2}, None],
+        "roles": {"Worker": {"inner": {"template": 3}}, "PS": {}},
+        "text": "x",
+    }
+}
+
+
+def found(path: str) -> list[tuple[str, Any, Any]]:
+    return [(place.field, place.value, place.key) for place in Path(path).places(ROOT)]
+
+
+def test_a_path_leads_to_a_field() -> None:
+    assert found("spec.template") == [("spec.template", {"a": 1}, None)]
+
+
+def test_a_path_walks_over_a_list() -> None:
+    places = list(Path("spec.tasks[*].template").places(ROOT))
+    assert [(place.field, place.value) for place in places] == [
+        ("spec.tasks[0].template", 1),
+        ("spec.tasks[2].template", 2),
+    ]
+    assert (places[1].item_field, places[1].item, places[1].key) == (
+        "spec.tasks[2]",
+        {"template": 2},
+        2,
+    )
+
+
+def test_a_path_walks_over_a_map() -> None:
+    assert found("spec.roles.*.inner.template") == [
+        ("spec.roles.Worker.inner.template", 3, "Worker")
+    ]
+
+
+def test_a_path_may_end_with_what_it_walks_over() -> None:
+    assert [place.field for place in Path("spec.tasks[*]").places(ROOT)] == [
+        "spec.tasks[0]",
+        "spec.tasks[1]",
+        "spec.tasks[2]",
+    ]
+
+
+@pytest.mark.parametrize("path", ["spec.missing", "spec.missing[*].template", "other.*.template"])
+def test_what_is_missing_has_no_places(path: str) -> None:
+    assert found(path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("spec.text.template", "spec.text"),
+        ("spec.roles[*].template", "spec.roles"),
+        ("spec.tasks.*.template", "spec.tasks"),
+        ("spec.tasks[*].template.deeper", "spec.tasks[0].template"),
+    ],
+)
+def test_what_a_path_does_not_fit_is_named(path: str, field: str) -> None:
+    with pytest.raises(Unfit) as caught:
+        list(Path(path).places(ROOT))
+    assert caught.value.denial.field == field
+
+
+def test_a_list_may_not_be_endless() -> None:
+    with pytest.raises(Unfit, match=f"at most {WALKED_MAX}"):
+        list(Path("spec[*]").places({"spec": [{}] * (WALKED_MAX + 1)}))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        ".spec",
+        "spec.",
+        "spec..a",
+        "spec[0]",
+        "spec.a[*].b[*]",
+        "spec.*.a[*]",
+        "[*]",
+        "*.a",
+        "a.in.b",
+        "a b",
+        "a-b",
+        "a.b" * LENGTH_MAX,
+    ],
+)
+def test_what_is_no_path_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="is not a path"):
+        Path(path)
