@@ -4,6 +4,7 @@ HAMi's words mean here what they mean there: memory and cores are **per card**, 
 percentage, a count alone is the whole card. What HAMi would clamp or ignore is refused instead.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -69,9 +70,7 @@ def cards_of(container: Container, rules: DemandRules, card_memory: int = 0) -> 
         asked = _asked(resources, rules.vendors[0], rules, card_memory)
         return [] if asked is None else [asked]
     found = (
-        _asked(resources, vendor, rules, card_memory)
-        for vendor in rules.vendors
-        if _names_any(resources, frozenset(vendor.names()))
+        _asked(resources, vendor, rules, card_memory) for vendor in _vendors_in(resources, rules)
     )
     return [asked for asked in found if asked is not None]
 
@@ -119,6 +118,17 @@ def _names_any(resources: Resources, names: frozenset[str]) -> bool:
     return bool(limits and not names.isdisjoint(limits)) or bool(
         requests and not names.isdisjoint(requests)
     )
+
+
+def _vendors_in(resources: Resources, rules: DemandRules) -> Iterable[Vendor]:
+    """Return the vendors of which anything is asked, each once."""
+    found: dict[str, Vendor] = {}
+    for given in (resources.limits, resources.requests):
+        for name in given or ():
+            vendor = rules.vendor_of.get(name)
+            if vendor is not None:
+                found[vendor.name] = vendor
+    return found.values()
 
 
 def _asked(

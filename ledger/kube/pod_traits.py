@@ -7,6 +7,7 @@ events. Nobody can select by them, and a quota that tries to is warned about.
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from ledger.core import traits
@@ -80,15 +81,13 @@ def traits_of_template(
     items = _scopes(spec)
     if not _CLASS.fullmatch(items.get(traits.PRIORITY, "none")):
         del items[traits.PRIORITY]
-    for labels in (metadata.labels, root_labels):
-        items.update(
-            {key: labels[key] for key in labels or () if labels and _is_label(key, labels)}
-        )
+    for labels in (metadata.labels or {}, root_labels or {}):
+        items.update({key: labels[key] for key in labels if _is_label(key, labels[key])})
     return traits.text_of(items)
 
 
-def _is_label(key: str, labels: Mapping[str, str]) -> bool:
-    valid = _KEY.fullmatch(key) is not None and _VALUE.fullmatch(labels[key]) is not None
+def _is_label(key: str, value: str) -> bool:
+    valid = _KEY.fullmatch(key) is not None and _VALUE.fullmatch(value) is not None
     return valid and is_recorded(key)
 
 
@@ -128,6 +127,7 @@ def _names_compute(resources: Resources) -> bool:
     return False
 
 
+@lru_cache(maxsize=quantities.REMEMBERED_MAX)
 def _is_some(quantity: str | int) -> bool:
     """Return whether a quantity is not zero; what cannot be read will not be stored either."""
     try:

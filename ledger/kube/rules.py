@@ -25,9 +25,14 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     type_annotations: tuple[str, ...] = card_types.ANNOTATIONS
 
     @cached_property
+    def vendor_of(self) -> dict[str, Vendor]:
+        """Whose cards, or shares of them, a resource asks for."""
+        return {name: vendor for vendor in self.vendors for name in vendor.names()}
+
+    @cached_property
     def of_cards(self) -> frozenset[str]:
         """The resources that ask for cards or for shares of them."""
-        return frozenset(name for vendor in self.vendors for name in vendor.names())
+        return frozenset(self.vendor_of)
 
     @cached_property
     def besides(self) -> tuple[str, ...]:

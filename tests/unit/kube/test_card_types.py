@@ -9,8 +9,9 @@ from ledger.core.denials import Denial, Reason, sentence
 from ledger.kube import card_types
 from ledger.kube.card_types import NAMED_MAX, CardType
 from ledger.kube.demand import Demand, demand_of
-from ledger.kube.objects import Pod
+from ledger.kube.objects import Container, Pod
 from ledger.kube.rules import DemandRules
+from ledger.kube.vendors import chosen
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 KEY, OTHER_KEY = card_types.ANNOTATIONS
@@ -82,9 +83,20 @@ def test_a_type_that_nobody_knows_is_refused_with_the_known_ones() -> None:
 
 
 def test_a_wrong_quantity_goes_before_a_wrong_type() -> None:
-    denial = demand_of(pod({GPU: "x"}, key="h100"), RULES)
+    one = pod({GPU: 1}, key="h100")
+    wrong = msgspec.convert({"resources": {"limits": {GPU: "x"}}}, Container)
+    containers = [*(one.spec.containers or ()), wrong]
+    spec = msgspec.structs.replace(one.spec, containers=containers)
+    denial = demand_of(msgspec.structs.replace(one, spec=spec), RULES)
     assert isinstance(denial, Denial)
     assert denial.reason is Reason.INVALID_COUNT
+
+
+def test_the_size_of_a_type_goes_before_that_of_the_vendors_cards() -> None:
+    rules = DemandRules(vendors=chosen(["kunlun-vxpu"]), types=TYPES)
+    assert asked(pod({"kunlunxin.com/vxpu": 1}, key="v100"), rules)[
+        "kunlunxin.com/vxpu-memory"
+    ] == (32_768)
 
 
 def test_more_types_than_anybody_needs_are_refused() -> None:

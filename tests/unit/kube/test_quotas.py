@@ -231,7 +231,18 @@ def test_the_lint_tells_more_than_the_warnings_about_what_holds_otherwise_than_i
     assert "write limits.nvidia.com/gpu" in told
     assert f"{MEM} and requests.nvidia.com/gpumem limit the same" in told
     assert "whatever the number of cards" in told
-    assert lint(quota({MEM: "4", "limits.nvidia.com/gpu": "1", "pods": "3"}), RULES) == ()
+
+
+@pytest.mark.parametrize(
+    "hard",
+    [
+        {MEM: "4", "limits.nvidia.com/gpu": "1", "pods": "3"},
+        {"limits.cpu": "2", "requests.cpu": "1"},
+        {"requests.v100.nvidia.com/gpumem": "4", "requests.nvidia.com/gpu": "2"},
+    ],
+)
+def test_the_lint_says_nothing_where_all_is_as_it_looks(hard):
+    assert lint(quota(hard), DemandRules(types=TYPES, managed=("cpu",))) == ()
 
 
 def test_native_resources_are_read_in_their_own_units_when_managed():

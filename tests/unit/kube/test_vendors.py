@@ -162,6 +162,11 @@ def test_more_cores_than_a_card_has_are_refused() -> None:
     assert "more than the 16" in denial.message
 
 
+def test_a_whole_card_whose_cores_are_not_known_takes_the_default_ones() -> None:
+    vendor = Vendor(name="acme", count="a/npu", cores="a/cores", whole_cores=0, default_cores=5)
+    assert asked({"a/npu": 2}, DemandRules(vendors=(vendor,))) == {"a/cores": 10, "a/npu": 2}
+
+
 def test_one_container_may_ask_for_cards_of_two_vendors() -> None:
     assert asked({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3, "birentech.com/gpu": 2}) == {
         "birentech.com/gpu": 2,
