@@ -10,6 +10,7 @@ ARGUMENTS_MAX: Final = 8
 """Most arguments of `min` and `max`."""
 
 _PERCENT: Final = re.compile(r"([0-9]{1,6})%")
+_INDEXES: Final = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?(,[0-9]{1,10}(-[0-9]{1,10})?)*")
 
 
 class Term(NamedTuple):
@@ -63,6 +64,20 @@ def _condition(scope: Scope, terms: Sequence[Term]) -> bool:
     )
 
 
+def _indexes(scope: Scope, terms: Sequence[Term]) -> int:
+    """Count the indexes of a text such as `1,3-5,7`, as Jobs write them."""
+    value = terms[0].read(scope)
+    if value is None or value == "":
+        return 0
+    if not isinstance(value, str) or not _INDEXES.fullmatch(value):
+        raise unlike(scope.naming(terms[0].field), value, "a list of indexes such as 1,3-5")
+    return sum(_length(*part.partition("-")[::2]) for part in value.split(","))
+
+
+def _length(first: str, last: str) -> int:
+    return max(int(last or first) - int(first) + 1, 0)
+
+
 def _portion(scope: Scope, terms: Sequence[Term]) -> int:
     part, whole = _part_of(scope, terms)
     return -(-part * whole // 100)
@@ -100,6 +115,7 @@ FUNCTIONS: Final = {
     ),
     "portion": Function("portion(number or percentage, of)", (2, 2), _portion),
     "portion_down": Function("portion_down(number or percentage, of)", (2, 2), _portion_down),
+    "indexes": Function("indexes(path)", (1, 1), _indexes),
     "condition": Function("condition('Type')", (1, 1), _condition),
 }
 """By name. `portion` rounds up, as Kubernetes does for what comes on top; `portion_down` down."""

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from ledger.core.denials import Reason
-from webhook.kinds.expressions import COUNT_MAX, LENGTH_MAX, Expression, ExpressionError
+from webhook.kinds.expressions import COUNT_MAX, LENGTH_MAX, Expression
+from webhook.kinds.grammar import ExpressionError
 from webhook.kinds.values import Scope, Unfit
 
 SPEC = {
@@ -54,6 +55,9 @@ SCOPE = Scope({"spec": SPEC, "status": STATUS, "item": {"n": 2}, "key": "Worker"
         ("portion(2, spec.replicas)", 2),
         ("portion('100%', 7)", 7),
         ("portion('0%', 7)", 0),
+        ("indexes('1,3-5,7')", 5),
+        ("indexes('')", 0),
+        ("indexes(spec.missing)", 0),
         (4, 4),
     ],
 )
@@ -125,6 +129,8 @@ def test_what_is_not_in_the_language_is_not_compiled(text: str) -> None:
         ("portion(spec.mode, 3)", "spec.mode"),
         ("portion(spec.half, 3)", "spec.half"),
         ("portion('25%', spec.mode)", "spec.mode"),
+        ("indexes(spec.mode)", "spec.mode"),
+        ("indexes(spec.replicas)", "spec.replicas"),
         ("spec.replicas - 4", "spec.replicas"),
         ("0 if spec.off else spec.mode", "spec.mode"),
         (f"spec.replicas * {COUNT_MAX}", "spec.replicas"),
