@@ -47,12 +47,14 @@ class GroupResource(msgspec.Struct, frozen=True, gc=False):
 
     group: str = ""
     resource: str = ""
+    version: str = ""
 
 
 class UserInfo(msgspec.Struct, frozen=True, gc=False):
-    """Who made the request."""
+    """Who made the request, as the API server authenticated them."""
 
     username: str = ""
+    groups: tuple[str, ...] = ()
 
 
 class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):

@@ -1,0 +1,97 @@
+"""Following: the watches that keep what a replica knows of its cluster up to date.
+
+Every replica runs them, because every replica answers reviews. Which kinds are served is asked
+again and again: an operator and its definitions may be installed at any time.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final, Protocol
+
+from ledger.kube.cache import Parents
+from ledger.kube.errors import ClusterError
+from ledger.kube.objects import Workload
+from ledger.kube.port import Change, Kept, Universe, Workloads
+from ledger.kube.resources import Resource
+from webhook.kinds.catalog import Catalog
+from webhook.surroundings.namespaces import Namespaces
+from webhook.surroundings.policies import Policies
+
+DISCOVER_SECONDS: Final = 45.0
+"""How often it is asked which kinds are served."""
+
+RETRY_SECONDS: Final = 2.0
+"""Pause before that is asked again after it failed."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Surrounding(Workloads, Kept, Universe, Protocol):
+    """What is watched of a cluster."""
+
+
+class Following:
+    """Feeds caches from one cluster."""
+
+    def __init__(
+        self,
+        cluster: Surrounding,
+        catalog: Catalog,
+        parents: Parents[bytes],
+        namespaces: Namespaces,
+        policies: Policies,
+    ) -> None:
+        """Prepare; `run` does the work."""
+        self._cluster = cluster
+        self._catalog = catalog
+        self._parents = parents
+        self._namespaces = namespaces
+        self._policies = policies
+        self._followed: set[str] = set()
+        self._problem = "not asked yet which kinds are served"
+
+    def problems(self) -> list[str]:
+        """Return what is not known of the cluster; reviews read it through meanwhile."""
+        return [*([f"discovery: {self._problem}"] if self._problem else ())]
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_namespaces())
+            tasks.create_task(self._follow_policies())
+            while True:
+                pause = DISCOVER_SECONDS if await self._discover(tasks) else RETRY_SECONDS
+                await asyncio.sleep(pause)
+
+    async def _discover(self, tasks: asyncio.TaskGroup) -> bool:
+        """Begin to follow the kinds that are served by now; return whether that could be told."""
+        try:
+            served = await self._cluster.served()
+        except ClusterError as error:
+            self._problem = str(error)
+            _log.warning("discovery_failed", extra={"reason": str(error)})
+            return False
+        self._problem = ""
+        for resource in served:
+            if self._makes_pods(resource) and resource.name not in self._followed:
+                self._followed.add(resource.name)
+                tasks.create_task(self._parents.follow(self._cluster, resource))
+        return True
+
+    def _makes_pods(self, resource: Resource) -> bool:
+        kind = self._catalog.of_resource(resource.group, resource.plural)
+        return kind is not None and kind.root
+
+    async def _follow_namespaces(self) -> None:
+        changes: AsyncGenerator[Change[Workload], None]
+        async with aclosing(self._cluster.watch_namespaces()) as changes:
+            async for change in changes:
+                self._policies.relabelled(self._namespaces.take(change))
+
+    async def _follow_policies(self) -> None:
+        changes: AsyncGenerator[Change[Workload], None]
+        async with aclosing(self._cluster.watch_policies()) as changes:
+            async for change in changes:
+                self._policies.take(change)

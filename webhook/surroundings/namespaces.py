@@ -1,0 +1,69 @@
+"""Namespaces: their labels, which policies and quotas select by."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from ledger.kube import place_traits
+from ledger.kube.errors import ClusterError
+from ledger.kube.objects import Workload
+from ledger.kube.port import Change, Changed, Listed, Workloads
+from ledger.kube.resources import NAMESPACES
+
+Labels = Mapping[str, str]
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Namespaces:
+    """The namespaces of one cluster, as far as they were told."""
+
+    def __init__(self, cluster: Workloads | None) -> None:
+        """Read from this cluster what the watch has not told yet."""
+        self._cluster = cluster
+        self._labels: dict[str, Labels] = {}
+
+    def labels_of(self, name: str) -> Labels | None:
+        """Return the labels of a namespace, None when it is not known."""
+        return self._labels.get(name)
+
+    def traits_of(self, name: str) -> str | None:
+        """Return the traits of a namespace as `Describe` takes them, None when not known."""
+        labels = self._labels.get(name)
+        return None if labels is None else place_traits.of_namespace(name, labels)
+
+    def take(self, change: Change[Workload]) -> tuple[str, ...]:
+        """Take in what the watch tells; return the namespaces whose labels are others now."""
+        if isinstance(change, Listed):
+            before = self._labels
+            self._labels = {one.metadata.name: _labels(one) for one in change.objects}
+            names = {**before, **self._labels}
+            return tuple(one for one in names if before.get(one) != self._labels.get(one))
+        if isinstance(change, Changed):
+            name = change.object.metadata.name
+            known, told = self._labels.pop(name, None), _labels(change.object)
+            if not change.deleted:
+                self._labels[name] = told
+            return () if known == told and not change.deleted else (name,)
+        return ()
+
+    async def read(self, name: str, until: float) -> bool:
+        """Read a namespace that is not known, by loop time `until`; return whether it is now."""
+        if self._cluster is None:
+            return False
+        try:
+            async with asyncio.timeout_at(until):
+                seen = await self._cluster.get_object(NAMESPACES, "", name)
+        except (ClusterError, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+            _log.warning("namespace_not_read", extra={"namespace": name, "reason": reason})
+            return False
+        if seen is None:
+            return False
+        self._labels.setdefault(name, _labels(seen))
+        return True
+
+
+def _labels(seen: Workload) -> Labels:
+    return seen.metadata.labels or {}

@@ -1,0 +1,48 @@
+"""What is remembered of objects that own pods: those that ask for something whole, others by name.
+
+Most objects of a cluster ask for nothing that is counted, and of these only the metadata matters,
+on the way from a pod to its root.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ledger.core.denials import Denial
+from ledger.kube.cache import Parent
+from ledger.kube.objects import Workload
+from ledger.kube.resources import Resource
+from ledger.kube.rules import DemandRules
+from webhook.kinds.catalog import Catalog
+from webhook.kinds.envelope import envelope_of
+
+ASKS_NOTHING: Final = b""
+"""What is kept of an object none of whose templates asks for anything that is counted."""
+
+_FASTEST: Final = 1
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(Workload)
+
+
+def digest_of(catalog: Catalog, rules: DemandRules) -> Callable[[Resource, Workload], bytes]:
+    """Return what `ledger.kube.cache.Parents` is to keep of an object."""
+
+    def digest(resource: Resource, seen: Workload) -> bytes:
+        kind = catalog.of_resource(resource.group, resource.plural)
+        if kind is None:
+            return ASKS_NOTHING
+        envelope = envelope_of(kind, seen, rules)
+        if not isinstance(envelope, Denial) and not envelope.traits:
+            return ASKS_NOTHING
+        return zlib.compress(_encoder.encode(seen), _FASTEST)
+
+    return digest
+
+
+def remembered(parent: Parent[bytes]) -> Workload | None:
+    """Return the object as it was seen, None when it asks for nothing that is counted."""
+    if parent.digest == ASKS_NOTHING:
+        return None
+    return _decoder.decode(zlib.decompress(parent.digest))

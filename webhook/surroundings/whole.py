@@ -1,0 +1,81 @@
+"""The surroundings of one replica, put together."""
+
+import asyncio
+from typing import Final
+
+from ledger.kube.cache import Parents
+from ledger.kube.rules import DemandRules
+from webhook.kinds.catalog import Catalog
+from webhook.surroundings.ancestry import Ancestry, View
+from webhook.surroundings.following import Following, Surrounding
+from webhook.surroundings.namespaces import Namespaces
+from webhook.surroundings.policies import NamespacePolicy, Policies
+from webhook.surroundings.remembering import digest_of
+
+LOOK_SECONDS: Final = 2.0
+"""How long a review waits for the API server at one question; the rest is for the ledger."""
+
+
+class Surroundings:
+    """What a replica knows of everything around a request.
+
+    Without a cluster that is the kinds, the settings, and what the ledger has.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        rules: DemandRules,
+        view: View,
+        name: str,
+        *,
+        default: NamespacePolicy | None = None,
+        cluster: Surrounding | None = None,
+    ) -> None:
+        """`name` is the cluster's in the ledger; `default` treats what no policy selects."""
+        self.catalog = catalog
+        self.rules = rules
+        self.view = view
+        self.name = name
+        self.cluster = cluster
+        self.parents: Parents[bytes] = Parents(digest_of(catalog, rules))
+        self.ancestry = Ancestry(catalog, self.parents, cluster, view, name)
+        self.namespaces = Namespaces(cluster)
+        self.policies = Policies(default or NamespacePolicy(), self.namespaces)
+        self.following = (
+            None
+            if cluster is None
+            else Following(cluster, catalog, self.parents, self.namespaces, self.policies)
+        )
+
+    def until(self, deadline: float) -> float:
+        """Return the loop time by which one question to the API server has to be answered."""
+        return min(deadline, asyncio.get_running_loop().time() + LOOK_SECONDS)
+
+    async def policy_of(self, namespace: str, deadline: float) -> NamespacePolicy:
+        """Return how a namespace is treated; wait for what is not known yet, up to a bound."""
+        if self.cluster is None:
+            return self.policies.of(namespace)
+        if not self.policies.listed.is_set():
+            await self._first(self.policies.listed, deadline)
+        if self.policies.is_in_use() and self.namespaces.labels_of(namespace) is None:
+            await self.namespaces.read(namespace, self.until(deadline))
+        return self.policies.of(namespace)
+
+    async def traits_of(self, namespace: str, deadline: float) -> str | None:
+        """Return the traits of a namespace for `Describe`, None when they cannot be known."""
+        if self.namespaces.labels_of(namespace) is None:
+            await self.namespaces.read(namespace, self.until(deadline))
+        return self.namespaces.traits_of(namespace)
+
+    def problems(self) -> list[str]:
+        """Return what is not known or not understood of the cluster."""
+        following = self.following.problems() if self.following is not None else []
+        return [*following, *self.policies.problems()]
+
+    async def _first(self, told: asyncio.Event, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(self.until(deadline)):
+                await told.wait()
+        except TimeoutError:
+            return
