@@ -1,15 +1,24 @@
 """What a UniverseResourceQuota limits, where, and of which objects."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ledger.core import traits
 from ledger.core.traits import Reach, Requirement
 from ledger.kube import place_traits
 from ledger.kube.rules import DemandRules
-from ledger.kube.universe import UniverseLimits, limits_of_universe, lint_universe, spec_of
+from ledger.kube.universe import (
+    UniverseLimits,
+    UniverseSpec,
+    limits_of_universe,
+    lint_universe,
+    spec_of,
+)
 
+DEFINITION = Path(__file__).parents[3] / "deploy" / "crds" / "universeresourcequotas.yaml"
 GPU, MEM = "limits.nvidia.com/gpu", "limits.nvidia.com/gpumem"
 RULES = DemandRules()
 
@@ -137,3 +146,10 @@ def test_a_spec_of_another_shape_is_an_error_that_names_the_field(
 
 def test_a_missing_spec_is_an_empty_one() -> None:
     assert limits_of_universe(spec_of(None), RULES) == UniverseLimits({})
+
+
+def test_every_field_of_the_definition_is_read() -> None:
+    definition = yaml.safe_load(DEFINITION.read_text())
+    (version,) = definition["spec"]["versions"]
+    fields = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    assert {*fields} == {*UniverseSpec.__struct_encode_fields__}

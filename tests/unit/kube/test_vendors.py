@@ -1,5 +1,6 @@
 """Cards of every maker: their names, units and defaults, and files with further ones."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ledger.kube.rules import DemandRules
 from ledger.kube.vendor_files import BadVendors
 from ledger.kube.vendors import BUILT_IN, NVIDIA, Vendor, chosen
 
+PAGE = Path(__file__).parents[3] / "docs" / "quotas.md"
 EVERY = DemandRules(vendors=BUILT_IN, worst_card_memory=10_000)
 
 DOCUMENTED = """
@@ -64,6 +66,22 @@ def test_every_documented_resource_belongs_to_exactly_one_vendor() -> None:
         name for vendor in chosen([one.name for one in BUILT_IN]) for name in vendor.names()
     )
     assert names == sorted(DOCUMENTED.split())
+
+
+def test_the_page_about_quotas_lists_every_vendor_with_its_resources() -> None:
+    page = PAGE.read_text()
+    names = [name for vendor in BUILT_IN for name in (vendor.name, *vendor.names())]
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_the_example_on_the_page_is_a_file_of_vendors(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(- name: acme\n.*?)```", PAGE.read_text(), re.DOTALL)
+    (vendor,) = vendor_files.load(written(tmp_path, example))
+    assert asked({"acme.example/npu": 1}, DemandRules(vendors=(vendor,))) == {
+        "acme.example/npu": 1,
+        "acme.example/npu-cores": 8,
+        "acme.example/npu-memory": 65_536,
+    }
 
 
 def test_only_nvidia_counts_unless_others_are_switched_on() -> None:
