@@ -6,7 +6,7 @@ that fails selects as well, so what must not be selected shows that it does not 
 """
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from copy import deepcopy
 from typing import Any, Final
 
@@ -27,6 +27,10 @@ CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhook
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 BUILT_IN: Final = ("apps", "batch")
 KINDS: Final = list(CATALOG)
+
+RELABEL: Final = {"metadata": {"labels": {"team": "b"}}}
+CHANGES: Final = {"minReadySeconds": 5, "suspend": True}
+"""Of a spec: each kind has one of these fields, or takes any."""
 
 LABELS: Final = {"app": "a"}
 REQUIRED: Final[dict[str, Manifest]] = {
@@ -64,6 +68,25 @@ class Objects:
             return (await self.cluster.ask("GET", self.path)).status == 200
         except ValueError:
             return False
+
+    async def watch(self) -> None:
+        """Register the conditions and return when they are in effect."""
+        await self.cluster.must("POST", CONFIGURATIONS, configuration(self.kind))
+        await self._tried(lambda status: status == 500, "the conditions are in effect")
+
+    async def watch_no_more(self) -> None:
+        """Remove the conditions and return when they are out of effect."""
+        await self.cluster.must("DELETE", f"{CONFIGURATIONS}/{self.kind.name}")
+        await self._tried(lambda status: status == 201, "the conditions are out of effect")
+
+    async def _tried(self, wanted: Callable[[int], bool], what: str) -> None:
+        path = f"{self.path}?dryRun=All"
+        await eventually(
+            lambda: self.cluster.ask("POST", path, self.manifest("canary")),
+            lambda answer: wanted(answer.status),
+            within=30,
+            what=what,
+        )
 
     async def create(self, manifest: Manifest) -> Answer:
         return await self.cluster.ask("POST", self.path, manifest)
@@ -174,15 +197,9 @@ async def objects(plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncI
             await cluster.ask("POST", DEFINITIONS, definition(kind))
         found = Objects(cluster, kind, namespace)
         await eventually(found.are_served, bool, within=30, what=f"{kind.name} is served")
-        registered = await cluster.ask("POST", CONFIGURATIONS, configuration(kind))
-        assert registered.status in (201, 409), registered.message
-        await eventually(
-            lambda: cluster.ask("POST", f"{found.path}?dryRun=All", found.manifest("canary")),
-            lambda answer: answer.status == 500,
-            within=30,
-            what="the conditions are in effect",
-        )
+        await found.watch()
         yield found
+        await found.watch_no_more()
 
 
 each_kind = pytest.mark.parametrize("objects", KINDS, ids=named, indirect=True)
@@ -201,27 +218,15 @@ async def test_only_what_asks_for_cards_is_selected(objects: Objects) -> None:
 async def test_an_update_is_selected_when_it_changes_what_is_judged(objects: Objects) -> None:
     plain = asking_for("example.com/fpga", objects.manifest())
     await objects.stored(plain)
-    path = f"{objects.path}/a"
-    labelled = await objects.cluster.patch(path, {"metadata": {"labels": {"team": "b"}}})
+    labelled = await objects.cluster.patch(f"{objects.path}/a", RELABEL)
     assert labelled.status == 200, "an object that asks for nothing concerns nobody"
-    await objects.cluster.must("DELETE", f"{CONFIGURATIONS}/{objects.kind.name}")
-    asking = objects.manifest("c")
-    await eventually(
-        lambda: objects.create(asking),
-        lambda answer: answer.status in (201, 409),
-        within=30,
-        what="the conditions are out of effect",
-    )
-    await objects.cluster.must("POST", CONFIGURATIONS, configuration(objects.kind))
+    await objects.watch_no_more()
+    await objects.stored(objects.manifest("c"))
+    await objects.watch()
     path = f"{objects.path}/c"
-    suspended = {"spec": {"gpuledgerTest": 1, "suspend": True, "minReadySeconds": 5}}
-    await eventually(
-        lambda: objects.cluster.patch(path, suspended),
-        lambda answer: answer.status == 500,
-        within=30,
-        what="a change of the spec is selected",
-    )
-    relabelled = await objects.cluster.patch(path, {"metadata": {"labels": {"team": "b"}}})
+    changed = await objects.cluster.patch(path, {"spec": CHANGES})
+    assert changed.status == 500, changed.body
+    relabelled = await objects.cluster.patch(path, RELABEL)
     assert relabelled.status == 500
     annotated = await objects.cluster.patch(path, {"metadata": {"annotations": {"a": "b"}}})
     assert annotated.status == 200, annotated.message
