@@ -153,12 +153,15 @@ def replace(
         _put_entry(state, space, key, after)
         return _post(state, space, before.charge, after.charge, rule)
     changed = dict.fromkeys((unit_of(key, before), unit_of(key, after)))
-    old = by_line(space, (term for unit in changed for term in terms(space, unit)))
+    old = [term for unit in changed for term in terms(space, unit)]
     _put_entry(state, space, key, after)
     _draw(state, space, key, before, -1)
     _draw(state, space, key, after, 1)
-    new = by_line(space, (term for unit in changed for term in terms(space, unit)))
-    return _post_lines(state, old, new, rule, {line for _, line, _ in space.selected})
+    new = [term for unit in changed for term in terms(space, unit)]
+    if old == new:
+        return []
+    selecting = {line for _, line, _ in space.selected}
+    return _post_lines(state, by_line(space, old), by_line(space, new), rule, selecting)
 
 
 def _put_entry(state: State, space: Namespace, key: str, after: Entry) -> None:

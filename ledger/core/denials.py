@@ -22,6 +22,7 @@ class Reason(StrEnum):
     INVALID_COUNT = "InvalidCount"
     UNKNOWN_GPU_TYPE = "UnknownGpuType"
     RESERVED_ANNOTATION = "ReservedAnnotation"
+    FORGED_OWNER = "ForgedOwner"
     PRIVILEGED_CONTAINER = "PrivilegedContainer"
     CARD_MEMORY_UNKNOWN = "CardMemoryUnknown"
     ATTEMPT_DIFFERS = "AttemptDiffers"

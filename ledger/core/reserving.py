@@ -114,6 +114,8 @@ def _no_room(
     superseded: tuple[str, str] | None,
 ) -> Denial | None:
     before, freed = _NOTHING if entry is None else entry.charge, _NOTHING
+    if entry is None and superseded is None and _is_within_envelope(space, command):
+        return None
     if not _is_simple(space, entry, command, superseded):
         found: list[events.AnyEvent] = [_reserved(command)]
         if superseded is not None:
@@ -125,6 +127,15 @@ def _no_room(
             before = amounts.minus(before, freed)
     after = amounts.largest(before, command.demand)
     return shortages.check(state, space, before, after, freed)
+
+
+def _is_within_envelope(space: Namespace, command: commands.Reserve) -> bool:
+    """Return whether the pods of the root, with this one, take no more than it may run."""
+    root, draw = space.entries.get(command.root), space.draws.get(command.root)
+    if root is None or charging.drawn_from(root):
+        return False
+    taken = command.demand if draw is None else amounts.plus(draw.charge, command.demand)
+    return amounts.covers(root.charge, taken)
 
 
 def _is_simple(
