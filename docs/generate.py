@@ -64,6 +64,12 @@ REASONS: Final = {
         "The object carries an annotation that only the ledger or a device plugin may write.",
         "Remove the annotation, or have the user listed in trusted_identities.",
     ),
+    Reason.FORGED_OWNER: (
+        "The object names a controller that did not make it, and would take a share of what that"
+        " controller holds.",
+        "Leave out metadata.ownerReferences; for a controller of your own, see"
+        " controller_identities.",
+    ),
     Reason.PRIVILEGED_CONTAINER: (
         "A privileged container asks for cards, and could go around every limit on them.",
         "Drop `privileged`, or allow it with the setting privileged.",

@@ -22,6 +22,7 @@ _LABEL: Final = (
     r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
     r"=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 )
+_CONTROLLER: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?=\S+$"
 _HOST_PORT: Final = r"^(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):[0-9]{1,5}$"
 
 Choice = Literal["deny", "allow"]
@@ -233,6 +234,49 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int,
         Meta(ge=1, le=100_000, description="Unsettled creations of one owner in a namespace."),
     ] = 64
+
+    mode: Annotated[
+        Literal["enforce", "warn", "off"],
+        Meta(description="Whether limits hold, in namespaces that no LedgerPolicy selects."),
+    ] = "enforce"
+    on_exceeded: Annotated[
+        Literal["deny", "pending"],
+        Meta(description="Whether pods beyond a limit are refused or wait, where none selects."),
+    ] = "deny"
+    surge: Annotated[
+        Literal["opportunistic", "reserve", "strict"],
+        Meta(description="What a roll-out may use beyond its replicas, where none selects."),
+    ] = "opportunistic"
+    pods_only: Annotated[
+        bool,
+        Meta(description="Charge pods alone and workloads nothing, where no policy selects."),
+    ] = False
+    exempt_users: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Users that may exceed limits, and are charged; where none selects.",
+            examples=["system:serviceaccount:ops:rescuer"],
+        ),
+    ] = ()
+    exempt_groups: Annotated[
+        tuple[str, ...],
+        Meta(description="Groups that may exceed limits, and are charged; where none selects."),
+    ] = ()
+    workload_kinds: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="YAML files, or folders of them, that describe further kinds of workloads.",
+            examples=["/etc/gpuledger/kinds"],
+        ),
+    ] = ()
+    controller_identities: Annotated[
+        tuple[Annotated[str, Meta(pattern=_CONTROLLER)], ...],
+        Meta(
+            description="Further users or groups that create what a kind controls, KIND=IDENTITY;"
+            " what they create draws from its envelope.",
+            examples=["jobs.batch=system:serviceaccount:volcano-system:volcano-controllers"],
+        ),
+    ] = ()
 
     managed_resources: Annotated[
         tuple[str, ...],
