@@ -5,6 +5,7 @@ from typing import Final
 
 from ledger.core import accounts
 from ledger.core.commands import CloseAccount, SetLimits
+from ledger.core.traits import Selection
 from ledger.kube.objects import ResourceQuota
 from ledger.kube.port import Change, Changed, Listed
 from ledger.kube.quotas import limits_of
@@ -51,27 +52,32 @@ class QuotaAccounts:
         self._warn(account, read.warnings)
         if not read.limits:
             await self._close(account, actor, forget=False)
-        elif tenure.courier.is_pending("", account) or self._limits(account) != read.limits:
+        elif tenure.courier.is_pending("", account) or self._known(account) != (
+            read.limits,
+            read.selects,
+        ):
             covers = (accounts.qualified(tenure.name, namespace),)
-            await tenure.courier.send(SetLimits(account, covers, read.limits, actor))
+            command = SetLimits(account, covers, read.limits, actor, selects=read.selects)
+            await tenure.courier.send(command)
 
     async def _close(self, account: str, actor: str, *, forget: bool = True) -> None:
         if forget:
             self._warned.pop(account, None)
-        if self._tenure.courier.is_pending("", account) or self._limits(account) is not None:
+        if self._tenure.courier.is_pending("", account) or self._known(account) is not None:
             await self._tenure.courier.send(CloseAccount(account, actor))
 
     def _account(self, quota: ResourceQuota) -> str:
         meta = quota.metadata
         return accounts.quota(self._tenure.name, meta.namespace, meta.name)
 
-    def _limits(self, account: str) -> dict[str, int] | None:
-        """Return an account's limits as the ledger has them, None when it is not open."""
+    def _known(self, account: str) -> tuple[dict[str, int], Selection] | None:
+        """Return an account's limits and conditions as the ledger has them, None if not open."""
         state = self._tenure.view.state
         known = state.accounts.get(account)
         if known is None:
             return None
-        return {key: state.limit[number] for key, number in known.lines.items()}
+        limits = {key: state.limit[number] for key, number in known.lines.items()}
+        return limits, known.selects
 
     def _warn(self, account: str, warnings: tuple[str, ...]) -> None:
         """Say what is odd about a quota once, not at every change of its status."""

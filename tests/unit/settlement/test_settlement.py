@@ -10,6 +10,7 @@ from support.settled import CLUSTER, DEMAND, World, settling, world
 
 from ledger.core.commands import RegisterCluster, SetLimits
 from ledger.core.events import Cause
+from ledger.core.traits import Requirement, Selection
 from ledger.kube.errors import Unavailable
 from webhook.settlement import ClusterNameTaken
 
@@ -240,6 +241,24 @@ async def test_quotas_are_set_changed_and_closed_as_their_objects_are():
         await one.until(lambda: one.limits("q") == {GPUS: 3})
         one.server.delete("resourcequotas", "red", "q")
         await one.until(lambda: one.limits("q") is None)
+
+
+async def test_a_change_of_a_quotas_scopes_changes_what_its_account_selects():
+    def selects() -> Selection:
+        return one.state.accounts[f"quota/{CLUSTER}/red/q"].selects
+
+    def spec(*classes: str) -> dict:
+        condition = {"scopeName": "PriorityClass", "operator": "In", "values": [*classes]}
+        return {"hard": {GPUS: "2"}, "scopeSelector": {"matchExpressions": [condition]}}
+
+    async with world() as one, settling(one):
+        await one.synced()
+        body = quota_body("q", **{GPUS: "2"})
+        one.server.create("resourcequotas", "red", {**body, "spec": spec("high")})
+        await one.until(lambda: one.limits("q") == {GPUS: 2})
+        assert selects() == (Requirement("!priority", "In", ("high",)),)
+        one.server.update("resourcequotas", "red", "q", spec=spec("high", "low"))
+        await one.until(lambda: selects() == (Requirement("!priority", "In", ("high", "low")),))
 
 
 async def test_a_quota_that_was_deleted_while_nobody_looked_is_closed():
