@@ -107,8 +107,7 @@ async def configuration(connection: Connection, stream: str) -> StreamConfig:
 async def version(connection: Connection, stream: str) -> tuple[int, int, int]:
     """Ask which version of the server leads a stream; it need not be the one connected to.
 
-    Zeros stand for one that does not say, as those before 2.12 do not. Raises Lost when the stream
-    is missing, Unreachable.
+    Zeros stand for one too old to say. Raises Lost when the stream is missing, Unreachable.
     """
     info = _served_infos.decode(await _info_answer(connection, stream))
     told = _VERSION.match(info.config.metadata.get(_SERVER_VERSION, ""))

@@ -170,6 +170,28 @@ async def test_a_cut_off_cluster_says_so_and_the_others_go_on(
                 await asyncio.sleep(0.1)
 
 
+async def test_a_service_that_starts_without_the_link_begins_when_it_is_there(
+    two: Clusters, tmp_path: Path
+) -> None:
+    await two.between.cut()
+    service = Live(tmp_path / "east", f"--nats={two.edge.url}", f"--nats-domain={DOMAIN}")
+    service.start(ready=False)
+    try:
+        reason = ""
+        while DOMAIN not in reason:
+            reason = await asyncio.to_thread(service.wait_for, "ledger", ok=False)
+        assert "domain hub is out of reach" in reason
+        async with service.client() as client:
+            allowed, message = await answer(client, creation("early"))
+        assert (allowed, "domain hub is out of reach" in message) == (False, True)
+        await two.between.restore()
+        await asyncio.to_thread(service.wait_for, "ledger", ok=True)
+        async with service.client() as client:
+            assert (await answer(client, creation("now")))[0]
+    finally:
+        service.kill()
+
+
 async def test_an_edge_whose_own_jetstream_has_the_log_refuses_to_serve(
     two: Clusters, tmp_path: Path
 ) -> None:
