@@ -1,19 +1,25 @@
 """Events as people and other programs read them: one flat shape for every kind of event."""
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from ledger.core import events
 from ledger.core.amounts import Amounts
+from ledger.core.commands import BARRED
 from ledger.core.evolution import Postings
+from ledger.core.traits import Traits
 from projections.tables.history import namespace_of
+from projections.wording import account_in_words, text_in_words
 
 
 class Description(msgspec.Struct, frozen=True):
     """What every event can tell. `key` of an event about an account or cluster is its name.
 
     `amounts` are the demand, or the limits by quota key; `cause` is empty where there is none.
+    `root` is the key of the root that the object draws from, `traits` are what quotas select it
+    by, and `note` says in words what the other fields do not.
     """
 
     type: str
@@ -24,6 +30,9 @@ class Description(msgspec.Struct, frozen=True):
     uid: str
     amounts: Amounts
     actor: str
+    root: str
+    traits: Traits
+    note: str
 
 
 class Posting(msgspec.Struct, frozen=True):
@@ -46,13 +55,43 @@ def describe(event: events.AnyEvent) -> Description:
             key, amounts = event.account, {line.key: line.limit for line in event.lines}
         case events.AccountClosed():
             key = event.account
+        case events.Described():
+            cluster, key = event.subject.partition("/")[0], event.subject
         case events.Released() | events.Observed():
             key, uid, cause = event.key, event.uid, str(event.cause)
             amounts = event.demand if isinstance(event, events.Observed) else {}
         case _:
             key, uid, amounts = event.key, event.uid, event.demand or {}
-    kind = type(event).__name__
-    return Description(kind, cause, cluster, namespace, key, uid, amounts, event.actor)
+    told = (type(event).__name__, cause, cluster, namespace, key, uid, amounts, event.actor)
+    return Description(*told, *_root_and_traits(event), _note(event))
+
+
+def _root_and_traits(event: events.AnyEvent) -> tuple[str, Traits]:
+    match event:
+        case events.Reserved() | events.Observed():
+            return "" if event.root == BARRED else event.root, event.traits
+        case events.Raised():
+            return "", event.traits
+        case events.Described():
+            return "", (event.traits,)
+    return "", ()
+
+
+def _note(event: events.AnyEvent) -> str:
+    match event:
+        case events.LimitSet():
+            return account_in_words(event.reach, event.selects)
+        case events.Described():
+            return f"is {text_in_words(event.traits) or 'without labels'}"
+        case events.Reserved() | events.Observed() | events.Raised():
+            forced = not isinstance(event, events.Observed) and event.forced
+            root = "" if isinstance(event, events.Raised) else event.root
+            return "; ".join(filter(None, (_ROOTS.get(root, ""), _FORCED if forced else "")))
+    return ""
+
+
+_FORCED: Final = "not refused, by policy"
+_ROOTS: Final = {BARRED: "may not draw from the controller it names, stands on its own"}
 
 
 def postings(flat: Postings, name: Callable[[int], tuple[str, str]]) -> list[Posting]:

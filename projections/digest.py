@@ -74,8 +74,23 @@ _TABLES: Final = {
     """,
     "charges": f"""
         SELECT
-            namespace, key, uid, base, version, demand, since, owner, actor, opened, {_CLOSED},
+            namespace, key, uid, base, version, demand, since, owner, actor, root, traits,
+            opened, {_CLOSED},
             CASE WHEN closed <= :p THEN cause END, CASE WHEN closed <= :p THEN fork END
         FROM charges WHERE opened <= :p ORDER BY number
+    """,
+    "selections": f"""
+        SELECT account, reach, selects, opened, {_CLOSED} FROM selections
+        WHERE opened <= :p ORDER BY account, opened
+    """,
+    "draws": f"""
+        SELECT
+            namespace, root, charge, committed, pods, live, opened, {_CLOSED},
+            CASE WHEN closed <= :p THEN fork END
+        FROM draws WHERE opened <= :p ORDER BY number
+    """,
+    "drift": """
+        SELECT position, number, namespace, key, uid, type, cause, amounts, over FROM drift
+        WHERE position <= :p ORDER BY position, number
     """,
 }

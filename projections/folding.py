@@ -1,21 +1,22 @@
 """Folding the log while noting what each record changed, for tables that keep the difference.
 
 Tables know positions, not places inside a record: nothing can be asked "as of half a record". So a
-change is the state of every touched key and account before the record and after it.
+change is the state of every touched key, unit and account before the record and after it.
 """
 
 from typing import Final
 
 import msgspec
 
-from ledger.core import events
-from ledger.core.state import Account, Entry, State
+from ledger.core import charging, coverage, events
+from ledger.core.charging import Term
+from ledger.core.commands import BARRED
+from ledger.core.state import Account, Draw, Entry, Namespace, State
 from ledger.log import records
 from ledger.log.records import Record
 
 Place = tuple[str, str]
 """A key in its qualified namespace: `(namespace, key)`."""
-
 
 KEYED: Final = (
     events.Reserved,
@@ -26,19 +27,42 @@ KEYED: Final = (
 )
 """The events that concern one key, the most frequent first."""
 
+KeyedEvent = events.Reserved | events.Committed | events.Released | events.Observed | events.Raised
+
+_OWN: Final = ("", BARRED)
+"""The roots of what draws from nobody."""
+
+
+class Unit(msgspec.Struct, frozen=True, gc=False):
+    """What is charged at a key as one: a pod that has no root, or a root with its pods.
+
+    `committed` are the terms that committed demand explains, none where the key is no unit because
+    it draws from another. `draw` is what `pods` pods take together that name the key as their
+    root, and `live` says whether the ledger has an entry at the key.
+    """
+
+    committed: tuple[Term, ...] = ()
+    draw: Draw | None = None
+    pods: int = 0
+    live: bool = False
+
+
+NO_UNIT: Final = Unit()
+
 
 class Change(msgspec.Struct, frozen=True, gc=False):
     """What one record changed. `state` is the state after it, until the next one is folded.
 
-    `keys` and `accounts` hold the values from before; `causes` says why the parts of charges that
-    a release names have ended, as `(namespace, key, uid, base)`; `lines` is the number of lines
-    that were known before.
+    `keys`, `units` and `accounts` hold the values from before; `causes` says why the parts of
+    charges that a release names have ended, as `(namespace, key, uid, base)`; `lines` is the number
+    of lines that were known before.
     """
 
     record: Record
     hash: bytes
     state: State
     keys: dict[Place, Entry | None]
+    units: dict[Place, Unit]
     accounts: dict[str, Account | None]
     causes: dict[tuple[str, str, str, int], str]
     lines: int
@@ -50,25 +74,78 @@ def step(state: State, position: int, payload: bytes) -> Change:
     Verifies what `ledger.log.records.fold` verifies. Raises Lost and NewerSchema.
     """
     record, digest = records.check(state, position, payload)
-    change = _before(state, record, digest)
+    change = Change(record, digest, state, {}, {}, {}, {}, len(state.names))
+    reaching = _before(change)
     records.apply(state, record, position)
+    for name, account in reaching.items():
+        if state.accounts.get(name) is not account:
+            change.accounts.setdefault(name, account)
     state.seal(position, digest, record.time)
     return change
 
 
-def _before(state: State, record: Record, digest: bytes) -> Change:
-    """Note everything that the record's events are going to touch."""
-    change = Change(record, digest, state, {}, {}, {}, len(state.names))
-    keys, namespaces = change.keys, state.namespaces
-    for item in record.items:
+def unit_at(space: Namespace, key: str) -> Unit:
+    """Return what is charged as one at a key of a namespace now."""
+    entry, draw = space.entries.get(key), space.draws.get(key)
+    if entry is not None and charging.drawn_from(entry):
+        committed: tuple[Term, ...] = ()
+    else:
+        committed = tuple(charging.committed_terms(space, key))
+    pods = len(space.members[key]) if draw is not None else 0
+    return Unit(committed, draw, pods, entry is not None)
+
+
+def _before(change: Change) -> dict[str, Account]:
+    """Note everything that the record's events are going to touch.
+
+    Returns the accounts that may come to cover other namespaces although no event names them.
+    """
+    reaching: dict[str, Account] = {}
+    for item in change.record.items:
         event = item.event
         if isinstance(event, KEYED):
-            place = (event.namespace, event.key)
-            if place not in keys:
-                space = namespaces.get(event.namespace)
-                keys[place] = space.entries.get(event.key) if space is not None else None
-            if isinstance(event, events.Released):
-                change.causes[(*place, event.uid, event.base)] = event.cause
-        elif not isinstance(event, events.ClusterRegistered):
-            change.accounts.setdefault(event.account, state.accounts.get(event.account))
-    return change
+            _note_key(change, event)
+        elif isinstance(event, events.LimitSet | events.AccountClosed):
+            account = change.state.accounts.get(event.account)
+            change.accounts.setdefault(event.account, account)
+        if not reaching and _moves_coverage(change.state, event):
+            known = change.state.accounts
+            reaching = {name: known[name] for name in coverage.reaching(change.state)}
+    return reaching
+
+
+def _note_key(change: Change, event: KeyedEvent) -> None:
+    """Note the key and every unit that it belongs to before the event or may belong to after."""
+    namespace, key = place = (event.namespace, event.key)
+    space = change.state.namespaces.get(namespace)
+    if place not in change.keys:
+        entry = change.keys[place] = space.entries.get(key) if space is not None else None
+        _note_unit(change, space, place)
+        for root in _roots(entry) if entry is not None else ():
+            _note_unit(change, space, (namespace, root))
+    if isinstance(event, events.Released):
+        change.causes[(*place, event.uid, event.base)] = event.cause
+    elif isinstance(event, events.Reserved | events.Observed) and event.root not in _OWN:
+        _note_unit(change, space, (namespace, event.root))
+
+
+def _note_unit(change: Change, space: Namespace | None, place: Place) -> None:
+    if place not in change.units:
+        change.units[place] = NO_UNIT if space is None else unit_at(space, place[1])
+
+
+def _roots(entry: Entry) -> set[str]:
+    """Return the roots that the parts of an entry name: any may be its own when others end."""
+    roots = {hold.root for hold in entry.holds if hold.root not in _OWN}
+    if entry.committed is not None and entry.committed.root not in _OWN:
+        roots.add(entry.committed.root)
+    return roots
+
+
+def _moves_coverage(state: State, event: events.AnyEvent) -> bool:
+    """Return whether accounts that select namespaces may cover others after an event."""
+    if isinstance(event, KEYED):
+        return event.namespace not in state.namespaces
+    if isinstance(event, events.LimitSet):
+        return any(name not in state.namespaces for name in event.covers)
+    return isinstance(event, events.Described)

@@ -18,6 +18,8 @@ from projections.store import Head, Store
 from projections.tables.balances import Balances
 from projections.tables.catalog import Catalog
 from projections.tables.charges import Charges
+from projections.tables.draws import Draws
+from projections.tables.drift import Drift
 from projections.tables.history import History
 from projections.tables.names import Names
 from projections.tables.port import Table
@@ -71,6 +73,8 @@ class Projector:
             History(names),
             Catalog(names),
             Charges(names),
+            Draws(names),
+            Drift(names),
             Balances(names, state),
         )
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from ledger.core import snapshots
-from ledger.core.events import AccountClosed, AnyEvent, ClusterRegistered, LimitSet
+from ledger.core.events import AccountClosed, AnyEvent, ClusterRegistered, Described, LimitSet
 from ledger.core.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost, Snapshot
@@ -196,13 +196,14 @@ def _balance(state: State, event: AnyEvent) -> tuple[str, dict[str, int]]:
     Several accounts may cover a namespace; the oldest line's account is told here, and all that
     changed are in the postings.
     """
-    if isinstance(event, ClusterRegistered):
+    if isinstance(event, ClusterRegistered | Described):
         return "", {}
     if isinstance(event, LimitSet | AccountClosed):
         name = event.account
     else:
-        plan = state.namespaces[event.namespace].plan
-        name = state.names[plan[0][1]][0] if plan else ""
+        space = state.namespaces[event.namespace]
+        counting = [line for _, line in space.plan[:1]] + [one[1] for one in space.selected[:1]]
+        name = state.names[min(counting)][0] if counting else ""
     account = state.accounts.get(name)
     lines = account.lines if account is not None else {}
     return name, {key: state.used[line] for key, line in sorted(lines.items())}

@@ -5,7 +5,7 @@
 -- `opened` on, up to but without position `closed`, or still when `closed` is NULL.
 
 PRAGMA application_id = 0x67707564;  -- "gpud": a projection of gpuledger, and not another file
-PRAGMA user_version = 1;             -- another version is deleted and built again
+PRAGMA user_version = 2;             -- another version is deleted and built again
 
 -- One row per record. The last one says how far the projection is, in the same transaction as
 -- everything that follows from it.
@@ -71,6 +71,18 @@ CREATE TABLE coverages (
   PRIMARY KEY (namespace, account, opened)
 ) STRICT, WITHOUT ROWID;
 
+-- What an account selects, where that is not simply all that it names: `reach` selects the clusters
+-- and namespaces that it covers (`null` when it names them), `selects` the objects that it counts in
+-- them. JSON: lists of conditions `[key, operator, [value, …]]` that must all hold.
+CREATE TABLE selections (
+  account INTEGER NOT NULL,
+  reach   TEXT NOT NULL,
+  selects TEXT NOT NULL,
+  opened  INTEGER NOT NULL,
+  closed  INTEGER,
+  PRIMARY KEY (account, opened)
+) STRICT, WITHOUT ROWID;
+
 -- Balances of an account after a record, until its next row: `[line, limit, used, committed, …]`
 -- of its open lines. At most one row per account and record.
 CREATE TABLE balances (
@@ -93,6 +105,8 @@ CREATE TABLE charges (
   since     INTEGER NOT NULL,          -- time
   owner     TEXT NOT NULL,
   actor     TEXT NOT NULL,
+  root      TEXT NOT NULL,             -- key of the root that it draws from; '-' if it may not
+  traits    BLOB NOT NULL,             -- what quotas select it by
   opened    INTEGER NOT NULL,
   closed    INTEGER,
   cause     TEXT,                      -- why it was closed
@@ -102,6 +116,40 @@ CREATE TABLE charges (
 CREATE INDEX charges_open ON charges (namespace, key, base, uid, opened) WHERE closed IS NULL;
 CREATE INDEX charges_closed ON charges (fork, namespace, closed, opened)
   WHERE closed IS NOT NULL;
+
+-- What the pods that name a root are charged together, and what part of it is committed. While the
+-- root is `live`, has an entry of its own, both together are charged the larger of its charge and
+-- this; otherwise the pods are charged one by one.
+CREATE TABLE draws (
+  number    INTEGER PRIMARY KEY,       -- in the order of opening
+  namespace INTEGER NOT NULL,
+  root      TEXT NOT NULL,             -- key
+  charge    BLOB NOT NULL,
+  committed BLOB NOT NULL,
+  pods      INTEGER NOT NULL,
+  live      INTEGER NOT NULL,
+  opened    INTEGER NOT NULL,
+  closed    INTEGER,
+  fork      INTEGER                    -- where a closed row is filed; see intervals.py
+) STRICT;
+
+CREATE INDEX draws_open ON draws (namespace, root) WHERE closed IS NULL;
+CREATE INDEX draws_closed ON draws (fork, namespace, closed, opened) WHERE closed IS NOT NULL;
+
+-- Corrections: truth that the ledger was not told in time; see tables/drift.py. `number` counts from
+-- 0 in the record. `over` is a list of `[line, used, limit]` that it brought over their limits.
+CREATE TABLE drift (
+  position  INTEGER NOT NULL,
+  number    INTEGER NOT NULL,
+  namespace INTEGER NOT NULL,
+  key       TEXT NOT NULL,
+  uid       TEXT NOT NULL,
+  type      TEXT NOT NULL,
+  cause     TEXT NOT NULL,
+  amounts   BLOB NOT NULL,
+  over      BLOB NOT NULL,
+  PRIMARY KEY (position, number)
+) STRICT, WITHOUT ROWID;
 
 -- Refused requests. They come from another stream, where old ones expire, and are no part of the
 -- digest.

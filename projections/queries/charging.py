@@ -7,6 +7,7 @@ import msgspec
 
 from ledger.core.amounts import Amounts
 from ledger.core.events import OBJECT
+from ledger.core.traits import Traits
 from projections.intervals import forks_around
 from projections.queries.scopes import Namespace
 from projections.reading import View
@@ -17,7 +18,7 @@ _ROWS_AT_ONCE: Final = 1_000
 class Part(msgspec.Struct, frozen=True, gc=False):
     """One part of a key's charge: an open hold, or with base -1 the committed object.
 
-    `since` is in µs of Unix time.
+    `number` is in the order of opening, `since` in µs of Unix time.
     """
 
     namespace: Namespace
@@ -25,6 +26,9 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     uid: str
     base: int
     demand: Amounts
+    traits: Traits
+    number: int
+    root: str
     since: int
     owner: str
     actor: str
@@ -47,19 +51,22 @@ async def parts(
     statement = _NOW if position == view.head.position else _THEN
     async with view.connection.execute(statement, values) as cursor:
         while rows := await cursor.fetchmany(_ROWS_AT_ONCE):
-            for key, uid, base, demand, *rest in rows:
-                yield Part(namespace, key, uid, base, _demands.decode(demand), *rest)
+            for key, uid, base, demand, traits, *rest in rows:
+                bodies = (_demands.decode(demand), _traits.decode(traits))
+                yield Part(namespace, key, uid, base, *bodies, *rest)
 
 
 _demands: Final = msgspec.msgpack.Decoder(Amounts)
+_traits: Final = msgspec.msgpack.Decoder(Traits)
 
-_STILL_OPEN: Final = """
-    SELECT key, uid, base, demand, since, owner, actor FROM charges
+_COLUMNS: Final = "key, uid, base, demand, traits, number, root, since, owner, actor"
+_STILL_OPEN: Final = f"""
+    SELECT {_COLUMNS} FROM charges
     WHERE namespace = :namespace AND closed IS NULL AND opened <= :position AND key > :after
     AND base >= :lowest
 """
-_CLOSED_SINCE: Final = """
-    SELECT key, uid, base, demand, since, owner, actor FROM charges
+_CLOSED_SINCE: Final = f"""
+    SELECT {_COLUMNS} FROM charges
     WHERE namespace = :namespace AND closed > :position AND opened <= :position AND key > :after
     AND base >= :lowest AND fork IN (SELECT value FROM json_each(:forks))
 """

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.amounts import Amounts
+from ledger.core.traits import Traits
 from ledger.log.records import Item
 from projections.describing import Posting, describe, postings
 from projections.queries.moments import rfc3339
@@ -14,7 +15,10 @@ from projections.reading import View
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event: `number` counts from 0 in its record, `position` is the record's."""
+    """One event: `number` counts from 0 in its record, `position` is the record's.
+
+    The other fields are those of `projections.describing.Description`.
+    """
 
     position: int
     number: int
@@ -27,6 +31,9 @@ class Event(msgspec.Struct, frozen=True):
     uid: str
     amounts: Amounts
     actor: str
+    root: str
+    traits: Traits
+    note: str
     postings: list[Posting]
 
 

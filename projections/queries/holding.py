@@ -1,4 +1,4 @@
-"""Holders: which keys are charged how much. Holds: which attempts are not settled."""
+"""Holders: which units are charged how much. Holds: which attempts are not settled."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -7,20 +7,25 @@ from typing import Final
 import msgspec
 
 from ledger.core.amounts import Amounts, largest, minus
-from ledger.core.commands import CREATE
-from ledger.core.events import OBJECT
+from ledger.core.charging import PODS
+from ledger.core.commands import BARRED, CREATE
 from projections.queries.charging import Part, parts
+from projections.queries.entries import Drawn, Held, by_key, draws, entries, is_drawing
 from projections.queries.moments import rfc3339
-from projections.queries.scopes import Scope, namespaces
+from projections.queries.scopes import Namespace, Scope, namespaces
 from projections.reading import View
 
 _NOTHING: Final[Amounts] = {}
+_NO_PODS: Final = Drawn(_NOTHING, _NOTHING, 0, live=True)
 
 
 class Holder(msgspec.Struct, frozen=True):
     """A key and its charge: `amounts` = committed + reserved, per resource.
 
-    `uid` is the committed object's, of the first hold when there is none; `since` is its time.
+    A root is charged the larger of its `envelope`, what its spec may run at once, and of what its
+    `pods` pods have `drawn` together. `root` is the key of the root that a pod names. `uid` is the
+    committed object's, of the first of its `holds` open holds when there is none; `since` is its
+    time.
     """
 
     cluster: str
@@ -32,10 +37,17 @@ class Holder(msgspec.Struct, frozen=True):
     reserved: Amounts
     holds: int
     since: str
+    root: str
+    envelope: Amounts
+    drawn: Amounts
+    pods: int
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """An attempt that is not settled: base 0 creates, another is the resourceVersion it updates."""
+    """An attempt that is not settled: base 0 creates, another is the resourceVersion it updates.
+
+    `root` is the key of the root that it will draw from, empty when there is none.
+    """
 
     cluster: str
     namespace: str
@@ -46,21 +58,35 @@ class Hold(msgspec.Struct, frozen=True):
     since: str
     owner: str
     actor: str
+    root: str
 
 
 async def holders(
-    view: View, position: int, scope: Scope, *, limit: int, after: str = ""
+    view: View,
+    position: int,
+    scope: Scope,
+    *,
+    limit: int,
+    after: str = "",
+    pods: bool = False,
+    root: str = "",
 ) -> tuple[list[Holder], str]:
     """Return at most `limit` holders of a scope as of a position, by cluster, namespace and key.
 
-    Returns with them where to go on, `cluster/namespace/key`, empty at the end.
+    Their amounts add up to what is used. With `pods`, the pods that draw from a root are listed
+    beside it, with `root` only the pods that name this one. Returns with them where to go on,
+    `cluster/namespace/key`, empty at the end.
     """
     found: list[Holder] = []
-    async with aclosing(_by_key(_parts(view, position, scope, after, OBJECT))) as keys:
-        async for one in keys:
-            if len(found) == limit:
-                return found, _place(found[-1])
-            found.append(_holder(one))
+    for namespace, start in await _places(view, scope, after):
+        stream = _holders(view, position, namespace, start, pods or bool(root))
+        async with aclosing(stream):
+            async for one in stream:
+                if root and one.root != root:
+                    continue
+                if len(found) == limit:
+                    return found, _place(found[-1])
+                found.append(one)
     return found, ""
 
 
@@ -70,66 +96,64 @@ async def holds(
     """Return the holds of at most `limit` keys of a scope as of a position, as `holders` does."""
     found: list[Hold] = []
     seen = 0
-    async with aclosing(_by_key(_parts(view, position, scope, after, CREATE))) as keys:
-        async for one in keys:
-            if seen == limit:
-                return found, _place(found[-1])
-            seen += 1
-            found += map(_hold, one)
+    for namespace, start in await _places(view, scope, after):
+        stream = by_key(parts(view, position, namespace, after=start, lowest=CREATE))
+        async with aclosing(stream):
+            async for one in stream:
+                if seen == limit:
+                    return found, _place(found[-1])
+                seen += 1
+                found += map(_hold, one)
     return found, ""
 
 
-async def _by_key(stream: AsyncGenerator[Part, None]) -> AsyncGenerator[list[Part], None]:
-    """Yield the parts of each key together."""
-    waiting: list[Part] = []
-    async with aclosing(stream):
-        async for part in stream:
-            if waiting and (waiting[0].key, waiting[0].namespace) != (part.key, part.namespace):
-                yield waiting
-                waiting = []
-            waiting.append(part)
-    if waiting:
-        yield waiting
+async def _holders(
+    view: View, position: int, namespace: Namespace, after: str, pods: bool
+) -> AsyncGenerator[Holder, None]:
+    """Yield the holders of a namespace; with `pods`, also what is charged in its root's unit."""
+    drawn = await draws(view, position, namespace)
+    async with aclosing(entries(view, position, namespace, after=after)) as stream:
+        async for one in stream:
+            if pods or not is_drawing(one, drawn):
+                yield _holder(one, drawn.get(one.key))
 
 
-async def _parts(
-    view: View, position: int, scope: Scope, after: str, lowest: int
-) -> AsyncGenerator[Part, None]:
-    """Yield the parts of every namespace of the scope, after the place `cluster/namespace/key`."""
+async def _places(view: View, scope: Scope, after: str) -> list[tuple[Namespace, str]]:
+    """Return the namespaces of a scope from the place `cluster/namespace/key` on.
+
+    With each comes the key after which to go on in it.
+    """
     cluster, _, rest = after.partition("/")
     name, _, key = rest.partition("/")
-    for namespace in await namespaces(view, scope):
-        place = (namespace.cluster, namespace.name)
-        if place < (cluster, name):
-            continue
-        start = key if place == (cluster, name) else ""
-        async with aclosing(parts(view, position, namespace, after=start, lowest=lowest)) as stream:
-            async for part in stream:
-                yield part
+    return [
+        (one, key if (one.cluster, one.name) == (cluster, name) else "")
+        for one in await namespaces(view, scope)
+        if (one.cluster, one.name) >= (cluster, name)
+    ]
 
 
 def _place(row: Holder | Hold) -> str:
     return f"{row.cluster}/{row.namespace}/{row.key}"
 
 
-def _holder(found: list[Part]) -> Holder:
-    charge = committed = _NOTHING
-    for part in found:
-        charge = largest(charge, part.demand)
-        if part.base == OBJECT:
-            committed = part.demand
-    first = found[0]
-    holds_open = sum(part.base != OBJECT for part in found)
+def _holder(one: Held, drawn: Drawn | None) -> Holder:
+    own = drawn or _NO_PODS
+    charge, committed = largest(one.charge, own.charge), largest(one.committed, own.committed)
+    is_root = drawn is not None or not one.key.startswith(PODS)
     return Holder(
-        first.namespace.cluster,
-        first.namespace.name,
-        first.key,
-        first.uid,
+        one.namespace.cluster,
+        one.namespace.name,
+        one.key,
+        one.uid,
         charge,
         committed,
         minus(charge, committed),
-        holds_open,
-        rfc3339(first.since),
+        one.holds,
+        rfc3339(one.since),
+        one.root,
+        one.charge if is_root else _NOTHING,
+        own.charge,
+        own.pods,
     )
 
 
@@ -144,4 +168,5 @@ def _hold(part: Part) -> Hold:
         rfc3339(part.since),
         part.owner,
         part.actor,
+        "" if part.root == BARRED else part.root,
     )

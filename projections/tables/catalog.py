@@ -1,17 +1,25 @@
-"""The catalog: clusters, the lines of accounts, and which account covers which namespace."""
+"""The catalog: clusters, the lines of accounts, what accounts select, and what they cover."""
+
+from typing import Final
 
 import aiosqlite
+import msgspec
 
 from ledger.core import events
 from ledger.core.state import Account
+from ledger.core.traits import Reach, Selection
 from projections.folding import Change
 from projections.tables.names import Names
 
-_NO_ACCOUNT = Account((), {})
+_NO_ACCOUNT: Final = Account((), {})
+_EVERYTHING: Final[tuple[Reach | None, Selection]] = (None, ())
 
 
 class Catalog:
-    """The tables `clusters`, `lines` and `coverages`, and the numbers they are the origin of."""
+    """The tables `clusters`, `lines`, `selections` and `coverages`.
+
+    They are the origin of the numbers that other rows have for names.
+    """
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -27,6 +35,7 @@ class Catalog:
         for name, before in change.accounts.items():
             after = change.state.accounts.get(name, _NO_ACCOUNT)
             self._close_lines(before or _NO_ACCOUNT, after, position)
+            self._select(name, before or _NO_ACCOUNT, after, position)
             self._cover(name, before or _NO_ACCOUNT, after, position)
 
     def _open_lines(self, change: Change, position: int) -> None:
@@ -41,6 +50,18 @@ class Catalog:
     def _close_lines(self, before: Account, after: Account, position: int) -> None:
         for number in sorted(set(before.lines.values()) - set(after.lines.values())):
             self._statements.append((_CLOSE_LINE, (position, number)))
+
+    def _select(self, name: str, before: Account, after: Account, position: int) -> None:
+        """Keep what an account selects, if it does not simply count everything that it names."""
+        old, new = (before.reach, before.selects), (after.reach, after.selects)
+        if old == new:
+            return
+        account = self._names.account(name, position)
+        if old != _EVERYTHING:
+            self._statements.append((_CLOSE_SELECTION, (position, account)))
+        if new != _EVERYTHING:
+            reach, selects = (msgspec.json.encode(one).decode() for one in new)
+            self._statements.append((_OPEN_SELECTION, (account, reach, selects, position)))
 
     def _cover(self, name: str, before: Account, after: Account, position: int) -> None:
         account = self._names.account(name, position)
@@ -61,5 +82,7 @@ class Catalog:
 _CLUSTER = "INSERT INTO clusters (name, uid, opened) VALUES (?, ?, ?)"
 _OPEN_LINE = "INSERT INTO lines (number, account, key, opened, closed) VALUES (?, ?, ?, ?, ?)"
 _CLOSE_LINE = "UPDATE lines SET closed = ? WHERE number = ? AND closed IS NULL"
+_OPEN_SELECTION = "INSERT INTO selections (account, reach, selects, opened) VALUES (?, ?, ?, ?)"
+_CLOSE_SELECTION = "UPDATE selections SET closed = ? WHERE account = ? AND closed IS NULL"
 _COVER = "INSERT INTO coverages (account, namespace, opened) VALUES (?, ?, ?)"
 _UNCOVER = "UPDATE coverages SET closed = ? WHERE account = ? AND namespace = ? AND closed IS NULL"

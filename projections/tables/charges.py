@@ -1,5 +1,6 @@
 """Charges: the holds and objects that make up what each key is charged, as intervals."""
 
+import itertools
 from typing import Final
 
 import aiosqlite
@@ -9,12 +10,13 @@ from ledger.core.events import OBJECT
 from ledger.core.state import Entry, Hold, Object
 from projections.folding import Change
 from projections.intervals import fork
+from projections.tables.damage import check_closed
 from projections.tables.names import Names
 
 COMMITTED: Final = "committed"
 """The hold ended because its object was seen persisted."""
 RAISED: Final = "raised"
-"""The hold goes on in the next row, with a larger demand."""
+"""The hold goes on in the next row, with a larger demand or after one that does."""
 UPDATED: Final = "updated"
 """The object goes on in the next row, at a newer version."""
 
@@ -28,10 +30,6 @@ Where = tuple[int, str, str]
 """Number and name of a namespace, and a key in it."""
 
 _NOTHING_HELD: Final = Entry(None, (), {})
-
-
-class Damaged(Exception):
-    """The file does not hold what the log says it must; delete it and let it be built again."""
 
 
 class Charges:
@@ -66,16 +64,16 @@ class Charges:
     ) -> None:
         number, namespace, key = where
         position = change.record.position
+        kept = _kept(before, after)
         for hold in before:
-            if hold not in after:
+            if hold not in kept:
                 cause = change.causes.get((namespace, key, hold.uid, hold.base))
                 if cause is None:
                     again = any(one.uid == hold.uid and one.base == hold.base for one in after)
                     cause = RAISED if again else COMMITTED
                 self._end((number, key, hold.base, hold.uid), position, cause)
-        for hold in after:
-            if hold not in before:
-                self._begin((number, key, hold.base, hold.uid), hold, position)
+        for hold in after[len(kept) :]:
+            self._begin((number, key, hold.base, hold.uid), hold, position)
 
     def _take_object(
         self, change: Change, where: Where, before: Object | None, after: Object | None
@@ -103,15 +101,20 @@ class Charges:
     async def write(self, connection: aiosqlite.Connection) -> None:
         """Write closings and rows that wait. Raises Damaged when a row to close is not open."""
         async with connection.executemany(_CLOSE, self._closings) as cursor:
-            if self._closings and cursor.rowcount != len(self._closings):
-                raise Damaged(
-                    f"the table charges has {cursor.rowcount} of {len(self._closings)} rows that"
-                    " the log now closes: delete the file, it is built again from the log"
-                )
+            check_closed("charges", cursor.rowcount, len(self._closings))
         await connection.executemany(_INSERT, [row.values() for row in self._rows])
         self._closings.clear()
         self._rows.clear()
         self._open.clear()
+
+
+def _kept(before: tuple[Hold, ...], after: tuple[Hold, ...]) -> tuple[Hold, ...]:
+    """Return the holds whose rows stay open.
+
+    The newest hold tells the root of what is not persisted yet, so rows stay in the order of the
+    holds: behind one that was raised, all begin again.
+    """
+    return tuple(itertools.takewhile(lambda hold: hold in before, after))
 
 
 class Row:
@@ -133,7 +136,8 @@ class Row:
         else:
             version = part.version
         place = None if closed is None else fork(opened, closed)
-        own = (version, _encoder.encode(part.demand), part.time, owner, actor)
+        root, traits = part.root, _encoder.encode(part.traits)
+        own = (version, _encoder.encode(part.demand), part.time, owner, actor, root, traits)
         return (*self.identity, *own, opened, closed, self.cause, place)
 
 
@@ -143,6 +147,7 @@ WHERE namespace = ? AND key = ? AND base = ? AND uid = ? AND closed IS NULL
 """
 _INSERT: Final = """
 INSERT INTO charges
-  (namespace, key, base, uid, version, demand, since, owner, actor, opened, closed, cause, fork)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  (namespace, key, base, uid, version, demand, since, owner, actor, root, traits,
+   opened, closed, cause, fork)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """

@@ -55,6 +55,8 @@ def namespace_of(event: events.AnyEvent) -> str:
         return event.namespace
     if isinstance(event, events.ClusterRegistered):
         return ""
+    if isinstance(event, events.Described):
+        return event.subject if "/" in event.subject else ""
     if accounts.kind(event.account) is not accounts.Kind.QUOTA:
         return ""
     cluster, namespace, _ = accounts.parts(event.account)

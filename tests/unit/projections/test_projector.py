@@ -17,7 +17,7 @@ from projections import projector
 from projections.queries.denials import denials
 from projections.queries.scopes import EVERYTHING, Scope
 from projections.store import Store
-from projections.tables.charges import Damaged
+from projections.tables.damage import Damaged
 
 
 async def test_a_log_that_lost_its_tail_stops_the_projector(tmp_path: Path) -> None:

@@ -10,6 +10,10 @@ from projections.reading import Readers
 from projections.store import VERSION, Store, StoreError, delete
 
 
+BEYOND_THE_SCHEMA = 4 * 4096
+"""Where pages begin that are not read when a file is opened."""
+
+
 async def test_a_new_file_is_empty(tmp_path: Path) -> None:
     async with await Store.open(tmp_path / "deep" / "ledger.sqlite") as store:
         assert (await store.head()).position == 0
@@ -53,8 +57,8 @@ async def test_a_file_that_is_damaged_further_in_is_named_with_a_remedy(tmp_path
     path = tmp_path / "ledger.sqlite"
     await project(path, log_of(random_payloads(1, 60)))
     with path.open("r+b") as file:
-        file.seek(8192)
-        file.write(b"\xa5" * (path.stat().st_size - 8192))
+        file.seek(BEYOND_THE_SCHEMA)
+        file.write(b"\xa5" * (path.stat().st_size - BEYOND_THE_SCHEMA))
     with pytest.raises(StoreError, match=r"ledger\.sqlite.*projection rebuild"):
         await digest_of(path)
     async with await Store.open(path) as store:

@@ -1,0 +1,129 @@
+"""What each key held at a position, and what the pods of roots took together: units as rows.
+
+A unit is what is charged as one: a key that draws from nobody, or a root with its pods.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+
+from ledger.core.amounts import Amounts, largest
+from ledger.core.commands import BARRED
+from ledger.core.events import OBJECT
+from ledger.core.traits import Traits, united
+from projections.intervals import forks_around
+from projections.queries.charging import Part, parts
+from projections.queries.scopes import Namespace
+from projections.reading import View
+
+_NOTHING: Final[Amounts] = {}
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """What a key held: see `ledger.core.state.Entry`. `root` is empty when it draws from none.
+
+    `uid` and `since` are the committed object's, of the first hold when there is none.
+    """
+
+    namespace: Namespace
+    key: str
+    uid: str
+    charge: Amounts
+    committed: Amounts
+    holds: int
+    since: int
+    root: str
+    traits: Traits
+
+
+class Drawn(msgspec.Struct, frozen=True, gc=False):
+    """What the pods that name a root took together; `live` says whether it had an entry."""
+
+    charge: Amounts
+    committed: Amounts
+    pods: int
+    live: bool
+
+
+Draws = dict[str, Drawn]
+"""By the keys of the roots of one namespace."""
+
+
+async def draws(view: View, position: int, namespace: Namespace) -> Draws:
+    """Return what the pods of every root of a namespace took at a position."""
+    values = {
+        "position": position,
+        "namespace": namespace.number,
+        "forks": msgspec.json.encode(forks_around(position, view.head.position)).decode(),
+    }
+    statement = _NOW if position == view.head.position else _THEN
+    async with view.connection.execute(statement, values) as rows:
+        return {
+            root: Drawn(_amounts.decode(charge), _amounts.decode(committed), pods, bool(live))
+            async for root, charge, committed, pods, live in rows
+        }
+
+
+def is_drawing(held: Held, found: Draws) -> bool:
+    """Return whether a key is charged in its root's unit, and is none of its own."""
+    drawn = found.get(held.root) if held.root else None
+    return drawn is not None and drawn.live
+
+
+async def entries(
+    view: View, position: int, namespace: Namespace, *, after: str = ""
+) -> AsyncGenerator[Held, None]:
+    """Yield what the keys of a namespace held at a position, from the key after `after` on."""
+    stream = parts(view, position, namespace, after=after)
+    async with aclosing(by_key(stream)) as keys:
+        async for found in keys:
+            yield _held(found)
+
+
+async def by_key(stream: AsyncGenerator[Part, None]) -> AsyncGenerator[list[Part], None]:
+    """Yield the parts of each key together."""
+    waiting: list[Part] = []
+    async with aclosing(stream):
+        async for part in stream:
+            if waiting and waiting[0].key != part.key:
+                yield waiting
+                waiting = []
+            waiting.append(part)
+    if waiting:
+        yield waiting
+
+
+def _held(found: list[Part]) -> Held:
+    first, charge, traits = found[0], _NOTHING, Traits()
+    for part in found:
+        charge, traits = largest(charge, part.demand), united(traits, part.traits)
+    committed = first if first.base == OBJECT else None
+    deciding = committed or max(found, key=lambda part: part.number)
+    return Held(
+        first.namespace,
+        first.key,
+        first.uid,
+        charge,
+        _NOTHING if committed is None else committed.demand,
+        len(found) - (committed is not None),
+        first.since,
+        "" if deciding.root == BARRED else deciding.root,
+        traits,
+    )
+
+
+_amounts: Final = msgspec.msgpack.Decoder(Amounts)
+
+_STILL_OPEN: Final = """
+    SELECT root, charge, committed, pods, live FROM draws
+    WHERE namespace = :namespace AND closed IS NULL AND opened <= :position
+"""
+_CLOSED_SINCE: Final = """
+    SELECT root, charge, committed, pods, live FROM draws
+    WHERE namespace = :namespace AND closed > :position AND opened <= :position
+    AND fork IN (SELECT value FROM json_each(:forks))
+"""
+_NOW: Final = _STILL_OPEN
+_THEN: Final = f"{_STILL_OPEN} UNION ALL {_CLOSED_SINCE}"
