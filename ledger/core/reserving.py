@@ -129,6 +129,12 @@ def _no_room(
     return shortages.check(state, space, before, after, freed)
 
 
+def _may_draw(entry: Entry) -> bool:
+    """Return whether any of what a key may turn out to be draws from a root."""
+    bodies = entry.holds if entry.committed is None else (entry.committed, *entry.holds)
+    return any(body.root not in _OWN for body in bodies)
+
+
 def _is_within_envelope(space: Namespace, command: commands.Reserve) -> bool:
     """Return whether the pods of the root, with this one, take no more than it may run."""
     root, draw = space.entries.get(command.root), space.draws.get(command.root)
@@ -145,9 +151,9 @@ def _is_simple(
     superseded: tuple[str, str] | None = None,
 ) -> bool:
     """Return whether what the attempt adds can be seen from its own key alone."""
-    if command.root not in _OWN or (entry is not None and charging.drawn_from(entry)):
+    if command.root not in _OWN or (entry is not None and _may_draw(entry)):
         return False
-    if superseded is not None and charging.drawn_from(space.entries[superseded[0]]):
+    if superseded is not None and _may_draw(space.entries[superseded[0]]):
         return False
     return not space.selected and command.key.startswith(charging.PODS)
 
