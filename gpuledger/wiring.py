@@ -122,8 +122,7 @@ def writer_settings(settings: Settings) -> WriterSettings:
 def demand_rules(settings: Settings) -> DemandRules:
     """Return how requests become amounts.
 
-    Raises Stop naming a vendor or a type of card that cannot be used, OSError when the file of
-    vendors cannot be read.
+    Raises Stop naming a vendor, a file of vendors or a type of card that cannot be used.
     """
     try:
         own = vendor_files.load(Path(settings.vendors_file)) if settings.vendors_file else ()

@@ -24,9 +24,12 @@ class BadVendors(ValueError):
 
 
 def load(path: Path) -> tuple[Vendor, ...]:
-    """Return the vendors in a file. Raises BadVendors, and OSError when it cannot be read."""
-    with path.open("rb") as file:
-        content = file.read(FILE_BYTES_MAX + 1)
+    """Return the vendors in a file. Raises BadVendors."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise BadVendors(f"{path}: cannot be read ({error.strerror}); name a YAML file") from error
     if len(content) > FILE_BYTES_MAX:
         raise BadVendors(f"{path}: is larger than {FILE_BYTES_MAX} bytes; list vendors only")
     try:

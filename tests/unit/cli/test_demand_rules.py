@@ -50,6 +50,7 @@ def test_a_file_adds_vendors_to_the_named_ones(tmp_path: Path) -> None:
     ("settings", "problem"),
     [
         (Settings(vendors=("intel",)), "'intel' is no known vendor"),
+        (Settings(vendors_file="/nowhere.yaml"), "/nowhere.yaml: cannot be read .No such file"),
         (Settings(gpu_types=("v100=32Gi",)), "'v100=32Gi' is no type of card"),
     ],
 )
