@@ -41,12 +41,18 @@ async def is_served(client: Client, resource: Resource) -> bool:
     return True
 
 
-async def explain(client: Client, resource: Resource) -> Absence:
-    """Find out what it means that the resource is not served. Never raises ClusterError."""
+async def explain(client: Client, resource: Resource, before: Absence) -> Absence:
+    """Find out what it means that the resource is not served. Never raises ClusterError.
+
+    `before` is what was found last. If it was a proof, it holds for as long as nobody defines the
+    resource, and is returned as it is.
+    """
     what = f"{resource.name} {resource.version} is not served by {client.address}"
     try:
-        found = await discovery.discover(client)
         defined, version = await _defined(client, resource)
+        if before.version is not None and not defined:
+            return before
+        found = await discovery.discover(client)
     except ClusterError as error:
         return Absence(f"{what}; whether objects of it exist cannot be told: {error}")
     if versions := found.versions(resource.name):

@@ -60,14 +60,13 @@ async def _until_served(
     """Tell why the resource is absent, with proof if there is any; end when it may be served."""
     told = absence.Absence("")
     while not await _may_be_served(client, resource):
-        if told.version is None:
-            why = await absence.explain(client, resource)
-            if why.reason != told.reason:
-                _log.info("cluster_resource_absent", extra={"reason": why.reason})
-                yield Interrupted(why.reason, absent=True)
-            if why.version is not None:
-                yield Listed(why.version, [])
-            told = why
+        why = await absence.explain(client, resource, told)
+        if why.reason != told.reason:
+            _log.info("cluster_resource_absent", extra={"reason": why.reason})
+            yield Interrupted(why.reason, absent=True)
+        if why.version is not None and why is not told:
+            yield Listed(why.version, [])
+        told = why
         await backoff.wait()
 
 

@@ -148,7 +148,7 @@ async def test_an_absence_is_told_once_and_looked_at_ever_more_rarely(ray, chang
     clock.wake()
     assert isinstance(await news, Listed)
     assert 15 <= clock.delays[-1] <= 30
-    assert answers.times_asked(DEFINITIONS.collection()) == 1
+    assert answers.times_asked("/apis") == 1
 
 
 async def test_a_definition_that_is_not_established_proves_nothing(ray, changes, answers, clock):
@@ -206,6 +206,31 @@ async def test_a_proof_that_failed_is_tried_again(ray, changes, answers, clock):
     clock.wake()
     assert "no CustomResourceDefinition" in (await news).reason
     assert await told(changes) == Listed(ray.version, [])
+
+
+async def test_a_proof_ends_when_the_resource_is_defined_in_another_version(
+    ray, changes, answers, clock
+):
+    assert [type(await told(changes)) for _ in range(2)] == [Interrupted, Listed]
+    news = asyncio.create_task(told(changes))
+    await clock.asleep.wait()
+    definition = {"metadata": {"name": RAY.name}}
+    page = {"metadata": {"resourceVersion": "20"}, "items": [definition]}
+    answers.by_path[DEFINITIONS.collection()] = page
+    clock.wake()
+    assert "is not established" in (await news).reason
+    await nothing_more_is_told(changes, clock)
+
+
+async def test_another_failure_while_it_is_absent_is_told(ray, changes, answers, clock):
+    assert [type(await told(changes)) for _ in range(2)] == [Interrupted, Listed]
+    news = asyncio.create_task(told(changes))
+    await clock.asleep.wait()
+    answers.by_path[RAY.collection()] = failure(403, "Forbidden", "may not")
+    clock.wake()
+    refused = await news
+    assert not refused.absent
+    assert "may not" in refused.reason
 
 
 async def test_definitions_of_our_own_may_be_missing(answers, cluster):

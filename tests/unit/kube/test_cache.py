@@ -86,6 +86,12 @@ async def test_an_older_change_does_not_undo_a_newer_one(parents):
     assert parents.get("u-a").version == 7
 
 
+async def test_a_list_does_not_undo_a_newer_change(parents):
+    await parents.feed(SETS, changed(seen(parents, "a", version=7)))
+    await parents.feed(SETS, Listed(8, [seen(parents, "a", version=5)]))
+    assert parents.get("u-a").version == 7
+
+
 async def test_a_name_that_is_used_again_leads_to_the_new_object(parents):
     await parents.feed(SETS, changed(seen(parents, "a", uid="old")))
     await parents.feed(SETS, changed(seen(parents, "a", uid="new", version=3)))

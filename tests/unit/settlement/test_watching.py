@@ -206,6 +206,19 @@ async def test_a_list_is_read_page_by_page_at_the_first_pages_request(script, cl
     assert not any("resourceVersion" in query for query in script.asked), "must be linearizable"
 
 
+async def test_a_page_is_reduced_to_what_is_kept_before_the_next_is_asked_for(script, client):
+    script.lists = [page(30, "a", more="token"), page(30, "b")]
+    asked_at: dict[str, int] = {}
+
+    def keep(pod: Pod) -> str:
+        asked_at[pod.metadata.name] = script.lists_asked()
+        return pod.metadata.uid
+
+    listed = await watching.list_all(client, Source("/api/v1/pods", Pod, PodList, keep))
+    assert listed.objects == ["u-a", "u-b"]
+    assert asked_at == {"a": 1, "b": 2}
+
+
 async def test_pages_that_expire_under_way_start_the_list_over(script, client):
     gone = web.json_response({"message": "expired"}, status=410)
     script.lists = [page(30, "a", more="token"), gone, page(40, "a", "b")]
