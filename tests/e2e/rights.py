@@ -23,6 +23,7 @@ RIGHTS: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
     **{("kubeflow.org", kind, ""): READ for kind in ("mpijobs", "pytorchjobs", "tfjobs")},
     ("trainer.kubeflow.org", "trainjobs", ""): READ,
     **{("ray.io", kind, ""): READ for kind in ("rayclusters", "rayjobs", "rayservices")},
+    ("apiextensions.k8s.io", "customresourcedefinitions", ""): ("list",),
     ("gpuledger.io", "universeresourcequotas", ""): READ,
     ("gpuledger.io", "universeresourcequotas/status", ""): ("patch",),
     ("gpuledger.io", "ledgerpolicies", ""): READ,
