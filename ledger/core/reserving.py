@@ -223,7 +223,7 @@ def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -
         ),
     )
     for resource, line in counting:
-        if resource == command.unknown:
+        if _is_unknown(resource, command):
             account, key = state.names[line]
             return Denial(
                 Reason.CARD_MEMORY_UNKNOWN,
@@ -236,6 +236,17 @@ def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -
                 field=resource,
             )
     return None
+
+
+def _is_unknown(resource: str, command: commands.Reserve) -> bool:
+    """Return whether nobody knows how much of a resource is asked for.
+
+    A pod of a type of card takes the unknown amount of the type's own resource, too.
+    """
+    kind = resource.removesuffix(command.unknown)
+    if kind == resource:
+        return False
+    return not kind or any(name.startswith(kind) for name in command.demand)
 
 
 def _too_many_unsettled(

@@ -220,3 +220,14 @@ def test_lowering_a_limit_evicts_nobody_and_blocks() -> None:
     assert state.used == [80]
     assert isinstance(tell(state, create("u2", 1, "b")), Denial)
     assert mib(80) == state.namespaces[NAMESPACE].entries["pods/a"].charge
+
+
+def test_an_unknown_amount_is_refused_where_only_the_type_of_card_is_limited() -> None:
+    state = State()
+    typed = "v100.nvidia.com/gpumem"
+    tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {f"limits.{typed}": 100}))
+    demand = {"nvidia.com/gpu": 1, "v100.nvidia.com/gpu": 1}
+    asked = commands.Reserve(NAMESPACE, "pods/p", "u", demand, unknown=MEMORY)
+    assert refused(tell(state, asked)).reason is Reason.CARD_MEMORY_UNKNOWN
+    other = commands.Reserve(NAMESPACE, "pods/p", "u", {"nvidia.com/gpu": 1}, unknown=MEMORY)
+    assert kinds(tell(state, other)) == ["Reserved"]
