@@ -1,5 +1,6 @@
 """The manifests are valid for every Kubernetes that is supported, and agree with one another."""
 
+import itertools
 import tomllib
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,7 @@ import yaml
 from starlette.routing import Route
 
 from gpuledger.version import VERSION
+from ledger.kube.resources import POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.log.durability import SERVER_VERSION_MIN
 from ledger.runtime import setting_sources
 from ledger.runtime.health import Health
@@ -24,6 +26,7 @@ SEPARATELY: Final = {"alerts.yaml", "kustomization.yaml"}
 """YAML that `kubectl apply -k deploy` does not apply."""
 
 FILES: Final = sorted(path for path in DEPLOY.rglob("*.yaml") if path.name not in SEPARATELY)
+KINDS: Final = sorted((ROOT / "webhook" / "kinds" / "builtin").glob("*.yaml"))
 OWN_SECONDS: Final = 3
 """What the service takes at its end beside draining; see `DRAIN_SECONDS`."""
 
@@ -237,12 +240,38 @@ def test_the_service_may_patch_the_webhooks_that_it_registers() -> None:
     assert patched == [[registration.NAME]]
 
 
+def granted() -> dict[tuple[str, str], set[str]]:
+    """Return the verbs of the service's role by group and resource."""
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for rule in found("ClusterRole/gpuledger")["rules"]:
+        for group, resource in itertools.product(rule["apiGroups"], rule["resources"]):
+            verbs.setdefault((group, resource), set()).update(rule["verbs"])
+    return verbs
+
+
+@pytest.mark.parametrize("file", KINDS, ids=lambda file: file.stem)
+def test_the_service_may_read_every_kind_that_it_knows(file: Path) -> None:
+    [kind] = documents(file)
+    assert granted()[kind["group"], kind["resource"]] == {"get", "list", "watch"}
+
+
+@pytest.mark.parametrize("resource", [UNIVERSE_QUOTAS, POLICIES])
+def test_the_definitions_are_of_what_the_service_reads(resource: Resource) -> None:
+    definition = found(f"CustomResourceDefinition/{resource.name}")["spec"]
+    assert definition["group"] == resource.group
+    assert definition["names"]["plural"] == resource.plural
+    assert definition["names"]["kind"] == resource.kind
+    assert definition["scope"] == ("Namespaced" if resource.namespaced else "Cluster")
+    assert [one["name"] for one in definition["versions"]] == [resource.version]
+    assert {"get", "list", "watch"} <= granted()[resource.group, resource.plural]
+
+
 def test_no_rule_grants_everything_of_anything() -> None:
     for role in (one for one in MANIFESTS if one["kind"] == "ClusterRole"):
         for rule in role["rules"]:
-            granted = (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
-            assert "*" not in granted
-            assert "delete" not in granted
+            words = (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
+            assert "*" not in words
+            assert "delete" not in words
 
 
 def test_every_setting_of_the_shipped_file_says_what_it_is_for() -> None:
