@@ -7,6 +7,7 @@ from gpuledger.commands import (
     archive,
     audit,
     demo,
+    drift,
     explain,
     projection,
     quota,
@@ -39,7 +40,7 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for family in (demo, serve, reading, explain, settle, archive, simulate, version):
+    for family in (demo, serve, reading, drift, explain, settle, archive, simulate, version):
         family.register(app)
     app.add_typer(quota.app, name="quota")
     app.add_typer(audit.app, name="audit")

@@ -3,7 +3,7 @@
 Every answer is a JSON list of objects. Headers tell as of which record it is
 (`Gpuledger-Position`, `Gpuledger-Time`), how far the projection was (`Gpuledger-Head`), and, when
 there is more, the value of the parameter with which to go on (`Gpuledger-Next`: `after`, for
-denials `before`).
+denials and drift `before`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,9 +17,11 @@ from starlette.routing import Route
 from projections import parameters
 from projections.parameters import InvalidParameter
 from projections.queries.denials import denials
+from projections.queries.drift import drift
 from projections.queries.history import START, history
 from projections.queries.holding import holders, holds
 from projections.queries.moments import InvalidMoment, microseconds, resolve, rfc3339
+from projections.queries.shares import By, shares
 from projections.queries.usage import usage
 from projections.reading import Readers, View
 from projections.store import StoreError
@@ -41,6 +43,7 @@ def routes(readers: Readers) -> list[Route]:
         "/v1/holds": _holds,
         "/v1/events": _events,
         "/v1/denials": _denials,
+        "/v1/drift": _drift,
     }
     return [
         Route(path, _endpoint(readers, question), methods=["GET"])
@@ -100,16 +103,24 @@ async def _usage(view: View, request: Request) -> Answer:
     query = request.query_params
     position = await _position(view, request, "at")
     scope, limit = parameters.scope(query), parameters.limit(query)
-    after = parameters.text(query, "after")
-    return position, *await usage(view, position, scope, limit=limit, after=after)
+    quota, after = parameters.text(query, "quota"), parameters.text(query, "after")
+    by = parameters.choice(query, "by", By)
+    if by is not None:
+        answer = shares(view, position, scope, by, limit=limit, quota=quota, after=after)
+        return position, *await answer
+    return position, *await usage(view, position, scope, limit=limit, quota=quota, after=after)
 
 
 async def _holders(view: View, request: Request) -> Answer:
     query = request.query_params
     position = await _position(view, request, "at")
     scope, limit = parameters.scope(query), parameters.limit(query)
-    after = parameters.text(query, "after")
-    return position, *await holders(view, position, scope, limit=limit, after=after)
+    after, root = parameters.text(query, "after"), parameters.text(query, "root")
+    pods = parameters.flag(query, "pods")
+    rows, more = await holders(
+        view, position, scope, limit=limit, after=after, pods=pods, root=root
+    )
+    return position, rows, more
 
 
 async def _holds(view: View, request: Request) -> Answer:
@@ -150,3 +161,11 @@ async def _denials(view: View, request: Request) -> Answer:
     scope, limit = parameters.scope(query), parameters.limit(query)
     rows, more = await denials(view, scope, limit=limit, since=since, before=before)
     return view.head.position, rows, str(more) if more else ""
+
+
+async def _drift(view: View, request: Request) -> Answer:
+    query = request.query_params
+    before, since = parameters.place(query, "before"), parameters.time(query, "from")
+    scope, limit = parameters.scope(query), parameters.limit(query)
+    rows, more = await drift(view, scope, limit=limit, since=since, before=before)
+    return view.head.position, rows, f"{more[0]}.{more[1]}" if more is not None else ""

@@ -87,10 +87,7 @@ def step(state: State, position: int, payload: bytes) -> Change:
 def unit_at(space: Namespace, key: str) -> Unit:
     """Return what is charged as one at a key of a namespace now."""
     entry, draw = space.entries.get(key), space.draws.get(key)
-    if entry is not None and charging.drawn_from(entry):
-        committed: tuple[Term, ...] = ()
-    else:
-        committed = tuple(charging.committed_terms(space, key))
+    committed = tuple(charging.committed_terms(space, key))
     pods = len(space.members[key]) if draw is not None else 0
     return Unit(committed, draw, pods, entry is not None)
 
@@ -135,7 +132,7 @@ def _note_unit(change: Change, space: Namespace | None, place: Place) -> None:
 
 
 def _roots(entry: Entry) -> set[str]:
-    """Return the roots that the parts of an entry name: any may be its own when others end."""
+    """Return the roots that the parts of an entry name: any may be its own once the others end."""
     roots = {hold.root for hold in entry.holds if hold.root not in _OWN}
     if entry.committed is not None and entry.committed.root not in _OWN:
         roots.add(entry.committed.root)

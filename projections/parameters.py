@@ -1,6 +1,7 @@
 """Reading query parameters, with errors that name the parameter, the value and what is meant."""
 
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeVar
 
 from starlette.datastructures import QueryParams
 
@@ -10,6 +11,8 @@ from projections.queries.scopes import Scope
 LIMIT_DEFAULT: Final = 500
 LIMIT_MAX: Final = 5_000
 """How many rows an answer has at most, unless and even if more are asked for."""
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 _DIGITS_MAX: Final = 15
 _TEXT_MAX: Final = 600
@@ -56,6 +59,26 @@ def time(query: QueryParams, name: str) -> int:
     if isinstance(value, int):
         raise InvalidParameter(name, str(value), "it is a time here, such as 2026-01-31T12:00:00Z")
     return microseconds(value) if value is not None else 0
+
+
+def choice(query: QueryParams, name: str, choices: type[Choice]) -> Choice | None:
+    """Read one of the words of an enumeration, None when not given. Raises InvalidParameter."""
+    value = query.get(name)
+    if value is None:
+        return None
+    try:
+        return choices(value)
+    except ValueError:
+        words = " or ".join(choices)
+        raise InvalidParameter(name, value, f"it is none of {words}") from None
+
+
+def flag(query: QueryParams, name: str) -> bool:
+    """Read `true` or `false`, false when it is not given. Raises InvalidParameter."""
+    value = query.get(name, "false")
+    if value not in {"true", "false"}:
+        raise InvalidParameter(name, value, "it is neither true nor false")
+    return value == "true"
 
 
 def number(query: QueryParams, name: str, default: int, highest: int) -> int:

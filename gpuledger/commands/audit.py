@@ -100,5 +100,7 @@ _EVENTS = (
     Column("KEY", lambda line: line["key"], width=32),
     Column("AMOUNTS", lambda line: joined(line["amounts"]), width=40),
     Column("USED AFTER", lambda line: joined(line["used_after"]), width=40),
-    Column("ACTOR", lambda line: line["actor"] or "-"),
+    Column("ACTOR", lambda line: line["actor"] or "-", width=12),
+    Column("ROOT", lambda line: line["root"] or "-", width=24),
+    Column("NOTE", lambda line: line["note"] or "-"),
 )

@@ -22,6 +22,8 @@ _LIMITS = (
     text("QUOTA", "quota"),
     text("RESOURCE", "resource"),
     number("LIMIT", "limit"),
+    text("COVERS", "covers"),
+    text("SELECTS", "selects"),
 )
 _WRITTEN = (text("ACCOUNT", "account"), flag("CHANGED", "changed"), number("POSITION", "position"))
 
@@ -66,7 +68,10 @@ async def list_(
     ] = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """List the quotas and their limits."""
+    """List the quotas and their limits.
+
+    COVERS says which namespaces a quota over many covers, SELECTS which objects a quota counts.
+    """
     from gpuledger.listing import listed
 
     show_rows(await listed(loaded.settings, namespace), _LIMITS, output, "No quotas found.")

@@ -1,5 +1,6 @@
 """Reading commands: what the projection says, now or then, whether the service runs or not."""
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,15 @@ At = Annotated[
         help="As of a position of the log, or of a time such as 2026-01-31T12:00:00Z.",
     ),
 ]
+
+
+class Parts(StrEnum):
+    """What the usage of a quota may be broken down by: the values of `projections`' `By`."""
+
+    CLUSTER = "cluster"
+    NAMESPACE = "namespace"
+
+
 Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Print at most so many.")]
 
 _PLACE = (text("CLUSTER", "cluster"), text("NAMESPACE", "namespace"))
@@ -34,8 +44,14 @@ def register(app: typer.Typer) -> None:
         "gpuledger usage",
         "gpuledger usage -n team-a -o json",
         "gpuledger usage --at 2026-01-31T12:00:00Z",
+        "gpuledger usage --quota company --by cluster",
     )(usage)
-    command(app, "gpuledger holders -n team-a", "gpuledger holders --at 1200 -o yaml")(holders)
+    command(
+        app,
+        "gpuledger holders -n team-a",
+        "gpuledger holders -n team-a --root deployments.apps/web",
+        "gpuledger holders --at 1200 -o yaml",
+    )(holders)
     command(app, "gpuledger holds", "gpuledger holds -n team-a -o json")(holds)
     command(
         app,
@@ -52,6 +68,15 @@ async def usage(
     namespace: Namespace = "",
     cluster: Cluster = "",
     at: At = "",
+    quota: Annotated[
+        str, typer.Option("--quota", metavar="QUOTA", help="Only quotas of this name.")
+    ] = "",
+    by: Annotated[
+        Parts | None,
+        typer.Option(
+            "--by", metavar="cluster|namespace", help="What each of these takes of a quota."
+        ),
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show limit and use of every quota.
@@ -59,15 +84,18 @@ async def usage(
     used = reserved + committed: reserved is held for objects that are admitted and not yet seen
     in the cluster. free = limit - used. Amounts are in the unit of the resource: cards, MiB,
     percent of a card.
-    """
-    from gpuledger.viewing import paged, viewing
-    from projections.queries.scopes import Scope
-    from projections.queries.usage import usage as ask
 
-    scope = Scope(namespace, cluster)
-    async with viewing(loaded.settings, at) as (view, position):
-        rows = await paged(lambda size, after: ask(view, position, scope, limit=size, after=after))
-    show_rows(rows, _USAGE, output, "No quotas found.")
+    With --by, shows who uses quotas over many namespaces: what each cluster or namespace takes.
+    """
+    from gpuledger import sharing
+    from projections.queries.scopes import Scope
+
+    asked = (loaded.settings, Scope(namespace, cluster), at, quota)
+    if by is None:
+        show_rows(await sharing.lines(*asked), _USAGE, output, "No quotas found.")
+    else:
+        shares = await sharing.shares(*asked, by.value)
+        show_rows(shares, _SHARES, output, "No use of quotas over many namespaces found.")
 
 
 async def holders(
@@ -75,12 +103,21 @@ async def holders(
     namespace: Namespace = "",
     cluster: Cluster = "",
     at: At = "",
+    pods: Annotated[
+        bool, typer.Option("--pods", help="Also pods that are charged with their root.")
+    ] = False,
+    root: Annotated[
+        str,
+        typer.Option("--root", metavar="KEY", help="Only the pods of this root, as KEY shows it."),
+    ] = "",
     output: Output = Format.TABLE,
 ) -> None:
     """Show who is charged how much.
 
     One row per object, or attempt to write one: its charge is the largest of what is committed and
-    what its open holds ask for.
+    what its open holds ask for. A root, such as a Deployment, is charged with its pods: the larger
+    of its envelope, what its spec may run at once, and of what its pods have drawn together. So
+    amounts add up to what is used; with --pods they do not.
     """
     from gpuledger.viewing import paged, viewing
     from projections.queries.holding import holders as ask
@@ -88,7 +125,11 @@ async def holders(
 
     scope = Scope(namespace, cluster)
     async with viewing(loaded.settings, at) as (view, position):
-        rows = await paged(lambda size, after: ask(view, position, scope, limit=size, after=after))
+        rows = await paged(
+            lambda size, after: ask(
+                view, position, scope, limit=size, after=after, pods=pods, root=root
+            )
+        )
     show_rows(rows, _HOLDERS, output, "No holders found.")
 
 
@@ -182,12 +223,22 @@ _USAGE = (
     number("USED", "used"),
     number("FREE", "free"),
 )
+_SHARES = (
+    text("QUOTA", "quota"),
+    *_PLACE,
+    text("RESOURCE", "resource"),
+    number("RESERVED", "reserved"),
+    number("COMMITTED", "committed"),
+    number("USED", "used"),
+)
 _HOLDERS = (
     *_PLACE,
     text("KEY", "key"),
     amounts("AMOUNTS", "amounts"),
     amounts("COMMITTED", "committed"),
     number("HOLDS", "holds"),
+    number("PODS", "pods"),
+    text("ROOT", "root"),
     text("SINCE", "since"),
 )
 _HOLDS = (
@@ -196,6 +247,7 @@ _HOLDS = (
     text("UID", "uid"),
     number("BASE", "base"),
     amounts("AMOUNTS", "amounts"),
+    text("ROOT", "root"),
     text("SINCE", "since"),
     text("ACTOR", "actor"),
 )
@@ -208,6 +260,8 @@ _HISTORY = (
     text("KEY", "key"),
     amounts("AMOUNTS", "amounts"),
     text("ACTOR", "actor"),
+    text("ROOT", "root"),
+    text("NOTE", "note"),
 )
 _DENIALS = (
     text("TIME", "time"),

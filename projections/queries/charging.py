@@ -18,7 +18,7 @@ _ROWS_AT_ONCE: Final = 1_000
 class Part(msgspec.Struct, frozen=True, gc=False):
     """One part of a key's charge: an open hold, or with base -1 the committed object.
 
-    `number` is in the order of opening, `since` in µs of Unix time.
+    `since` is in µs of Unix time.
     """
 
     namespace: Namespace
@@ -27,7 +27,6 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     base: int
     demand: Amounts
     traits: Traits
-    number: int
     root: str
     since: int
     owner: str
@@ -59,7 +58,7 @@ async def parts(
 _demands: Final = msgspec.msgpack.Decoder(Amounts)
 _traits: Final = msgspec.msgpack.Decoder(Traits)
 
-_COLUMNS: Final = "key, uid, base, demand, traits, number, root, since, owner, actor"
+_COLUMNS: Final = "key, uid, base, demand, traits, root, since, owner, actor"
 _STILL_OPEN: Final = f"""
     SELECT {_COLUMNS} FROM charges
     WHERE namespace = :namespace AND closed IS NULL AND opened <= :position AND key > :after

@@ -47,6 +47,14 @@ class Drawn(msgspec.Struct, frozen=True, gc=False):
     live: bool
 
 
+class Unit(msgspec.Struct, frozen=True, gc=False):
+    """What is charged as one, what part of it is committed, and what quotas select it by."""
+
+    traits: Traits
+    charge: Amounts
+    committed: Amounts
+
+
 Draws = dict[str, Drawn]
 """By the keys of the roots of one namespace."""
 
@@ -82,6 +90,23 @@ async def entries(
             yield _held(found)
 
 
+async def units(view: View, position: int, namespace: Namespace) -> AsyncGenerator[Unit, None]:
+    """Yield what was charged as one in a namespace at a position."""
+    found = await draws(view, position, namespace)
+    async with aclosing(entries(view, position, namespace)) as stream:
+        async for one in stream:
+            if not is_drawing(one, found):
+                yield unit_of(one, found.get(one.key))
+
+
+def unit_of(held: Held, drawn: Drawn | None) -> Unit:
+    """Return what a key that draws from nobody is charged, with what is drawn from it."""
+    if drawn is None:
+        return Unit(held.traits, held.charge, held.committed)
+    charge, committed = largest(held.charge, drawn.charge), largest(held.committed, drawn.committed)
+    return Unit(held.traits, charge, committed)
+
+
 async def by_key(stream: AsyncGenerator[Part, None]) -> AsyncGenerator[list[Part], None]:
     """Yield the parts of each key together."""
     waiting: list[Part] = []
@@ -96,20 +121,23 @@ async def by_key(stream: AsyncGenerator[Part, None]) -> AsyncGenerator[list[Part
 
 
 def _held(found: list[Part]) -> Held:
-    first, charge, traits = found[0], _NOTHING, Traits()
-    for part in found:
+    """Put the parts of a key together, as `ledger.core.charging.entry_of` does."""
+    first = found[0]
+    charge, root, traits = first.demand, first.root, first.traits
+    for part in found[1:]:
         charge, traits = largest(charge, part.demand), united(traits, part.traits)
-    committed = first if first.base == OBJECT else None
-    deciding = committed or max(found, key=lambda part: part.number)
+        if part.root != root:
+            root = ""
+    is_committed = first.base == OBJECT
     return Held(
         first.namespace,
         first.key,
         first.uid,
         charge,
-        _NOTHING if committed is None else committed.demand,
-        len(found) - (committed is not None),
+        first.demand if is_committed else _NOTHING,
+        len(found) - is_committed,
         first.since,
-        "" if deciding.root == BARRED else deciding.root,
+        "" if root == BARRED else root,
         traits,
     )
 

@@ -9,6 +9,7 @@ from ledger.core.amounts import Amounts
 from ledger.core.traits import Traits
 from ledger.log.records import Item
 from projections.describing import Posting, describe, postings
+from projections.queries.lines import line_names
 from projections.queries.moments import rfc3339
 from projections.queries.scopes import EVERYTHING, Scope, namespaces
 from projections.reading import View
@@ -60,7 +61,8 @@ async def history(
             for one in await namespaces(view, scope)
         ]
         found = list(heapq.merge(*streams, key=lambda event: event[:2]))
-    names = await _names(view, found[:limit])
+    touched = (line for *_, item in found[:limit] for line in item.postings[::3])
+    names = await line_names(view, touched)
     events = [_event(*one, names) for one in found[:limit]]
     more = len(found) > limit
     return events, (events[-1].position, events[-1].number) if more else None
@@ -88,18 +90,6 @@ async def _read(
                 if (position, number) > start
             ]
     return sorted(found, key=lambda event: event[:2])
-
-
-async def _names(view: View, found: list[_Found]) -> dict[int, tuple[str, str]]:
-    """Return account and quota key of every line that the events touch."""
-    numbers = sorted({line for *_, item in found for line in item.postings[::3]})
-    statement = """
-        SELECT lines.number, accounts.name, lines.key
-        FROM lines JOIN accounts ON accounts.number = lines.account
-        WHERE lines.number IN (SELECT value FROM json_each(?))
-    """
-    async with view.connection.execute(statement, (msgspec.json.encode(numbers).decode(),)) as rows:
-        return {number: (account, key) async for number, account, key in rows}
 
 
 def _event(

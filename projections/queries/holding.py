@@ -6,17 +6,16 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts, largest, minus
+from ledger.core.amounts import Amounts, minus
 from ledger.core.charging import PODS
 from ledger.core.commands import BARRED, CREATE
 from projections.queries.charging import Part, parts
-from projections.queries.entries import Drawn, Held, by_key, draws, entries, is_drawing
+from projections.queries.entries import Drawn, Held, by_key, draws, entries, is_drawing, unit_of
 from projections.queries.moments import rfc3339
 from projections.queries.scopes import Namespace, Scope, namespaces
 from projections.reading import View
 
 _NOTHING: Final[Amounts] = {}
-_NO_PODS: Final = Drawn(_NOTHING, _NOTHING, 0, live=True)
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -137,23 +136,21 @@ def _place(row: Holder | Hold) -> str:
 
 
 def _holder(one: Held, drawn: Drawn | None) -> Holder:
-    own = drawn or _NO_PODS
-    charge, committed = largest(one.charge, own.charge), largest(one.committed, own.committed)
-    is_root = drawn is not None or not one.key.startswith(PODS)
+    unit, is_root = unit_of(one, drawn), not one.key.startswith(PODS)
     return Holder(
         one.namespace.cluster,
         one.namespace.name,
         one.key,
         one.uid,
-        charge,
-        committed,
-        minus(charge, committed),
+        unit.charge,
+        unit.committed,
+        minus(unit.charge, unit.committed),
         one.holds,
         rfc3339(one.since),
         one.root,
         one.charge if is_root else _NOTHING,
-        own.charge,
-        own.pods,
+        _NOTHING if drawn is None else drawn.charge,
+        0 if drawn is None else drawn.pods,
     )
 
 

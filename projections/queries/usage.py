@@ -28,17 +28,18 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 async def usage(
-    view: View, position: int, scope: Scope, *, limit: int, after: str = ""
+    view: View, position: int, scope: Scope, *, limit: int, quota: str = "", after: str = ""
 ) -> tuple[list[Usage], str]:
     """Return the usage of at most `limit` accounts of a scope, by name, as of a position.
 
-    A namespace's usage includes quotas that cover it together with others. Returns with it the
-    account to go on `after`, empty at the end.
+    Only of quotas named `quota`, unless that is empty. A namespace's usage includes quotas that
+    cover it together with others. Returns with it the account to go on `after`, empty at the end.
     """
     values = {
         "position": position,
         "name": scope.namespace,
         "cluster": scope.cluster,
+        "quota": quota,
         "after": after,
         "limit": limit + 1,
     }
@@ -90,6 +91,7 @@ _BALANCE: Final = """
         WHERE account = number AND position <= :position ORDER BY position DESC LIMIT 1
     )
     FROM accounts WHERE opened <= :position AND name > :after
+    AND (:quota = '' OR substr(name, -length(:quota) - 1) = '/' || :quota)
 """
 _END: Final = "ORDER BY name LIMIT :limit"
 _EVERYTHING: Final = f"{_BALANCE} {_END}"

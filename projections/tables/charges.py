@@ -1,6 +1,5 @@
 """Charges: the holds and objects that make up what each key is charged, as intervals."""
 
-import itertools
 from typing import Final
 
 import aiosqlite
@@ -16,7 +15,7 @@ from projections.tables.names import Names
 COMMITTED: Final = "committed"
 """The hold ended because its object was seen persisted."""
 RAISED: Final = "raised"
-"""The hold goes on in the next row, with a larger demand or after one that does."""
+"""The hold goes on in the next row, with a larger demand."""
 UPDATED: Final = "updated"
 """The object goes on in the next row, at a newer version."""
 
@@ -64,16 +63,16 @@ class Charges:
     ) -> None:
         number, namespace, key = where
         position = change.record.position
-        kept = _kept(before, after)
         for hold in before:
-            if hold not in kept:
+            if hold not in after:
                 cause = change.causes.get((namespace, key, hold.uid, hold.base))
                 if cause is None:
                     again = any(one.uid == hold.uid and one.base == hold.base for one in after)
                     cause = RAISED if again else COMMITTED
                 self._end((number, key, hold.base, hold.uid), position, cause)
-        for hold in after[len(kept) :]:
-            self._begin((number, key, hold.base, hold.uid), hold, position)
+        for hold in after:
+            if hold not in before:
+                self._begin((number, key, hold.base, hold.uid), hold, position)
 
     def _take_object(
         self, change: Change, where: Where, before: Object | None, after: Object | None
@@ -106,15 +105,6 @@ class Charges:
         self._closings.clear()
         self._rows.clear()
         self._open.clear()
-
-
-def _kept(before: tuple[Hold, ...], after: tuple[Hold, ...]) -> tuple[Hold, ...]:
-    """Return the holds whose rows stay open.
-
-    The newest hold tells the root of what is not persisted yet, so rows stay in the order of the
-    holds: behind one that was raised, all begin again.
-    """
-    return tuple(itertools.takewhile(lambda hold: hold in before, after))
 
 
 class Row:

@@ -2,21 +2,26 @@
 
 import random
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.projecting import digest_of, log_of, project, random_payloads, viewing
 
 from ledger.core import accounts, snapshots
+from ledger.core.amounts import Amounts
 from ledger.core.events import OBJECT
-from ledger.core.state import State
+from ledger.core.state import Entry, Namespace, State
+from ledger.core.traits import Traits, matches
 from ledger.log import records
 from ledger.log.port import Snapshot
 from projections.queries.holding import holders, holds
 from projections.queries.scopes import EVERYTHING
+from projections.queries.shares import By, Share, shares
 from projections.queries.usage import usage
 
 SEEDS = st.integers(0, 2**32)
@@ -29,26 +34,106 @@ def scratch() -> Iterator[Path]:
         yield Path(name)
 
 
+class Charged(NamedTuple):
+    """What is charged as one, worked out slowly: a root with its pods, or anything alone."""
+
+    traits: Traits
+    charge: Amounts
+    committed: Amounts
+
+
+def charged(space: Namespace) -> dict[str, Charged]:
+    """Return what is charged in a namespace, from its entries alone."""
+    found = {}
+    for key, entry in space.entries.items():
+        if entry.root in space.entries:
+            continue
+        drawing = [one for one in space.entries.values() if one.root == key]
+        bodies = [entry.charge, _sum(one.charge for one in drawing)]
+        stored = [_stored(entry), _sum(map(_stored, drawing))]
+        found[key] = Charged(entry.traits, _most(bodies), _most(stored))
+    return found
+
+
+def _stored(entry: Entry) -> Amounts:
+    return entry.committed.demand if entry.committed is not None else {}
+
+
+def _sum(several: Iterable[Amounts]) -> Amounts:
+    total = Counter[str]()
+    for one in several:
+        total.update(one)
+    return dict(total)
+
+
+def _most(several: list[Amounts]) -> Amounts:
+    names = {name for one in several for name in one}
+    most = {name: max(one.get(name, 0) for one in several) for name in names}
+    return {name: amount for name, amount in most.items() if amount}
+
+
 def usage_of(state: State) -> dict[tuple[str, str], tuple[int, int, int]]:
     """Return limit, used and committed of every open line, added up from the entries."""
     found = {}
+    for (account, _), lines in shares_of(state).items():
+        for resource, used, committed in lines:
+            limit, *sums = found.get((account, resource), (0, 0, 0))
+            found[account, resource] = (limit, sums[0] + used, sums[1] + committed)
     for name, account in state.accounts.items():
         for key, line in account.lines.items():
-            committed = sum(
-                entry.committed.demand.get(accounts.resource_of(key), 0)
-                for namespace in account.covers
-                for entry in state.namespaces[namespace].entries.values()
-                if entry.committed is not None
-            )
-            found[name, key] = (state.limit[line], state.used[line], committed)
+            _, used, committed = found.get((name, key), (0, 0, 0))
+            found[name, key] = (state.limit[line], used, committed)
     return found
+
+
+def shares_of(state: State) -> dict[tuple[str, str], list[tuple[str, int, int]]]:
+    """Return what every account counts in every namespace: resource, used, committed."""
+    found = {}
+    for name, account in state.accounts.items():
+        for namespace in account.covers:
+            counted = [
+                one
+                for one in charged(state.namespaces[namespace]).values()
+                if not account.selects or matches(account.selects, one.traits)
+            ]
+            found[name, namespace] = [
+                (
+                    key,
+                    sum(one.charge.get(accounts.resource_of(key), 0) for one in counted),
+                    sum(one.committed.get(accounts.resource_of(key), 0) for one in counted),
+                )
+                for key in account.lines
+            ]
+    return found
+
+
+def universe_shares_of(state: State, by: By) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Return used and committed by quota, cluster, namespace and resource."""
+    found = {}
+    for (account, qualified), lines in shares_of(state).items():
+        if accounts.kind(account) is not accounts.Kind.UNIVERSE:
+            continue
+        cluster, namespace = qualified.split("/") if by is By.NAMESPACE else ("c1", "")
+        for resource, used, committed in lines:
+            name = (accounts.parts(account)[2], cluster, namespace, resource)
+            before = found.get(name, (0, 0))
+            found[name] = (before[0] + used, before[1] + committed)
+    return {name: amounts for name, amounts in found.items() if amounts[0]}
+
+
+def totals_of(rows: list[Share]) -> dict[tuple[str, ...], tuple[int, int]]:
+    assert all(one.reserved == one.used - one.committed >= 0 for one in rows)
+    return {
+        (one.quota, one.cluster, one.namespace, one.resource): (one.used, one.committed)
+        for one in rows
+    }
 
 
 def charges_of(state: State) -> dict[str, dict[str, int]]:
     return {
-        f"{namespace}/{key}": entry.charge
+        f"{namespace}/{key}": one.charge
         for namespace, space in state.namespaces.items()
-        for key, entry in space.entries.items()
+        for key, one in charged(space).items()
     }
 
 
@@ -86,6 +171,9 @@ async def test_every_position_reads_as_the_state_was(seed: int) -> None:
                 keys, _ = await holders(view, position, EVERYTHING, limit=1_000)
                 read = {f"{one.cluster}/{one.namespace}/{one.key}": one.amounts for one in keys}
                 assert read == charges_of(state)
+                for by in By:
+                    parts, _ = await shares(view, position, EVERYTHING, by, limit=10_000)
+                    assert totals_of(parts) == universe_shares_of(state, by)
                 open_now, _ = await holds(view, position, EVERYTHING, limit=1_000)
                 assert {
                     (f"{one.cluster}/{one.namespace}/{one.key}", one.uid, one.base)

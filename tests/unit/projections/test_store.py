@@ -9,9 +9,7 @@ from support.projecting import digest_of, log_of, project, random_payloads
 from projections.reading import Readers
 from projections.store import VERSION, Store, StoreError, delete
 
-
-BEYOND_THE_SCHEMA = 4 * 4096
-"""Where pages begin that are not read when a file is opened."""
+PAGE_BYTES = 4_096
 
 
 async def test_a_new_file_is_empty(tmp_path: Path) -> None:
@@ -56,9 +54,13 @@ async def test_a_file_that_is_no_database_is_named_with_a_remedy(tmp_path: Path)
 async def test_a_file_that_is_damaged_further_in_is_named_with_a_remedy(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     await project(path, log_of(random_payloads(1, 60)))
+    with sqlite3.connect(path) as connection:
+        statement = "SELECT rootpage FROM sqlite_master WHERE name = 'records'"
+        (page,) = connection.execute(statement).fetchone()
+    connection.close()
     with path.open("r+b") as file:
-        file.seek(BEYOND_THE_SCHEMA)
-        file.write(b"\xa5" * (path.stat().st_size - BEYOND_THE_SCHEMA))
+        file.seek((page - 1) * PAGE_BYTES)
+        file.write(b"\xa5" * PAGE_BYTES)
     with pytest.raises(StoreError, match=r"ledger\.sqlite.*projection rebuild"):
         await digest_of(path)
     async with await Store.open(path) as store:

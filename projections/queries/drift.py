@@ -1,0 +1,101 @@
+"""Drift: the corrections of what the ledger had not been told, newest first."""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core.amounts import Amounts
+from projections.queries.lines import line_names
+from projections.queries.moments import rfc3339
+from projections.queries.scopes import Scope
+from projections.reading import View
+
+
+class Over(msgspec.Struct, frozen=True):
+    """A line that was over its limit after a correction, in the unit of its `resource`."""
+
+    account: str
+    resource: str
+    used: int
+    limit: int
+
+
+class Correction(msgspec.Struct, frozen=True):
+    """One correction: an `Observed` charges what was seen, a `Released` ends what was not seen.
+
+    `number` counts from 0 in the record at `position`. `amounts` are what is demanded now, or what
+    was charged before.
+    """
+
+    position: int
+    number: int
+    time: str
+    type: str
+    cause: str
+    cluster: str
+    namespace: str
+    key: str
+    uid: str
+    amounts: Amounts
+    over: list[Over]
+
+
+Place = tuple[int, int]
+"""Position and number of a correction."""
+
+
+async def drift(
+    view: View, scope: Scope, *, limit: int, since: int = 0, before: Place | None = None
+) -> tuple[list[Correction], Place | None]:
+    """Return at most `limit` corrections of a scope since a time in µs of Unix time, newest first.
+
+    `before` goes on below a place. Returns with them the place to go on `before`, None at the end.
+    """
+    first = before or (view.head.position + 1, 0)
+    values = {
+        "name": scope.namespace,
+        "cluster": scope.cluster,
+        "since": since,
+        "position": first[0],
+        "number": first[1],
+        "limit": limit + 1,
+    }
+    async with view.connection.execute(_NEWEST, values) as rows:
+        found = list(await rows.fetchall())
+    names = await line_names(view, (over[0] for row in found for over in _overs.decode(row[-1])))
+    corrections = [
+        Correction(
+            position,
+            number,
+            rfc3339(time),
+            kind,
+            cause,
+            cluster,
+            namespace,
+            key,
+            uid,
+            _amounts.decode(amounts),
+            [Over(*names[line], used, most) for line, used, most in _overs.decode(over)],
+        )
+        for position, number, time, kind, cause, cluster, namespace, key, uid, amounts, over in (
+            found[:limit]
+        )
+    ]
+    more = len(found) > limit
+    return corrections, (corrections[-1].position, corrections[-1].number) if more else None
+
+
+_amounts: Final = msgspec.msgpack.Decoder(Amounts)
+_overs: Final = msgspec.msgpack.Decoder(list[tuple[int, int, int]])
+
+_NEWEST: Final = """
+    SELECT
+        drift.position, drift.number, records.time, type, cause,
+        namespaces.cluster, namespaces.name, key, uid, amounts, over
+    FROM drift
+    JOIN records ON records.position = drift.position
+    JOIN namespaces ON namespaces.number = drift.namespace
+    WHERE (drift.position, drift.number) < (:position, :number) AND records.time >= :since
+    AND (:name = '' OR namespaces.name = :name) AND (:cluster = '' OR namespaces.cluster = :cluster)
+    ORDER BY drift.position DESC, drift.number DESC LIMIT :limit
+"""

@@ -1,0 +1,157 @@
+"""Shares: what each cluster or namespace takes of quotas over many, now or as of a position."""
+
+from contextlib import aclosing
+from enum import StrEnum
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from ledger.core import accounts
+from ledger.core.traits import Selection, matches
+from projections.queries.entries import Unit, units
+from projections.queries.scopes import Namespace, Scope
+from projections.queries.selections import selections
+from projections.reading import View
+
+
+class By(StrEnum):
+    """What the usage of a quota is broken down by."""
+
+    CLUSTER = "cluster"
+    NAMESPACE = "namespace"
+
+
+class Share(msgspec.Struct, frozen=True):
+    """What a cluster or a namespace takes of one line of a quota, in the unit of its `resource`.
+
+    `namespace` is empty in the share of a whole cluster.
+    """
+
+    quota: str
+    cluster: str
+    namespace: str
+    resource: str
+    reserved: int
+    committed: int
+    used: int
+
+
+class Covered(msgspec.Struct, frozen=True):
+    """A namespace as an account covers it: the account's quota keys, and which objects count."""
+
+    namespace: Namespace
+    account: str
+    selects: Selection
+    keys: tuple[str, ...]
+
+
+Totals = dict[tuple[str, str], tuple[int, int]]
+"""Used and committed amount by account and quota key."""
+
+
+async def shares(
+    view: View, position: int, scope: Scope, by: By, *, limit: int, quota: str = "", after: str = ""
+) -> tuple[list[Share], str]:
+    """Return the shares of a scope as of a position, by cluster, namespace and quota.
+
+    Of the quotas named `quota`, or of all that are over many namespaces when it is empty. Nothing
+    outside the scope is counted. A page ends with the cluster or namespace in which it comes to
+    `limit` rows. Returns with it where to go on `after`, empty at the end.
+    """
+
+    def place(one: Covered) -> tuple[str, ...]:
+        names = (one.namespace.cluster, one.namespace.name)
+        return names if by is By.NAMESPACE else names[:1]
+
+    found: list[Share] = []
+    covered = await _covered(view, position, scope, quota)
+    start = tuple(after.split("/"))
+    last: tuple[str, ...] = ()
+    for names, group in groupby((one for one in covered if place(one) > start), key=place):
+        if len(found) >= limit:
+            return found, "/".join(last)
+        found += await _shares(view, position, names, list(group))
+        last = names
+    return found, ""
+
+
+async def _shares(
+    view: View, position: int, names: tuple[str, ...], covered: list[Covered]
+) -> list[Share]:
+    """Return the shares of one namespace, or of the namespaces of one cluster together."""
+    totals: Totals = {}
+    for namespace, several in groupby(covered, key=lambda one: one.namespace):
+        counting = list(several)
+        async with aclosing(units(view, position, namespace)) as stream:
+            async for unit in stream:
+                _count(unit, counting, totals)
+    cluster, name = (*names, "")[:2]
+    return [
+        Share(accounts.parts(account)[2], cluster, name, key, used - committed, committed, used)
+        for (account, key), (used, committed) in sorted(totals.items())
+    ]
+
+
+def _count(unit: Unit, counting: list[Covered], totals: Totals) -> None:
+    """Add a unit to every line that counts it. A line of which nothing is used has no total."""
+    for one in counting:
+        if one.selects and not matches(one.selects, unit.traits):
+            continue
+        for key in one.keys:
+            resource = accounts.resource_of(key)
+            if resource in unit.charge:
+                used, committed = totals.get((one.account, key), (0, 0))
+                totals[one.account, key] = (
+                    used + unit.charge[resource],
+                    committed + unit.committed.get(resource, 0),
+                )
+
+
+async def _covered(view: View, position: int, scope: Scope, quota: str) -> list[Covered]:
+    """Return which of the wanted accounts covered which namespaces of the scope at a position."""
+    values = {
+        "position": position,
+        "name": scope.namespace,
+        "cluster": scope.cluster,
+        "quota": quota,
+        "universe": f"{accounts.universe('')}%",
+    }
+    selected = await selections(view, position)
+    async with view.connection.execute(_COVERED, values) as rows:
+        return [
+            Covered(
+                Namespace(number, cluster, name),
+                account,
+                selected[account].selects if account in selected else (),
+                tuple(_keys.decode(keys)),
+            )
+            async for number, cluster, name, account, keys in rows
+        ]
+
+
+_keys: Final = msgspec.json.Decoder(list[str])
+
+_COVERED: Final = """
+    WITH
+        wanted AS (
+            SELECT number, name FROM accounts
+            WHERE CASE :quota
+                WHEN '' THEN name LIKE :universe
+                ELSE substr(name, -length(:quota) - 1) = '/' || :quota
+            END
+        )
+    SELECT namespaces.number, namespaces.cluster, namespaces.name, wanted.name, (
+        SELECT json_group_array(key) FROM (
+            SELECT key FROM lines WHERE account = wanted.number
+            AND opened <= :position AND (closed IS NULL OR closed > :position) ORDER BY number
+        )
+    )
+    FROM coverages
+    JOIN wanted ON wanted.number = coverages.account
+    JOIN namespaces ON namespaces.number = coverages.namespace
+    WHERE coverages.opened <= :position
+    AND (coverages.closed IS NULL OR coverages.closed > :position)
+    AND (:name = '' OR namespaces.name = :name) AND (:cluster = '' OR namespaces.cluster = :cluster)
+    ORDER BY namespaces.cluster, namespaces.name, wanted.name
+"""
