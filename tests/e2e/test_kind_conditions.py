@@ -11,7 +11,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 import pytest
-from support.kinds import CATALOG, cases_of
+from support.kinds import CATALOG, cases_of, kind_named
 
 from tests.e2e.cluster import Answer, Cluster, Manifest
 from tests.e2e.conftest import _connected
@@ -242,3 +242,38 @@ async def test_an_object_without_any_of_the_fields_is_not_selected(objects: Obje
     del bare["spec"]
     bare["metadata"]["name"] = "b"
     await objects.stored(bare)
+
+
+CARDS: Final = {"nvidia.com/gpu": 1}
+WAYS: Final = {
+    "limits": {"containers": [{"resources": {"limits": CARDS}}]},
+    "requests": {"containers": [{"resources": {"requests": CARDS}}]},
+    "an init container": {"containers": [{}], "initContainers": [{"resources": {"limits": CARDS}}]},
+    "the second container": {"containers": [{"name": "a"}, {"resources": {"limits": CARDS}}]},
+    "the whole pod": {"containers": [{}], "resources": {"limits": CARDS}},
+}
+
+one_kind = pytest.mark.parametrize(
+    "objects", [kind_named("rollouts.argoproj.io")], ids=named, indirect=True
+)
+
+
+@one_kind
+async def test_every_way_to_ask_is_selected(objects: Objects) -> None:
+    for way, spec in WAYS.items():
+        asking = {**objects.manifest(), "spec": {"template": {"spec": spec}}}
+        answer = await objects.create(asking)
+        assert answer.status == 500, way
+
+
+@one_kind
+async def test_an_update_that_gives_cards_back_or_takes_them_is_selected(objects: Objects) -> None:
+    plain = asking_for("example.com/fpga", objects.manifest())
+    await objects.stored(plain)
+    taken = {"spec": {"template": {"spec": WAYS["limits"]}}}
+    assert (await objects.cluster.patch(f"{objects.path}/a", taken)).status == 500
+    await objects.watch_no_more()
+    assert (await objects.cluster.patch(f"{objects.path}/a", taken)).status == 200
+    await objects.watch()
+    given = {"spec": {"template": {"spec": {"containers": [{}]}}}}
+    assert (await objects.cluster.patch(f"{objects.path}/a", given)).status == 500

@@ -37,8 +37,6 @@ class Template(msgspec.Struct, frozen=True):
 
     def refused(self, denial: Denial) -> Denial:
         """Return a denial of the pod as one of the object."""
-        if not denial.field:
-            return denial
         return msgspec.structs.replace(denial, field=self.moved(denial.field))
 
 

@@ -89,6 +89,14 @@ def test_a_kind_of_another_group_is_not_found(version: str, name: str) -> None:
     assert BUILTIN.of_owner(version, name) is None
 
 
+def test_a_kind_of_the_core_group_is_found_and_named_without_one(tmp_path: Path) -> None:
+    named = {"group": "", "resource": "replicationcontrollers", "kind": "ReplicationController"}
+    found = Catalog.load([written(tmp_path, {**WIDGET, **named})])
+    kind = found.of_owner("v1", "ReplicationController")
+    assert kind is not None
+    assert key_of(kind, "web") == "replicationcontrollers/web"
+
+
 def test_two_kinds_of_one_name_are_told_apart_by_their_groups() -> None:
     ours, theirs = (CATALOG.of_owner(one, "Job") for one in ("batch/v1", "batch.volcano.sh/v1"))
     assert ours is not None

@@ -12,6 +12,7 @@ from ledger.core.denials import Denial, Reason
 from ledger.kube.card_types import CardType
 from ledger.kube.objects import Workload
 from ledger.kube.rules import DemandRules
+from ledger.kube.vendors import NVIDIA, Vendor
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
 from webhook.kinds.kind import Kind
 from webhook.kinds.scaling import scaled
@@ -91,6 +92,13 @@ def test_replicas_that_make_no_sense_are_refused_by_name(replicas: Any) -> None:
     assert "spec.replicas" in denial.remedy
 
 
+@pytest.mark.parametrize(
+    ("replicas", "shown"), [(True, "true"), (False, "false"), ({}, "an object"), (1.5, "1.5")]
+)
+def test_a_value_is_quoted_as_it_is_written(replicas: Any, shown: str) -> None:
+    assert refused(DEPLOYMENT, deployment(replicas=replicas)).value == shown
+
+
 def test_a_count_inside_a_list_is_refused_by_its_place() -> None:
     found = {"spec": {"workerGroupSpecs": [{}, {"template": POD, "replicas": "many"}]}}
     denial = refused(kind_named("rayclusters.ray.io"), workload(found))
@@ -165,6 +173,35 @@ def test_an_amount_that_nobody_knows_is_told_with_its_place() -> None:
     assert accepted(DEPLOYMENT, deployment(whole, replicas=0)).unknown == ""
 
 
+OTHER = Vendor(name="other", memory="example.com/mem", percentage="example.com/percent")
+
+
+def sharing(resource: str, share: int) -> Any:
+    limits = {resource: share}
+    return {"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
+
+
+def test_a_share_that_nobody_knows_is_told_also_when_nothing_else_is_asked_for() -> None:
+    rules = DemandRules(vendors=(OTHER,))
+    envelope = accepted(DEPLOYMENT, deployment(sharing("example.com/percent", 50)), rules)
+    assert (envelope.demand, envelope.unknown) == ({}, "example.com/mem")
+
+
+def test_two_resources_that_nobody_knows_are_refused() -> None:
+    rules = DemandRules(vendors=(NVIDIA, OTHER))
+    roles = {
+        "Master": {"template": sharing(GPU, 1)},
+        "Worker": {"template": sharing("example.com/percent", 50), "replicas": 1},
+    }
+    kind = kind_named("pytorchjobs.kubeflow.org")
+    denial = refused(kind, workload({"spec": {"pytorchReplicaSpecs": roles}}), rules)
+    assert denial.reason == Reason.CARD_MEMORY_UNKNOWN
+    worker = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].resources"
+    assert denial.field == worker
+    roles["Worker"]["replicas"] = 0
+    assert accepted(kind, workload({"spec": {"pytorchReplicaSpecs": roles}}), rules).unknown
+
+
 def test_types_of_cards_that_a_template_names_are_charged() -> None:
     rules = DemandRules(types=(CardType("v100"),))
     pod = {"metadata": {"annotations": {"nvidia.com/use-gputype": "V100"}}, "spec": POD["spec"]}
@@ -231,7 +268,8 @@ def test_a_roll_out_that_may_miss_no_pod_needs_one_more(
 
 
 def test_a_scale_needs_no_surge() -> None:
-    old, new = (deployment(replicas=replicas) for replicas in (3, 9))
+    strategy = {"rollingUpdate": {"maxUnavailable": 0}}
+    old, new = (deployment(replicas=replicas, strategy=strategy) for replicas in (3, 9))
     assert surge_demand(DEPLOYMENT, old, new, RULES) == {}
 
 

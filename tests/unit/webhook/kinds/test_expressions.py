@@ -96,7 +96,7 @@ def test_an_expression_comes_to_a_number(text: str | int, number: int) -> None:
         "spec.append(1)",
         "min(1)",
         "default(spec.replicas)",
-        "default(spec.replicas, instead=1)",
+        "default(spec.replicas, 1, instead=1)",
         "min(*spec.list, 1)",
         "sum(spec.list)",
         "true.real",
