@@ -21,13 +21,19 @@ READY_SECONDS: Final = 60.0
 ADMIN: Final = "admin"
 SERVICE: Final = "gpuledger"
 TENANT: Final = "alice"
+CONTROLLERS: Final = "system:kube-controller-manager"
 
 _IDENTITIES: Final = {
     ADMIN: "system:masters",
     SERVICE: "gpuledger",
     TENANT: "tenants",
+    CONTROLLERS: "controllers",
 }
-"""User name to group. The token of each is `<user>-token`; only the first may do everything."""
+"""User name to group. The token of each is `<user>-token`; only the first may do everything.
+
+The controller manager has the user that Kubernetes' own roles are bound to. Each of its controllers
+acts with a service account of its own, so a webhook sees who makes a pod as on a real cluster.
+"""
 
 
 class ControlPlane:
@@ -147,7 +153,8 @@ class ControlPlane:
         certificates = self.folder / "controller-manager"
         manager = self._run(
             "kube-controller-manager",
-            f"--kubeconfig={self.kubeconfig(ADMIN)}",
+            f"--kubeconfig={self.kubeconfig(CONTROLLERS)}",
+            "--use-service-account-credentials=true",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",

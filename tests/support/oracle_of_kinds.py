@@ -1,0 +1,169 @@
+"""What each kind may run at once: the formulas once more, for the oracle of the cluster alone.
+
+Nothing of the product is used here. Each function takes an object as the API server has it, and
+yields its pod templates with the number of pods of each.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+Manifest = dict[str, Any]
+Templates = Iterator[tuple[Manifest, int]]
+"""Pod templates, and how many pods of each may run at once."""
+
+
+def deployment(found: Manifest, *, reserve: bool = False) -> Templates:
+    """replicas, and with surge `reserve` maxSurge on top until it is rolled out."""
+    spec = found["spec"]
+    replicas = spec.get("replicas", 1)
+    strategy = spec.get("strategy", {})
+    surge = 0
+    if reserve and strategy.get("type") != "Recreate" and not _rolled_out(found, replicas):
+        surge = _portion(strategy.get("rollingUpdate", {}).get("maxSurge", "25%"), replicas)
+    yield spec["template"], replicas + surge
+
+
+def replicated(found: Manifest, **_: Any) -> Templates:
+    """ReplicaSet, StatefulSet and Rollout: replicas."""
+    yield found["spec"]["template"], found["spec"].get("replicas", 1)
+
+
+def daemon_set(found: Manifest, **_: Any) -> Templates:
+    """Nobody knows how many nodes: each pod counts when it comes."""
+    yield found["spec"]["template"], 0
+
+
+def job(found: Manifest, **_: Any) -> Templates:
+    """min(parallelism, what is left of completions)."""
+    spec, status = found["spec"], found.get("status", {})
+    parallelism = spec.get("parallelism", 1)
+    left = spec.get("completions") or parallelism
+    left -= status.get("succeeded", 0) + _indexes(status.get("failedIndexes", ""))
+    yield spec["template"], 0 if spec.get("suspend") else max(0, min(parallelism, left))
+
+
+def job_set(found: Manifest, **_: Any) -> Templates:
+    """The sum over its Jobs."""
+    for replicated_job in found["spec"]["replicatedJobs"]:
+        inner = replicated_job["template"]["spec"]
+        parallelism = inner.get("parallelism", 1)
+        pods = min(parallelism, inner.get("completions", parallelism))
+        factor = 0 if found["spec"].get("suspend") else replicated_job.get("replicas", 1)
+        yield inner["template"], factor * pods
+
+
+def leader_worker_set(found: Manifest, **_: Any) -> Templates:
+    """replicas × (leader + (size − 1) × worker)."""
+    spec = found["spec"]
+    groups, inner = spec.get("replicas", 1), spec["leaderWorkerTemplate"]
+    workers = inner.get("size", 1)
+    if "leaderTemplate" in inner:
+        yield inner["leaderTemplate"], groups
+        workers -= 1
+    yield inner["workerTemplate"], groups * workers
+
+
+def replica_specs(found: Manifest, **_: Any) -> Templates:
+    """MPIJob, PyTorchJob and TFJob: the sum over the replica types."""
+    spec = found["spec"]
+    idle = spec.get("runPolicy", {}).get("suspend")
+    for field in ("mpiReplicaSpecs", "pytorchReplicaSpecs", "tfReplicaSpecs"):
+        for one in spec.get(field, {}).values():
+            yield one["template"], 0 if idle else one.get("replicas", 1)
+
+
+def train_job(found: Manifest, **_: Any) -> Templates:
+    """What the TrainJob itself says of its nodes."""
+    trainer = found["spec"].get("trainer", {})
+    container = {"name": "node", "resources": trainer.get("resourcesPerNode", {})}
+    nodes = 0 if found["spec"].get("suspend") else trainer.get("numNodes", 1)
+    yield {"spec": {"containers": [container]}}, nodes
+
+
+def ray_cluster(found: Manifest, **_: Any) -> Templates:
+    """The head, and of every group replicas × numOfHosts."""
+    idle = found["spec"].get("suspend", False)
+    for template, count in _ray(found["spec"]):
+        yield template, 0 if idle else count
+
+
+def ray_job(found: Manifest, **_: Any) -> Templates:
+    """Its cluster. What submits asks for nothing in these tests."""
+    idle = found["spec"].get("suspend", False)
+    for template, count in _ray(found["spec"]["rayClusterSpec"]):
+        yield template, 0 if idle else count
+
+
+def ray_service(found: Manifest, **_: Any) -> Templates:
+    """Its cluster."""
+    return _ray(found["spec"]["rayClusterConfig"])
+
+
+ENVELOPES: Final[dict[str, Callable[..., Templates]]] = {
+    "Deployment": deployment,
+    "ReplicaSet": replicated,
+    "StatefulSet": replicated,
+    "DaemonSet": daemon_set,
+    "Job": job,
+    "JobSet": job_set,
+    "LeaderWorkerSet": leader_worker_set,
+    "MPIJob": replica_specs,
+    "PyTorchJob": replica_specs,
+    "TFJob": replica_specs,
+    "TrainJob": train_job,
+    "RayCluster": ray_cluster,
+    "RayJob": ray_job,
+    "RayService": ray_service,
+    "Rollout": replicated,
+}
+"""The kinds that are charged. A CronJob is not: each of its Jobs is."""
+
+_FINISHED: Final = {
+    "Job": ("Complete", "Failed"),
+    "JobSet": ("Completed", "Failed"),
+    "MPIJob": ("Succeeded", "Failed"),
+    "PyTorchJob": ("Succeeded", "Failed"),
+    "TFJob": ("Succeeded", "Failed"),
+    "TrainJob": ("Complete", "Failed"),
+}
+
+
+def is_finished(kind: str, found: Manifest) -> bool:
+    """Return whether an object will never run anything again."""
+    status = found.get("status", {})
+    if kind == "RayJob" and found["spec"].get("shutdownAfterJobFinishes"):
+        return status.get("jobDeploymentStatus") in ("Complete", "Failed")
+    true = {one["type"] for one in status.get("conditions", ()) if one["status"] == "True"}
+    return not true.isdisjoint(_FINISHED.get(kind, ()))
+
+
+def _ray(spec: Manifest) -> Templates:
+    yield spec["headGroupSpec"]["template"], 1
+    for group in spec.get("workerGroupSpecs", ()):
+        workers = max(group.get("replicas", 0), group.get("minReplicas", 0))
+        workers = min(workers, group.get("maxReplicas", workers)) * group.get("numOfHosts", 1)
+        yield group["template"], 0 if group.get("suspend") else workers
+
+
+def _rolled_out(found: Manifest, replicas: int) -> bool:
+    generation, status = found["metadata"]["generation"], found.get("status", {})
+    return generation <= 1 or (
+        status.get("observedGeneration") == generation
+        and status.get("updatedReplicas", 0) == status.get("replicas", 0) == replicas
+    )
+
+
+def _portion(wanted: int | str, of: int) -> int:
+    if isinstance(wanted, int):
+        return wanted
+    return math.ceil(int(wanted.removesuffix("%")) * of / 100)
+
+
+def _indexes(text: str) -> int:
+    """Count the indexes of a text such as `1,3-5`."""
+    found = 0
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found += int(last or first) - int(first) + 1
+    return found
