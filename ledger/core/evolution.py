@@ -110,11 +110,11 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
         holds = _end_hold(state, space, entry, hold)
         if demand is None:
             demand = hold.demand
-    if demand is None or known is None:
-        raise InvariantError(f"a commit of {event.key} names neither a hold nor an object")
-    committed = Object(
-        event.uid, event.version, demand, time, known.root, known.traits, event.generation
-    )
+    if demand is None:
+        raise InvariantError(f"a commit of {event.key} names neither a hold nor a demand")
+    # Records of schema 1 also commit what only another object's hold had room for.
+    root, traits = (known.root, known.traits) if known is not None else ("", ())
+    committed = Object(event.uid, event.version, demand, time, root, traits, event.generation)
     return replace(state, space, event.key, entry, entry_of(committed, holds), FALLING)
 
 

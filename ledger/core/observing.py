@@ -40,10 +40,11 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
         return found
     covered = amounts.covers(_charge_without(entry, found), command.demand)
     known = _ending_first(ending) if ending else stored
-    if covered and known is not None and known.uid == command.uid and _is_counted(known, command):
+    expected = covered and known is not None and known.uid == command.uid
+    if expected and known is not None and _is_counted(known, command):
         return found + _committed(command, ending)
     base = _ending_first(ending).base if ending else events.NO_HOLD
-    found.append(_observed(command, ended, base, moved=covered))
+    found.append(_observed(command, ended, base, moved=expected))
     return found + _fenced(command, ending)
 
 

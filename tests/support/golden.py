@@ -21,6 +21,7 @@ from gpuledger.archive import ArchiveWriter, Header
 from ledger.core import accounts, commands, snapshots
 from ledger.core.commands import End, Observe, Refute, Reserve, SetLimits
 from ledger.core.state import State
+from ledger.core.traits import Reach, Requirement
 from ledger.log import records
 from support.folding import record
 from support.generating import random_commands
@@ -90,7 +91,30 @@ def story() -> list[list[commands.AnyCommand]]:
         [_create("e", "u7"), Refute(TEAM, "pods/e", "u7", 0, "unbound", "extender")],
         [SetLimits(accounts.universe("all"), (TEAM, "west-1/team"), {CARDS: 20})],
         [commands.CloseAccount(QUOTA, "settlement")],
+        *_roots_and_reach(),
         *([command] for command in random_commands(seed=3, count=300)),
+    ]
+
+
+def _roots_and_reach() -> list[list[commands.AnyCommand]]:
+    """Return what schema 2 brought: envelopes and draws, traits, reach, what policy forces."""
+    gold = Reach(namespaces=(Requirement("tier", "In", ("gold",)),))
+    high = (Requirement("!priority", "In", ("high",)),)
+    web, demand = "deployments.apps/web", {CARDS: 2, MEMORY: 10_000}
+    limits = {f"limits.{MEMORY}": 12_000}
+    return [
+        [SetLimits(QUOTA, (TEAM,), limits, "settlement", 40, selects=high)],
+        [SetLimits(accounts.universe("gold"), (), limits, "settlement", 41, gold)],
+        [Reserve(TEAM, web, "r1", demand, actor="alice", traits=("!priority=high,app=web",))],
+        [Observe(TEAM, web, "r1", 42, demand, "settlement", "", ("!priority=high,app=web",), 1)],
+        [commands.Describe(TEAM, "!name=team,tier=gold", "settlement")],
+        [commands.Describe("east-1", "!name=east-1,!region=europe", "settlement")],
+        [msgspec.structs.replace(_create("w", "u8"), root=web, traits=("app=web",))],
+        [msgspec.structs.replace(_create("x", "u9"), root=web, forced=True)],
+        [msgspec.structs.replace(_create("y", "u10"), root=commands.BARRED, forced=True)],
+        [msgspec.structs.replace(_seen("w", "u8", 43), root=web, traits=("app=web",))],
+        [msgspec.structs.replace(_seen("w", "u8", 44), traits=("app=other",))],
+        [commands.End(TEAM, web, "r1", 45, "deleted", "settlement")],
     ]
 
 

@@ -47,5 +47,5 @@ async def test_one_changed_balance_is_not_what_was_recorded() -> None:
     record, _ = records.decode(payloads[-1])
     record.items[-1].postings[-1:] = [10**6]
     payloads[-1] = records.encode(record)[0]
-    with pytest.raises(records.Lost, match="position 112: balances"):
+    with pytest.raises(records.Lost, match=r"position \d+: balances"):
         await amounts_to(payloads)
