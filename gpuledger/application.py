@@ -61,14 +61,14 @@ class Application:
         self._usage = UsageCollector(self._readers)
         rules, policy = wiring.demand_rules(settings), wiring.policy(settings)
         stamps = Stamps(wiring.stamp_key(settings))
-        self._validating = Validating(
-            keeper,
-            settings.cluster,
-            rules,
-            policy,
-            stamps,
+        self._surroundings = (
+            kubernetes.surroundings
+            if kubernetes is not None
+            else wiring.surroundings(settings, keeper)
         )
-        mutating = Mutating(settings.cluster, rules, policy, stamps)
+        where = settings.cluster, rules, policy, stamps, self._surroundings
+        self._validating = Validating(keeper, *where)
+        mutating = Mutating(*where)
         routes = [
             *admission.routes(mutating, self._validating, policy, self._took),
             *api.routes(self._readers),
@@ -130,6 +130,7 @@ class Application:
         health.add("follower", self._check_follower)
         if self._kubernetes is not None:
             health.add("cluster", self._check_cluster)
+            health.add("surroundings", self._check_surroundings)
         self._telemetry.read("ready", lambda: health.ready().ok)
 
     def _check_ledger(self) -> tuple[bool, str]:
@@ -178,6 +179,10 @@ class Application:
         assert self._kubernetes is not None
         problems = self._kubernetes.problems()
         return not problems, "; ".join(problems)
+
+    def _check_surroundings(self) -> tuple[bool, str]:
+        """Reviews read through what is not known, so this only warns."""
+        return True, "; ".join(self._surroundings.problems())
 
     def _add_metrics(self) -> None:
         telemetry, keeper = self._telemetry, self._keeper

@@ -33,6 +33,7 @@ async def explain(settings: Settings, file: str, namespace: str, username: str) 
             rules,
             wiring.policy(settings),
             _stamps(settings),
+            wiring.surroundings(settings, writer),
         )
         try:
             explained = await explaining.explain(

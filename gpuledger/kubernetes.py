@@ -31,10 +31,12 @@ class Kubernetes:
         self.reviewer = KubernetesReviewer(client)
         self.registration: str | None = "not registered yet" if settings.register_webhook else None
         self._settings, self._client, self._keeper = settings, client, keeper
+        cluster = KubernetesCluster(client)
+        self.surroundings = wiring.surroundings(settings, keeper, cluster)
         self.settlement = Settlement(
             Visible(keeper, keeper),
             keeper,
-            KubernetesCluster(client),
+            cluster,
             settings.cluster,
             now=lambda: time.time_ns() // 1_000,
             is_active=keeper.is_active,
@@ -59,9 +61,11 @@ class Kubernetes:
         return found
 
     async def run(self, authority: bytes) -> None:
-        """Settle and keep registered until cancelled. Raises ClusterNameTaken."""
-        await self._keeper.opened.wait()
+        """Follow, settle and keep registered until cancelled. Raises ClusterNameTaken."""
         async with asyncio.TaskGroup() as tasks:
+            if self.surroundings.following is not None:
+                tasks.create_task(self.surroundings.following.run())
+            await self._keeper.opened.wait()
             tasks.create_task(self.settlement.run())
             if self._settings.register_webhook:
                 tasks.create_task(self._register(authority))
@@ -75,8 +79,7 @@ class Kubernetes:
         address = registration.Address(self._settings.register_webhook, authority)
         found = registration.configurations(
             address,
-            wiring.reviewed_resources(self._settings),
-            wiring.exempt_namespaces(self._settings),
+            wiring.reviewed(self._settings),
         )
         while self.registration is not None:
             try:

@@ -20,8 +20,7 @@ def printed(settings: Settings, url: str, service: str, authority: str) -> str:
     target = url or Service(settings.namespace, service)
     found = registration.configurations(
         Address(target, _authority(settings, authority)),
-        wiring.reviewed_resources(settings),
-        wiring.exempt_namespaces(settings),
+        wiring.reviewed(settings),
     )
     return registration.render(found)
 

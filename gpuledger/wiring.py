@@ -24,8 +24,14 @@ from ledger.log.tailing import STALE_LEADER_SECONDS
 from ledger.log.writer import WriterSettings
 from ledger.runtime import addresses
 from ledger.runtime.settings import Settings
+from webhook.kinds.catalog import Catalog, KindError
 from webhook.policy import Policy
+from webhook.registration import Reviewed
 from webhook.stamps import KEY_BYTES_MIN
+from webhook.surroundings.ancestry import View
+from webhook.surroundings.following import Surrounding
+from webhook.surroundings.policies import NamespacePolicy
+from webhook.surroundings.whole import Surroundings
 
 PROJECTION = layout.PROJECTION
 HEAD = layout.HEAD
@@ -170,6 +176,53 @@ def policy(settings: Settings) -> Policy:
         trusted=trusted,
         scheduler_name=settings.scheduler_name,
     )
+
+
+def catalog(settings: Settings) -> Catalog:
+    """Return the kinds of workloads, with everybody who may act for their controllers.
+
+    Raises Stop naming a file or a setting that cannot be used.
+    """
+    try:
+        kinds = Catalog.load(settings.workload_kinds)
+        named = {kind.name: kind.controllers for kind in kinds}
+        for item in settings.controller_identities:
+            name, _, identity = item.partition("=")
+            named[name] = (*named.get(name, ()), identity)
+        return Catalog.load(settings.workload_kinds, named)
+    except KindError as error:
+        raise Stop(Exit.USAGE, str(error)) from error
+
+
+def namespace_policy(settings: Settings) -> NamespacePolicy:
+    """Return how namespaces are treated that no LedgerPolicy selects."""
+    return NamespacePolicy(
+        mode=settings.mode,
+        on_exceeded=settings.on_exceeded,
+        surge=settings.surge,
+        pods_only=settings.pods_only,
+        exempt_users=settings.exempt_users,
+        exempt_groups=settings.exempt_groups,
+    )
+
+
+def surroundings(
+    settings: Settings, view: View, cluster: Surrounding | None = None
+) -> Surroundings:
+    """Return what is known of everything around a request. Raises as catalog and demand_rules."""
+    return Surroundings(
+        catalog(settings),
+        demand_rules(settings),
+        view,
+        settings.cluster,
+        default=namespace_policy(settings),
+        cluster=cluster,
+    )
+
+
+def reviewed(settings: Settings) -> Reviewed:
+    """Return what the API server has to send. Raises as catalog and demand_rules."""
+    return Reviewed(reviewed_resources(settings), catalog(settings), exempt_namespaces(settings))
 
 
 def stamp_key(settings: Settings) -> bytes:

@@ -6,8 +6,8 @@ from ledger.core import accounts
 from ledger.core.amounts import Amounts
 from ledger.core.commands import CREATE, Observe, Reserve
 from ledger.core.denials import Denial
-from ledger.kube.demand import Demand
-from ledger.kube.objects import Pod
+from ledger.core.traits import Traits
+from ledger.kube.objects import ObjectMeta, Pod
 from webhook.objections import unnamed
 from webhook.review import NAME_CHARACTERS_MAX, BadReview, Request
 from webhook.stamps import ANNOTATION, Stamps, Subject
@@ -27,7 +27,7 @@ class Attempts:
         self._stamps = stamps
         self._owner_holds_max = owner_holds_max
 
-    def create(self, request: Request, pod: Pod, demand: Demand) -> Reserve | Denial:
+    def create_pod(self, request: Request, pod: Pod, demand: Amounts) -> Reserve | Denial:
         """Return the reservation of a new pod.
 
         An API server that hides the uid (an aggregated one may) is served by the stamp: it names
@@ -35,56 +35,88 @@ class Attempts:
         """
         stamp = self._stamp(request, pod, demand)
         uid = pod.metadata.uid or (f"stamp-{stamp}" if stamp else "")
-        return self._reserve(request, pod, demand, uid, CREATE, stamp)
+        return self._reserve(request, "pods", pod.metadata, demand, uid, CREATE, stamp)
 
-    def update(self, request: Request, pod: Pod, old: Pod, demand: Demand) -> Reserve | Denial:
+    def create(
+        self, request: Request, resource: str, meta: ObjectMeta, demand: Amounts
+    ) -> Reserve | Denial:
+        """Return the reservation of a new object of a resource, such as `deployments.apps`."""
+        return self._reserve(request, resource, meta, demand, meta.uid, CREATE)
+
+    def update(
+        self, request: Request, resource: str, meta: ObjectMeta, old: ObjectMeta, demand: Amounts
+    ) -> Reserve | Denial:
         """Return the reservation of a change on top of `old`. Raises BadReview."""
         try:
-            base = old.metadata.version()
+            base = old.version()
         except ValueError as error:
             raise BadReview(_VERSION, str(error)) from error
         if not base:
             raise BadReview(_VERSION, "is missing")
-        return self._reserve(request, pod, demand, old.metadata.uid, base, "")
+        return self._reserve(request, resource, meta, demand, old.uid, base)
 
     def _reserve(
-        self, request: Request, pod: Pod, demand: Demand, uid: str, base: int, stamp: str
+        self,
+        request: Request,
+        resource: str,
+        meta: ObjectMeta,
+        demand: Amounts,
+        uid: str,
+        base: int,
+        stamp: str = "",
     ) -> Reserve | Denial:
-        name = request.name or pod.metadata.name
-        namespace = request.namespace or pod.metadata.namespace
+        name = request.name or meta.name
+        namespace = request.namespace or meta.namespace
         for field, text in (("name", name), ("namespace", namespace), ("uid", uid)):
             if not text or len(text) > NAME_CHARACTERS_MAX or "/" in text:
                 return unnamed(f"metadata.{field}", text)
         actor = request.user_info.username[:ACTOR_CHARACTERS_MAX]
         return Reserve(
             namespace=accounts.qualified(self._cluster, namespace),
-            key=f"pods/{name}",
+            key=f"{resource}/{name}",
             uid=uid,
-            demand=demand.amounts,
+            demand=demand,
             base=base,
             stamp=stamp,
-            owner=_owner(pod) or actor,
+            owner=_owner(meta) or actor,
             owner_holds_max=self._owner_holds_max,
             actor=actor,
         )
 
-    def _stamp(self, request: Request, pod: Pod, demand: Demand) -> str:
+    def _stamp(self, request: Request, pod: Pod, demand: Amounts) -> str:
         """Return the nonce of a stamp that verifies; any other stamp is as good as none."""
         stamp = (pod.metadata.annotations or {}).get(ANNOTATION)
         if not stamp:
             return ""
         username = request.user_info.username
-        subject = Subject(self._cluster, "pods", request.namespace, username, demand.amounts)
+        subject = Subject(self._cluster, "pods", request.namespace, username, demand)
         return self._stamps.nonce_of(stamp, subject)
 
 
-def observation(reserve: Reserve, known: Amounts) -> Observe:
-    """Return what an update proves: its base exists, with this demand."""
-    return Observe(reserve.namespace, reserve.key, reserve.uid, reserve.base, known, reserve.actor)
+def observation(
+    reserve: Reserve, known: Amounts, traits: Traits = (), generation: int = 0
+) -> Observe:
+    """Return what an update proves: its base exists, with this demand and these traits."""
+    return Observe(
+        reserve.namespace,
+        reserve.key,
+        reserve.uid,
+        reserve.base,
+        known,
+        reserve.actor,
+        reserve.root,
+        traits,
+        generation,
+    )
 
 
-def _owner(pod: Pod) -> str:
-    controller = pod.metadata.controller()
+def unqualified(namespace: str) -> str:
+    """Return the name of a qualified namespace in its own cluster."""
+    return namespace.partition("/")[2]
+
+
+def _owner(meta: ObjectMeta) -> str:
+    controller = meta.controller()
     if controller is None:
         return ""
     return f"{controller.kind}/{controller.name}/{controller.uid}"[:ACTOR_CHARACTERS_MAX]

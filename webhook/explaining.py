@@ -12,6 +12,7 @@ import msgspec
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, sentence
 from ledger.kube.objects import ObjectMeta
+from webhook.kinds.catalog import Catalog
 from webhook.review import (
     API_VERSION,
     KIND,
@@ -23,7 +24,7 @@ from webhook.review import (
     UserInfo,
     bad_review,
     decode,
-    required_pod,
+    required_workload,
 )
 from webhook.validating import Validating
 from webhook.verdict import Verdict
@@ -58,10 +59,10 @@ async def explain(
     username: str = "",
     namespace: str = "default",
 ) -> Explanation:
-    """Explain an AdmissionReview, or the creation of a bare Pod manifest, given as JSON.
+    """Explain an AdmissionReview, or the creation of a bare manifest, given as JSON.
 
-    `username` and `namespace` stand in for what a bare manifest does not say; `deadline` is in
-    seconds. Raises BadReview naming the field.
+    A manifest is of a Pod or of any known kind. `username` and `namespace` stand in for what it
+    does not say; `deadline` is in seconds. Raises BadReview naming the field.
     """
     try:
         manifest = msgspec.json.decode(body, type=_Manifest)
@@ -69,38 +70,49 @@ async def explain(
         raise bad_review(error, "$") from error
     if manifest.kind == KIND:
         request = decode(body)
-    elif (manifest.api_version, manifest.kind) == ("v1", "Pod"):
-        request = _creation(body, manifest.metadata, username, namespace)
     else:
-        raise BadReview(
-            "$.kind",
-            f"{manifest.kind[:64]!r} of {manifest.api_version[:64]!r} cannot be explained: give a"
-            f" Pod of v1 or an {KIND} of {API_VERSION}",
+        request = _creation(body, manifest, validating.surroundings.catalog)
+        request = msgspec.structs.replace(
+            request,
+            namespace=manifest.metadata.namespace or namespace,
+            user_info=UserInfo(username),
         )
     request = msgspec.structs.replace(_persistable(request), dry_run=True)
     until = asyncio.get_running_loop().time() + deadline
     return _explained(await validating.judge(request, until))
 
 
-def _creation(body: bytes, meta: ObjectMeta, username: str, namespace: str) -> Request:
-    """Return the request that would create a bare manifest."""
+def _creation(body: bytes, manifest: _Manifest, catalog: Catalog) -> Request:
+    """Return the request that would create a bare manifest. Raises BadReview."""
     return Request(
         uid=UID,
         operation="CREATE",
-        kind=GroupKind(kind="Pod"),
-        resource=GroupResource(resource="pods"),
-        name=meta.name,
-        namespace=meta.namespace or namespace,
-        user_info=UserInfo(username),
+        kind=GroupKind(kind=manifest.kind),
+        resource=_resource(manifest, catalog),
+        name=manifest.metadata.name,
         object=msgspec.Raw(body),
     )
 
 
+def _resource(manifest: _Manifest, catalog: Catalog) -> GroupResource:
+    """Return where a manifest would be posted. Raises BadReview for what is never charged."""
+    if (manifest.api_version, manifest.kind) == ("v1", "Pod"):
+        return GroupResource(resource="pods")
+    kind = catalog.of_owner(manifest.api_version, manifest.kind)
+    if kind is None:
+        raise BadReview(
+            "$.kind",
+            f"{manifest.kind[:64]!r} of {manifest.api_version[:64]!r} cannot be explained: give a"
+            f" Pod, a workload of a known kind or an {KIND} of {API_VERSION}",
+        )
+    return GroupResource(kind.group, kind.resource, manifest.api_version.rpartition("/")[2])
+
+
 def _persistable(request: Request) -> Request:
     """Return a creation with the uid and the name that the API server would have given it."""
-    if request.operation != "CREATE" or not request.is_pods() or request.sub_resource:
+    if request.operation != "CREATE" or request.sub_resource:
         return request
-    meta = required_pod(request, "object").metadata
+    meta = required_workload(request, "object").metadata
     name = request.name or meta.name or f"{meta.generate_name}{UID}"
     found = msgspec.json.decode(request.object)
     found.setdefault("metadata", {}).update(uid=meta.uid or UID, name=name)

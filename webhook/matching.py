@@ -66,8 +66,20 @@ def _changed() -> str:
         "(has(object.metadata.annotations)"
         " && object.metadata.annotations != oldObject.metadata.annotations)",
         f"{_label('object')} != {_label('oldObject')}",
+        _adopted(),
     )
     return " || ".join(either)
+
+
+def _adopted() -> str:
+    """Return whether an update names a controller that the object did not have."""
+    references = "has({0}.metadata.ownerReferences) ? {0}.metadata.ownerReferences : []"
+    mine, before = references.format("object"), references.format("oldObject")
+    controls = "has({0}.controller) && {0}.controller"
+    return (
+        f"({mine}).exists(r, {controls.format('r')} && "
+        f"!({before}).exists(q, {controls.format('q')} && q.uid == r.uid))"
+    )
 
 
 def _label(holder: str) -> str:

@@ -1,6 +1,7 @@
 """The mutating webhook: a new pod that asks for cards gets a stamp and what it left out.
 
-It never decides and never charges: whatever it does not understand passes untouched and is
+Where pods wait for room instead of being refused, it also gets the gate behind which it waits. The
+webhook never decides and never charges: whatever it does not understand passes untouched and is
 refused, with a reason, by the validating webhook. Its patch is the same however often it is asked,
 except for the stamp, which is always a new one.
 """
@@ -12,11 +13,14 @@ import msgspec
 from ledger.core.denials import Denial
 from ledger.kube.containers import asks_for_cards, cards_of
 from ledger.kube.demand import demand_of
+from ledger.kube.gates import GATE, is_gated
 from ledger.kube.objects import Container, Pod
 from ledger.kube.rules import DemandRules
 from webhook.policy import Policy
 from webhook.review import Request, Response, required_pod
 from webhook.stamps import ANNOTATION, Stamps, Subject
+from webhook.surroundings.policies import NamespacePolicy
+from webhook.surroundings.whole import Surroundings
 
 _DEFAULT_SCHEDULERS: Final = ("", "default-scheduler")
 
@@ -25,35 +29,44 @@ class Operation(msgspec.Struct, frozen=True):
     """One step of a JSON patch; `add` sets what is there already."""
 
     path: str
-    value: str | dict[str, str]
+    value: str | dict[str, str] | list[dict[str, str]]
     op: str = "add"
 
 
 class Mutating:
     """Normalises pods on CREATE."""
 
-    def __init__(self, cluster: str, rules: DemandRules, policy: Policy, stamps: Stamps) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        rules: DemandRules,
+        policy: Policy,
+        stamps: Stamps,
+        surroundings: Surroundings | None = None,
+    ) -> None:
         """Stamp for `cluster`, filling in the defaults of `rules`."""
+        self._surroundings = surroundings or Surroundings.none(cluster, rules)
         self._cluster = cluster
         self._rules = rules
         self._policy = policy
         self._stamps = stamps
 
     async def answer(self, request: Request, until: float) -> Response:
-        """Return the answer to a review, always "allowed". Raises BadReview.
+        """Return the answer to a review, always "allowed", by loop time `until`.
 
-        It waits for nothing, so it is always done by `until`.
+        Raises BadReview.
         """
         if not request.is_pods() or request.sub_resource or request.operation != "CREATE":
             return Response(request.uid, True)
-        patch = self._patch(request, required_pod(request, "object"))
+        treated = await self._surroundings.policy_of(request.namespace, until)
+        patch = self._patch(request, required_pod(request, "object"), treated)
         if not patch:
             return Response(request.uid, True)
         return Response(request.uid, True, patch_type="JSONPatch", patch=msgspec.json.encode(patch))
 
-    def _patch(self, request: Request, pod: Pod) -> list[Operation]:
+    def _patch(self, request: Request, pod: Pod, treated: NamespacePolicy) -> list[Operation]:
         demand = demand_of(pod, self._rules)
-        if isinstance(demand, Denial) or not demand.amounts:
+        if isinstance(demand, Denial) or not demand.amounts or treated.mode == "off":
             return []
         subject = Subject(
             self._cluster,
@@ -63,6 +76,8 @@ class Mutating:
             demand.amounts,
         )
         patch = [_stamped(pod, self._stamps.make(subject))]
+        if treated.on_exceeded == "pending" and not treated.yields_to(request.user_info):
+            patch += _gated(pod)
         asking = False
         for kind, containers in _containers(pod):
             for number, container in enumerate(containers):
@@ -77,6 +92,14 @@ class Mutating:
         if not name or spec.node_name or spec.scheduler_name not in _DEFAULT_SCHEDULERS:
             return []
         return [Operation("/spec/schedulerName", name)]
+
+
+def _gated(pod: Pod) -> list[Operation]:
+    """Have a pod wait. One that names its node does not: the API server takes no gate then."""
+    if pod.spec.node_name or is_gated(pod.spec):
+        return []
+    names = [*(gate.name for gate in pod.spec.scheduling_gates or ()), GATE]
+    return [Operation("/spec/schedulingGates", [{"name": name} for name in names])]
 
 
 def _stamped(pod: Pod, stamp: str) -> Operation:

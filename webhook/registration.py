@@ -1,8 +1,10 @@
 """Registration: the two webhook configurations, shown as YAML or written to a cluster.
 
-Validating fails closed, or a quota would be advice; it has the API server's longest time, because
-a log that changes its leader takes seconds. Mutating fails open and quickly: what it adds is
-convenience, and validating judges the result anyway.
+Validating of pods and workloads fails closed, or a quota would be advice; it has the API server's
+longest time, because a log that changes its leader takes seconds. Mutating fails open and quickly:
+what it adds is convenience, and validating judges the result anyway. Scales fail open, because no
+condition can tell which of them matter, and the pods that follow are validated. So do definitions
+of limits, which are only commented on.
 """
 
 import base64
@@ -13,14 +15,19 @@ import msgspec
 import yaml
 
 from ledger.kube.client import Client
+from ledger.kube.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
 from webhook import matching
 from webhook.app import MUTATE_PATH, VALIDATE_PATH
+from webhook.kinds import matching as kinds_matching
+from webhook.kinds.catalog import Catalog
+from webhook.kinds.kind import Kind
 
 NAME: Final = "gpuledger"
 """Name of both configurations, and the field manager under which they are written."""
 
 VALIDATE_SECONDS: Final = 10
 MUTATE_SECONDS: Final = 2
+LINT_SECONDS: Final = 2
 REGISTER_SECONDS: Final = 15.0
 """Deadline of writing one configuration."""
 
@@ -28,6 +35,20 @@ _API: Final = "admissionregistration.k8s.io/v1"
 
 Configuration = dict[str, Any]
 """A Kubernetes object, ready for YAML or JSON."""
+
+Entry = dict[str, Any]
+"""One webhook of a configuration."""
+
+_WRITES: Final = ("CREATE", "UPDATE")
+_CLOSED: Final[Entry] = {
+    "failurePolicy": "Fail",
+    "sideEffects": "NoneOnDryRun",
+    "timeoutSeconds": VALIDATE_SECONDS,
+}
+_CHANGED: Final = {
+    "name": "changes-what-is-judged",
+    "expression": "request.operation != 'UPDATE' || object.?spec != oldObject.?spec",
+}
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -45,38 +66,57 @@ class Address(msgspec.Struct, frozen=True):
     authority: bytes
 
 
-def configurations(
-    address: Address, resources: Sequence[str], exempt_namespaces: Sequence[str]
-) -> tuple[Configuration, Configuration]:
-    """Return the mutating and the validating configuration.
+class Reviewed(msgspec.Struct, frozen=True):
+    """What is to be reviewed: the names of managed resources, the kinds, and where not.
 
-    `resources` are the managed resource names. The exempt namespaces must hold the one that the
-    service itself runs in, or its own pods would wait for it.
+    The exempt namespaces must hold the one that the service itself runs in, or its own pods would
+    wait for it.
     """
-    mutating = {
-        **_webhook("mutate", MUTATE_PATH, address, resources, exempt_namespaces),
+
+    resources: Sequence[str]
+    kinds: Catalog
+    exempt_namespaces: Sequence[str]
+
+
+def configurations(address: Address, reviewed: Reviewed) -> tuple[Configuration, Configuration]:
+    """Return the mutating and the validating configuration."""
+    client = _client(VALIDATE_PATH, address)
+    validating = [
+        _pods("validate", reviewed)
+        | {"clientConfig": client, **_CLOSED}
+        | {"rules": [_rule("", "v1", ["pods"]), _rule("", "v1", ["pods/resize"], "UPDATE")]},
+        *(
+            _workloads(kind, reviewed) | {"clientConfig": client, **_CLOSED}
+            for kind in reviewed.kinds
+        ),
+    ]
+    if reviewed.kinds.scalable:
+        validating.append(_scales(reviewed) | {"clientConfig": client})
+    validating.append(_definitions() | {"clientConfig": client})
+    mutating = _pods("mutate", reviewed) | {
+        "clientConfig": _client(MUTATE_PATH, address),
         "failurePolicy": "Ignore",
         "sideEffects": "None",
         "timeoutSeconds": MUTATE_SECONDS,
         "reinvocationPolicy": "Never",
-        "rules": [_rule("pods", "CREATE")],
-    }
-    validating = {
-        **_webhook("validate", VALIDATE_PATH, address, resources, exempt_namespaces),
-        "failurePolicy": "Fail",
-        "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": VALIDATE_SECONDS,
-        "rules": [_rule("pods", "CREATE", "UPDATE"), _rule("pods/resize", "UPDATE")],
+        "rules": [_rule("", "v1", ["pods"], "CREATE")],
     }
     return (
-        _configuration("MutatingWebhookConfiguration", mutating),
+        _configuration("MutatingWebhookConfiguration", [mutating]),
         _configuration("ValidatingWebhookConfiguration", validating),
     )
 
 
+class _Spelled(yaml.SafeDumper):
+    """Writes out what stands in several places, instead of referring to it."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
 def render(found: Sequence[Configuration]) -> str:
     """Return the configurations as one YAML stream."""
-    return yaml.safe_dump_all(found, sort_keys=False, width=100)
+    return yaml.dump_all(found, Dumper=_Spelled, sort_keys=False, width=100)
 
 
 async def register(client: Client, found: Sequence[Configuration]) -> None:
@@ -96,48 +136,88 @@ async def register(client: Client, found: Sequence[Configuration]) -> None:
         )
 
 
-def _configuration(kind: str, webhook: dict[str, Any]) -> Configuration:
+def _configuration(kind: str, webhooks: list[Entry]) -> Configuration:
     return {
         "apiVersion": _API,
         "kind": kind,
         "metadata": {"name": NAME},
-        "webhooks": [webhook],
+        "webhooks": webhooks,
     }
 
 
-def _webhook(
-    verb: str,
-    path: str,
-    address: Address,
-    resources: Sequence[str],
-    exempt_namespaces: Sequence[str],
-) -> dict[str, Any]:
+def _pods(verb: str, reviewed: Reviewed) -> Entry:
+    conditions = matching.conditions(reviewed.resources)
+    return _entry(f"pods.{verb}", conditions) | _governed(reviewed)
+
+
+def _workloads(kind: Kind, reviewed: Reviewed) -> Entry:
+    """Return the entry of one kind, whose conditions follow from where its templates are."""
+    conditions = kinds_matching.conditions(kind, reviewed.resources)
+    rules = {"rules": [_rule(kind.group, "*", [kind.resource])]}
+    return _entry(f"{kind.name}.validate", conditions) | _governed(reviewed) | rules
+
+
+def _scales(reviewed: Reviewed) -> Entry:
+    """Return the entry of scales: no template tells whether they matter, so no condition can."""
+    groups: dict[str, list[str]] = {}
+    for kind in reviewed.kinds.scalable:
+        groups.setdefault(kind.group, []).append(f"{kind.resource}/scale")
+    return (
+        _entry("scales.validate", [_CHANGED])
+        | _governed(reviewed)
+        | {
+            "failurePolicy": "Ignore",
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": VALIDATE_SECONDS,
+            "rules": [_rule(group, "*", groups[group], "UPDATE") for group in groups],
+        }
+    )
+
+
+def _definitions() -> Entry:
+    """Return the entry of quotas and policies, which are never refused."""
+    found = [QUOTAS, UNIVERSE_QUOTAS, POLICIES]
+    return _entry("definitions.validate", [_CHANGED]) | {
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "timeoutSeconds": LINT_SECONDS,
+        "rules": [
+            _rule(one.group, one.version, [one.plural]) | {"scope": _scope(one)} for one in found
+        ],
+    }
+
+
+def _entry(name: str, conditions: list[dict[str, Any]]) -> Entry:
     return {
-        "name": f"pods.{verb}.gpuledger.io",
-        "clientConfig": _client(path, address),
+        "name": f"{name}.gpuledger.io",
         "admissionReviewVersions": ["v1"],
         "matchPolicy": "Equivalent",
-        "matchConditions": matching.conditions(resources),
-        "namespaceSelector": {
-            "matchExpressions": [
-                {
-                    "key": "kubernetes.io/metadata.name",
-                    "operator": "NotIn",
-                    "values": sorted(set(exempt_namespaces)),
-                }
-            ]
-        },
+        "matchConditions": conditions,
     }
 
 
-def _rule(resource: str, *operations: str) -> dict[str, Any]:
+def _governed(reviewed: Reviewed) -> Entry:
+    """Return the selector of all namespaces but the exempt ones."""
+    exempt = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": sorted(set(reviewed.exempt_namespaces)),
+    }
+    return {"namespaceSelector": {"matchExpressions": [exempt]}}
+
+
+def _rule(group: str, version: str, resources: list[str], *operations: str) -> dict[str, Any]:
     return {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
+        "apiGroups": [group],
+        "apiVersions": [version],
         "scope": "Namespaced",
-        "operations": list(operations),
-        "resources": [resource],
+        "operations": list(operations or _WRITES),
+        "resources": resources,
     }
+
+
+def _scope(resource: Resource) -> str:
+    return "Namespaced" if resource.namespaced else "Cluster"
 
 
 def _client(path: str, address: Address) -> dict[str, Any]:

@@ -5,18 +5,18 @@ nobody handles costs nothing and can never fail to decode.
 """
 
 import re
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from ledger.core.denials import Denial, describe, sentence
-from ledger.kube.objects import Pod
+from ledger.kube.objects import ObjectMeta, Pod, ResourceQuota, Workload
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 
-WARNING_CHARACTERS_MAX: Final = 120
-"""Longer warnings are cut by clients; the API server drops all when they get too many."""
+WARNING_CHARACTERS_MAX: Final = 256
+"""Longer warnings may be cut by the API server, which drops all when they get too many."""
 
 FORBIDDEN: Final = 403
 """Every denial is a plain 403. Not 429: its Retry-After makes clients repeat the same request at
@@ -24,6 +24,9 @@ once, which an overloaded ledger needs least and an exceeded quota never profits
 
 NAME_CHARACTERS_MAX: Final = 253
 """Longest name of a Kubernetes object."""
+
+
+T = TypeVar("T")
 
 
 class BadReview(Exception):
@@ -48,6 +51,11 @@ class GroupResource(msgspec.Struct, frozen=True, gc=False):
     group: str = ""
     resource: str = ""
     version: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name in every version, as keys have it: `deployments.apps`, `pods`."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
 class UserInfo(msgspec.Struct, frozen=True, gc=False):
@@ -131,7 +139,6 @@ UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises on bytes that are not what they should be."""
 
 _reviews: Final = msgspec.json.Decoder(_Incoming)
-_pods: Final = msgspec.json.Decoder(Pod | None)
 _encoder: Final = msgspec.json.Encoder()
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
 _PLACE: Final = re.compile(r" - at `([^`]*)`$")
@@ -158,16 +165,60 @@ def decode(body: bytes) -> Request:
     return request
 
 
-def required_pod(request: Request, field: Literal["object", "oldObject"]) -> Pod:
+Field = Literal["object", "oldObject"]
+"""Where a review has the object, and where it has what the object was."""
+
+
+class ScaleSpec(msgspec.Struct, frozen=True, gc=False):
+    """How many replicas are wanted."""
+
+    replicas: int = 0
+
+
+class Scale(msgspec.Struct, frozen=True, gc=False):
+    """The scale of an object, with the object's own name, uid and resourceVersion."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ScaleSpec = ScaleSpec()
+
+
+def required_pod(request: Request, field: Field) -> Pod:
     """Read a pod under review. Raises BadReview."""
+    return _required(_pods, request, field)
+
+
+def required_workload(request: Request, field: Field) -> Workload:
+    """Read an object of any kind under review. Raises BadReview."""
+    return _required(_workloads, request, field)
+
+
+def required_scale(request: Request, field: Field) -> Scale:
+    """Read a scale under review. Raises BadReview."""
+    return _required(_scales, request, field)
+
+
+def required_quota(request: Request, field: Field) -> ResourceQuota:
+    """Read a ResourceQuota under review. Raises BadReview."""
+    return _required(_quotas, request, field)
+
+
+def _required(decoder: msgspec.json.Decoder[T | None], request: Request, field: Field) -> T:
     raw = request.object if field == "object" else request.old_object
     try:
-        pod: Pod | None = _pods.decode(raw)
+        found = decoder.decode(raw)
     except UNDECODABLE as error:
         raise bad_review(error, f"$.request.{field}") from error
-    if pod is None:
+    if found is None:
         raise BadReview(f"$.request.{field}", "is missing")
-    return pod
+    return found
+
+
+_pods: Final[msgspec.json.Decoder[Pod | None]] = msgspec.json.Decoder(Pod | None)
+_workloads: Final[msgspec.json.Decoder[Workload | None]] = msgspec.json.Decoder(Workload | None)
+_scales: Final[msgspec.json.Decoder[Scale | None]] = msgspec.json.Decoder(Scale | None)
+_quotas: Final[msgspec.json.Decoder[ResourceQuota | None]] = msgspec.json.Decoder(
+    ResourceQuota | None
+)
 
 
 def encode(response: Response) -> bytes:

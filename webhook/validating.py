@@ -1,46 +1,55 @@
-"""The validating webhook: the place where pods are charged.
+"""The validating webhook: the place where pods and workloads are charged.
 
-Here, and only here, the uid and the name of a new pod are the ones that will be persisted. An
+Here, and only here, the uid and the name of a new object are the ones that will be persisted. An
 answer "allowed" is given after the reservation is durable, and before the deadline: a ledger that
 does not answer in time is an unavailable ledger.
 
-* CREATE reserves for the attempt `(uid, 0)`.
-* UPDATE, also of `pods/resize`, reserves for `(uid, base)` when it asks for more than the old
-  object accounts for. A change that asks for no more passes without asking the ledger, so labels
-  and finalizers can be written whatever the ledger's state.
-* Everything else (DELETE, binding, status, eviction, other kinds) passes untouched.
+Pods, objects of every known kind and their scales are judged when they are created or updated;
+definitions of limits are looked over. Everything else (DELETE, binding, status, eviction, other
+kinds) passes untouched.
 """
 
-import asyncio
 from typing import Final
 
 import msgspec
 import structlog
 
-from ledger.core.amounts import covers
-from ledger.core.commands import Observe, Reserve
-from ledger.core.denials import Denial, Reason
+from ledger.core.denials import Reason, sentence
 from ledger.kube.containers import shown
-from ledger.kube.demand import Demand, demand_of
-from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules
-from ledger.log.submission import Accepted, Ledger
-from webhook import objections
-from webhook.attempts import Attempts, observation
+from ledger.log.submission import Ledger
+from webhook.attempts import Attempts
+from webhook.judging import definitions
+from webhook.judging.asking import Asking
+from webhook.judging.pods import PodJudge
+from webhook.judging.scales import ScaleJudge
+from webhook.judging.workloads import WorkloadJudge, Write
+from webhook.kinds.kind import Kind
 from webhook.policy import Policy
-from webhook.reserved import changed_reserved, refusal
-from webhook.review import Request, Response, audit, denied, required_pod, warning
-from webhook.stamps import ANNOTATION, Stamps
+from webhook.review import (
+    Request,
+    Response,
+    audit,
+    denied,
+    required_pod,
+    required_workload,
+    warning,
+)
+from webhook.stamps import Stamps
+from webhook.surroundings.policies import NamespacePolicy
+from webhook.surroundings.whole import Surroundings
 from webhook.verdict import UNTOUCHED, Verdict
 
-_UNAVAILABLE: Final = (Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED, Reason.OVERLOADED)
-_NO_DEMAND: Final = Demand({})
+_WRITES: Final = ("CREATE", "UPDATE")
+
+_STRICT: Final = frozenset((Reason.RESERVED_ANNOTATION, Reason.FORGED_OWNER))
+"""Reasons that hold whatever the mode: they guard what is recorded, not how much there is."""
 
 _log: Final = structlog.get_logger("webhook")
 
 
 class Validating:
-    """Judges pods."""
+    """Judges what is created and updated."""
 
     def __init__(
         self,
@@ -49,12 +58,20 @@ class Validating:
         rules: DemandRules,
         policy: Policy,
         stamps: Stamps,
+        surroundings: Surroundings | None = None,
     ) -> None:
-        """Judge for `cluster`."""
-        self._ledger = ledger
-        self._rules = rules
-        self._policy = policy
-        self._attempts = Attempts(cluster, stamps, policy.owner_holds_max)
+        """Judge for `cluster`. Without surroundings, pods alone are judged, each by itself."""
+        self._surroundings = surroundings or Surroundings.none(cluster, rules)
+        asking = Asking(ledger, policy, self._surroundings)
+        attempts = Attempts(cluster, stamps, policy.owner_holds_max)
+        self._pods = PodJudge(asking, attempts, policy, self._surroundings)
+        self._workloads = WorkloadJudge(asking, attempts, self._surroundings)
+        self._scales = ScaleJudge(self._workloads, self._surroundings)
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What is known of everything around a request."""
+        return self._surroundings
 
     async def answer(self, request: Request, until: float) -> Response:
         """Return the answer to a review, by loop time `until`. Raises BadReview."""
@@ -72,12 +89,13 @@ class Validating:
 
         Raises BadReview.
         """
-        if request.is_pods():
-            if request.operation == "CREATE" and not request.sub_resource:
-                return await self._judge(request, required_pod(request, "object"), None, until)
-            if request.operation == "UPDATE" and request.sub_resource in ("", "resize"):
-                pod = required_pod(request, "object")
-                return await self._judge(request, pod, required_pod(request, "oldObject"), until)
+        kind = self._surroundings.catalog.of_resource(
+            request.resource.group, request.resource.resource
+        )
+        if _is_judged(request, kind):
+            return await self._judge(request, kind, until)
+        if _is_definition(request):
+            return definitions.judge(request, request.resource.name, self._surroundings.rules)
         _log.debug(
             "review passed untouched",
             operation=shown(request.operation),
@@ -86,72 +104,55 @@ class Validating:
         )
         return UNTOUCHED
 
-    async def _judge(self, request: Request, pod: Pod, old: Pod | None, until: float) -> Verdict:
-        demand = demand_of(pod, self._rules)
-        before = _NO_DEMAND if old is None else demand_of(old, self._rules)
-        if isinstance(demand, Denial) and demand != before:
-            return Verdict(demand)
-        denial = self._forbidden(request, pod, old)
-        if denial is not None:
-            return Verdict(denial)
-        if isinstance(before, Denial):
-            before = _NO_DEMAND
-        if isinstance(demand, Denial) or covers(before.amounts, demand.amounts):
+    async def _judge(self, request: Request, kind: Kind | None, until: float) -> Verdict:
+        """Decide about an object of a namespace; without a kind it is a pod."""
+        policy = await self._surroundings.policy_of(request.namespace, until)
+        if policy.mode == "off":
             return UNTOUCHED
-        if old is None:
-            reserve = self._attempts.create(request, pod, demand)
+        if kind is None:
+            verdict = await self._judge_pod(request, policy, until)
+        elif request.sub_resource:
+            verdict = await self._scales.judge(request, kind, policy, until)
         else:
-            reserve = self._attempts.update(request, pod, old, demand)
-        if isinstance(reserve, Denial):
-            return Verdict(reserve)
-        if demand.memory_unknown and not before.memory_unknown:
-            reserve = msgspec.structs.replace(reserve, unknown=demand.unknown)
-        observe = None if old is None else observation(reserve, before.amounts)
-        answer = await self._decided(reserve, observe, bool(request.dry_run), until)
-        return self._verdict(reserve, answer, _warnings(pod, reserve) if old is None else ())
+            verdict = await self._judge_workload(request, kind, policy, until)
+        return _softened(verdict) if policy.mode == "warn" else verdict
 
-    def _forbidden(self, request: Request, pod: Pod, old: Pod | None) -> Denial | None:
-        """Return why the pod may not be written, whatever there is room for."""
-        username = request.user_info.username
-        if username not in self._policy.trusted:
-            field = changed_reserved(pod.metadata, None if old is None else old.metadata)
-            if field:
-                return refusal(field, shown(username))
-        if old is None and not self._policy.allow_privileged:
-            return objections.privileged(pod, self._rules)
-        return None
+    async def _judge_pod(self, request: Request, policy: NamespacePolicy, until: float) -> Verdict:
+        pod = required_pod(request, "object")
+        old = required_pod(request, "oldObject") if request.operation == "UPDATE" else None
+        return await self._pods.judge(request, pod, old, policy, until)
 
-    async def _decided(
-        self, reserve: Reserve, observe: Observe | None, dry_run: bool, until: float
-    ) -> Accepted | Denial:
-        """Ask the ledger. An update first shows its base, which fences earlier ones."""
-        try:
-            async with asyncio.timeout_at(until):
-                if observe is not None and not dry_run:
-                    observed = await self._ledger.submit(observe)
-                    if isinstance(observed, Denial):
-                        return observed
-                return await self._ledger.submit(reserve, dry_run=dry_run)
-        except TimeoutError:
-            return objections.too_late(self._policy.deadline)
-
-    def _verdict(
-        self, reserve: Reserve, answer: Accepted | Denial, warnings: tuple[str, ...]
+    async def _judge_workload(
+        self, request: Request, kind: Kind, policy: NamespacePolicy, until: float
     ) -> Verdict:
-        denial = answer if isinstance(answer, Denial) else None
-        if denial is not None and denial.reason in _UNAVAILABLE and self._policy.allow_unavailable:
-            _log.warning("admitted uncharged", key=reserve.key, reason=str(denial.reason))
-            warnings = (f"{denial.reason}: admitted without being charged by gpuledger", *warnings)
-            denial = None
-        return Verdict(
-            denial, answer.decision, reserve.namespace, reserve.key, reserve.demand, warnings
-        )
+        new = required_workload(request, "object")
+        old = required_workload(request, "oldObject") if request.operation == "UPDATE" else None
+        return await self._workloads.judge(request, Write(kind, new, old), policy, until)
 
 
-def _warnings(pod: Pod, reserve: Reserve) -> tuple[str, ...]:
-    found = []
-    if pod.spec.node_name:
-        found.append("spec.nodeName is set: no scheduler chooses the cards; the pod is charged")
-    if ANNOTATION in (pod.metadata.annotations or {}) and not reserve.stamp:
-        found.append(f"{ANNOTATION} was not made for this request and is not used")
-    return tuple(found)
+def _is_judged(request: Request, kind: Kind | None) -> bool:
+    """Return whether a request writes something that is charged."""
+    if kind is None and not request.is_pods():
+        return False
+    if not request.sub_resource:
+        return request.operation in _WRITES
+    if request.operation != "UPDATE":
+        return False
+    if kind is None:
+        return request.sub_resource == "resize"
+    return request.sub_resource == "scale" and kind.root and kind.scale is not None
+
+
+def _is_definition(request: Request) -> bool:
+    if request.sub_resource or request.operation not in _WRITES:
+        return False
+    return request.resource.name in definitions.NAMES
+
+
+def _softened(verdict: Verdict) -> Verdict:
+    """Return a verdict that refuses nothing for want of room or sense, but says so."""
+    denial = verdict.denial
+    if denial is None or denial.reason in _STRICT:
+        return verdict
+    warnings = (f"not refused here: {sentence(denial)}", *verdict.warnings)
+    return msgspec.structs.replace(verdict, denial=None, warnings=warnings)

@@ -13,10 +13,10 @@ def register(app: typer.Typer) -> None:
     """Add the command to the app."""
     command(
         app,
-        "gpuledger explain -f pod.yaml -n team-a",
+        "gpuledger explain -f deployment.yaml -n team-a",
         "kubectl create --dry-run=client -o json -f pod.yaml | gpuledger explain -f -",
         "gpuledger explain -f review.json -o json",
-        takes=(*LEDGER, "cluster"),
+        takes=(*LEDGER, "cluster", "workload_kinds"),
     )(explain)
 
 
@@ -25,19 +25,24 @@ async def explain(
     file: Annotated[
         str,
         typer.Option(
-            "--file", "-f", metavar="FILE", help="AdmissionReview or Pod, JSON or YAML; - reads it."
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="AdmissionReview, Pod or workload, JSON or YAML; - reads it.",
         ),
     ],
     namespace: Annotated[
         str,
-        typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Of a Pod that names none."),
+        typer.Option(
+            "--namespace", "-n", metavar="NAMESPACE", help="Of an object that names none."
+        ),
     ] = "default",
     username: Annotated[
-        str, typer.Option("--as", metavar="USER", help="Who would create the Pod.")
+        str, typer.Option("--as", metavar="USER", help="Who would create it.")
     ] = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Say whether a pod would be admitted, and why not.
+    """Say whether a pod or a workload would be admitted, and why not.
 
     The same decision as the validating webhook's, with the settings given here; nothing is
     reserved. Exits with 4 when the answer is no.

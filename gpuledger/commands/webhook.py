@@ -16,6 +16,8 @@ _TAKES = (
     "vendors_file",
     "namespace",
     "exempt_namespaces",
+    "workload_kinds",
+    "controller_identities",
 )
 
 

@@ -20,7 +20,8 @@ from tests.e2e.controlplane import ADMIN, ControlPlane
 from tests.e2e.pods import pod
 from tests.e2e.polling import eventually
 from webhook import registration
-from webhook.registration import Address
+from webhook.kinds.catalog import Catalog
+from webhook.registration import Address, Reviewed
 
 pytestmark = pytest.mark.e2e
 
@@ -108,7 +109,8 @@ async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Setting]
 
 
 async def register(plane: ControlPlane, base: str, authority: bytes) -> None:
-    found = registration.configurations(Address(base, authority), RESOURCES, EXEMPT)
+    reviewed = Reviewed(RESOURCES, Catalog.load(), EXEMPT)
+    found = registration.configurations(Address(base, authority), reviewed)
     async with await Client.connect(plane.kubeconfig(ADMIN)) as client:
         await registration.register(client, found)
 

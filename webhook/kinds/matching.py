@@ -1,8 +1,9 @@
 """Which reviews of a kind the API server sends: CEL conditions made from its template paths.
 
 An object is selected when it, or what it was before, asks in any template for one of the resources;
-an update only when it changes the spec or the labels that quotas select by, so that whoever writes
-a finalizer does not depend on this service being up.
+an update only when it changes the spec or the labels that quotas select by, or names a controller
+that the object did not have, so that whoever writes a finalizer does not depend on this service
+being up.
 
 Every field may be absent, so all of them are read as optional ones. CEL has those since Kubernetes
 1.29; an expression that fails counts as a failed webhook.
@@ -67,4 +68,14 @@ def _changed() -> str:
         "request.operation != 'UPDATE'"
         " || object.?spec != oldObject.?spec"
         " || object.metadata.?labels != oldObject.metadata.?labels"
+        f" || {_references('object')}.exists(r, {_controls('r')}"
+        f" && !{_references('oldObject')}.exists(q, {_controls('q')} && q.uid == r.uid))"
     )
+
+
+def _references(holder: str) -> str:
+    return f"{holder}.metadata.?ownerReferences.orValue([])"
+
+
+def _controls(reference: str) -> str:
+    return f"{reference}.?controller.orValue(false)"

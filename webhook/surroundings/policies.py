@@ -60,9 +60,9 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
         """Whether workloads are charged before their pods are."""
         return not self.pods_only and self.on_exceeded == "deny"
 
-    def exempts(self, user: UserInfo) -> bool:
-        """Return whether a user may exceed limits."""
-        if user.username in self.exempt_users:
+    def yields_to(self, user: UserInfo) -> bool:
+        """Return whether a user's requests are charged also where there is no room."""
+        if self.mode == "warn" or user.username in self.exempt_users:
             return True
         return bool(self.exempt_groups) and not set(self.exempt_groups).isdisjoint(user.groups)
 

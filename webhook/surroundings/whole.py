@@ -3,9 +3,12 @@
 import asyncio
 from typing import Final
 
+from ledger.core.commands import Reserve
+from ledger.core.state import State
 from ledger.kube.cache import Parents
 from ledger.kube.rules import DemandRules
 from webhook.kinds.catalog import Catalog
+from webhook.sighting import holds_uid, recorded_root
 from webhook.surroundings.ancestry import Ancestry, View
 from webhook.surroundings.following import Following, Surrounding
 from webhook.surroundings.namespaces import Namespaces
@@ -14,6 +17,12 @@ from webhook.surroundings.remembering import digest_of
 
 LOOK_SECONDS: Final = 2.0
 """How long a review waits for the API server at one question; the rest is for the ledger."""
+
+
+class _Blind:
+    """Sees nothing of the ledger."""
+
+    state: Final = State()
 
 
 class Surroundings:
@@ -47,6 +56,18 @@ class Surroundings:
             if cluster is None
             else Following(cluster, catalog, self.parents, self.namespaces, self.policies)
         )
+
+    @classmethod
+    def none(cls, name: str, rules: DemandRules) -> "Surroundings":
+        """Return those of which nothing is known: every pod counts by itself."""
+        return cls(Catalog(()), rules, _Blind(), name)
+
+    def recorded_root(self, reserve: Reserve) -> str | None:
+        """Return the root that the ledger has for an existing object, None when it has none."""
+        space = self.view.state.namespaces.get(reserve.namespace)
+        entry = space.entries.get(reserve.key) if space is not None else None
+        known = entry is not None and holds_uid(entry, reserve.uid)
+        return recorded_root(entry, reserve.uid) if known else None
 
     def until(self, deadline: float) -> float:
         """Return the loop time by which one question to the API server has to be answered."""

@@ -210,6 +210,6 @@ async def test_a_client_that_left_gets_no_answer_and_is_not_charged(service: Ser
 # What clients show
 
 
-def test_a_long_warning_is_cut_to_what_clients_show() -> None:
-    assert warning("x" * 120) == "x" * 120
-    assert warning("x" * 121) == "x" * 119 + "\u2026"
+def test_a_long_warning_is_cut_to_what_the_api_server_passes_on() -> None:
+    assert warning("x" * 256) == "x" * 256
+    assert warning("x" * 257) == "x" * 255 + "\u2026"

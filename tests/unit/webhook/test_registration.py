@@ -7,69 +7,127 @@ import pytest
 import yaml
 
 from webhook import registration
-from webhook.registration import Address, Service
+from webhook.kinds.catalog import Catalog
+from webhook.registration import Address, Reviewed, Service
 
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpumem")
+CATALOG = Catalog.load()
+REVIEWED = Reviewed(RESOURCES, CATALOG, ("kube-system", "own"))
+
+Entry = dict[str, Any]
 
 
-def webhooks(target: str | Service = "https://gpuledger.example:8443") -> list[dict[str, Any]]:
-    found = registration.configurations(Address(target, b"PEM"), RESOURCES, ("kube-system", "own"))
+def webhooks(target: str | Service = "https://gpuledger.example:8443") -> list[Entry]:
+    found = registration.configurations(Address(target, b"PEM"), REVIEWED)
     return [webhook for configuration in found for webhook in configuration["webhooks"]]
 
 
-def test_validating_fails_closed_and_mutating_open() -> None:
-    mutating, validating = webhooks()
-    assert (mutating["failurePolicy"], validating["failurePolicy"]) == ("Ignore", "Fail")
-    assert (mutating["timeoutSeconds"], validating["timeoutSeconds"]) == (2, 10)
-    assert (mutating["sideEffects"], validating["sideEffects"]) == ("None", "NoneOnDryRun")
-    assert mutating["reinvocationPolicy"] == "Never"
+def named(name: str) -> Entry:
+    [found] = [one for one in webhooks() if one["name"] == f"{name}.gpuledger.io"]
+    return found
 
 
-def test_only_creation_is_mutated_and_resizes_are_validated() -> None:
-    mutating, validating = webhooks()
-    assert [(rule["operations"], rule["resources"]) for rule in mutating["rules"]] == [
-        (["CREATE"], ["pods"])
+def rules(webhook: Entry) -> list[tuple[list[str], list[str], list[str]]]:
+    return [(one["apiGroups"], one["operations"], one["resources"]) for one in webhook["rules"]]
+
+
+@pytest.mark.parametrize("name", ["pods.validate", "deployments.apps.validate"])
+def test_what_is_charged_fails_closed_and_has_the_longest_time(name: str) -> None:
+    webhook = named(name)
+    assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Fail", 10)
+    assert webhook["sideEffects"] == "NoneOnDryRun"
+
+
+def test_mutating_fails_open_and_quickly_and_only_creation_is_mutated() -> None:
+    webhook = named("pods.mutate")
+    assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 2)
+    assert (webhook["sideEffects"], webhook["reinvocationPolicy"]) == ("None", "Never")
+    assert rules(webhook) == [([""], ["CREATE"], ["pods"])]
+
+
+def test_pods_and_their_resizes_are_validated() -> None:
+    assert rules(named("pods.validate")) == [
+        ([""], ["CREATE", "UPDATE"], ["pods"]),
+        ([""], ["UPDATE"], ["pods/resize"]),
     ]
-    assert [(rule["operations"], rule["resources"]) for rule in validating["rules"]] == [
-        (["CREATE", "UPDATE"], ["pods"]),
-        (["UPDATE"], ["pods/resize"]),
+
+
+@pytest.mark.parametrize("kind", CATALOG, ids=lambda kind: str(kind.name))
+def test_every_kind_is_validated_in_every_version_that_is_served(kind: Any) -> None:
+    webhook = named(f"{kind.name}.validate")
+    assert rules(webhook) == [([kind.group], ["CREATE", "UPDATE"], [kind.resource])]
+    assert [one["apiVersions"] for one in webhook["rules"]] == [["*"]]
+    assert '["nvidia.com/gpu","nvidia.com/gpumem"]' in webhook["matchConditions"][0]["expression"]
+
+
+def test_scales_of_all_kinds_that_have_one_fail_open_and_no_template_decides() -> None:
+    webhook = named("scales.validate")
+    assert webhook["failurePolicy"] == "Ignore"
+    reviewed = {
+        f"{name}.{group}"
+        for groups, operations, resources in rules(webhook)
+        for group in groups
+        for name in resources
+        if operations == ["UPDATE"]
+    }
+    expected = {f"{kind.resource}/scale.{kind.group}" for kind in CATALOG.scalable}
+    assert reviewed == expected >= {"deployments/scale.apps"}
+    assert all("template" not in one["expression"] for one in webhook["matchConditions"])
+
+
+def test_without_kinds_that_scale_there_is_no_entry_for_scales() -> None:
+    found = registration.configurations(
+        Address("https://a:1", b"PEM"), Reviewed(RESOURCES, Catalog(()), ("own",))
+    )[1]
+    names = [one["name"] for one in found["webhooks"]]
+    assert names == ["pods.validate.gpuledger.io", "definitions.validate.gpuledger.io"]
+
+
+def test_definitions_of_limits_are_commented_on_and_never_hold_anybody_up() -> None:
+    webhook = named("definitions.validate")
+    assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Ignore", "None")
+    assert webhook["timeoutSeconds"] == 2
+    assert [(one["resources"], one["scope"]) for one in webhook["rules"]] == [
+        (["resourcequotas"], "Namespaced"),
+        (["universeresourcequotas"], "Cluster"),
+        (["ledgerpolicies"], "Cluster"),
     ]
 
 
-def test_the_named_namespaces_are_exempt() -> None:
+def test_the_named_namespaces_are_exempt_wherever_something_is_charged() -> None:
     for webhook in webhooks():
+        if webhook["name"] == "definitions.validate.gpuledger.io":
+            continue
         [expression] = webhook["namespaceSelector"]["matchExpressions"]
         assert (expression["operator"], expression["values"]) == ("NotIn", ["kube-system", "own"])
+
+
+def test_every_entry_has_a_name_of_its_own() -> None:
+    names = [webhook["name"] for webhook in webhooks()]
+    assert len(names) == len(set(names)) == 4 + len(list(CATALOG))
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_base_url_is_completed_with_the_path(slash: str) -> None:
     bundle = base64.b64encode(b"PEM").decode()
-    assert [webhook["clientConfig"] for webhook in webhooks(f"https://a:1{slash}")] == [
-        {"url": "https://a:1/admission/mutate", "caBundle": bundle},
-        {"url": "https://a:1/admission/validate", "caBundle": bundle},
-    ]
+    mutating, *validating = (webhook["clientConfig"] for webhook in webhooks(f"https://a:1{slash}"))
+    assert mutating == {"url": "https://a:1/admission/mutate", "caBundle": bundle}
+    for one in validating:
+        assert one == {"url": "https://a:1/admission/validate", "caBundle": bundle}
 
 
 def test_a_service_is_referred_to_by_name() -> None:
-    validating = webhooks(Service("gpuledger-system", "gpuledger"))[1]
-    assert validating["clientConfig"]["service"] == {
-        "namespace": "gpuledger-system",
-        "name": "gpuledger",
-        "port": 443,
-        "path": "/admission/validate",
-    }
-
-
-def test_every_managed_resource_is_in_the_condition() -> None:
-    for webhook in webhooks():
-        assert (
-            '["nvidia.com/gpu","nvidia.com/gpumem"]' in webhook["matchConditions"][0]["expression"]
-        )
+    for webhook in webhooks(Service("gpuledger-system", "gpuledger"))[1:]:
+        assert webhook["clientConfig"]["service"] == {
+            "namespace": "gpuledger-system",
+            "name": "gpuledger",
+            "port": 443,
+            "path": "/admission/validate",
+        }
 
 
 def test_the_yaml_holds_the_same_objects_without_aliases() -> None:
-    found = registration.configurations(Address("https://a:1", b"PEM"), RESOURCES, ("own",))
+    found = registration.configurations(Address("https://a:1", b"PEM"), REVIEWED)
     rendered = registration.render(found)
     assert list(yaml.safe_load_all(rendered)) == list(found)
     assert "&id" not in rendered

@@ -27,6 +27,7 @@ from webhook.stamps import ANNOTATION, Stamps, Subject
 
 CARD = {GPU: "1", MEMORY: "8k"}
 DEMAND = {GPU: 1, MEMORY: 8000}
+TRAITS = ("!best-effort",)
 ALLOCATED = "hami.io/vgpu-devices-allocated"
 
 
@@ -61,6 +62,7 @@ async def test_a_creation_reserves_for_its_uid() -> None:
             owner="ReplicaSet/rs/r-1",
             owner_holds_max=64,
             actor="ada",
+            traits=TRAITS,
         )
     ]
 
@@ -145,8 +147,18 @@ async def test_an_update_that_asks_for_more_first_shows_its_base() -> None:
     assert (await answered(update(bigger, pod(CARD), subResource="resize"), ledger))["allowed"]
     more = {GPU: 1, MEMORY: 9000}
     assert ledger.commands() == [
-        Observe(NAMESPACE, "pods/p", "u-1", 5, DEMAND, "ada"),
-        Reserve(NAMESPACE, "pods/p", "u-1", more, 5, owner="ada", owner_holds_max=64, actor="ada"),
+        Observe(NAMESPACE, "pods/p", "u-1", 5, DEMAND, "ada", traits=TRAITS),
+        Reserve(
+            NAMESPACE,
+            "pods/p",
+            "u-1",
+            more,
+            5,
+            owner="ada",
+            owner_holds_max=64,
+            actor="ada",
+            traits=TRAITS,
+        ),
     ]
     assert ledger.used() == {f"limits.{MEMORY}": 9000}
 

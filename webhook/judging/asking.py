@@ -1,0 +1,135 @@
+"""Asking the ledger: within the deadline, as the policy of the namespace wants it."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+import structlog
+
+from ledger.core import coverage
+from ledger.core.commands import AnyCommand, Describe, Observe, Reserve
+from ledger.core.denials import Denial, Reason, sentence
+from ledger.log.submission import Accepted, Ledger
+from webhook import objections
+from webhook.attempts import unqualified
+from webhook.policy import Policy
+from webhook.surroundings.whole import Surroundings
+from webhook.verdict import Verdict
+
+UNAVAILABLE: Final = frozenset(
+    (Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED, Reason.OVERLOADED)
+)
+"""Reasons of a ledger that cannot decide now."""
+
+NO_ROOM: Final = frozenset(
+    (
+        Reason.CARD_MEMORY_UNKNOWN,
+        Reason.EXCEEDS_LIMIT,
+        Reason.UNIVERSE_EXCEEDED,
+        Reason.QUOTA_EXCEEDED,
+        Reason.CARD_EXCEEDED,
+        Reason.TOO_MANY_UNSETTLED,
+    )
+)
+"""Reasons that policy may overrule: what is charged all the same is still counted."""
+
+_ACTOR: Final = "webhook"
+_log: Final = structlog.get_logger("webhook")
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A reservation to ask for by loop time `until`, after what `shown` proves.
+
+    `yielding` says that nobody is to be refused for want of room.
+    """
+
+    reserve: Reserve
+    until: float
+    shown: tuple[Observe, ...] = ()
+    dry_run: bool = False
+    yielding: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class Asking:
+    """Asks one ledger for one cluster."""
+
+    def __init__(self, ledger: Ledger, policy: Policy, surroundings: Surroundings) -> None:
+        self._ledger = ledger
+        self._policy = policy
+        self._surroundings = surroundings
+
+    async def ask(self, question: Question) -> Verdict:
+        """Ask for a reservation. An update first shows its base, which fences earlier ones."""
+        try:
+            async with asyncio.timeout_at(question.until):
+                answer = await self._decided(question)
+        except TimeoutError:
+            answer = objections.too_late(self._policy.deadline)
+        if not isinstance(answer, Denial):
+            return _verdict(question, answer)
+        if question.yielding and answer.reason in NO_ROOM:
+            return await self._forced(question, answer)
+        if answer.reason in UNAVAILABLE and self._policy.allow_unavailable:
+            key = question.reserve.key
+            _log.warning("admitted uncharged", key=key, reason=str(answer.reason))
+            warning = f"{answer.reason}: admitted without being charged by gpuledger"
+            return _verdict(question, answer, None, warning)
+        return _verdict(question, answer, answer)
+
+    async def foresee(self, reserve: Reserve, until: float) -> Denial | None:
+        """Return why a reservation would be refused now; nothing is reserved."""
+        try:
+            async with asyncio.timeout_at(until):
+                answer = await self._ledger.submit(reserve, dry_run=True)
+        except TimeoutError:
+            return objections.too_late(self._policy.deadline)
+        return answer if isinstance(answer, Denial) else None
+
+    async def _decided(self, question: Question) -> Accepted | Denial:
+        reserve = question.reserve
+        if not question.dry_run:
+            described = await self._described(reserve.namespace, question.until)
+            first: list[AnyCommand] = [*described, *question.shown]
+            for command in first:
+                told = await self._ledger.submit(command)
+                if isinstance(told, Denial):
+                    return told
+        return await self._ledger.submit(reserve, dry_run=question.dry_run)
+
+    async def _forced(self, question: Question, denial: Denial) -> Verdict:
+        """Charge what there is no room for, and say so."""
+        forced = msgspec.structs.replace(question.reserve, forced=True)
+        once_more = msgspec.structs.replace(
+            question,
+            reserve=forced,
+            shown=(),
+            yielding=False,
+            warnings=(*question.warnings, f"over the limit: {sentence(denial)}"),
+        )
+        return await self.ask(once_more)
+
+    async def _described(self, namespace: str, until: float) -> tuple[Describe, ...]:
+        """Return what quotas that select namespaces have to know of one they do not know."""
+        state = self._surroundings.view.state
+        if namespace in state.described or not coverage.reaching(state):
+            return ()
+        traits = await self._surroundings.traits_of(unqualified(namespace), until)
+        return () if traits is None else (Describe(namespace, traits, _ACTOR),)
+
+
+def _verdict(
+    question: Question,
+    answer: Accepted | Denial,
+    denial: Denial | None = None,
+    *warnings: str,
+) -> Verdict:
+    reserve = question.reserve
+    return Verdict(
+        denial,
+        answer.decision,
+        reserve.namespace,
+        reserve.key,
+        reserve.demand,
+        (*warnings, *question.warnings),
+    )

@@ -1,0 +1,213 @@
+"""Pods: charged when they are created, or when an update asks for more.
+
+* CREATE reserves for the attempt `(uid, 0)`. The pod draws from its root's envelope if the
+  expected controller has made it.
+* UPDATE, also of `pods/resize`, reserves for `(uid, base)` when it asks for more than the old
+  object accounts for. A change that asks for no more passes without asking the ledger, so labels
+  and finalizers can be written whatever the ledger's state.
+* A pod that waits behind the gate asks for nothing. Whoever takes the gate away asks for all of it.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core.amounts import covers
+from ledger.core.commands import BARRED, Observe, Reserve
+from ledger.core.denials import Denial, sentence
+from ledger.kube.containers import shown
+from ledger.kube.demand import Demand, demand_of
+from ledger.kube.gates import is_gated
+from ledger.kube.objects import Pod
+from webhook import objections
+from webhook.attempts import Attempts, observation, unqualified
+from webhook.judging.asking import Asking, Question
+from webhook.judging.standing import Standing, forged, not_made_by, standing_of
+from webhook.kinds.envelope import envelope_of
+from webhook.pod_sighting import pod_traits
+from webhook.policy import Policy
+from webhook.reserved import changed_reserved, refusal
+from webhook.review import Request
+from webhook.stamps import ANNOTATION
+from webhook.surroundings.policies import NamespacePolicy
+from webhook.surroundings.remembering import remembered
+from webhook.surroundings.whole import Surroundings
+from webhook.verdict import UNTOUCHED, Verdict
+
+_NO_DEMAND: Final = Demand({})
+
+
+class PodJudge:
+    """Judges pods."""
+
+    def __init__(
+        self, asking: Asking, attempts: Attempts, policy: Policy, surroundings: Surroundings
+    ) -> None:
+        self._asking = asking
+        self._attempts = attempts
+        self._policy = policy
+        self._surroundings = surroundings
+        self._rules = surroundings.rules
+
+    async def judge(
+        self,
+        request: Request,
+        pod: Pod,
+        old: Pod | None,
+        policy: NamespacePolicy,
+        until: float,
+    ) -> Verdict:
+        """Decide about a pod, by loop time `until`. Raises BadReview."""
+        demand = demand_of(pod, self._rules)
+        before = _NO_DEMAND if old is None else demand_of(old, self._rules)
+        denial = self._forbidden(request, pod, old)
+        if isinstance(demand, Denial) and demand != before:
+            denial = demand
+        if denial is not None:
+            return Verdict(denial)
+        if isinstance(demand, Denial) or not demand.amounts:
+            return UNTOUCHED
+        if old is None:
+            return await self._create(request, pod, demand, policy, until)
+        if isinstance(before, Denial) or is_gated(old.spec):
+            before = _NO_DEMAND
+        return await self._update(request, (pod, demand), (old, before), policy, until)
+
+    async def _create(
+        self, request: Request, pod: Pod, demand: Demand, policy: NamespacePolicy, until: float
+    ) -> Verdict:
+        reserve = self._attempts.create_pod(request, pod, demand.amounts)
+        if isinstance(reserve, Denial):
+            return Verdict(reserve)
+        surroundings, user = self._surroundings, request.user_info
+        standing = await standing_of(
+            surroundings.ancestry,
+            unqualified(reserve.namespace),
+            pod.metadata,
+            user,
+            deadline=surroundings.until(until),
+        )
+        reserve = _completed(reserve, standing.key, pod, demand, _NO_DEMAND)
+        if is_gated(pod.spec) and policy.on_exceeded == "pending":
+            # Nothing is reserved that could remember that it may not draw.
+            if standing.key == BARRED:
+                return Verdict(not_made_by(pod.metadata, user))
+            return await self._waiting(reserve, until)
+        shown_first = self._root_shown(reserve, standing, policy)
+        warnings = _warnings(pod, reserve)
+        return await self._asking.ask(
+            _question(request, reserve, until, policy, shown_first, warnings)
+        )
+
+    async def _update(
+        self,
+        request: Request,
+        new: tuple[Pod, Demand],
+        old: tuple[Pod, Demand],
+        policy: NamespacePolicy,
+        until: float,
+    ) -> Verdict:
+        """Reserve for what exists. It stays under the root that it is under."""
+        (pod, demand), (stored, before) = new, old
+        ancestry, user = self._surroundings.ancestry, request.user_info
+        denial = forged(ancestry, pod.metadata, stored.metadata, user)
+        if denial is not None:
+            return Verdict(denial)
+        if is_gated(pod.spec) or covers(before.amounts, demand.amounts):
+            return UNTOUCHED
+        reserve = self._attempts.update(
+            request, "pods", pod.metadata, stored.metadata, demand.amounts
+        )
+        if isinstance(reserve, Denial):
+            return Verdict(reserve)
+        surroundings = self._surroundings
+        root = surroundings.recorded_root(reserve)
+        if root is None:
+            found = await ancestry.root_of(
+                unqualified(reserve.namespace),
+                stored.metadata,
+                deadline=surroundings.until(until),
+            )
+            root = found.key if found is not None else ""
+        reserve = _completed(reserve, root, pod, demand, before)
+        known: tuple[Observe, ...] = ()
+        if not is_gated(stored.spec):
+            known = (observation(reserve, before.amounts, pod_traits(stored)),)
+        return await self._asking.ask(_question(request, reserve, until, policy, known))
+
+    async def _waiting(self, reserve: Reserve, until: float) -> Verdict:
+        """Let a pod be created that waits for room, and say so when there is none now."""
+        denial = await self._asking.foresee(reserve, until)
+        warnings = () if denial is None else (f"the pod waits for room: {sentence(denial)}",)
+        return Verdict(namespace=reserve.namespace, key=reserve.key, warnings=warnings)
+
+    def _root_shown(
+        self, reserve: Reserve, standing: Standing, policy: NamespacePolicy
+    ) -> tuple[Observe, ...]:
+        """Return what tells the ledger of a root that it does not have yet."""
+        root = standing.root
+        if root is None or root.seen is None or not standing.trusted or not policy.charges_roots:
+            return ()
+        workload = remembered(root.seen)
+        if workload is None:
+            return ()
+        envelope = envelope_of(root.kind, workload, self._rules, surge=policy.surge)
+        if isinstance(envelope, Denial) or envelope.finished:
+            return ()
+        seen = root.seen
+        return (
+            Observe(
+                reserve.namespace,
+                root.key,
+                root.uid,
+                seen.version,
+                envelope.demand,
+                reserve.actor,
+                traits=envelope.traits,
+                generation=seen.generation,
+            ),
+        )
+
+    def _forbidden(self, request: Request, pod: Pod, old: Pod | None) -> Denial | None:
+        """Return why the pod may not be written, whatever there is room for."""
+        username = request.user_info.username
+        if username not in self._policy.trusted:
+            field = changed_reserved(pod.metadata, None if old is None else old.metadata)
+            if field:
+                return refusal(field, shown(username))
+        if old is None and not self._policy.allow_privileged:
+            return objections.privileged(pod, self._rules)
+        return None
+
+
+def _completed(reserve: Reserve, root: str, pod: Pod, demand: Demand, before: Demand) -> Reserve:
+    """Return the reservation with what it draws from and what quotas select it by."""
+    unknown = demand.unknown if demand.memory_unknown and not before.memory_unknown else ""
+    return msgspec.structs.replace(reserve, root=root, traits=pod_traits(pod), unknown=unknown)
+
+
+def _question(
+    request: Request,
+    reserve: Reserve,
+    until: float,
+    policy: NamespacePolicy,
+    shown_first: tuple[Observe, ...],
+    warnings: tuple[str, ...] = (),
+) -> Question:
+    return Question(
+        reserve,
+        until,
+        shown_first,
+        dry_run=bool(request.dry_run),
+        yielding=policy.yields_to(request.user_info),
+        warnings=warnings,
+    )
+
+
+def _warnings(pod: Pod, reserve: Reserve) -> tuple[str, ...]:
+    found = []
+    if pod.spec.node_name:
+        found.append("spec.nodeName is set: no scheduler chooses the cards; the pod is charged")
+    if ANNOTATION in (pod.metadata.annotations or {}) and not reserve.stamp:
+        found.append(f"{ANNOTATION} was not made for this request and is not used")
+    return tuple(found)

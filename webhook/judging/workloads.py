@@ -1,0 +1,196 @@
+"""Workloads: charged at the root for what they may run at once, before they make any pod.
+
+An object that belongs to another root, such as the ReplicaSet of a Deployment, is charged with
+that one. Whoever else makes an object that says so has it counted by itself, and it stays so.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core import amounts
+from ledger.core.amounts import Amounts
+from ledger.core.commands import BARRED, Observe, Reserve
+from ledger.core.denials import Denial, Reason, sentence
+from ledger.kube.objects import Workload
+from webhook.attempts import Attempts, observation, unqualified
+from webhook.judging.asking import Asking, Question
+from webhook.judging.standing import forged, not_made_by, standing_of
+from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
+from webhook.kinds.kind import Kind
+from webhook.review import Request
+from webhook.surroundings.policies import NamespacePolicy
+from webhook.surroundings.whole import Surroundings
+from webhook.verdict import UNTOUCHED, Verdict
+
+_NOTHING: Final = Envelope({})
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One write of an object of a kind: what it becomes, and what it was if it exists."""
+
+    kind: Kind
+    new: Workload
+    old: Workload | None
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """A write as the ledger sees it."""
+
+    write: Write
+    envelope: Envelope
+    before: Envelope
+
+    @property
+    def is_more(self) -> bool:
+        """Whether the object may run more than before, or other quotas may count it."""
+        now, before = self.envelope, self.before
+        covered = amounts.covers(before.demand, now.demand)
+        newly_unknown = bool(now.unknown) and not before.unknown
+        return not covered or newly_unknown or bool(set(now.traits) - set(before.traits))
+
+
+class WorkloadJudge:
+    """Judges objects of all kinds."""
+
+    def __init__(self, asking: Asking, attempts: Attempts, surroundings: Surroundings) -> None:
+        self._asking = asking
+        self._attempts = attempts
+        self._surroundings = surroundings
+        self._rules = surroundings.rules
+
+    async def judge(
+        self, request: Request, write: Write, policy: NamespacePolicy, until: float
+    ) -> Verdict:
+        """Decide about a write, by loop time `until`. Raises BadReview."""
+        change = self._read(write, policy)
+        if isinstance(change, Denial):
+            return Verdict(change)
+        reserve = await self._claim(request, change, until)
+        if reserve is None:
+            return UNTOUCHED
+        if isinstance(reserve, Denial):
+            return Verdict(reserve)
+        if write.kind.root and policy.charges_roots:
+            return await self._reserve(request, reserve, change, policy, until)
+        return await self._foreseen(reserve, until) if change.is_more else UNTOUCHED
+
+    def _read(self, write: Write, policy: NamespacePolicy) -> _Change | Denial:
+        """Return what a write means, a denial if it makes no sense and the old object did."""
+        envelope = envelope_of(write.kind, write.new, self._rules, surge=policy.surge)
+        before: Envelope | Denial = _NOTHING
+        if write.old is not None:
+            before = envelope_of(write.kind, write.old, self._rules, surge=policy.surge)
+        if isinstance(envelope, Denial) and envelope != before:
+            return envelope
+        if isinstance(before, Denial):
+            before = _NOTHING
+        return _Change(write, _NOTHING if isinstance(envelope, Denial) else envelope, before)
+
+    async def _claim(
+        self, request: Request, change: _Change, until: float
+    ) -> Reserve | Denial | None:
+        """Return what the object would reserve, None when it asks for nothing of its own."""
+        if not change.envelope.traits:
+            return None
+        reserve = self._reservation(request, change)
+        if isinstance(reserve, Denial):
+            return reserve
+        root = await self._root(request, reserve, change, until)
+        if isinstance(root, str):
+            return msgspec.structs.replace(reserve, root=root)
+        return root
+
+    def _reservation(self, request: Request, change: _Change) -> Reserve | Denial:
+        write, envelope = change.write, change.envelope
+        where = (request, write.kind.name, write.new.metadata)
+        if write.old is None:
+            reserve = self._attempts.create(*where, envelope.demand)
+        else:
+            reserve = self._attempts.update(*where, write.old.metadata, envelope.demand)
+        if isinstance(reserve, Denial):
+            return reserve
+        unknown = envelope.unknown if not change.before.unknown else ""
+        return msgspec.structs.replace(reserve, traits=envelope.traits, unknown=unknown)
+
+    async def _root(
+        self, request: Request, reserve: Reserve, change: _Change, until: float
+    ) -> str | Denial | None:
+        """Return the root to reserve with, None when the object is charged with another one.
+
+        What nobody has reserved anything for cannot be told apart later, so it is refused where
+        somebody else than the controller would have it.
+        """
+        write, surroundings, user = change.write, self._surroundings, request.user_info
+        meta = write.new.metadata
+        if write.old is not None:
+            denial = forged(surroundings.ancestry, meta, write.old.metadata, user)
+            if denial is not None:
+                return denial
+            if surroundings.recorded_root(reserve) == BARRED:
+                return BARRED
+        standing = await standing_of(
+            surroundings.ancestry,
+            unqualified(reserve.namespace),
+            meta,
+            user,
+            deadline=surroundings.until(until),
+        )
+        if standing.root is None:
+            return ""
+        if standing.trusted or change.before.traits:
+            return None
+        return BARRED if change.envelope.demand else not_made_by(meta, user)
+
+    async def _foreseen(self, reserve: Reserve, until: float) -> Verdict:
+        """Charge nothing, and warn of what could never run."""
+        denial = await self._asking.foresee(reserve, until)
+        if denial is None or denial.reason is not Reason.EXCEEDS_LIMIT:
+            return UNTOUCHED
+        warning = f"its pods can never run all at once: {sentence(denial)}"
+        return Verdict(namespace=reserve.namespace, key=reserve.key, warnings=(warning,))
+
+    async def _reserve(
+        self,
+        request: Request,
+        reserve: Reserve,
+        change: _Change,
+        policy: NamespacePolicy,
+        until: float,
+    ) -> Verdict:
+        old, before = change.write.old, change.before
+        if policy.surge == "strict" and old is not None and not policy.yields_to(request.user_info):
+            denial = await self._stuck(reserve, change, old, until)
+            if denial is not None:
+                return Verdict(denial, denial.decision, reserve.namespace, reserve.key)
+        if not change.is_more:
+            return UNTOUCHED
+        known: tuple[Observe, ...] = ()
+        if old is not None:
+            generation = old.metadata.generation
+            known = (observation(reserve, before.demand, before.traits, generation),)
+        question = Question(
+            reserve,
+            until,
+            known,
+            dry_run=bool(request.dry_run),
+            yielding=policy.yields_to(request.user_info),
+        )
+        return await self._asking.ask(question)
+
+    async def _stuck(
+        self, reserve: Reserve, change: _Change, old: Workload, until: float
+    ) -> Denial | None:
+        """Return why a roll-out to the new templates could never end, if it could not."""
+        write = change.write
+        extra: Amounts | Denial = surge_demand(write.kind, old, write.new, self._rules)
+        if isinstance(extra, Denial):
+            return extra
+        if not extra:
+            return None
+        most = amounts.plus(reserve.demand, extra)
+        denial = await self._asking.foresee(msgspec.structs.replace(reserve, demand=most), until)
+        if denial is None:
+            return None
+        message = f"{denial.message}, with what the roll-out runs on top"
+        return msgspec.structs.replace(denial, message=message)
