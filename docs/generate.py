@@ -53,8 +53,8 @@ REASONS: Final = {
         "Give 0 to 100 per card; the number of cards multiplies it.",
     ),
     Reason.INVALID_COUNT: (
-        "A number of cards cannot be understood.",
-        "Give a whole number of cards.",
+        "A number of cards, or of pods of a workload, cannot be understood.",
+        "Give a whole number; the message names the field.",
     ),
     Reason.UNKNOWN_GPU_TYPE: (
         "The annotation that says which type of card is needed names none that is known.",
