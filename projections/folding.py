@@ -9,14 +9,17 @@ from typing import Final
 import msgspec
 
 from ledger.core import charging, coverage, events
+from ledger.core.amounts import Amounts
 from ledger.core.charging import Term
 from ledger.core.commands import BARRED
-from ledger.core.state import Account, Draw, Entry, Namespace, State
+from ledger.core.state import Account, Entry, Namespace, State
 from ledger.log import records
 from ledger.log.records import Record
 
 Place = tuple[str, str]
 """A key in its qualified namespace: `(namespace, key)`."""
+Terms = tuple[Term, ...]
+"""What a unit is charged for, with what selecting lines look at."""
 
 KEYED: Final = (
     events.Reserved,
@@ -33,36 +36,33 @@ _OWN: Final = ("", BARRED)
 """The roots of what draws from nobody."""
 
 
-class Unit(msgspec.Struct, frozen=True, gc=False):
-    """What is charged at a key as one: a pod that has no root, or a root with its pods.
+class Taken(msgspec.Struct, frozen=True, gc=False):
+    """What `pods` pods that name a root take together; `live` says whether the root has an entry.
 
-    `committed` are the terms that committed demand explains, none where the key is no unit because
-    it draws from another. `draw` is what `pods` pods take together that name the key as their
-    root, and `live` says whether the ledger has an entry at the key.
+    While it has one, both are charged as one unit.
     """
 
-    committed: tuple[Term, ...] = ()
-    draw: Draw | None = None
-    pods: int = 0
-    live: bool = False
-
-
-NO_UNIT: Final = Unit()
+    charge: Amounts
+    committed: Amounts
+    pods: int
+    live: bool
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
     """What one record changed. `state` is the state after it, until the next one is folded.
 
-    `keys`, `units` and `accounts` hold the values from before; `causes` says why the parts of
-    charges that a release names have ended, as `(namespace, key, uid, base)`; `lines` is the number
-    of lines that were known before.
+    `keys`, `units`, `draws` and `accounts` hold the values from before: what a key held, what
+    committed demand it was charged for as a unit, and what pods took that name it as their root.
+    `causes` says why the parts of charges that a release names have ended, as `(namespace, key,
+    uid, base)`; `lines` is the number of lines that were known before.
     """
 
     record: Record
     hash: bytes
     state: State
     keys: dict[Place, Entry | None]
-    units: dict[Place, Unit]
+    units: dict[Place, Terms]
+    draws: dict[Place, Taken | None]
     accounts: dict[str, Account | None]
     causes: dict[tuple[str, str, str, int], str]
     lines: int
@@ -74,7 +74,7 @@ def step(state: State, position: int, payload: bytes) -> Change:
     Verifies what `ledger.log.records.fold` verifies. Raises Lost and NewerSchema.
     """
     record, digest = records.check(state, position, payload)
-    change = Change(record, digest, state, {}, {}, {}, {}, len(state.names))
+    change = Change(record, digest, state, {}, {}, {}, {}, {}, len(state.names))
     reaching = _before(change)
     records.apply(state, record, position)
     for name, account in reaching.items():
@@ -84,12 +84,21 @@ def step(state: State, position: int, payload: bytes) -> Change:
     return change
 
 
-def unit_at(space: Namespace, key: str) -> Unit:
-    """Return what is charged as one at a key of a namespace now."""
-    entry, draw = space.entries.get(key), space.draws.get(key)
-    committed = tuple(charging.committed_terms(space, key))
-    pods = len(space.members[key]) if draw is not None else 0
-    return Unit(committed, draw, pods, entry is not None)
+def committed_at(space: Namespace, key: str) -> Terms:
+    """Return what committed demand the unit at a key is charged for now."""
+    entry = space.entries.get(key)
+    if entry is None or entry.root or key in space.draws:
+        return tuple(charging.committed_terms(space, key))
+    # Most units are pods that have no root.
+    return ((entry.traits, entry.committed.demand),) if entry.committed is not None else ()
+
+
+def taken_at(space: Namespace, root: str) -> Taken | None:
+    """Return what the pods take now that name a root, None when there are none."""
+    draw = space.draws.get(root)
+    if draw is None:
+        return None
+    return Taken(draw.charge, draw.committed, len(space.members[root]), root in space.entries)
 
 
 def _before(change: Change) -> dict[str, Account]:
@@ -117,18 +126,22 @@ def _note_key(change: Change, event: KeyedEvent) -> None:
     space = change.state.namespaces.get(namespace)
     if place not in change.keys:
         entry = change.keys[place] = space.entries.get(key) if space is not None else None
-        _note_unit(change, space, place)
+        change.units.setdefault(place, () if space is None else committed_at(space, key))
+        if space is not None and key in space.draws:
+            _note_root(change, space, place)
         for root in _roots(entry) if entry is not None else ():
-            _note_unit(change, space, (namespace, root))
+            _note_root(change, space, (namespace, root))
     if isinstance(event, events.Released):
         change.causes[(*place, event.uid, event.base)] = event.cause
     elif isinstance(event, events.Reserved | events.Observed) and event.root not in _OWN:
-        _note_unit(change, space, (namespace, event.root))
+        _note_root(change, space, (namespace, event.root))
 
 
-def _note_unit(change: Change, space: Namespace | None, place: Place) -> None:
-    if place not in change.units:
-        change.units[place] = NO_UNIT if space is None else unit_at(space, place[1])
+def _note_root(change: Change, space: Namespace | None, place: Place) -> None:
+    """Note a root and what is drawn from it."""
+    if place not in change.draws:
+        change.draws[place] = None if space is None else taken_at(space, place[1])
+        change.units.setdefault(place, () if space is None else committed_at(space, place[1]))
 
 
 def _roots(entry: Entry) -> set[str]:

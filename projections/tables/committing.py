@@ -11,7 +11,7 @@ from typing import Final
 from ledger.core import charging
 from ledger.core.charging import Term
 from ledger.core.state import Namespace, Plan, SelectingPlan, State
-from projections.folding import Change, unit_at
+from projections.folding import Change, committed_at
 
 
 class Committed:
@@ -34,10 +34,11 @@ class Committed:
             if namespace in anew:
                 continue
             space = state.namespaces[namespace]
-            after = unit_at(space, key).committed
-            if before.committed != after:
-                self._add(self._counted[namespace], space, before.committed, -1)
-                self._add(self._counted[namespace], space, after, 1)
+            after = committed_at(space, key)
+            if before != after:
+                counted = self._counted[namespace]
+                self._add(counted, space, before, -1)
+                self._add(counted, space, after, 1)
 
     def _is_outdated(self, name: str, state: State) -> bool:
         known, space = self._counted.get(name, _NEVER), state.namespaces[name]
@@ -52,7 +53,7 @@ class Committed:
             self._add(counted, space, charging.committed_terms(space, unit), 1)
 
     def _add(self, counted: "_Counted", space: Namespace, found: Iterable[Term], sign: int) -> None:
-        for line, amount in charging.by_line(space, found).items():
+        for line, amount in charging.by_line(space, found).items() if found else ():
             counted.amounts[line] = counted.amounts.get(line, 0) + sign * amount
             self.totals[line] += sign * amount
 

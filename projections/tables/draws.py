@@ -5,7 +5,7 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from projections.folding import Change, Unit, unit_at
+from projections.folding import Change, Taken, taken_at
 from projections.intervals import fork
 from projections.tables.damage import check_closed
 from projections.tables.names import Names
@@ -31,14 +31,14 @@ class Draws:
     def take(self, change: Change) -> None:
         """Close and open the rows of the roots whose pods, or whose own entry, changed."""
         position = change.record.position
-        for (namespace, key), before in change.units.items():
-            after = unit_at(change.state.namespaces[namespace], key)
-            if _drawn(before) == _drawn(after):
+        for (namespace, root), before in change.draws.items():
+            after = taken_at(change.state.namespaces[namespace], root)
+            if before == after:
                 continue
-            place = (self._names.namespace(namespace, position), key)
-            if before.draw is not None:
+            place = (self._names.namespace(namespace, position), root)
+            if before is not None:
                 self._end(place, position)
-            if after.draw is not None:
+            if after is not None:
                 row = self._open[place] = Row(place, after, position)
                 self._rows.append(row)
 
@@ -62,26 +62,18 @@ class Draws:
 class Row:
     """A row that is not written yet."""
 
-    __slots__ = ("closed", "opened", "place", "unit")
+    __slots__ = ("closed", "opened", "place", "taken")
 
-    def __init__(self, place: Place, unit: Unit, opened: int) -> None:
-        self.place, self.unit, self.opened = place, unit, opened
+    def __init__(self, place: Place, taken: Taken, opened: int) -> None:
+        self.place, self.taken, self.opened = place, taken, opened
         self.closed: int | None = None
 
     def values(self) -> tuple[int | str | bytes | None, ...]:
         """Return the columns in the order of the insert."""
-        unit, opened, closed = self.unit, self.opened, self.closed
-        assert unit.draw is not None
-        drawn = (_encoder.encode(unit.draw.charge), _encoder.encode(unit.draw.committed))
+        taken, opened, closed = self.taken, self.opened, self.closed
+        amounts = (_encoder.encode(taken.charge), _encoder.encode(taken.committed))
         filed = None if closed is None else fork(opened, closed)
-        return (*self.place, *drawn, unit.pods, unit.live, opened, closed, filed)
-
-
-def _drawn(unit: Unit) -> Unit | None:
-    """Return what a row tells of a unit, None when there is none."""
-    if unit.draw is None:
-        return None
-    return Unit((), unit.draw, unit.pods, unit.live)
+        return (*self.place, *amounts, taken.pods, taken.live, opened, closed, filed)
 
 
 _CLOSE: Final = """
