@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from webhook.kinds.values import NUMBER_MAX, Json, Scope, unlike
+from ledger.core.denials import Reason
+from webhook.kinds.values import NUMBER_MAX, Json, Scope, Unfit, unlike
 
 ARGUMENTS_MAX: Final = 8
 """Most arguments of `min` and `max`."""
@@ -33,7 +34,7 @@ def number_of(term: Term, scope: Scope) -> int:
     value = term.read(scope)
     if type(value) is int and abs(value) <= NUMBER_MAX:
         return value
-    raise unlike(scope.naming(term.field), value, "a whole number")
+    raise _no_count(term, scope, value, "a whole number")
 
 
 def truth_of(term: Term, scope: Scope) -> bool:
@@ -41,7 +42,11 @@ def truth_of(term: Term, scope: Scope) -> bool:
     value = term.read(scope)
     if value is None or isinstance(value, bool):
         return bool(value)
-    raise unlike(scope.naming(term.field), value, "true or false")
+    raise _no_count(term, scope, value, "true or false")
+
+
+def _no_count(term: Term, scope: Scope, value: Json, wanted: str) -> Unfit:
+    return unlike(scope.naming(term.field), value, wanted, Reason.INVALID_COUNT)
 
 
 def _default(scope: Scope, terms: Sequence[Term]) -> Json:
@@ -70,7 +75,7 @@ def _indexes(scope: Scope, terms: Sequence[Term]) -> int:
     if value is None or value == "":
         return 0
     if not isinstance(value, str) or not _INDEXES.fullmatch(value):
-        raise unlike(scope.naming(terms[0].field), value, "a list of indexes such as 1,3-5")
+        raise _no_count(terms[0], scope, value, "a list of indexes such as 1,3-5")
     return sum(_length(*part.partition("-")[::2]) for part in value.split(","))
 
 
@@ -97,7 +102,7 @@ def _part_of(scope: Scope, terms: Sequence[Term]) -> tuple[int, int]:
     form = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     if form is not None:
         return int(form[1]), number_of(of, scope)
-    raise unlike(scope.naming(term.field), value, "a whole number or a percentage")
+    raise _no_count(term, scope, value, "a whole number or a percentage")
 
 
 FUNCTIONS: Final = {

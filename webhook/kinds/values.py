@@ -28,11 +28,12 @@ def unfit(message: str, field: str, value: str, remedy: str, reason: Reason) -> 
     return Unfit(Denial(reason, message, transient=False, remedy=remedy, field=field, value=value))
 
 
-def unlike(field: str, value: Json, wanted: str) -> Unfit:
+def unlike(field: str, value: Json, wanted: str, reason: Reason = Reason.INVALID_REVIEW) -> Unfit:
     """Return what to raise for a value that is not of the wanted sort, such as `a list`."""
     said = brief(value)
-    message = f"{field} is {said} and not {wanted}"
-    return unfit(message, field, said, f"Write {wanted} at {field}", Reason.INVALID_COUNT)
+    return unfit(
+        f"{field} is {said} and not {wanted}", field, said, f"Write {wanted} at {field}", reason
+    )
 
 
 class Scope(msgspec.Struct, frozen=True, gc=False):

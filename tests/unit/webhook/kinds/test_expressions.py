@@ -121,10 +121,6 @@ def test_what_is_not_in_the_language_is_not_compiled(text: str) -> None:
         ("spec.giant * spec.giant", "spec.giant"),
         ("2 * default(spec.mode, 1)", "spec.mode"),
         ("item.missing", "spec.groups[1].missing"),
-        ("item.n.deeper", "spec.groups[1].n"),
-        ("spec.mode.deeper", "spec.mode"),
-        ("spec.mode[0]", "spec.mode"),
-        ("spec.list.first", "spec.list"),
         ("1 if spec.mode else 2", "spec.mode"),
         ("portion(spec.mode, 3)", "spec.mode"),
         ("portion(spec.half, 3)", "spec.half"),
@@ -142,6 +138,22 @@ def test_what_cannot_be_calculated_names_its_field(text: str, field: str) -> Non
     assert caught.value.denial.field == field
     assert caught.value.denial.reason == Reason.INVALID_COUNT
     assert field in caught.value.denial.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("item.n.deeper", "spec.groups[1].n"),
+        ("spec.mode.deeper", "spec.mode"),
+        ("spec.mode[0]", "spec.mode"),
+        ("spec.list.first", "spec.list"),
+    ],
+)
+def test_what_is_of_another_shape_names_its_field(text: str, field: str) -> None:
+    with pytest.raises(Unfit) as caught:
+        Expression(text).pods(SCOPE)
+    assert caught.value.denial.field == field
+    assert caught.value.denial.reason == Reason.INVALID_REVIEW
 
 
 @pytest.mark.parametrize("status", [None, [], "x", {"conditions": "x"}, {"conditions": [1]}])
