@@ -20,7 +20,10 @@ ACCOUNT = "quota/c1/red/main"
 
 
 def story() -> list[bytes]:
-    """Limits; three pods reserved; one persisted; one deleted: a record and a second for each."""
+    """Limits; three pods reserved; one persisted; one deleted; two that nobody asked for.
+
+    A record and a second for each.
+    """
     state = State()
     reserve = [
         commands.Reserve("c1/red", f"pods/p{n}", f"u{n}", {GPU: 1, MEMORY: 4_000}, actor="alice")
@@ -34,6 +37,7 @@ def story() -> list[bytes]:
         [*reserve],
         [commands.Observe("c1/red", "pods/p0", "u0", 7, {GPU: 1, MEMORY: 4_000}, "watch")],
         [commands.End("c1/red", "pods/p0", "u0", 8, "deleted", "watch")],
+        [commands.Observe("c1/blue", f"pods/p{n}", f"u{n}", n, {GPU: 1}, "watch") for n in (8, 9)],
     ]
     payloads = [record(state, step, time=START + n * SECOND) for n, step in enumerate(steps)]
     return [payload for payload in payloads if payload is not None]
@@ -75,10 +79,10 @@ async def test_usage_is_a_list_of_lines_with_the_numbers_of_a_quota(
 
 async def test_answers_tell_as_of_which_record_they_are(client: httpx2.AsyncClient) -> None:
     now = await client.get("/v1/usage")
-    assert now.headers["Gpuledger-Position"] == now.headers["Gpuledger-Head"] == "4"
+    assert now.headers["Gpuledger-Position"] == now.headers["Gpuledger-Head"] == "5"
     then = await client.get("/v1/usage", params={"at": "2"})
     assert then.headers["Gpuledger-Position"] == "2"
-    assert then.headers["Gpuledger-Head"] == "4"
+    assert then.headers["Gpuledger-Head"] == "5"
     assert then.headers["Gpuledger-Time"] == "2025-06-15T15:06:41.000000Z"
 
 
@@ -156,6 +160,45 @@ async def test_events_tell_who_did_what_and_why(client: httpx2.AsyncClient) -> N
     ]
 
 
+async def test_usage_of_one_quota_and_by_cluster_or_namespace(client: httpx2.AsyncClient) -> None:
+    lines = await get(client, "/v1/usage", quota="main", namespace="blue")
+    assert [(line["namespace"], line["quota"]) for line in lines] == [("blue", "main")]
+    assert await get(client, "/v1/usage", quota="other") == []
+    shares = await get(client, "/v1/usage", quota="main", by="namespace", at="3")
+    assert shares == [
+        {
+            "quota": "main",
+            "cluster": "c1",
+            "namespace": "red",
+            "resource": f"limits.{MEMORY}",
+            "reserved": 8_000,
+            "committed": 4_000,
+            "used": 12_000,
+        }
+    ]
+    assert await get(client, "/v1/usage", by="cluster") == []
+
+
+async def test_pods_of_a_root_that_nobody_named_are_none(client: httpx2.AsyncClient) -> None:
+    assert len(await get(client, "/v1/holders", namespace="red", pods="true")) == 2
+    assert await get(client, "/v1/holders", root="deployments.apps/web") == []
+
+
+async def test_corrections_are_told_with_where_to_go_on(client: httpx2.AsyncClient) -> None:
+    whole = await get(client, "/v1/drift", namespace="blue")
+    assert [(one["position"], one["key"], one["cause"]) for one in whole] == [
+        (5, "pods/p9", "unreserved"),
+        (5, "pods/p8", "unreserved"),
+    ]
+    assert whole[0]["over"] == [
+        {"account": "quota/c1/blue/main", "resource": f"limits.{GPU}", "used": 2, "limit": 1}
+    ]
+    first = await client.get("/v1/drift", params={"limit": "1"})
+    assert first.headers["Gpuledger-Next"] == "5.1"
+    assert await get(client, "/v1/drift", before="5.1") == whole[1:]
+    assert await get(client, "/v1/drift", **{"from": "2030-01-01"}) == []
+
+
 async def test_events_between_two_moments(client: httpx2.AsyncClient) -> None:
     by_time = {"from": "2025-06-15T15:06:40.5Z", "to": "2025-06-15T15:06:42Z"}
     for query in ({"from": "2", "to": "3"}, by_time):
@@ -179,7 +222,7 @@ async def test_small_pages_together_are_the_whole(client: httpx2.AsyncClient, pa
     ("path", "query", "parameter"),
     [
         ("/v1/usage", {"at": "yesterday"}, "at"),
-        ("/v1/usage", {"at": "5"}, "at"),
+        ("/v1/usage", {"at": "6"}, "at"),
         ("/v1/usage", {"at": "-1"}, "at"),
         ("/v1/holders", {"limit": "0"}, "limit"),
         ("/v1/holders", {"limit": "5001"}, "limit"),
@@ -189,6 +232,10 @@ async def test_small_pages_together_are_the_whole(client: httpx2.AsyncClient, pa
         ("/v1/events", {"after": "3"}, "after"),
         ("/v1/denials", {"before": "x"}, "before"),
         ("/v1/denials", {"from": "7"}, "from"),
+        ("/v1/usage", {"by": "pod"}, "by"),
+        ("/v1/holders", {"pods": "yes"}, "pods"),
+        ("/v1/drift", {"from": "7"}, "from"),
+        ("/v1/drift", {"before": "7"}, "before"),
         ("/v1/usage", {"namespace": "x" * 601}, "namespace"),
     ],
 )

@@ -26,6 +26,19 @@ COLUMNS = [
     ("charges", "closed"),
     ("charges", "cause"),
     ("charges", "since"),
+    ("charges", "root"),
+    ("charges", "traits"),
+    ("draws", "charge"),
+    ("draws", "committed"),
+    ("draws", "pods"),
+    ("draws", "live"),
+    ("draws", "closed"),
+    ("selections", "reach"),
+    ("selections", "selects"),
+    ("selections", "closed"),
+    ("drift", "cause"),
+    ("drift", "amounts"),
+    ("drift", "over"),
 ]
 
 
