@@ -15,8 +15,9 @@ from ledger.kube.cluster import KubernetesCluster
 from ledger.kube.errors import ClusterError
 from ledger.runtime.settings import Settings
 from webhook import registration
+from webhook.beyond import Beyond
 from webhook.settlement import Settlement
-from webhook.tenure import Count, SettlementSettings
+from webhook.tenure import Count, Site
 
 REGISTER_AGAIN_SECONDS: Final = 2.0
 
@@ -36,15 +37,10 @@ class Kubernetes:
         self.settlement = Settlement(
             Visible(keeper, keeper),
             keeper,
-            cluster,
-            settings.cluster,
+            Site(cluster, settings.cluster, Beyond(cluster, self.surroundings)),
             now=lambda: time.time_ns() // 1_000,
             is_active=keeper.is_active,
-            settings=SettlementSettings(
-                rules=wiring.demand_rules(settings),
-                settle_seconds=settings.settle_seconds,
-                zero_is_unlimited=settings.zero_is_unlimited,
-            ),
+            settings=wiring.settlement_settings(settings),
             count=count,
         )
 

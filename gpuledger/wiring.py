@@ -14,7 +14,7 @@ import msgspec
 
 from gpuledger import layout
 from gpuledger.exits import Exit, Stop
-from ledger.kube import card_types, vendor_files, vendors
+from ledger.kube import card_types, place_traits, vendor_files, vendors
 from ledger.kube.rules import DemandRules
 from ledger.log.connection import Access
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
@@ -32,6 +32,7 @@ from webhook.surroundings.ancestry import View
 from webhook.surroundings.following import Surrounding
 from webhook.surroundings.policies import NamespacePolicy
 from webhook.surroundings.whole import Surroundings
+from webhook.tenure import SettlementSettings
 
 PROJECTION = layout.PROJECTION
 HEAD = layout.HEAD
@@ -223,6 +224,19 @@ def surroundings(
 def reviewed(settings: Settings) -> Reviewed:
     """Return what the API server has to send. Raises as catalog and demand_rules."""
     return Reviewed(reviewed_resources(settings), catalog(settings), exempt_namespaces(settings))
+
+
+def settlement_settings(settings: Settings) -> SettlementSettings:
+    """Return the bounds of settlement and what it tells of this cluster. Raises as demand_rules."""
+    labels = dict(label.partition("=")[::2] for label in settings.cluster_labels)
+    return SettlementSettings(
+        rules=demand_rules(settings),
+        settle_seconds=settings.settle_seconds,
+        zero_is_unlimited=settings.zero_is_unlimited,
+        cluster_traits=place_traits.of_cluster(settings.cluster, settings.region, labels),
+        universe_authority=settings.universe_authority,
+        write_quota_status=settings.write_quota_status,
+    )
 
 
 def stamp_key(settings: Settings) -> bytes:

@@ -1,37 +1,59 @@
 """The barrier: proof that an attempt was not written and no longer can be.
 
-An attempt that is older than any request can last is dead if a linearizable list of its namespace,
-begun after that bound, does not show it. The age alone proves nothing, nor does a list that began
-too early or failed. One list serves all the attempts of a namespace.
+An attempt that is older than any request can last is dead if a linearizable list of its kind in its
+namespace, begun after that bound, does not show it. The age alone proves nothing, nor does a list
+that began too early or failed. One list serves all the attempts of a kind in a namespace.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
+from collections.abc import Callable, Collection
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from ledger.core.commands import AnyCommand
-from ledger.kube.errors import ClusterError
-from ledger.kube.objects import Pod
+from ledger.kube.errors import ClusterError, Unavailable
 from webhook.ages import Ages, OpenAttempt
-from webhook.sighting import POD_KEYS, Attempt, missing, news, sight, unwritten
+from webhook.sighting import Attempt, Sighting, missing, news, unwritten
 from webhook.tenure import WATCHED, Tenure
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0
-"""Pauses before a namespace whose list failed is tried again; they double."""
+"""Pauses before a list that failed is tried again; they double."""
 
 ATTEMPTS_MAX: Final = 4_096
 """Attempts that are looked at in one round, the oldest first."""
 
 _log: Final = logging.getLogger(__name__)
 
+Place = tuple[str, str]
+"""A qualified namespace and the name of a kind in it, as keys begin: `pods`, `jobs.batch`."""
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What a list at `version` shows at the keys that were asked about.
+
+    `present` has the uids, `seen` what is to be told of them.
+    """
+
+    version: int
+    present: dict[str, str]
+    seen: dict[str, Sighting]
+
+
+class Looking(Protocol):
+    """Lists the objects of one kind."""
+
+    async def look(self, namespace: str, keys: Collection[str]) -> Looked:
+        """Look for keys of a namespace, linearizably. Raises ClusterError: nothing is known."""
+        ...
+
 
 class _Pause(msgspec.Struct, frozen=True):
-    """No list of this namespace before `until`; the next pause takes `seconds`."""
+    """No list of this place before `until`; the next pause takes `seconds`."""
 
     until: float
     seconds: float
@@ -43,44 +65,52 @@ _NO_PAUSE: Final = _Pause(0.0, RETRY_SECONDS)
 class Barrier:
     """Proves open attempts of one cluster dead, or finds them alive."""
 
-    def __init__(self, tenure: Tenure, ages: Ages) -> None:
+    def __init__(
+        self, tenure: Tenure, ages: Ages, looking: Callable[[str], Looking | None]
+    ) -> None:
+        """`looking` returns who lists the kind of a name, None when it is not served."""
         self._tenure = tenure
         self._ages = ages
-        self._pauses: dict[str, _Pause] = {}
+        self._looking = looking
+        self._pauses: dict[Place, _Pause] = {}
 
     async def settle(self) -> None:
-        """Go through the namespaces that have attempts beyond the bound."""
+        """Go through the places that have attempts beyond the bound."""
         clock = asyncio.get_running_loop().time
         bound = self._tenure.settings.settle_seconds
-        waiting: dict[str, list[OpenAttempt]] = defaultdict(list)
+        waiting: dict[Place, list[OpenAttempt]] = defaultdict(list)
         for attempt in islice(self._ages.at_least(bound, clock()), ATTEMPTS_MAX):
-            waiting[attempt.namespace].append(attempt)
-        for namespace, attempts in waiting.items():
-            if self._pauses.get(namespace, _NO_PAUSE).until <= clock():
-                await self._settle(namespace, attempts)
+            waiting[attempt.namespace, attempt.key.partition("/")[0]].append(attempt)
+        for place, attempts in waiting.items():
+            if self._pauses.get(place, _NO_PAUSE).until <= clock():
+                await self._settle(place, attempts)
 
-    async def _settle(self, namespace: str, attempts: list[OpenAttempt]) -> None:
-        clock = asyncio.get_running_loop().time
-        begun = clock()
+    async def _settle(self, place: Place, attempts: list[OpenAttempt]) -> None:
+        begun = asyncio.get_running_loop().time()
         self._tenure.count("settle_lists_total")
+        keys = dict.fromkeys(attempt.key for attempt in attempts)
         try:
-            listed = await self._tenure.cluster.list_pods(namespace.partition("/")[2])
+            looked = await self._look(place, keys)
         except ClusterError as error:
             self._tenure.count("settle_failures_total")
-            self._postpone(namespace, str(error))
+            self._postpone(place, str(error))
             return
-        self._pauses.pop(namespace, None)
-        pods = {POD_KEYS + pod.metadata.name: pod for pod in listed.objects}
-        for key in dict.fromkeys(attempt.key for attempt in attempts):
-            found = self._judge(namespace, key, pods.get(key), listed.version, begun)
-            self._ask_later(namespace, key, [one for one in attempts if one.key == key])
+        self._pauses.pop(place, None)
+        for key in keys:
+            found = self._judge(place[0], key, looked, begun)
+            self._ask_later(place[0], key, [one for one in attempts if one.key == key])
             for command in found:
                 await self._tenure.courier.send(command)
 
-    def _judge(
-        self, namespace: str, key: str, pod: Pod | None, version: int, begun: float
-    ) -> list[AnyCommand]:
-        """Return what a list at `version`, begun at `begun` monotonic seconds, says of a key."""
+    async def _look(self, place: Place, keys: Collection[str]) -> Looked:
+        namespace, kind = place
+        looking = self._looking(kind)
+        if looking is None:
+            raise Unavailable(f"it is not known where {kind} are served")
+        return await looking.look(namespace, keys)
+
+    def _judge(self, namespace: str, key: str, looked: Looked, begun: float) -> list[AnyCommand]:
+        """Return what a list that was begun at `begun` monotonic seconds says of a key."""
         tenure = self._tenure
         entry = tenure.entry(namespace, key)
         if entry is None:
@@ -91,10 +121,10 @@ class Barrier:
             age = self._ages.of(OpenAttempt(namespace, key, *attempt), begun)
             return age >= tenure.settings.settle_seconds
 
-        uid = pod.metadata.uid if pod is not None else ""
+        uid, seen = looked.present.get(key, ""), looked.seen.get(key)
+        version = looked.version
         found: list[AnyCommand] = [*missing(namespace, key, entry, uid, version, WATCHED, proven)]
-        if pod is not None:
-            seen = sight(pod, tenure.name, tenure.settings.rules, tenure.now(), deleted=False)
+        if seen is not None:
             command = news(entry, seen, WATCHED)
             found += [command] if command is not None else []
             found += unwritten(entry, seen, WATCHED, proven)
@@ -110,9 +140,10 @@ class Barrier:
             else:
                 self._ages.end(attempt)
 
-    def _postpone(self, namespace: str, reason: str) -> None:
+    def _postpone(self, place: Place, reason: str) -> None:
         """A list that failed proves nothing: try again later, and later still."""
-        seconds = self._pauses.get(namespace, _NO_PAUSE).seconds
+        seconds = self._pauses.get(place, _NO_PAUSE).seconds
         until = asyncio.get_running_loop().time() + seconds
-        self._pauses[namespace] = _Pause(until, min(2 * seconds, RETRY_SECONDS_MAX))
-        _log.warning("barrier_postponed", extra={"namespace": namespace, "reason": reason})
+        self._pauses[place] = _Pause(until, min(2 * seconds, RETRY_SECONDS_MAX))
+        extra = {"namespace": place[0], "kind": place[1], "reason": reason}
+        _log.warning("barrier_postponed", extra=extra)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from ledger.core.commands import AnyCommand, CloseAccount, SetLimits
+from ledger.core.commands import AnyCommand, CloseAccount, Describe, SetLimits
 from ledger.core.denials import Denial, Reason, sentence
 from ledger.log.submission import Ledger
 
@@ -110,4 +110,6 @@ def _address(command: AnyCommand) -> Address:
     """Return what a command is about: commands of one address keep their order."""
     if isinstance(command, SetLimits | CloseAccount):
         return "", command.account
+    if isinstance(command, Describe):
+        return command.subject, ""
     return getattr(command, "namespace", ""), getattr(command, "key", "")

@@ -1,41 +1,48 @@
 """Pods: what the watch tells becomes commits, releases and, after every list, a recount."""
 
 import asyncio
-import logging
-from typing import Final
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from ledger.core.events import Cause
 from ledger.kube.objects import Pod
 from ledger.kube.port import Change, Changed, Listed
-from webhook.ages import Ages, OpenAttempt
-from webhook.sighting import POD_KEYS, Sighting, missing, news, sight, told
+from webhook import recounting
+from webhook.ages import Ages
+from webhook.barrier import Looked
+from webhook.lineage import RECOUNT_READ_SECONDS, Lineage
+from webhook.pod_sighting import POD_KEYS, sight
+from webhook.puzzling import Puzzling
+from webhook.recounting import Present
+from webhook.sighting import Sighting, holds_uid, news, told
 from webhook.tenure import RECOUNTED, WATCHED, Stride, Tenure
 
-_log: Final = logging.getLogger(__name__)
+Hear = Callable[[Pod, Sighting], None]
+
+
+def _ignore(_: Pod, __: Sighting) -> None:
+    """Hear of a pod and do nothing."""
 
 
 class Pods:
-    """Follows the pods of one cluster. `puzzling` counts those whose request makes no sense."""
+    """Follows the pods of one cluster."""
 
-    def __init__(self, tenure: Tenure, ages: Ages) -> None:
+    def __init__(self, tenure: Tenure, ages: Ages, puzzling: Puzzling) -> None:
         self._tenure = tenure
         self._ages = ages
+        self._lineage = Lineage(tenure)
         self._terminating: dict[str, Sighting] = {}
-        self._puzzling: set[str] = set()
+        self._puzzling = puzzling
 
-    @property
-    def puzzling(self) -> int:
-        """How many pods exist whose request cannot be understood; nothing is charged for them."""
-        return len(self._puzzling)
-
-    async def take(self, change: Change[Pod]) -> None:
-        """Tell the ledger what a change of the watch means."""
+    async def take(self, change: Change[Pod], hear: Hear = _ignore) -> None:
+        """Tell the ledger what a change of the watch means; `hear` is told of every pod."""
         if isinstance(change, Listed):
-            await self._recount(change)
+            await self._recount(change, hear)
         elif isinstance(change, Changed):
-            await self._tell(self._see(change.object, deleted=change.deleted))
+            seen = await self._see(change.object, deleted=change.deleted)
+            hear(change.object, seen)
+            await self._tell(seen)
 
     async def end_elapsed(self) -> None:
         """End what terminating pods are charged once their grace period is over."""
@@ -44,50 +51,74 @@ class Pods:
             del self._terminating[seen.uid]
             await self._tell(msgspec.structs.replace(seen, cause=Cause.FINISHED))
 
-    def _see(self, pod: Pod, *, deleted: bool) -> Sighting:
-        """Read a pod, and remember what has to be remembered about it."""
+    async def look_again(self, pods: list[Pod]) -> None:
+        """Tell where pods count now that have not changed themselves.
+
+        A pod that the ledger does not know may be gone since the list, so it is left alone.
+        """
+        stride = Stride()
+        for pod in pods:
+            await stride.step()
+            seen = await self._sighting(pod)
+            entry = self._tenure.entry(seen.namespace, seen.key)
+            if holds_uid(entry, seen.uid) and not seen.cause:
+                command = news(entry, seen, WATCHED)
+                if command is not None:
+                    await self._tenure.courier.send(command)
+
+    async def look(self, namespace: str, keys: Collection[str]) -> Looked:
+        """Look for pods of a qualified namespace, linearizably. Raises ClusterError."""
+        listed = await self._tenure.cluster.list_pods(namespace.partition("/")[2])
+        pods = {POD_KEYS + pod.metadata.name: pod for pod in listed.objects}
+        seen = {key: await self._sighting(pods[key]) for key in keys if key in pods}
+        return Looked(listed.version, {key: one.uid for key, one in seen.items()}, seen)
+
+    async def _sighting(
+        self, pod: Pod, *, deleted: bool = False, deadline: float = 0.0
+    ) -> Sighting:
+        """Read a pod, with its root; see `Lineage.of_pod`."""
         tenure = self._tenure
         seen = sight(pod, tenure.name, tenure.settings.rules, tenure.now(), deleted=deleted)
+        return await self._lineage.of_pod(seen, pod.metadata, deadline)
+
+    async def _see(self, pod: Pod, *, deleted: bool, deadline: float = 0.0) -> Sighting:
+        """Read a pod, and remember what has to be remembered about it."""
+        seen = await self._sighting(pod, deleted=deleted, deadline=deadline)
         if seen.grace_ends and not seen.cause:
             self._terminating[seen.uid] = seen
         else:
             self._terminating.pop(seen.uid, None)
-        if not seen.problem or seen.cause:
-            self._puzzling.discard(seen.uid)
-        elif seen.uid not in self._puzzling:
-            self._puzzling.add(seen.uid)
-            _log.warning(
-                "pod_not_understood",
-                extra={"namespace": seen.namespace, "key": seen.key, "reason": seen.problem},
-            )
+        self._puzzling.note(seen)
         return seen
 
     async def _tell(self, seen: Sighting) -> None:
         """Tell the ledger, unless it knows and nothing is on its way that could change that."""
         tenure = self._tenure
-        if tenure.courier.is_pending(seen.namespace, seen.key):
+        if tenure.courier.is_pending(seen.namespace, seen.key) and not seen.gated:
             await tenure.courier.send(told(seen, WATCHED))
             return
         command = news(tenure.entry(seen.namespace, seen.key), seen, WATCHED)
         if command is not None:
             await tenure.courier.send(command)
 
-    async def _recount(self, listed: Listed[Pod]) -> None:
+    async def _recount(self, listed: Listed[Pod], hear: Hear) -> None:
         """Compare the ledger with everything that exists at one version, and tell what differs."""
         await self._tenure.courier.flush()
         self._terminating.clear()
-        self._puzzling.clear()
-        present = await self._tell_present(listed.objects)
+        self._puzzling.clear(POD_KEYS)
+        present = await self._tell_present(listed.objects, hear)
         await self._tell_missing(present, listed.version)
-        await find_open(self._tenure, self._ages)
+        await recounting.find_open(self._tenure, self._ages, POD_KEYS)
         await self._tenure.courier.flush()
 
-    async def _tell_present(self, pods: list[Pod]) -> dict[tuple[str, str], str]:
+    async def _tell_present(self, pods: list[Pod], hear: Hear) -> Present:
         """Tell what exists; return the uids by namespace and key."""
         tenure, stride = self._tenure, Stride()
-        present: dict[tuple[str, str], str] = {}
+        deadline = asyncio.get_running_loop().time() + RECOUNT_READ_SECONDS
+        present: Present = {}
         for pod in pods:
-            seen = self._see(pod, deleted=False)
+            seen = await self._see(pod, deleted=False, deadline=deadline)
+            hear(pod, seen)
             present[seen.namespace, seen.key] = seen.uid
             command = news(tenure.entry(seen.namespace, seen.key), seen, RECOUNTED)
             if command is not None:
@@ -95,29 +126,6 @@ class Pods:
             await stride.step()
         return present
 
-    async def _tell_missing(self, present: dict[tuple[str, str], str], version: int) -> None:
-        """End what the ledger still counts and the list does not hold.
-
-        The list may have begun before any bound, so creations never seen are not judged by it.
-        """
-        tenure, stride = self._tenure, Stride()
-        for namespace in tenure.namespaces():
-            for key in tenure.keys(namespace, POD_KEYS):
-                await stride.step()
-                entry = tenure.entry(namespace, key)
-                if entry is None:
-                    continue
-                uid = present.get((namespace, key), "")
-                for command in missing(namespace, key, entry, uid, version, RECOUNTED):
-                    await tenure.courier.send(command)
-
-
-async def find_open(tenure: Tenure, ages: Ages) -> None:
-    """Start the age of every open attempt that has none yet, as when a tenure begins."""
-    stride, clock = Stride(), asyncio.get_running_loop().time
-    for namespace in tenure.namespaces():
-        for key in tenure.keys(namespace, POD_KEYS):
-            await stride.step()
-            entry = tenure.entry(namespace, key)
-            for hold in entry.holds if entry is not None else ():
-                ages.start_unless_known(OpenAttempt(namespace, key, hold.uid, hold.base), clock())
+    async def _tell_missing(self, present: Present, version: int) -> None:
+        """End what the ledger still counts and the list does not hold."""
+        await recounting.tell_missing(self._tenure, POD_KEYS, present, version)

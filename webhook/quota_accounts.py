@@ -5,10 +5,10 @@ from typing import Final
 
 from ledger.core import accounts
 from ledger.core.commands import CloseAccount, SetLimits
-from ledger.core.traits import Selection
 from ledger.kube.objects import ResourceQuota
 from ledger.kube.port import Change, Changed, Listed
 from ledger.kube.quotas import limits_of
+from webhook.limits import is_set
 from webhook.tenure import RECOUNTED, WATCHED, Stride, Tenure
 
 _log: Final = logging.getLogger(__name__)
@@ -46,38 +46,30 @@ class QuotaAccounts:
     async def _set(self, quota: ResourceQuota, actor: str) -> None:
         """Set an account's limits; a quota that limits nothing managed has no account."""
         tenure = self._tenure
-        account, namespace = self._account(quota), quota.metadata.namespace
+        account, meta = self._account(quota), quota.metadata
         settings = tenure.settings
         read = limits_of(quota, settings.rules, zero_is_unlimited=settings.zero_is_unlimited)
         self._warn(account, read.warnings)
         if not read.limits:
             await self._close(account, actor, forget=False)
-        elif tenure.courier.is_pending("", account) or self._known(account) != (
-            read.limits,
-            read.selects,
-        ):
-            covers = (accounts.qualified(tenure.name, namespace),)
-            command = SetLimits(account, covers, read.limits, actor, selects=read.selects)
+            return
+        covers = (accounts.qualified(tenure.name, meta.namespace),)
+        command = SetLimits(
+            account, covers, read.limits, actor, meta.version(), selects=read.selects
+        )
+        if tenure.courier.is_pending("", account) or not is_set(tenure.view.state, command):
             await tenure.courier.send(command)
 
     async def _close(self, account: str, actor: str, *, forget: bool = True) -> None:
         if forget:
             self._warned.pop(account, None)
-        if self._tenure.courier.is_pending("", account) or self._known(account) is not None:
+        is_open = account in self._tenure.view.state.accounts
+        if is_open or self._tenure.courier.is_pending("", account):
             await self._tenure.courier.send(CloseAccount(account, actor))
 
     def _account(self, quota: ResourceQuota) -> str:
         meta = quota.metadata
         return accounts.quota(self._tenure.name, meta.namespace, meta.name)
-
-    def _known(self, account: str) -> tuple[dict[str, int], Selection] | None:
-        """Return an account's limits and conditions as the ledger has them, None if not open."""
-        state = self._tenure.view.state
-        known = state.accounts.get(account)
-        if known is None:
-            return None
-        limits = {key: state.limit[number] for key, number in known.lines.items()}
-        return limits, known.selects
 
     def _warn(self, account: str, warnings: tuple[str, ...]) -> None:
         """Say what is odd about a quota once, not at every change of its status."""

@@ -56,4 +56,5 @@ def _settle(
     newest = max(holds, key=lambda hold: hold.base)
     # The real version is not known; the smallest one that fits is the one after what is known.
     version = 1 + max(newest.base, stored.version if stored is not None else 0)
-    return [Observe(namespace, key, uid, version, newest.demand, actor)]
+    seen = (version, newest.demand, actor, newest.root, newest.traits)
+    return [Observe(namespace, key, uid, *seen)]

@@ -1,30 +1,19 @@
-"""Sightings: what the API server told of a pod, and what that means for the ledger.
+"""Sightings: what the API server told of an object, and what that means for the ledger.
 
 Everything here is pure. An attempt is never ended because time has passed: either its object or a
 newer version was seen, or a list that began after the bound proves that it was not written.
 """
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
+from ledger.core import amounts
 from ledger.core.amounts import Amounts
 from ledger.core.commands import CREATE, End, Observe, Refute
-from ledger.core.denials import Denial, sentence
 from ledger.core.events import Cause
-from ledger.core.state import Entry
-from ledger.kube.demand import DemandRules, demand_of
-from ledger.kube.objects import Pod
-
-POD_KEYS: Final = "pods/"
-"""How the keys of pods begin; settlement speaks for no other kind."""
-
-_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
-_MICROSECOND: Final = timedelta(microseconds=1)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+from ledger.core.state import Entry, Hold, Object
+from ledger.core.traits import Traits
 
 Attempt = tuple[str, int]
 """`(uid, base)`: one possible write of a key."""
@@ -34,10 +23,12 @@ Proven = Callable[[Attempt], bool]
 
 
 class Sighting(msgspec.Struct, frozen=True, gc=False):
-    """A pod at a version. `cause` is empty while it counts, else why its charge ends.
+    """An object at a version. `cause` is empty while it counts, else why its charge ends.
 
     `grace_ends` is when a terminating pod stops counting, in µs of Unix time, 0 for never.
-    `problem` says why its request cannot be understood; the demand is then nothing.
+    `problem` says why its request cannot be understood; the demand is then nothing. `root`,
+    `traits` and `generation` are as in `commands.Observe`. `gated` says that a pod waits until
+    something is reserved for it: it does not count before.
     """
 
     namespace: str
@@ -48,52 +39,52 @@ class Sighting(msgspec.Struct, frozen=True, gc=False):
     cause: str = ""
     grace_ends: int = 0
     problem: str = ""
-
-
-def sight(pod: Pod, cluster: str, rules: DemandRules, now: int, *, deleted: bool) -> Sighting:
-    """Read a pod as the ledger sees it at `now`, in µs of Unix time."""
-    demand = demand_of(pod, rules)
-    problem = sentence(demand) if isinstance(demand, Denial) else ""
-    meta = pod.metadata
-    grace_ends = _grace_ends(pod)
-    finished = pod.status.phase in _TERMINAL or 0 < grace_ends < now
-    return Sighting(
-        accounts.qualified(cluster, meta.namespace),
-        POD_KEYS + meta.name,
-        meta.uid,
-        meta.version(),
-        {} if isinstance(demand, Denial) else demand.amounts,
-        Cause.DELETED if deleted else Cause.FINISHED if finished else "",
-        grace_ends,
-        problem,
-    )
+    root: str = ""
+    traits: Traits = ()
+    generation: int = 0
+    gated: bool = False
 
 
 def news(entry: Entry | None, seen: Sighting, actor: str) -> Observe | End | None:
     """Return the command that tells the ledger what was seen, None when it knows.
 
-    Most writes of a pod change its status only; they cost nothing.
+    Most writes of an object change its status only; they cost nothing.
     """
-    if entry is None:
-        return told(seen, actor) if seen.demand and not seen.cause else None
-    stored = entry.committed
-    known = stored is not None and stored.uid == seen.uid
-    attempts = [hold for hold in entry.holds if hold.uid == seen.uid]
+    stored, attempts = _known(entry, seen.uid)
+    known = stored is not None or bool(attempts)
     if seen.cause:
-        return told(seen, actor) if known or attempts else None
-    if not seen.demand and stored is None and not attempts:
+        return told(seen, actor) if known else None
+    if seen.gated and not known:
         return None
-    same = stored is not None and known and stored.demand == seen.demand
-    if same and all(hold.base >= seen.version for hold in attempts):
+    if entry is None or (entry.committed is None and not attempts):
+        return told(seen, actor) if seen.demand else None
+    if stored is None:
+        return told(seen, actor)
+    if _is_as(stored, seen) and all(hold.base >= seen.version for hold in attempts):
         return None
-    return told(seen, actor)
+    return told(_rising(stored, seen), actor)
 
 
 def told(seen: Sighting, actor: str) -> Observe | End:
     """Return the command that says what was seen, whatever the ledger knows."""
+    where = (seen.namespace, seen.key, seen.uid, seen.version)
     if seen.cause:
-        return End(seen.namespace, seen.key, seen.uid, seen.version, seen.cause, actor)
-    return Observe(seen.namespace, seen.key, seen.uid, seen.version, seen.demand, actor)
+        return End(*where, seen.cause, actor)
+    return Observe(*where, seen.demand, actor, seen.root, seen.traits, seen.generation)
+
+
+def holds_uid(entry: Entry | None, uid: str) -> bool:
+    """Return whether an entry is charged for the object of this uid, or holds something for it."""
+    stored, attempts = _known(entry, uid)
+    return stored is not None or bool(attempts)
+
+
+def recorded_root(entry: Entry | None, uid: str) -> str:
+    """Return the root that the ledger has recorded for an object, empty when it has none."""
+    stored, attempts = _known(entry, uid)
+    if stored is not None:
+        return stored.root
+    return attempts[0].root if attempts else ""
 
 
 def missing(
@@ -128,6 +119,36 @@ def unwritten(entry: Entry, seen: Sighting, actor: str, proven: Proven) -> Itera
             yield Refute(*where, Cause.ABSENT, actor, raises=hold.raises)
 
 
+def _known(entry: Entry | None, uid: str) -> tuple[Object | None, list[Hold]]:
+    """Return what the ledger knows of the object of this uid: as stored, and its attempts."""
+    if entry is None:
+        return None, []
+    stored = entry.committed
+    if stored is not None and stored.uid != uid:
+        stored = None
+    return stored, [hold for hold in entry.holds if hold.uid == uid]
+
+
+def _is_as(stored: Object, seen: Sighting) -> bool:
+    """Return whether a sighting says what is known; a status alone never raises a demand."""
+    if (stored.root, stored.traits) != (seen.root, seen.traits):
+        return False
+    if stored.demand == seen.demand:
+        return True
+    if not stored.demand or not seen.generation or stored.generation != seen.generation:
+        return False
+    return amounts.smallest(seen.demand, stored.demand) == stored.demand
+
+
+def _rising(stored: Object, seen: Sighting) -> Sighting:
+    """Return a sighting that may raise what was charged nothing.
+
+    That the ledger charges a root nothing may come from a policy, which may change while the
+    object's generation stays.
+    """
+    return seen if stored.demand else msgspec.structs.replace(seen, generation=0)
+
+
 def _uids(entry: Entry) -> dict[str, None]:
     """Return the uids that an entry names, each once, in order."""
     uids = dict.fromkeys(hold.uid for hold in entry.holds)
@@ -139,16 +160,3 @@ def _existed(entry: Entry, uid: str, version: int) -> bool:
     if entry.committed is not None and entry.committed.uid == uid:
         return entry.committed.version <= version
     return any(hold.uid == uid and CREATE < hold.base <= version for hold in entry.holds)
-
-
-def _grace_ends(pod: Pod) -> int:
-    """Return when a terminating pod stops counting: the rule of Kubernetes' own quota.
-
-    A pod whose node is lost is never confirmed as deleted. It counts until its grace period has
-    passed after its deletion timestamp.
-    """
-    meta = pod.metadata
-    if meta.deletion_timestamp is None or meta.deletion_grace_period_seconds is None:
-        return 0
-    grace = timedelta(seconds=meta.deletion_grace_period_seconds)
-    return (meta.deletion_timestamp + grace - _EPOCH) // _MICROSECOND

@@ -1,7 +1,7 @@
 """A tenure: one period in which this replica is the active one, and what its parts share."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 import msgspec
@@ -11,6 +11,7 @@ from ledger.core.state import Entry, State
 from ledger.kube.demand import DemandRules
 from ledger.kube.port import Cluster
 from ledger.log.records import Record
+from webhook.beyond import Beyond
 from webhook.courier import Courier
 
 STRIDE: Final = 64
@@ -52,13 +53,30 @@ class SettlementSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of settlement, in seconds, and how requests and quotas are read.
 
     `settle_seconds` must be longer than any admission and etcd write can take: 34 s is the API
-    server's cap on a request, and its etcd client may add some seconds.
+    server's cap on a request, and its etcd client may add some seconds. `cluster_traits` is what
+    universe quotas select this cluster by, None: its name alone. `universe_authority` says whether
+    this cluster's universe quotas are the ledger's, `write_quota_status` whether ResourceQuotas are
+    told what the ledger counts.
     """
 
     rules: DemandRules = DemandRules()
     settle_seconds: float = 60.0
     recount_seconds: float = 600.0
     zero_is_unlimited: bool = False
+    cluster_traits: str | None = None
+    universe_authority: bool = False
+    write_quota_status: bool = False
+
+
+class Site(msgspec.Struct, frozen=True):
+    """The cluster that is settled, and its name in the ledger.
+
+    Without `beyond`, only its pods and ResourceQuotas are.
+    """
+
+    cluster: Cluster
+    name: str
+    beyond: Beyond | None = None
 
 
 class Tenure:
@@ -67,21 +85,27 @@ class Tenure:
     def __init__(
         self,
         view: View,
-        cluster: Cluster,
-        name: str,
+        site: Site,
         settings: SettlementSettings,
         now: Callable[[], int],
         courier: Courier,
         count: Count = uncounted,
     ) -> None:
-        """`name` is the cluster's; `now` tells µs of Unix time."""
+        """`now` tells µs of Unix time."""
         self.view = view
-        self.cluster = cluster
-        self.name = name
+        self.cluster = site.cluster
+        self.name = site.name
+        self.beyond = beyond = site.beyond
         self.settings = settings
         self.now = now
         self.courier = courier
         self.count = count
+        roots = beyond.surroundings.catalog.roots if beyond is not None else ()
+        self._settled = frozenset(("pods", *(kind.name for kind in roots)))
+
+    def settles(self, key: str) -> bool:
+        """Return whether settlement speaks for a key: that of a pod, or of a kind of roots."""
+        return key.partition("/")[0] in self._settled
 
     def owns(self, namespace: str) -> bool:
         """Return whether a qualified namespace belongs to this cluster."""
@@ -96,15 +120,27 @@ class Tenure:
         space = self.view.state.namespaces.get(namespace)
         return space.entries.get(key) if space is not None else None
 
-    def keys(self, namespace: str, prefix: str) -> list[str]:
-        """Return the keys of a qualified namespace that begin with `prefix`."""
+    def keys(self, namespace: str) -> list[str]:
+        """Return all keys of a qualified namespace."""
         space = self.view.state.namespaces.get(namespace)
-        return [key for key in space.entries if key.startswith(prefix)] if space else []
+        return list(space.entries) if space is not None else []
+
+    def members(self, namespace: str, root: str) -> int:
+        """Return how many pods of a qualified namespace draw from a root, which may be gone."""
+        space = self.view.state.namespaces.get(namespace)
+        return len(space.members.get(root, ())) if space is not None else 0
 
     def quota_accounts(self) -> list[str]:
         """Return the open quota accounts of this cluster."""
         prefix = accounts.quota(self.name, "", "").rstrip("/") + "/"
         return [account for account in self.view.state.accounts if account.startswith(prefix)]
+
+
+async def every(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
+    """Do something again and again, so many seconds after it was done."""
+    while True:
+        await asyncio.sleep(seconds)
+        await action()
 
 
 class Stride:

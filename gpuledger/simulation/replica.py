@@ -33,7 +33,7 @@ from webhook.policy import Policy
 from webhook.review import Request, Response
 from webhook.settlement import Settlement
 from webhook.stamps import Stamps
-from webhook.tenure import SettlementSettings
+from webhook.tenure import SettlementSettings, Site
 from webhook.validating import Validating
 
 REOPEN_SECONDS: Final = 0.5
@@ -145,8 +145,7 @@ class Replica:
         self._settlement = Settlement(
             Visible(ledger, self.writer),
             self.writer,
-            self.cluster,
-            CLUSTER,
+            Site(self.cluster, CLUSTER),
             now=self.now,
             is_active=lambda: self.name in self._lease.settlers,
             settings=self._settlement_settings,

@@ -18,6 +18,7 @@ from ledger.kube.rules import DemandRules
 from ledger.kube.selectors import Warn
 
 PREFIXES: Final = ("limits.", "requests.")
+_MILLI: Final = 1_000
 _SHOWN_MAX: Final = 64
 _RULES_MAX: Final = 8
 """A process has one set of rules; tests have some."""
@@ -50,6 +51,17 @@ def read(
 def is_managed(key: str, rules: DemandRules) -> bool:
     """Return whether a quota key limits something that is charged."""
     return key in _keys(rules)
+
+
+def quantity(key: str, amount: int, rules: DemandRules) -> str:
+    """Return an amount of the ledger as the quota key counts it, rounded up to a whole unit.
+
+    A key that limits nothing any more counts in the ledger's own unit.
+    """
+    resource, unit = _keys(rules).get(key, ("", 0))
+    if resource == "cpu" and amount % _MILLI:
+        return f"{amount}m"
+    return str(-(-amount // (_MILLI if resource == "cpu" else unit or 1)))
 
 
 def hints(hard: Quantities, rules: DemandRules) -> Iterator[str]:

@@ -132,6 +132,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             " clusters on one log, exactly one."
         ),
     ] = True
+    write_quota_status: Annotated[
+        bool,
+        Meta(
+            description="Show what is charged in the status of ResourceQuotas, for the limits.*"
+            " keys that Kubernetes itself does not count."
+        ),
+    ] = True
     kubernetes: Annotated[
         bool,
         Meta(description="Watch a cluster; without one, quotas come from `gpuledger quota set`."),

@@ -16,7 +16,7 @@ from ledger.log.writer import Writer
 from support.apiserver import ApiServer, ModelCluster
 from support.replicas import running
 from webhook.settlement import Settlement
-from webhook.tenure import SettlementSettings
+from webhook.tenure import SettlementSettings, Site
 
 CLUSTER = "c"
 DEMAND = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 10, "nvidia.com/gpumem": 1000}
@@ -38,8 +38,7 @@ class World:
         self.settlement = Settlement(
             self,
             writer,
-            self.cluster,
-            CLUSTER,
+            Site(self.cluster, CLUSTER),
             now=lambda: self.now,
             is_active=lambda: self.active,
             settings=settings,

@@ -13,8 +13,10 @@ from ledger.kube.errors import Forbidden
 from webhook.ages import Ages, OpenAttempt
 from webhook.barrier import Barrier
 from webhook.courier import Courier
-from webhook.pods import find_open
-from webhook.tenure import SettlementSettings, Tenure
+from webhook.pods import Pods
+from webhook.puzzling import Puzzling
+from webhook.recounting import find_open
+from webhook.tenure import SettlementSettings, Site, Tenure
 
 BOUND = 60.0
 
@@ -28,9 +30,15 @@ class Scene:
         self.ages = Ages()
         settings = SettlementSettings(rules=RULES, settle_seconds=BOUND)
         self.tenure = Tenure(
-            one.writer, one.cluster, CLUSTER, settings, lambda: one.now, self.courier, one.count
+            one.writer,
+            Site(one.cluster, CLUSTER),
+            settings,
+            lambda: one.now,
+            self.courier,
+            one.count,
         )
-        self.barrier = Barrier(self.tenure, self.ages)
+        pods = Pods(self.tenure, self.ages, Puzzling())
+        self.barrier = Barrier(self.tenure, self.ages, {"pods": pods}.get)
         one.writer.subscribe(self._follow)
 
     async def hold(self, name: str, uid: str, *, age: float, base: int = CREATE) -> OpenAttempt:

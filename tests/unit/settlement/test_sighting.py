@@ -10,7 +10,8 @@ from ledger.core.commands import End, Observe, Refute
 from ledger.core.state import Entry, Hold, Object
 from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules
-from webhook.sighting import Sighting, missing, news, sight, unwritten
+from webhook.pod_sighting import sight
+from webhook.sighting import Sighting, missing, news, unwritten
 
 ONE = {"nvidia.com/gpu": 1}
 TWO = {"nvidia.com/gpu": 2}

@@ -1,0 +1,22 @@
+"""What settlement works with beyond pods and quotas: workloads, policies, and what it writes.
+
+Without it, pods count one by one and ResourceQuotas are only read.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from ledger.kube.port import Kept, Universe, Workloads, Writes
+from webhook.surroundings.whole import Surroundings
+
+
+class FullCluster(Workloads, Kept, Universe, Writes, Protocol):
+    """A cluster's workloads, namespaces and own objects, to be read and written."""
+
+
+class Beyond(msgspec.Struct, frozen=True):
+    """The cluster, and the `surroundings` that reviews use as well."""
+
+    cluster: FullCluster
+    surroundings: Surroundings

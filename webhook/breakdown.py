@@ -1,0 +1,86 @@
+"""Breakdown: which namespace uses how much of a universe account.
+
+Worked out once from everything that is charged, and kept up to date from the postings of every
+record after that, because the whole is too much to add up again for every change.
+"""
+
+from ledger.core import charging, events
+from ledger.core.state import State
+from ledger.log.records import Record
+from webhook.tenure import Stride, View
+
+Shares = dict[str, dict[int, int]]
+"""Amounts by qualified namespace and line number."""
+
+
+class Breakdown:
+    """The shares of the accounts that were asked for."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._shares: dict[str, Shares] = {}
+        self._whole: set[str] = set()
+        self._accounts: dict[int, str] = {}
+
+    async def of(self, account: str) -> Shares | None:
+        """Return the shares of an open account; None while what it covers is changing."""
+        if account not in self._whole and not await self._work_out(account):
+            return None
+        return self._shares.get(account)
+
+    def follow(self, record: Record) -> None:
+        """Take note of what a record has posted."""
+        for item in record.items:
+            event = item.event
+            if isinstance(event, events.LimitSet | events.AccountClosed):
+                self._forget(event.account)
+            elif isinstance(event, events.Described):
+                for account in {self._accounts.get(line) for line in item.postings[::3]}:
+                    self._forget(account or "")
+            elif item.postings and self._accounts:
+                self._post(getattr(event, "namespace", ""), item.postings)
+
+    def _post(self, namespace: str, postings: charging.Postings) -> None:
+        for index in range(0, len(postings), 3):
+            account = self._accounts.get(postings[index])
+            shares = self._shares.get(account) if account is not None else None
+            # What has not been added up yet will be, with this in it.
+            if shares is None or not (namespace in shares or account in self._whole):
+                continue
+            share = shares.setdefault(namespace, {})
+            share[postings[index]] = share.get(postings[index], 0) + postings[index + 1]
+
+    async def _work_out(self, account: str) -> bool:
+        """Add up the shares of an account; return whether nothing has changed under way."""
+        known = self._view.state.accounts.get(account)
+        if known is None:
+            return False
+        shares = self._shares[account] = {}
+        self._accounts.update(dict.fromkeys(known.lines.values(), account))
+        stride, lines = Stride(), frozenset(known.lines.values())
+        for namespace in known.covers:
+            await stride.step()
+            if self._shares.get(account) is not shares:
+                return False
+            shares[namespace] = _share(self._view.state, namespace, lines)
+        covering = self._view.state.accounts.get(account)
+        if covering is None or covering.covers != known.covers:
+            self._forget(account)  # a namespace has come under way
+            return False
+        self._whole.add(account)
+        return True
+
+    def _forget(self, account: str) -> None:
+        self._whole.discard(account)
+        if self._shares.pop(account, None) is not None:
+            self._accounts = {
+                line: known for line, known in self._accounts.items() if known != account
+            }
+
+
+def _share(state: State, namespace: str, lines: frozenset[int]) -> dict[int, int]:
+    space = state.namespaces[namespace]
+    terms = (term for unit in charging.units(space) for term in charging.terms(space, unit))
+    return {
+        line: amount for line, amount in charging.by_line(space, terms).items() if line in lines
+    }

@@ -1,0 +1,104 @@
+"""Duties: everything that the active replica watches, writes and looks after in one tenure."""
+
+import asyncio
+from typing import Final
+
+from ledger.core.events import AnyEvent
+from ledger.kube.objects import Pod, ResourceQuota
+from ledger.kube.port import Change, Listed
+from ledger.log.records import Record
+from ledger.log.submission import Ledger
+from webhook.ages import Ages
+from webhook.barrier import Barrier, Looking
+from webhook.drift import drift_of
+from webhook.further_duties import FurtherDuties
+from webhook.pods import Pods
+from webhook.puzzling import Puzzling
+from webhook.quota_accounts import QuotaAccounts
+from webhook.recounting import find_open
+from webhook.relooking import Relooking
+from webhook.tenure import Tenure, every
+from webhook.watches import Watches
+
+TICK_SECONDS: Final = 1.0
+"""How often grace periods and open attempts are looked at, less when the bound is short."""
+
+PODS: Final = "pods"
+QUOTAS: Final = "quotas"
+"""What the watches are called in readiness."""
+
+
+class Duties:
+    """The parts of settlement for pods and quotas, and with `beyond` those for everything else."""
+
+    def __init__(self, tenure: Tenure, ledger: Ledger) -> None:
+        """Prepare; `run` does the work. `ledger` answers what has to be known at once."""
+        self.ages = Ages()
+        self.puzzling = Puzzling()
+        self.watches = Watches(tenure.settings.recount_seconds)
+        self._tenure = tenure
+        self._quotas = QuotaAccounts(tenure)
+        self._pods = Pods(tenure, self.ages, self.puzzling)
+        self._relooking = Relooking(tenure, self._pods)
+        self._more = FurtherDuties.of(
+            tenure, ledger, self.ages, self.puzzling, self.watches, self._relooking
+        )
+        self._barrier = Barrier(tenure, self.ages, self._looking)
+        self.watches.expect(PODS)
+        self.watches.expect(QUOTAS)
+
+    async def run(self) -> None:
+        """Do all of it until cancelled."""
+        tick = min(TICK_SECONDS, self._tenure.settings.settle_seconds / 4)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tenure.courier.run())
+            tasks.create_task(find_open(self._tenure, self.ages))
+            tasks.create_task(
+                self.watches.follow(QUOTAS, self._tenure.cluster.watch_quotas, self._take_quota)
+            )
+            tasks.create_task(self._follow_pods())
+            for action in (self._pods.end_elapsed, self._barrier.settle, self._relooking.settle):
+                tasks.create_task(every(tick, action))
+            if self._more is not None:
+                self._more.start(tasks, tick)
+
+    def follow(self, record: Record, now: float) -> None:
+        """Take note of what a record changes for this cluster, at `now` seconds of the loop."""
+        tenure = self._tenure
+        for item in record.items:
+            event = item.event
+            if tenure.owns(getattr(event, "namespace", "")) and tenure.settles(
+                getattr(event, "key", "")
+            ):
+                self.ages.follow(event, now)
+                self._count(event)
+        if self._more is not None:
+            self._more.follow(record)
+
+    async def _follow_pods(self) -> None:
+        if self._more is not None:
+            await self._more.kinds.listed()
+        await self.watches.follow(PODS, self._tenure.cluster.watch_pods, self._take_pod)
+
+    async def _take_pod(self, change: Change[Pod]) -> None:
+        if self._more is None:
+            await self._pods.take(change)
+            return
+        if isinstance(change, Listed):
+            self._more.gates.begin_anew()
+        await self._pods.take(change, self._more.gates.note)
+
+    async def _take_quota(self, change: Change[ResourceQuota]) -> None:
+        if self._more is not None:
+            self._more.note_quota(change)
+        await self._quotas.take(change)
+
+    def _looking(self, kind: str) -> Looking | None:
+        if kind == PODS:
+            return self._pods
+        return self._more.kinds.of(kind) if self._more is not None else None
+
+    def _count(self, event: AnyEvent) -> None:
+        cause = drift_of(event, self._tenure.beyond)
+        if cause:
+            self._tenure.count("drift_total", cause)

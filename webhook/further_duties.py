@@ -1,0 +1,119 @@
+"""Further duties: kinds, universe quotas, statuses and gates, where a full cluster is settled."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from ledger.kube.objects import ResourceQuota, Workload
+from ledger.kube.port import Change
+from ledger.kube.resources import Resource
+from ledger.log.records import Record
+from ledger.log.submission import Ledger
+from webhook import default_quotas, quota_status, universe_status
+from webhook.ages import Ages
+from webhook.beyond import Beyond
+from webhook.breakdown import Breakdown
+from webhook.default_quotas import DefaultQuotas
+from webhook.descriptions import Descriptions
+from webhook.gates import Gates
+from webhook.kind_watches import KindWatches
+from webhook.kinds.kind import Kind
+from webhook.manners import Manners
+from webhook.puzzling import Puzzling
+from webhook.quota_status import QuotaStatus
+from webhook.relooking import Relooking
+from webhook.roots import Roots
+from webhook.tenure import Tenure, every
+from webhook.universe_accounts import UniverseAccounts
+from webhook.universe_status import UniverseStatus
+from webhook.watches import Watches
+
+NAMESPACES: Final = "namespaces"
+UNIVERSE: Final = "universe quotas"
+"""What the watches are called in readiness."""
+
+
+class FurtherDuties:
+    """The parts of settlement for everything but pods and quotas."""
+
+    def __init__(
+        self,
+        tenure: Tenure,
+        beyond: Beyond,
+        ledger: Ledger,
+        watches: Watches,
+        kinds: KindWatches,
+    ) -> None:
+        """Prepare; `start` begins the work."""
+        policies, cluster = beyond.surroundings.policies, beyond.cluster
+        self.kinds = kinds
+        self.gates = Gates(tenure, ledger, cluster, policies)
+        self._breakdown = Breakdown(tenure.view)
+        self._settings = tenure.settings
+        self._cluster = cluster
+        self._watches = watches
+        self._descriptions = Descriptions(tenure)
+        self._defaults = DefaultQuotas(cluster, policies)
+        self._status = QuotaStatus(tenure, cluster)
+        self._universe = UniverseAccounts(tenure)
+        self._universe_status = UniverseStatus(tenure, cluster, self._universe, self._breakdown)
+        watches.expect(NAMESPACES)
+        if tenure.settings.universe_authority:
+            watches.expect(UNIVERSE)
+
+    @classmethod
+    def of(
+        cls,
+        tenure: Tenure,
+        ledger: Ledger,
+        ages: Ages,
+        puzzling: Puzzling,
+        watches: Watches,
+        relooking: Relooking,
+    ) -> "FurtherDuties | None":
+        """Prepare what a tenure has beyond pods and quotas, None when it has nothing."""
+        beyond = tenure.beyond
+        if beyond is None:
+            return None
+        manners = Manners(tenure)
+
+        def make(kind: Kind, resource: Resource) -> Roots:
+            return Roots(kind, resource, tenure, ages, puzzling, manners, relooking.ask)
+
+        kinds = KindWatches(tenure, beyond, watches, manners, make)
+        return cls(tenure, beyond, ledger, watches, kinds)
+
+    def start(self, tasks: asyncio.TaskGroup, tick: float) -> None:
+        """Begin all of it, looking every `tick` seconds where nothing else is said."""
+        follow, settings = self._watches.follow, self._settings
+        tasks.create_task(self.kinds.run())
+        tasks.create_task(every(tick, self.kinds.follow_policies))
+        tasks.create_task(every(tick, self.gates.settle))
+        tasks.create_task(self._descriptions.tell_cluster())
+        tasks.create_task(follow(NAMESPACES, self._watch_namespaces, self._take_namespace))
+        tasks.create_task(every(default_quotas.MAKE_SECONDS, self._defaults.make))
+        if settings.write_quota_status:
+            tasks.create_task(every(quota_status.WRITE_SECONDS, self._status.write))
+        if settings.universe_authority:
+            tasks.create_task(follow(UNIVERSE, self._watch_universe, self._universe.take))
+            tasks.create_task(every(universe_status.WRITE_SECONDS, self._universe_status.write))
+
+    def follow(self, record: Record) -> None:
+        """Take note of what a record changes."""
+        self.gates.follow(record)
+        self._breakdown.follow(record)
+
+    def note_quota(self, change: Change[ResourceQuota]) -> None:
+        """Take note of ResourceQuotas as they are told."""
+        self._status.take(change)
+        self._defaults.take_quota(change)
+
+    def _watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
+        return self._cluster.watch_namespaces()
+
+    def _watch_universe(self) -> AsyncGenerator[Change[Workload], None]:
+        return self._cluster.watch_universe_quotas()
+
+    async def _take_namespace(self, change: Change[Workload]) -> None:
+        self._defaults.take_namespace(change)
+        await self._descriptions.take(change)

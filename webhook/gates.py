@@ -1,0 +1,233 @@
+"""Gates: pods that wait for room, let in one after the other as accounts free something.
+
+Where a policy says so, a pod without room is created all the same, behind a scheduling gate, and
+counts nothing. Here the oldest of a namespace is asked for first; when the ledger has reserved what
+it asks for, its gate is removed. A pod that could never fit does not hold up those behind it.
+Namespaces take turns, so that none waits for the queue of another.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from ledger.core import events
+from ledger.core.commands import Reserve
+from ledger.core.denials import Denial, Reason
+from ledger.kube.demand import Demand, demand_of
+from ledger.kube.errors import ClusterError, Conflict, NotFound
+from ledger.kube.gates import GATE
+from ledger.kube.objects import Pod
+from ledger.kube.port import Writes
+from ledger.log.records import Record
+from ledger.log.submission import Ledger
+from webhook.pausing import Pausing
+from webhook.sighting import Sighting, holds_uid
+from webhook.surroundings.policies import Policies
+from webhook.tenure import WATCHED, Tenure
+
+TRIES_MAX: Final = 64
+"""Pods that are asked for in one round."""
+
+SLOW_SECONDS: Final = 30.0
+"""After so long a pod is asked for again although nothing it waits for was seen to change."""
+
+SUBMIT_SECONDS: Final = 30.0
+"""Deadline of one reservation, well above the ledger's own."""
+
+RETRY_SECONDS: Final = 1.0
+RETRY_SECONDS_MAX: Final = 60.0
+
+_UNDECIDED: Final = frozenset({Reason.OVERLOADED, Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED})
+_ALWAYS: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_log: Final = logging.getLogger(__name__)
+
+
+class _Waiting(msgspec.Struct, frozen=True, gc=False):
+    """A pod behind the gate; `unknown` is a resource of which it takes an unknown amount."""
+
+    seen: Sighting
+    created: datetime
+    unknown: str
+
+    @property
+    def name(self) -> str:
+        return self.seen.key.partition("/")[2]
+
+
+class _Queue:
+    """The pods of one namespace that wait, and what the first of them waits for.
+
+    Until loop time `asleep_until` nothing is asked for, unless one of `accounts` changes; nor is
+    any of `hopeless` until that has passed.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, _Waiting] = {}
+        self.asleep_until = 0.0
+        self.accounts: frozenset[str] = frozenset()
+        self.hopeless: dict[str, float] = {}
+
+    def first(self, now: float) -> _Waiting | None:
+        """Return the pod whose turn it is, None when there is none to be asked for now."""
+        if now < self.asleep_until:
+            return None
+        candidates = (one for uid, one in self.pods.items() if self.hopeless.get(uid, 0.0) <= now)
+        return min(candidates, key=lambda one: (one.created, one.seen.key), default=None)
+
+    def sleep(self, now: float, accounts: frozenset[str]) -> None:
+        """Ask for nothing until one of these accounts changes, or it was long enough."""
+        self.asleep_until, self.accounts = now + SLOW_SECONDS, accounts
+
+    def wake(self) -> None:
+        """Ask again: something has changed."""
+        self.asleep_until, self.accounts = 0.0, frozenset()
+        self.hopeless.clear()
+
+
+class Gates:
+    """Lets waiting pods in. `waiting` is how many there are."""
+
+    def __init__(self, tenure: Tenure, ledger: Ledger, writes: Writes, policies: Policies) -> None:
+        self._tenure = tenure
+        self._ledger = ledger
+        self._writes = writes
+        self._policies = policies
+        self._queues: dict[str, _Queue] = {}
+        self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
+
+    @property
+    def waiting(self) -> int:
+        """How many pods wait."""
+        return sum(len(queue.pods) for queue in self._queues.values())
+
+    def note(self, pod: Pod, seen: Sighting) -> None:
+        """Take note of a pod that was seen: it waits, or waits no longer."""
+        if not seen.gated or seen.cause or seen.problem or pod.metadata.deletion_timestamp:
+            self._forget(seen.namespace, seen.uid)
+            return
+        demand = demand_of(pod, self._tenure.settings.rules)
+        unknown = demand.unknown if isinstance(demand, Demand) else ""
+        created = pod.metadata.creation_timestamp or _ALWAYS
+        queue = self._queues.setdefault(seen.namespace, _Queue())
+        queue.pods[seen.uid] = _Waiting(seen, created, unknown)
+
+    def begin_anew(self) -> None:
+        """Forget everybody: all pods are about to be told again."""
+        self._queues.clear()
+
+    def follow(self, record: Record) -> None:
+        """Wake the namespaces that wait for what a record has freed."""
+        asleep = [queue for queue in self._queues.values() if queue.accounts]
+        if not asleep:
+            return
+        changed = self._freed(record)
+        for queue in asleep:
+            if not queue.accounts.isdisjoint(changed):
+                queue.wake()
+
+    async def settle(self) -> None:
+        """Ask for pods until all namespaces sleep, a bound is reached, or something fails."""
+        if not self._pausing.is_over():
+            return
+        tries = 0
+        while tries < TRIES_MAX:
+            turn = list(self._turn())[: TRIES_MAX - tries]
+            if not turn:
+                break
+            for queue, one in turn:
+                if not await self._let_in(queue, one):
+                    self._pausing.failed()
+                    return
+            tries += len(turn)
+        self._pausing.worked()
+
+    def _turn(self) -> Iterator[tuple[_Queue, _Waiting]]:
+        """Yield whose turn it is in each namespace; the namespaces of this turn go to the end."""
+        now = asyncio.get_running_loop().time()
+        for namespace in list(self._queues):
+            queue = self._queues.pop(namespace)
+            self._queues[namespace] = queue
+            one = queue.first(now)
+            if one is not None:
+                yield queue, one
+
+    async def _let_in(self, queue: _Queue, one: _Waiting) -> bool:
+        """Ask for a pod and remove its gate; return whether to go on with others."""
+        seen = one.seen
+        entry = self._tenure.entry(seen.namespace, seen.key)
+        if seen.demand and not holds_uid(entry, seen.uid):
+            denial = await self._reserve(one)
+            if denial is not None:
+                return self._refused(queue, one, denial)
+        return await self._open(queue, one)
+
+    async def _reserve(self, one: _Waiting) -> Denial | None:
+        seen = one.seen
+        policy = self._policies.of(seen.namespace.partition("/")[2])
+        command = Reserve(
+            seen.namespace,
+            seen.key,
+            seen.uid,
+            seen.demand,
+            actor=WATCHED,
+            unknown=one.unknown,
+            root=seen.root,
+            traits=seen.traits,
+            forced=policy.mode != "enforce",
+        )
+        try:
+            async with asyncio.timeout(SUBMIT_SECONDS):
+                answer = await self._ledger.submit(command)
+        except TimeoutError:
+            return Denial(Reason.LEDGER_UNAVAILABLE, "no answer in time", transient=True)
+        return answer if isinstance(answer, Denial) else None
+
+    def _refused(self, queue: _Queue, one: _Waiting, denial: Denial) -> bool:
+        """Let a pod wait on; return whether to go on with others."""
+        if denial.reason in _UNDECIDED:
+            return False
+        now = asyncio.get_running_loop().time()
+        accounts = frozenset(shortage.account for shortage in denial.shortages)
+        if denial.transient:
+            queue.sleep(now, accounts)
+        else:
+            queue.hopeless[one.seen.uid] = now + SLOW_SECONDS
+            queue.accounts |= accounts
+        return True
+
+    async def _open(self, queue: _Queue, one: _Waiting) -> bool:
+        """Remove a pod's gate; return whether to go on with others."""
+        queue.pods.pop(one.seen.uid, None)
+        namespace = one.seen.namespace.partition("/")[2]
+        try:
+            await self._writes.remove_gate(namespace, one.name, GATE, one.seen.version)
+        except (Conflict, NotFound):
+            return True  # the watch is about to tell what it is now
+        except ClusterError as error:
+            queue.pods.setdefault(one.seen.uid, one)
+            extra = {"namespace": one.seen.namespace, "key": one.seen.key, "reason": str(error)}
+            _log.warning("gate_not_removed", extra=extra)
+            return False
+        return True
+
+    def _freed(self, record: Record) -> set[str]:
+        """Return the accounts of which a record has freed something or changed the limits."""
+        names, freed = self._tenure.view.state.names, set[str]()
+        for item in record.items:
+            if isinstance(item.event, events.LimitSet | events.AccountClosed):
+                freed.add(item.event.account)
+            for index in range(0, len(item.postings), 3):
+                if item.postings[index + 1] < 0:
+                    freed.add(names[item.postings[index]][0])
+        return freed
+
+    def _forget(self, namespace: str, uid: str) -> None:
+        queue = self._queues.get(namespace)
+        if queue is not None and queue.pods.pop(uid, None) is not None:
+            queue.hopeless.pop(uid, None)
+            if not queue.pods:
+                del self._queues[namespace]

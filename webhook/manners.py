@@ -1,0 +1,33 @@
+"""Manners: how the roots of each namespace are charged, as its policy says."""
+
+from webhook.root_sighting import AS_USUAL, Charged
+from webhook.surroundings.policies import NamespacePolicy
+from webhook.tenure import Tenure
+
+
+class Manners:
+    """Remembers how each namespace was treated, to notice when that is over."""
+
+    def __init__(self, tenure: Tenure) -> None:
+        self._policies = tenure.beyond.surroundings.policies if tenure.beyond is not None else None
+        self._known: dict[str, Charged] = {}
+
+    def of(self, namespace: str) -> Charged:
+        """Return how roots of a namespace are charged now."""
+        found = self._known[namespace] = self._look_up(namespace)
+        return found
+
+    def have_changed(self) -> bool:
+        """Return whether any namespace asked about before is treated otherwise now."""
+        return any(self._look_up(name) != known for name, known in self._known.items())
+
+    def forget(self) -> None:
+        """Begin anew: everything is about to be listed again."""
+        self._known.clear()
+
+    def _look_up(self, namespace: str) -> Charged:
+        return AS_USUAL if self._policies is None else _manner(self._policies.of(namespace))
+
+
+def _manner(policy: NamespacePolicy) -> Charged:
+    return Charged(policy.surge, not policy.charges_roots)

@@ -1,0 +1,66 @@
+"""Sighting pods: what a pod counts, until when, and what quotas select it by. Pure."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from ledger.core import accounts
+from ledger.core.denials import Denial, sentence
+from ledger.core.events import Cause
+from ledger.core.traits import Traits
+from ledger.kube.demand import demand_of
+from ledger.kube.gates import is_gated
+from ledger.kube.objects import Pod
+from ledger.kube.pod_traits import traits_of
+from ledger.kube.rules import DemandRules
+from webhook.sighting import Sighting
+
+POD_KEYS: Final = "pods/"
+"""How the keys of pods begin."""
+
+_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+_MICROSECOND: Final = timedelta(microseconds=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def sight(pod: Pod, cluster: str, rules: DemandRules, now: int, *, deleted: bool) -> Sighting:
+    """Read a pod as the ledger sees it at `now`, in µs of Unix time.
+
+    Its root is left out: that takes looking at its controllers.
+    """
+    demand = demand_of(pod, rules)
+    problem = sentence(demand) if isinstance(demand, Denial) else ""
+    amounts = {} if isinstance(demand, Denial) else demand.amounts
+    meta = pod.metadata
+    grace_ends = _grace_ends(pod)
+    finished = pod.status.phase in _TERMINAL or 0 < grace_ends < now
+    return Sighting(
+        accounts.qualified(cluster, meta.namespace),
+        POD_KEYS + meta.name,
+        meta.uid,
+        meta.version(),
+        amounts,
+        Cause.DELETED if deleted else Cause.FINISHED if finished else "",
+        grace_ends,
+        problem,
+        traits=pod_traits(pod) if amounts else (),
+        gated=is_gated(pod.spec),
+    )
+
+
+def pod_traits(pod: Pod) -> Traits:
+    """Return the traits of a pod as the ledger keeps them; none if there is nothing to select."""
+    text = traits_of(pod)
+    return (text,) if text else ()
+
+
+def _grace_ends(pod: Pod) -> int:
+    """Return when a terminating pod stops counting: the rule of Kubernetes' own quota.
+
+    A pod whose node is lost is never confirmed as deleted. It counts until its grace period has
+    passed after its deletion timestamp.
+    """
+    meta = pod.metadata
+    if meta.deletion_timestamp is None or meta.deletion_grace_period_seconds is None:
+        return 0
+    grace = timedelta(seconds=meta.deletion_grace_period_seconds)
+    return (meta.deletion_timestamp + grace - _EPOCH) // _MICROSECOND

@@ -1,0 +1,70 @@
+"""Sighting roots: what an object of any kind may run, as little of it as has to be remembered.
+
+This is applied to every object while a list is read, so that a list of large objects is never in
+memory in full. Pure.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core import accounts
+from ledger.core.denials import Denial, sentence
+from ledger.core.events import Cause
+from ledger.kube.objects import ObjectMeta, OwnerReference, Workload
+from ledger.kube.rules import DemandRules
+from webhook.kinds.envelope import Surge, envelope_of
+from webhook.kinds.kind import Kind, key_of
+from webhook.sighting import Sighting
+
+
+class Charged(msgspec.Struct, frozen=True):
+    """How the roots of a namespace are charged: `pods_only` means not at all."""
+
+    surge: Surge = "opportunistic"
+    pods_only: bool = False
+
+
+AS_USUAL: Final = Charged()
+
+
+class RootSighting(msgspec.Struct, frozen=True, gc=False):
+    """A root as the ledger sees it, and the controller that may make it part of another root."""
+
+    seen: Sighting
+    controller: OwnerReference | None = None
+
+    def metadata(self) -> ObjectMeta:
+        """Return what the object's ancestors are looked up by."""
+        _, _, name = self.seen.key.rpartition("/")
+        _, _, namespace = self.seen.namespace.partition("/")
+        references = [self.controller] if self.controller is not None else None
+        return ObjectMeta(
+            name=name, namespace=namespace, uid=self.seen.uid, owner_references=references
+        )
+
+
+def sight_root(
+    kind: Kind, workload: Workload, cluster: str, rules: DemandRules, charged: Charged = AS_USUAL
+) -> RootSighting:
+    """Read an object of a kind as the ledger sees it.
+
+    Raises ValueError when its resourceVersion is none.
+    """
+    meta = workload.metadata
+    envelope = envelope_of(kind, workload, rules, surge=charged.surge)
+    seen = Sighting(
+        accounts.qualified(cluster, meta.namespace),
+        key_of(kind, meta.name),
+        meta.uid,
+        meta.version(),
+        {},
+        generation=meta.generation,
+    )
+    if isinstance(envelope, Denial):
+        seen = msgspec.structs.replace(seen, problem=sentence(envelope))
+    elif envelope.finished:
+        seen = msgspec.structs.replace(seen, cause=Cause.FINISHED)
+    elif not charged.pods_only:
+        seen = msgspec.structs.replace(seen, demand=envelope.demand, traits=envelope.traits)
+    return RootSighting(seen, meta.controller())

@@ -1,0 +1,102 @@
+"""Universe accounts: every UniverseResourceQuota with managed keys is an account.
+
+Only one cluster's UniverseResourceQuotas are the ledger's; settlement of the others leaves these
+accounts alone.
+"""
+
+import logging
+from typing import Final
+
+from ledger.core import accounts
+from ledger.core.commands import CloseAccount, SetLimits
+from ledger.kube.objects import Workload
+from ledger.kube.port import Change, Changed, Listed
+from ledger.kube.universe import UniverseLimits, limits_of_universe, spec_of
+from webhook.limits import is_set
+from webhook.tenure import RECOUNTED, WATCHED, Tenure
+
+_log: Final = logging.getLogger(__name__)
+
+
+class UniverseAccounts:
+    """Keeps the universe accounts at what the UniverseResourceQuotas of this cluster say.
+
+    `existing` has the quotas by name, `warnings` what is odd about each. One that cannot be read
+    at all limits what it limited before.
+    """
+
+    def __init__(self, tenure: Tenure) -> None:
+        self.existing: dict[str, Workload] = {}
+        self.warnings: dict[str, tuple[str, ...]] = {}
+        self._tenure = tenure
+
+    async def take(self, change: Change[Workload]) -> None:
+        """Tell the ledger what a change of the watch means."""
+        if isinstance(change, Listed):
+            await self._recount(change.objects)
+        elif isinstance(change, Changed) and change.deleted:
+            await self._forget(change.object.metadata.name, WATCHED)
+        elif isinstance(change, Changed):
+            await self._set(change.object, WATCHED)
+
+    async def _recount(self, quotas: list[Workload]) -> None:
+        """Set every account anew and close those whose quota is gone."""
+        await self._tenure.courier.flush()
+        present = {quota.metadata.name for quota in quotas}
+        for name in [name for name in self.existing if name not in present]:
+            await self._forget(name, RECOUNTED)
+        for quota in quotas:
+            await self._set(quota, RECOUNTED)
+        prefix = accounts.universe("")
+        for account in list(self._tenure.view.state.accounts):
+            if account.startswith(prefix) and account.removeprefix(prefix) not in present:
+                await self._close(account, RECOUNTED)
+        await self._tenure.courier.flush()
+
+    async def _set(self, quota: Workload, actor: str) -> None:
+        tenure, meta = self._tenure, quota.metadata
+        account = accounts.universe(meta.name)
+        self.existing[meta.name] = quota
+        read = self._read(quota)
+        if read is None:
+            return
+        if not read.limits:
+            await self._close(account, actor)
+            return
+        command = SetLimits(
+            account, (), read.limits, actor, meta.version(), read.reach, read.selects
+        )
+        if tenure.courier.is_pending("", account) or not is_set(tenure.view.state, command):
+            await tenure.courier.send(command)
+
+    def _read(self, quota: Workload) -> UniverseLimits | None:
+        """Return what a quota limits, None when that cannot be read: it then limits as before."""
+        settings, name = self._tenure.settings, quota.metadata.name
+        try:
+            read = limits_of_universe(
+                spec_of(quota.spec), settings.rules, zero_is_unlimited=settings.zero_is_unlimited
+            )
+        except ValueError as error:
+            self._warn(name, (str(error),))
+            return None
+        self._warn(name, read.warnings)
+        return read
+
+    async def _forget(self, name: str, actor: str) -> None:
+        self.existing.pop(name, None)
+        self.warnings.pop(name, None)
+        await self._close(accounts.universe(name), actor)
+
+    async def _close(self, account: str, actor: str) -> None:
+        is_open = account in self._tenure.view.state.accounts
+        if is_open or self._tenure.courier.is_pending("", account):
+            await self._tenure.courier.send(CloseAccount(account, actor))
+
+    def _warn(self, name: str, warnings: tuple[str, ...]) -> None:
+        """Say what is odd about a quota once, not at every change of its status."""
+        if warnings == self.warnings.get(name, ()):
+            return
+        self.warnings[name] = warnings
+        for warning in warnings:
+            extra = {"account": accounts.universe(name), "reason": warning}
+            _log.warning("quota_not_understood", extra=extra)
