@@ -1,0 +1,143 @@
+"""What the pages about workloads work out by hand is what the core decides.
+
+A page marks its examples by comments: `workload: NAME` before an object, `envelope: NAME` before
+amounts, and `denied: STEPS` before the denial that the last step ends in. The first step
+is the quota, the others are done one after the other.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from support.kinds import BUILTIN, workload
+
+from ledger.core import accounts
+from ledger.core.amounts import Amounts
+from ledger.core.commands import Observe, Reserve, SetLimits
+from ledger.core.decisions import decide
+from ledger.core.denials import Denial, sentence
+from ledger.core.evolution import evolve
+from ledger.core.state import State
+from ledger.kube.objects import Workload
+from ledger.kube.rules import DemandRules
+from webhook.kinds.envelope import Envelope, envelope_of
+from webhook.kinds.kind import Kind, key_of
+from webhook.kinds.scaling import scaled
+
+DOCS: Final = Path(__file__).parents[3] / "docs"
+PAGES: Final = [DOCS / "workloads.md", *sorted((DOCS / "workloads").glob("*.md"))]
+CLUSTER, NAMESPACE = "east", "team-a"
+TEAM: Final = accounts.qualified(CLUSTER, NAMESPACE)
+
+WORKLOAD = re.compile(r"<!-- workload: (\S+) -->\n```yaml\n(.*?)```", re.DOTALL)
+ENVELOPE = re.compile(r"<!-- envelope: (\S+) -->((?:\s+`[^`]+`\s\d+,?)+)")
+DENIED = re.compile(r"<!-- denied: (.*?) -->\n```text\n(.*?)\n```", re.DOTALL)
+
+
+class Example:
+    """The objects of a page, and a ledger in which they are written."""
+
+    def __init__(self, page: Path) -> None:
+        self._objects = {
+            name: yaml.safe_load(text) for name, text in WORKLOAD.findall(page.read_text())
+        }
+        self._state = State()
+        self._steps: dict[str, Callable[..., Denial | None]] = {
+            "create": self._create,
+            "scale": self._scale,
+            "pods": self._pods,
+            "pod": self._pod,
+        }
+
+    def envelope(self, name: str) -> Amounts:
+        kind, found = self._read(name)
+        return self._envelope(kind, found).demand
+
+    def story(self, text: str) -> Denial | None:
+        """Do all steps; return the denial of the last one. Those before it must be let in."""
+        first, *steps = text.split("; ")
+        hard = (one.partition("=")[::2] for one in first.split(", "))
+        limits = {key: int(limit) for key, limit in hard}
+        self._do(SetLimits(accounts.quota(CLUSTER, NAMESPACE, "gpus"), (TEAM,), limits))
+        denial = None
+        for step in steps:
+            assert denial is None, denial
+            verb, *words = step.split(" ")
+            denial = self._steps[verb](*words)
+        return denial
+
+    def _create(self, name: str, _: str = "", other: str = "") -> Denial | None:
+        kind, found = self._read(name)
+        key = key_of(kind, other or name)
+        demand = self._envelope(kind, found).demand
+        denial = self._do(Reserve(TEAM, key, key, demand, actor="alice"))
+        if denial is None:
+            self._do(Observe(TEAM, key, key, 1, demand))
+        return denial
+
+    def _scale(self, name: str, replicas: str) -> Denial | None:
+        kind, found = self._read(name)
+        demand = self._envelope(kind, scaled(kind, found, int(replicas))).demand
+        key = key_of(kind, name)
+        return self._do(Reserve(TEAM, key, key, demand, 1, actor="alice"))
+
+    def _pods(self, name: str, count: str) -> Denial | None:
+        denials = [self._pod(name, str(index)) for index in range(int(count))]
+        return next((one for one in denials if one is not None), None)
+
+    def _pod(self, name: str, suffix: str = "more") -> Denial | None:
+        """Create a pod of an object whose replicas are all alike."""
+        kind, found = self._read(name)
+        one = self._envelope(kind, scaled(kind, found, 1)).demand
+        pod = f"pods/{name}-{suffix}"
+        return self._do(Reserve(TEAM, pod, pod, one, root=key_of(kind, name)))
+
+    def _read(self, name: str) -> tuple[Kind, Workload]:
+        written: dict[str, Any] = self._objects[name]
+        kind = BUILTIN.of_owner(written["apiVersion"], written["kind"])
+        assert kind is not None
+        return kind, workload(written)
+
+    def _envelope(self, kind: Kind, found: Workload) -> Envelope:
+        envelope = envelope_of(kind, found, DemandRules())
+        assert isinstance(envelope, Envelope), envelope
+        return envelope
+
+    def _do(self, command: Reserve | Observe | SetLimits) -> Denial | None:
+        decision = decide(self._state, command)
+        if isinstance(decision, Denial):
+            return decision
+        for event in decision:
+            evolve(self._state, event, 0)
+        return None
+
+
+def found_in(pattern: re.Pattern[str]) -> list[Any]:
+    """Return all examples of a form, with their pages."""
+    return [
+        pytest.param(page, *found, id=f"{page.stem}-{found[0].replace(' ', '-')}")
+        for page in PAGES
+        for found in pattern.findall(page.read_text())
+    ]
+
+
+@pytest.mark.parametrize(("page", "name", "amounts"), found_in(ENVELOPE))
+def test_an_envelope_is_what_the_page_says(page: Path, name: str, amounts: str) -> None:
+    written = {key: int(amount) for key, amount in re.findall(r"`([^`]+)`\s(\d+)", amounts)}
+    assert written == Example(page).envelope(name)
+
+
+@pytest.mark.parametrize(("page", "steps", "text"), found_in(DENIED))
+def test_a_denial_is_what_the_page_says(page: Path, steps: str, text: str) -> None:
+    denial = Example(page).story(steps)
+    assert denial is not None
+    assert text == sentence(denial)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_page_of_a_family_has_an_object_its_envelope_and_a_denial(page: Path) -> None:
+    text = page.read_text()
+    assert all(form.search(text) for form in (WORKLOAD, ENVELOPE, DENIED))
