@@ -27,7 +27,7 @@ STEPS: list[list[AnyCommand]] = [
     [commands.Reserve(*where("asked"), {GPU: 1}), commands.Reserve(*where("late"), {GPU: 1})],
     [commands.Observe(*where("asked"), 5, {GPU: 1}, "settlement")],
     [commands.Observe(*where("asked"), 6, {GPU: 1}, "settlement", traits=("app=a",))],
-    [commands.Observe(*where("bypassed"), 7, {GPU: 2}, RECOUNT)],
+    [commands.Observe(*where("bypassed"), 7, {GPU: 3}, RECOUNT)],
     [commands.Refute(*where("late"), 0, actor="settlement")],
     [commands.Observe(*where("late"), 8, {GPU: 1}, "settlement")],
     [commands.Observe(*where("other", "c1/blue"), 9, {GPU: 1}, "settlement")],
@@ -63,10 +63,11 @@ async def test_corrections_are_told_newest_first_and_nothing_else_is(path: Path)
 
 async def test_a_correction_tells_what_it_brought_over_which_limit(path: Path) -> None:
     released, elsewhere, late, bypassed = await told(path)
-    assert bypassed.over == [Over(ACCOUNT, f"limits.{GPU}", 4, 3)]
-    assert late.over == [Over(ACCOUNT, f"limits.{GPU}", 4, 3)]
-    assert released.over == elsewhere.over == []
-    assert (bypassed.type, bypassed.amounts, bypassed.uid) == ("Observed", {GPU: 2}, "bypassed")
+    assert bypassed.over == [Over(ACCOUNT, f"limits.{GPU}", 5, 3)]
+    assert late.over == [Over(ACCOUNT, f"limits.{GPU}", 5, 3)]
+    assert elsewhere.over == []
+    assert released.over == [], "what frees brings nothing over a limit, though it is over"
+    assert (bypassed.type, bypassed.amounts, bypassed.uid) == ("Observed", {GPU: 3}, "bypassed")
     assert (released.type, released.amounts) == ("Released", {GPU: 1})
 
 
