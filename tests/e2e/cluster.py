@@ -1,5 +1,6 @@
 """A small Kubernetes client for tests: what is asked goes over the wire as written here."""
 
+import copy
 from typing import Any, Final, NamedTuple
 
 import aiohttp
@@ -10,10 +11,11 @@ Manifest = dict[str, Any]
 
 
 class Answer(NamedTuple):
-    """An HTTP status and the decoded body: an object, a list or a `Status`."""
+    """An HTTP status, the decoded body (an object, a list or a `Status`), warnings for people."""
 
     status: int
     body: Manifest
+    warnings: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
@@ -33,6 +35,12 @@ class Cluster:
         self._url = url
         self._headers = {"Authorization": f"Bearer {token}"}
 
+    def as_user(self, user: str) -> "Cluster":
+        """Return the API server as another user sees it; only an administrator may ask so."""
+        found = copy.copy(self)
+        found._headers = self._headers | {"Impersonate-User": user}
+        return found
+
     async def ask(
         self, method: str, path: str, body: Manifest | None = None, **options: Any
     ) -> Answer:
@@ -42,7 +50,8 @@ class Cluster:
         async with self._session.request(
             method, self._url + path, json=body, headers=headers, timeout=timeout, **options
         ) as response:
-            return Answer(response.status, await response.json(content_type=None))
+            warnings = tuple(response.headers.getall("Warning", ()))
+            return Answer(response.status, await response.json(content_type=None), warnings)
 
     async def must(
         self, method: str, path: str, body: Manifest | None = None, **options: Any

@@ -17,6 +17,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from tests.e2e.agreement import REGION
 from tests.e2e.cluster import Cluster
 from tests.e2e.controlplane import ADMIN, SERVICE, TENANT, ControlPlane
 from tests.e2e.later import LaterWebhook
@@ -26,6 +27,9 @@ from tests.e2e.team import Team
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 CONNECTIONS_MAX: Final = 32
+DECLARED: Final = Path(__file__).parents[2] / "docs" / "examples" / "kinds" / "rollout.yaml"
+"""A kind that a user describes, as the page about kinds shows it."""
+
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
 
 
@@ -66,7 +70,13 @@ async def ledger(
     control_plane: ControlPlane, later: LaterWebhook, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Service]:
     """Run the product with both webhooks in effect."""
-    service = Service(tmp_path_factory.mktemp("ledger"), control_plane.kubeconfig(SERVICE))
+    service = Service(
+        tmp_path_factory.mktemp("ledger"),
+        control_plane.kubeconfig(SERVICE),
+        workload_kinds=str(DECLARED),
+        gpu_types="v100=32768,t4",
+        region=REGION,
+    )
     try:
         async with _connected(control_plane) as admin:
             await open_the_cluster(admin, later, service)

@@ -4,37 +4,27 @@ The product runs with the few rights that it says it needs, not as an administra
 is missing here shows as a failing test.
 """
 
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
+import yaml
+
+from tests.e2e import played
 from tests.e2e.cluster import Answer, Cluster, Manifest
 from tests.e2e.controlplane import SERVICE, TENANT
 from tests.e2e.later import DENY, REFUSAL, LaterWebhook
+from tests.e2e.played import RIGHTS_OF_DECLARED_KINDS
 from tests.e2e.pods import MEMORY, pod
 from tests.e2e.polling import eventually
+from tests.e2e.rights import RIGHTS
 from tests.e2e.service import Service
 
 EFFECTIVE_SECONDS: Final = 30.0
 CANARY: Final = "canary"
 
-_READ: Final = ["get", "list", "watch"]
-_SERVICE_RULES: Final[list[Manifest]] = [
-    {"apiGroups": [""], "resources": ["pods", "resourcequotas", "namespaces"], "verbs": _READ},
-    {
-        "apiGroups": ["admissionregistration.k8s.io"],
-        "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-        "verbs": ["get", "create", "update", "patch"],
-    },
-    {
-        "apiGroups": ["authentication.k8s.io"],
-        "resources": ["tokenreviews"],
-        "verbs": ["create"],
-    },
-    {
-        "apiGroups": ["authorization.k8s.io"],
-        "resources": ["subjectaccessreviews"],
-        "verbs": ["create"],
-    },
-]
+_CRDS: Final = Path(__file__).parents[2] / "deploy" / "crds"
+_EVERYTHING: Final[list[Manifest]] = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
 _TENANT_RULES: Final[list[Manifest]] = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "create", "delete"]}
 ]
@@ -42,8 +32,11 @@ _TENANT_RULES: Final[list[Manifest]] = [
 
 async def open_the_cluster(cluster: Cluster, later: LaterWebhook, service: Service) -> None:
     """Grant rights, register the second webhook, start the product, wait for both webhooks."""
-    await _grant(cluster, SERVICE, _SERVICE_RULES)
+    await _grant(cluster, SERVICE, _rules(RIGHTS | RIGHTS_OF_DECLARED_KINDS))
     await _grant(cluster, TENANT, _TENANT_RULES)
+    for operator in played.OPERATORS:
+        await _grant(cluster, operator, _EVERYTHING)
+    await _define(cluster)
     webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
     await cluster.must("POST", webhooks, later.configuration())
     await _make_canary(cluster)
@@ -56,6 +49,35 @@ async def open_the_cluster(cluster: Cluster, later: LaterWebhook, service: Servi
 async def webhooks_are_in_effect(cluster: Cluster) -> None:
     """Wait until the API server asks the product about GPU pods."""
     await _refused(cluster, pod("canary"), MEMORY)
+
+
+def _rules(rights: Mapping[tuple[str, str, str], Iterable[str]]) -> list[Manifest]:
+    """Write rights as the rules of a role; the third of a key is the only name, or empty."""
+    return [
+        {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+        | ({"resourceNames": [name]} if name else {})
+        for (group, resource, name), verbs in rights.items()
+    ]
+
+
+async def _define(cluster: Cluster) -> None:
+    """Define the product's own kinds and those that are played, and wait until all are served."""
+    for path in sorted(_CRDS.glob("*.yaml")):
+        await cluster.must("POST", played.DEFINITIONS, yaml.safe_load(path.read_text()))
+    await played.define(cluster)
+
+    async def pending() -> list[str]:
+        listed = await cluster.items(played.DEFINITIONS)
+        return [found["metadata"]["name"] for found in listed if not _is_established(found)]
+
+    await eventually(
+        pending, lambda names: not names, within=EFFECTIVE_SECONDS, what="all kinds are served"
+    )
+
+
+def _is_established(definition: Manifest) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or ()
+    return "True" in [one["status"] for one in conditions if one["type"] == "Established"]
 
 
 async def _grant(cluster: Cluster, user: str, rules: list[Manifest]) -> None:

@@ -27,11 +27,13 @@ Row = dict[str, Any]
 class Service:
     """One ledger in a store directory, with or without a running `gpuledger serve`."""
 
-    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+    def __init__(self, folder: Path, kubeconfig: Path, **settings: str) -> None:
+        """Take settings besides those that every test needs, as environment variables have them."""
         self._store = folder / "store"
         self._log = folder / "gpuledger.log"
         self._kubeconfig = kubeconfig
-        self._env = os.environ | {"GPULEDGER_SETTLE_SECONDS": str(SETTLE_SECONDS)}
+        settings = {"settle_seconds": str(SETTLE_SECONDS), **settings}
+        self._env = os.environ | {f"GPULEDGER_{name.upper()}": settings[name] for name in settings}
         self._listen = f"127.0.0.1:{free_port()}"
         self._child: Child | None = None
 

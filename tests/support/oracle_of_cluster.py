@@ -6,8 +6,9 @@ workload are charged one by one; a quota counts what it selects.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from support.oracle_of_kinds import ENVELOPES, is_finished
@@ -47,7 +48,7 @@ class Place(NamedTuple):
 
     cluster: str
     region: str = ""
-    labels: dict[str, str] = {}
+    labels: Mapping[str, str] = MappingProxyType({})
 
 
 class Snapshot(NamedTuple):
@@ -199,13 +200,13 @@ def _in_scope(condition: Manifest, spec: Manifest) -> bool:
     return {"Terminating": terminating, "NotTerminating": not terminating}[str(scope)]
 
 
-def _labelled(selector: Manifest, labels: dict[str, str]) -> bool:
+def _labelled(selector: Manifest, labels: Mapping[str, str]) -> bool:
     return all(
         labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()
     ) and all(_meets(one, labels, one["key"]) for one in selector.get("matchExpressions", ()))
 
 
-def _meets(condition: Manifest, values: dict[str, str], key: str) -> bool:
+def _meets(condition: Manifest, values: Mapping[str, str], key: str) -> bool:
     wanted, operator = condition.get("values", []), condition["operator"]
     return {
         "In": key in values and values[key] in wanted,

@@ -54,7 +54,7 @@ def job_set(found: Manifest, **_: Any) -> Templates:
 
 
 def leader_worker_set(found: Manifest, **_: Any) -> Templates:
-    """replicas × (leader + (size − 1) × worker)."""
+    """In every group a leader, and workers up to its size."""
     spec = found["spec"]
     groups, inner = spec.get("replicas", 1), spec["leaderWorkerTemplate"]
     workers = inner.get("size", 1)
@@ -82,7 +82,7 @@ def train_job(found: Manifest, **_: Any) -> Templates:
 
 
 def ray_cluster(found: Manifest, **_: Any) -> Templates:
-    """The head, and of every group replicas × numOfHosts."""
+    """The head, and of every group its replicas, each on so many hosts."""
     idle = found["spec"].get("suspend", False)
     for template, count in _ray(found["spec"]):
         yield template, 0 if idle else count

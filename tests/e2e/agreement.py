@@ -1,0 +1,103 @@
+"""Whether ledger and cluster agree, by the oracle: it reads only what the API server lists."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from support import oracle_of_cluster
+from support.oracle_of_cluster import Lines, Place, Snapshot
+
+from tests.e2e.cluster import Cluster, Manifest
+from tests.e2e.played import KINDS
+from tests.e2e.polling import eventually
+from tests.e2e.service import CLUSTER, Row, Service
+from tests.e2e.team import SETTLED_SECONDS, Team
+
+REGION: Final = "eu-west"
+PRODUCT: Final = "/apis/gpuledger.io/v1alpha1"
+
+_WORKLOADS: Final = {
+    "Deployment": "/apis/apps/v1/deployments",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
+    "DaemonSet": "/apis/apps/v1/daemonsets",
+    "Job": "/apis/batch/v1/jobs",
+    **{kind.kind: f"/apis/{kind.group}/{kind.version}/{kind.resource}" for kind in KINDS},
+}
+
+
+class Comparison(NamedTuple):
+    """Used amounts by the ledger and by the oracle, and what is not settled yet."""
+
+    ledger: Lines
+    cluster: Lines
+    reserved: int
+    holds: list[str]
+
+    @property
+    def agrees(self) -> bool:
+        """Return whether both say the same and nothing is open."""
+        return self.ledger == self.cluster and not self.reserved and not self.holds
+
+
+async def assert_ledger_is_cluster(*teams: Team, barred: Iterable[str] = ()) -> Lines:
+    """Wait until the ledger says of these namespaces what the cluster says, and return it.
+
+    Quotas over many namespaces have to agree too. `barred` names objects, `Kind/name`, that were
+    made by somebody else than the controller they name.
+    """
+    spaces = frozenset(("", *(team.namespace for team in teams)))
+    team = teams[0]
+    seen = await eventually(
+        lambda: compare(team.cluster, team.service, spaces, frozenset(barred)),
+        lambda comparison: comparison.agrees,
+        within=SETTLED_SECONDS,
+        what=f"the ledger says what the cluster says about {sorted(spaces)}",
+    )
+    printed = _used(await team.service.answer("usage"), spaces)
+    assert printed == seen.cluster, "the command line says it too"
+    return seen.cluster
+
+
+async def compare(
+    cluster: Cluster, service: Service, spaces: frozenset[str], barred: frozenset[str]
+) -> Comparison:
+    """Read the ledger and the cluster beside each other."""
+    snapshot, usage, holds = await asyncio.gather(
+        snapshot_of(cluster, barred), service.get("/v1/usage"), service.get("/v1/holds")
+    )
+    expected = oracle_of_cluster.lines_of(snapshot)
+    return Comparison(
+        _used(usage, spaces),
+        {line: used for line, used in expected.items() if line[0] in spaces},
+        sum(row["reserved"] for row in usage if row["namespace"] in spaces),
+        [f"{row['namespace']}/{row['key']}" for row in holds if row["namespace"] in spaces],
+    )
+
+
+async def snapshot_of(cluster: Cluster, barred: frozenset[str]) -> Snapshot:
+    """List everything that matters by linearizable reads."""
+    spaces, pods, quotas, universe, policies, *workloads = await asyncio.gather(
+        cluster.items("/api/v1/namespaces"),
+        _listed(cluster, "Pod", "/api/v1/pods"),
+        cluster.items("/api/v1/resourcequotas"),
+        cluster.items(f"{PRODUCT}/universeresourcequotas"),
+        cluster.items(f"{PRODUCT}/ledgerpolicies"),
+        *(_listed(cluster, kind, path) for kind, path in _WORKLOADS.items()),
+    )
+    objects = [found for listed in workloads for found in listed]
+    place = Place(CLUSTER, REGION)
+    return Snapshot(place, spaces, pods, objects, quotas, universe, policies, barred)
+
+
+async def _listed(cluster: Cluster, kind: str, path: str) -> list[Manifest]:
+    """List objects that say their kind, which those of a list do not."""
+    return [{**found, "kind": kind} for found in await cluster.items(path)]
+
+
+def _used(rows: list[Row], spaces: frozenset[str]) -> Lines:
+    return {
+        (row["namespace"], row["quota"], row["resource"]): row["used"]
+        for row in rows
+        if row["namespace"] in spaces
+    }
