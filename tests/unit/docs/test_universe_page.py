@@ -1,0 +1,72 @@
+"""The page about universe quotas tells what the core decides, in two clusters."""
+
+import re
+from pathlib import Path
+
+import yaml
+from support.folding import apply
+
+from ledger.core import accounts
+from ledger.core.commands import AnyCommand, Describe, Observe, Reserve, SetLimits
+from ledger.core.decisions import decide
+from ledger.core.denials import Denial, sentence
+from ledger.core.state import State
+from ledger.kube import place_traits
+from ledger.kube.rules import DemandRules
+from ledger.kube.universe import limits_of_universe, spec_of
+
+PAGE = (Path(__file__).parents[3] / "docs" / "universe.md").read_text()
+ACCOUNT = accounts.universe("research")
+RESEARCH = {"team": "research"}
+
+
+def marked(kind: str, form: str) -> str:
+    """Return the block after the only mark of a kind."""
+    [block] = re.findall(rf"<!-- {kind}: \S+ -->\n```{form}\n(.*?)\n```", PAGE, re.DOTALL)
+    return str(block)
+
+
+def deployment(namespace: str, name: str, memory: int) -> Reserve:
+    key = f"deployments.apps/{name}"
+    return Reserve(namespace, key, name, {"nvidia.com/gpumem": memory})
+
+
+def described(namespace: str, labels: dict[str, str]) -> Describe:
+    return Describe(namespace, place_traits.of_namespace(namespace.partition("/")[2], labels))
+
+
+def as_the_page_begins() -> State:
+    """Return the ledger after the first two steps of the example."""
+    spec = spec_of(yaml.safe_load(marked("quota", "yaml"))["spec"])
+    read = limits_of_universe(spec, DemandRules())
+    state = State()
+    commands: list[AnyCommand] = [
+        *(Describe(one, place_traits.of_cluster(one, "eu", None)) for one in ("west", "east")),
+        SetLimits(ACCOUNT, (), read.limits, reach=read.reach, selects=read.selects),
+        described("west/vision", RESEARCH),
+        described("east/speech", RESEARCH),
+        deployment("west/vision", "train", 64_000),
+        deployment("east/speech", "asr", 48_000),
+        Observe("west/other", "pods/p", "p", 1, {"nvidia.com/gpumem": 80_000}),
+    ]
+    apply(state, *commands)
+    return state
+
+
+def used(state: State) -> int:
+    [line] = state.accounts[ACCOUNT].lines.values()
+    return state.used[line]
+
+
+def test_the_denial_is_what_the_page_says() -> None:
+    denial = decide(as_the_page_begins(), deployment("east/speech", "third", 64_000))
+    assert isinstance(denial, Denial)
+    assert sentence(denial) == marked("denied", "text")
+
+
+def test_a_label_moves_usage_as_the_page_says() -> None:
+    state = as_the_page_begins()
+    assert used(state) == 112_000
+    apply(state, described("west/other", RESEARCH))
+    assert used(state) == 192_000
+    assert "192,000 used of 160,000" in PAGE
