@@ -41,10 +41,8 @@ STEPS: list[list[AnyCommand]] = [
     [reserve("c2/red", "p3", 4), commands.Observe("c1/red", "pods/p1", "p1", 9, {GPU: 1})],
     [commands.Describe("c2/red", "!name=red,tier=gold")],
     [commands.Describe("c2/red", "!name=red")],
-    [
-        commands.SetLimits("quota/c3/new/own", ("c3/new",), {KEY: 50}),
-        reserve("c3/new", "p4", 8),
-    ],
+    [commands.SetLimits("quota/c3/new/own", ("c3/new",), {KEY: 50})],
+    [reserve("c3/new", "p4", 8)],
 ]
 
 
@@ -93,7 +91,7 @@ async def test_what_a_quota_reaches_follows_the_labels_of_namespaces(path: Path)
 
 
 async def test_a_namespace_that_is_first_named_by_a_quota_of_its_own_is_reached(path: Path) -> None:
-    (one,) = await read(path, 6, By.NAMESPACE, "all", Scope("new"))
+    (one,) = await read(path, 7, By.NAMESPACE, "all", Scope("new"))
     assert (one.cluster, one.used) == ("c3", 8)
 
 
