@@ -52,7 +52,7 @@ def test_pods_and_their_resizes_are_validated() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", CATALOG, ids=lambda kind: str(kind.name))
+@pytest.mark.parametrize("kind", list(CATALOG), ids=lambda kind: str(kind.name))
 def test_every_kind_is_validated_in_every_version_that_is_served(kind: Any) -> None:
     webhook = named(f"{kind.name}.validate")
     assert rules(webhook) == [([kind.group], ["CREATE", "UPDATE"], [kind.resource])]
