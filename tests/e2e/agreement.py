@@ -1,7 +1,7 @@
 """Whether ledger and cluster agree, by the oracle: it reads only what the API server lists."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from support import oracle_of_cluster
@@ -16,13 +16,18 @@ from tests.e2e.team import SETTLED_SECONDS, Team
 REGION: Final = "eu-west"
 PRODUCT: Final = "/apis/gpuledger.io/v1alpha1"
 
-_WORKLOADS: Final = {
+BUILTIN: Final = {
     "Deployment": "/apis/apps/v1/deployments",
     "ReplicaSet": "/apis/apps/v1/replicasets",
     "StatefulSet": "/apis/apps/v1/statefulsets",
     "DaemonSet": "/apis/apps/v1/daemonsets",
     "Job": "/apis/batch/v1/jobs",
-    **{kind.kind: f"/apis/{kind.group}/{kind.version}/{kind.resource}" for kind in KINDS},
+}
+"""Where the kinds are listed that every cluster has."""
+
+_HERE: Final = Place(CLUSTER, REGION)
+_WORKLOADS: Final = BUILTIN | {
+    kind.kind: f"/apis/{kind.group}/{kind.version}/{kind.resource}" for kind in KINDS
 }
 
 
@@ -75,18 +80,23 @@ async def compare(
     )
 
 
-async def snapshot_of(cluster: Cluster, barred: frozenset[str]) -> Snapshot:
+async def snapshot_of(
+    cluster: Cluster,
+    barred: frozenset[str] = frozenset(),
+    *,
+    place: Place = _HERE,
+    workloads: Mapping[str, str] = _WORKLOADS,
+) -> Snapshot:
     """List everything that matters by linearizable reads."""
-    spaces, pods, quotas, universe, policies, *workloads = await asyncio.gather(
+    spaces, pods, quotas, universe, policies, *found = await asyncio.gather(
         cluster.items("/api/v1/namespaces"),
         _listed(cluster, "Pod", "/api/v1/pods"),
         cluster.items("/api/v1/resourcequotas"),
         cluster.items(f"{PRODUCT}/universeresourcequotas"),
         cluster.items(f"{PRODUCT}/ledgerpolicies"),
-        *(_listed(cluster, kind, path) for kind, path in _WORKLOADS.items()),
+        *(_listed(cluster, kind, path) for kind, path in workloads.items()),
     )
-    objects = [found for listed in workloads for found in listed]
-    place = Place(CLUSTER, REGION)
+    objects = [one for listed in found for one in listed]
     return Snapshot(place, spaces, pods, objects, quotas, universe, policies, barred)
 
 

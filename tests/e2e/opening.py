@@ -23,6 +23,9 @@ from tests.e2e.service import Service
 EFFECTIVE_SECONDS: Final = 30.0
 CANARY: Final = "canary"
 
+Rights = Mapping[tuple[str, str, str], Iterable[str]]
+"""Verbs by group, resource and the only name, which may be empty."""
+
 _CRDS: Final = Path(__file__).parents[2] / "deploy" / "crds"
 _EVERYTHING: Final[list[Manifest]] = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
 _TENANT_RULES: Final[list[Manifest]] = [
@@ -32,14 +35,15 @@ _TENANT_RULES: Final[list[Manifest]] = [
 
 async def open_the_cluster(cluster: Cluster, later: LaterWebhook, service: Service) -> None:
     """Grant rights, register the second webhook, start the product, wait for both webhooks."""
-    await _grant(cluster, SERVICE, _rules(RIGHTS | RIGHTS_OF_DECLARED_KINDS))
+    await let_serve(cluster, RIGHTS | RIGHTS_OF_DECLARED_KINDS)
     await _grant(cluster, TENANT, _TENANT_RULES)
     for operator in played.OPERATORS:
         await _grant(cluster, operator, _EVERYTHING)
-    await _define(cluster)
+    await played.define(cluster)
+    await kinds_are_served(cluster)
     webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
     await cluster.must("POST", webhooks, later.configuration())
-    await _make_canary(cluster)
+    await make_canary(cluster)
     service.start()
     service.wait_ready()
     await _refused(cluster, pod("deny", labels=DENY), REFUSAL)
@@ -51,7 +55,7 @@ async def webhooks_are_in_effect(cluster: Cluster) -> None:
     await _refused(cluster, pod("canary"), MEMORY)
 
 
-def _rules(rights: Mapping[tuple[str, str, str], Iterable[str]]) -> list[Manifest]:
+def _rules(rights: Rights) -> list[Manifest]:
     """Write rights as the rules of a role; the third of a key is the only name, or empty."""
     return [
         {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
@@ -60,11 +64,15 @@ def _rules(rights: Mapping[tuple[str, str, str], Iterable[str]]) -> list[Manifes
     ]
 
 
-async def _define(cluster: Cluster) -> None:
-    """Define the product's own kinds and those that are played, and wait until all are served."""
+async def let_serve(cluster: Cluster, rights: Rights) -> None:
+    """Grant the service its rights, and define the product's own kinds."""
+    await _grant(cluster, SERVICE, _rules(rights))
     for path in sorted(_CRDS.glob("*.yaml")):
         await cluster.must("POST", played.DEFINITIONS, yaml.safe_load(path.read_text()))
-    await played.define(cluster)
+
+
+async def kinds_are_served(cluster: Cluster) -> None:
+    """Wait until every kind that is defined can be used."""
 
     async def pending() -> list[str]:
         listed = await cluster.items(played.DEFINITIONS)
@@ -99,7 +107,7 @@ async def _grant(cluster: Cluster, user: str, rules: list[Manifest]) -> None:
     await cluster.must("POST", f"/apis/{version}/clusterrolebindings", binding)
 
 
-async def _make_canary(cluster: Cluster) -> None:
+async def make_canary(cluster: Cluster) -> None:
     """Make a namespace in which nothing fits: who is refused there knows that the gate is shut."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CANARY}}
     await cluster.must("POST", "/api/v1/namespaces", namespace)

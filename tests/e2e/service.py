@@ -32,7 +32,7 @@ class Service:
         self._store = folder / "store"
         self._log = folder / "gpuledger.log"
         self._kubeconfig = kubeconfig
-        settings = {"settle_seconds": str(SETTLE_SECONDS), **settings}
+        settings = {"cluster": CLUSTER, "settle_seconds": str(SETTLE_SECONDS), **settings}
         self._env = os.environ | {f"GPULEDGER_{name.upper()}": settings[name] for name in settings}
         self._listen = f"127.0.0.1:{free_port()}"
         self._child: Child | None = None
@@ -53,7 +53,6 @@ class Service:
         arguments = [
             f"--store-dir={self._store}",
             f"--listen={self._listen}",
-            f"--cluster={CLUSTER}",
             f"--kubeconfig={self._kubeconfig}",
             f"--register-webhook=https://{self._listen}",
         ]
@@ -114,6 +113,7 @@ class Service:
             *arguments,
             f"--store-dir={self._store}",
             "--output=json",
+            env=self._env,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
