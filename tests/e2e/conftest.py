@@ -20,6 +20,7 @@ import pytest_asyncio
 from tests.e2e.agreement import REGION
 from tests.e2e.cluster import Cluster
 from tests.e2e.controlplane import ADMIN, SERVICE, TENANT, ControlPlane
+from tests.e2e.kubectl import Kubectl
 from tests.e2e.later import LaterWebhook
 from tests.e2e.opening import open_the_cluster
 from tests.e2e.service import Service
@@ -98,6 +99,12 @@ async def tenant(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
     """Return the API server as a user sees it who may only handle pods."""
     async with _connected(control_plane, TENANT) as user:
         yield user
+
+
+@pytest.fixture
+def kubectl(assets: Path, control_plane: ControlPlane, tmp_path: Path) -> Kubectl:
+    """Return kubectl as the cluster's administrator types it."""
+    return Kubectl(assets, control_plane.kubeconfig(ADMIN), tmp_path)
 
 
 @pytest.fixture

@@ -1,0 +1,147 @@
+"""Roll-outs: two ReplicaSets side by side, with the surge that the namespace's policy allows."""
+
+from typing import Final
+
+import pytest
+
+from tests.e2e.agreement import assert_ledger_is_cluster
+from tests.e2e.cluster import Answer, Manifest
+from tests.e2e.pods import CARDS
+from tests.e2e.policies import under
+from tests.e2e.polling import eventually
+from tests.e2e.team import QUOTA, Team
+from tests.e2e.workloads import CONTROLLER_SECONDS, Space, replicated
+
+pytestmark = pytest.mark.e2e
+
+LINE: Final = f"limits.{CARDS}"
+
+
+def rolling(surge: int | str, unavailable: int | str) -> Manifest:
+    """Return a spec's strategy."""
+    parameters = {"maxSurge": surge, "maxUnavailable": unavailable}
+    return {"strategy": {"type": "RollingUpdate", "rollingUpdate": parameters}}
+
+
+async def roll_out(space: Space, version: str = "new") -> Answer:
+    """Change the template without asking for more."""
+    change = {"metadata": {"labels": {"version": version}}}
+    return await space.change("Deployment", "web", {"spec": {"template": change}})
+
+
+async def rolled_out(space: Space, replicas: int) -> None:
+    """Wait until only pods of the last template are left."""
+
+    async def status() -> Manifest:
+        found: Manifest = await space.get("Deployment", "web")
+        return found
+
+    def done(found: Manifest) -> bool:
+        told = found["status"]
+        return (
+            told.get("observedGeneration") == found["metadata"]["generation"]
+            and told.get("updatedReplicas") == told.get("replicas") == replicas
+            and told.get("availableReplicas") == replicas
+        )
+
+    await eventually(status, done, within=CONTROLLER_SECONDS, what="the roll-out is done")
+
+
+async def used(space: Space) -> int:
+    lines = await assert_ledger_is_cluster(space.team)
+    return lines[space.team.namespace, QUOTA, LINE]
+
+
+async def test_a_surge_takes_what_is_free_and_gives_it_back(team: Team) -> None:
+    await team.limit({LINE: "6"})
+    space = Space(team)
+    async with space.kubelet():
+        await space.created(replicated("Deployment", 4, spec=rolling(2, 0)))
+        await rolled_out(space, 4)
+        assert (await roll_out(space)).status == 200
+        await rolled_out(space, 4)
+    assert await used(space) == 4
+
+
+async def test_a_surge_without_room_waits_for_old_pods_to_go(team: Team) -> None:
+    await team.limit({LINE: "4"})
+    space = Space(team)
+    async with space.kubelet():
+        await space.created(replicated("Deployment", 4, spec=rolling(1, 1)))
+        await rolled_out(space, 4)
+        assert (await roll_out(space)).status == 200
+        await rolled_out(space, 4)
+    assert await used(space) == 4
+
+
+async def test_pods_of_a_surge_are_charged_beyond_the_envelope_while_they_live(team: Team) -> None:
+    await team.limit({LINE: "6"})
+    space = Space(team)
+    async with space.kubelet():
+        await space.created(replicated("Deployment", 4, spec=rolling(2, 0)))
+        await rolled_out(space, 4)
+    assert (await roll_out(space)).status == 200
+    await space.pods_are(6)
+    assert await used(space) == 6
+    async with space.kubelet():
+        await rolled_out(space, 4)
+    assert await used(space) == 4
+
+
+async def test_reserved_surge_is_held_until_all_is_rolled_out(team: Team) -> None:
+    space = Space(team)
+    async with under(team, {LINE: "6"}, surge="reserve"):
+        async with space.kubelet():
+            await space.created(replicated("Deployment", 4, spec=rolling("50%", 1)))
+            await rolled_out(space, 4)
+            assert await used(space) == 4
+        assert (await roll_out(space)).status == 200
+        assert await used(space) == 6
+        refused = await space.create(replicated("Deployment", 1, "other"))
+        assert refused.status == 403
+        assert "requested 1, used 6 of 6" in refused.message
+        async with space.kubelet():
+            await rolled_out(space, 4)
+        assert await used(space) == 4
+
+
+async def test_reserved_surge_without_room_is_refused_with_the_change(team: Team) -> None:
+    space = Space(team)
+    async with under(team, {LINE: "5"}, surge="reserve"):
+        async with space.kubelet():
+            await space.created(replicated("Deployment", 4, spec=rolling(2, 1)))
+            await rolled_out(space, 4)
+            assert await used(space) == 4
+        refused = await roll_out(space)
+        assert refused.status == 403
+        assert "requested 2, used 4 of 5" in refused.message
+        assert await used(space) == 4
+
+
+async def test_a_roll_out_that_could_never_end_is_refused_by_strict(team: Team) -> None:
+    space = Space(team)
+    async with under(team, {LINE: "4"}, surge="strict"):
+        async with space.kubelet():
+            await space.created(replicated("Deployment", 4, spec=rolling(1, 0)))
+            await rolled_out(space, 4)
+        refused = await roll_out(space)
+        assert refused.status == 403, refused
+        assert LINE in refused.message
+        assert (await space.scale("Deployment", "web", 3)).status == 200
+        await space.pods_are(3)
+        assert await used(space) == 3
+        async with space.kubelet():
+            assert (await roll_out(space)).status == 200
+            await rolled_out(space, 3)
+        assert await used(space) == 3
+
+
+async def test_what_is_recreated_needs_no_surge(team: Team) -> None:
+    space = Space(team)
+    async with under(team, {LINE: "4"}, surge="reserve"), space.kubelet():
+        strategy = {"strategy": {"type": "Recreate"}}
+        await space.created(replicated("Deployment", 4, spec=strategy))
+        await rolled_out(space, 4)
+        assert (await roll_out(space)).status == 200
+        await rolled_out(space, 4)
+        assert await used(space) == 4
