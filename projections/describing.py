@@ -19,7 +19,7 @@ class Description(msgspec.Struct, frozen=True):
 
     `amounts` are the demand, or the limits by quota key; `cause` is empty where there is none.
     `root` is the key of the root that the object draws from, `traits` are what quotas select it
-    by, and `note` says in words what the other fields do not.
+    by, and `note` says in words whom it draws from and what the other fields do not.
     """
 
     type: str
@@ -83,15 +83,21 @@ def _note(event: events.AnyEvent) -> str:
             return account_in_words(event.reach, event.selects)
         case events.Described():
             return f"is {text_in_words(event.traits) or 'without labels'}"
-        case events.Reserved() | events.Observed() | events.Raised():
-            forced = not isinstance(event, events.Observed) and event.forced
-            root = "" if isinstance(event, events.Raised) else event.root
-            return "; ".join(filter(None, (_ROOTS.get(root, ""), _FORCED if forced else "")))
+        case events.Reserved() | events.Raised():
+            root = "" if isinstance(event, events.Raised) else _drawing(event.root)
+            return "; ".join(filter(None, (root, _FORCED if event.forced else "")))
+        case events.Observed():
+            return _drawing(event.root)
     return ""
 
 
+def _drawing(root: str) -> str:
+    if root == BARRED:
+        return "may not draw from the controller it names, stands on its own"
+    return f"draws from {root}" if root else ""
+
+
 _FORCED: Final = "not refused, by policy"
-_ROOTS: Final = {BARRED: "may not draw from the controller it names, stands on its own"}
 
 
 def postings(flat: Postings, name: Callable[[int], tuple[str, str]]) -> list[Posting]:

@@ -101,6 +101,5 @@ _EVENTS = (
     Column("AMOUNTS", lambda line: joined(line["amounts"]), width=40),
     Column("USED AFTER", lambda line: joined(line["used_after"]), width=40),
     Column("ACTOR", lambda line: line["actor"] or "-", width=12),
-    Column("ROOT", lambda line: line["root"] or "-", width=24),
     Column("NOTE", lambda line: line["note"] or "-"),
 )

@@ -260,7 +260,6 @@ _HISTORY = (
     text("KEY", "key"),
     amounts("AMOUNTS", "amounts"),
     text("ACTOR", "actor"),
-    text("ROOT", "root"),
     text("NOTE", "note"),
 )
 _DENIALS = (

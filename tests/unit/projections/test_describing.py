@@ -42,12 +42,21 @@ def limit(reach: Reach | None, *selects: Requirement) -> events.LimitSet:
             events.Reserved(*POD, root=BARRED),
             "may not draw from the controller it names, stands on its own",
         ),
-        (events.Reserved(*POD, root="jobs.batch/j", forced=True), "not refused, by policy"),
+        (
+            events.Reserved(*POD, root="jobs.batch/j", forced=True),
+            "draws from jobs.batch/j; not refused, by policy",
+        ),
+        (
+            events.Observed("c1/red", "pods/p", "u", 7, {}, "moved", root="jobs.batch/j"),
+            "draws from jobs.batch/j",
+        ),
         (events.Reserved(*POD), ""),
         (events.Raised(*POD, forced=True), "not refused, by policy"),
     ],
 )
-def test_a_note_says_in_words_what_no_other_field_does(event: events.AnyEvent, note: str) -> None:
+def test_a_note_says_in_words_what_the_other_fields_leave_open(
+    event: events.AnyEvent, note: str
+) -> None:
     assert describe(event).note == note
 
 
