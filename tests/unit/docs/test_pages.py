@@ -93,13 +93,14 @@ def test_every_command_is_in_its_page() -> None:
     assert [one for one in commands if f"\n## gpuledger {one}\n" not in page] == []
 
 
-def test_the_decoded_record_is_one_of_the_golden_log() -> None:
-    found = re.search(
-        r"<!-- golden: (\d+) -->\n```json\n(.*?)```", text_of("log-format.md"), re.DOTALL
+def test_decoded_records_are_those_of_the_golden_logs() -> None:
+    shown = re.findall(
+        r"<!-- golden: (\d+) (\d+) -->\n```json\n(.*?)```", text_of("log-format.md"), re.DOTALL
     )
-    assert found is not None
-    payload = payloads_of(GOLDEN / "schema-1.log")[int(found[1]) - 1]
-    assert json.loads(found[2]) == decoded(payload)
+    assert shown
+    for schema, position, text in shown:
+        payload = payloads_of(GOLDEN / f"schema-{schema}.log")[int(position) - 1]
+        assert json.loads(text) == decoded(payload)
 
 
 def decoded(payload: bytes) -> list[object]:
