@@ -240,6 +240,110 @@ async def test_a_status_and_a_deletion_are_not_reviewed(setting: Setting) -> Non
     assert setting.recorder.of(setting.namespace) == []
 
 
+# Who owns whom
+
+
+def owned_by(kind: str, uid: str = "u-1", *, controller: bool = True) -> Manifest:
+    reference = {"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid}
+    return {"metadata": {"ownerReferences": [{**reference, "controller": controller}]}}
+
+
+KEPT: Final = ["example.com/kept"]
+"""Keeps what names an owner that does not exist from being removed before it was looked at."""
+
+ADOPTED: Final = owned_by("ReplicaSet")
+
+
+async def test_an_update_that_names_another_controller_is_reviewed(setting: Setting) -> None:
+    await setting.created(pod("a", finalizers=KEPT))
+    assert await setting.patched(owned_by("ReplicaSet", controller=False)) == []
+    assert await setting.patched(ADOPTED) == [(VALIDATE, "UPDATE", "")]
+    assert await setting.patched(owned_by("ReplicaSet", "u-2")) == [(VALIDATE, "UPDATE", "")]
+
+
+async def test_an_update_that_gives_a_controller_up_is_not_reviewed(setting: Setting) -> None:
+    references = ADOPTED["metadata"]["ownerReferences"]
+    await setting.created(pod("a", ownerReferences=references, finalizers=KEPT))
+    assert await setting.patched({"metadata": {"ownerReferences": None}}) == []
+
+
+# Workloads and definitions
+
+
+class Deployments(Setting):
+    """The same namespace, with Deployments in the place of pods."""
+
+    @property
+    def pods(self) -> str:
+        return f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
+
+
+@pytest.fixture
+def deployments(setting: Setting) -> Deployments:
+    return Deployments(setting.cluster, setting.recorder, setting.namespace)
+
+
+def deployment(template: Manifest) -> Manifest:
+    labels = {"app": "a"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "a"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+        },
+    }
+
+
+REVIEWED: Final = [(VALIDATE, "UPDATE", "")]
+
+
+async def test_a_workload_that_asks_for_cards_is_validated(deployments: Deployments) -> None:
+    assert await deployments.created(deployment(pod("a"))) == [(VALIDATE, "CREATE", "")]
+    assert await deployments.patched({"spec": {"paused": True}}) == REVIEWED
+    assert await deployments.patched({"metadata": {"labels": {"tier": "gold"}}}) == REVIEWED
+    assert await deployments.patched({"metadata": {"annotations": {"a": "b"}}}) == []
+    assert await deployments.patched(owned_by("Deployment")) == REVIEWED
+
+
+async def test_a_workload_that_asks_for_none_is_not_reviewed(deployments: Deployments) -> None:
+    assert await deployments.created(deployment(plain())) == []
+    assert await deployments.patched({"spec": {"paused": True}}) == []
+
+
+@pytest.mark.parametrize("template", [pod("a"), plain()], ids=["cards", "none"])
+async def test_every_change_of_a_scale_is_reviewed(
+    deployments: Deployments, template: Manifest
+) -> None:
+    await deployments.created(deployment(template))
+    scaled = await deployments.patched({"spec": {"replicas": 2}}, "/scale")
+    # Again when the Deployment's controller has written in between.
+    assert set(scaled) == {(VALIDATE, "UPDATE", "scale")}
+
+
+async def test_scales_in_exempt_namespaces_are_not_reviewed(setting: Setting) -> None:
+    await make_namespace(setting.cluster, "exempt")
+    exempt = Deployments(setting.cluster, setting.recorder, "exempt")
+    await exempt.created(deployment(plain()))
+    assert await exempt.patched({"spec": {"replicas": 2}}, "/scale") == []
+    await setting.cluster.must("DELETE", f"{exempt.pods}/a")
+
+
+async def test_definitions_of_limits_are_reviewed_when_they_say_something_else(
+    setting: Setting,
+) -> None:
+    path = f"/api/v1/namespaces/{setting.namespace}/resourcequotas"
+    quota = {"metadata": {"name": "a"}, "spec": {"hard": {"limits.nvidia.com/gpu": "1"}}}
+    await setting.cluster.must("POST", path, quota)
+    assert setting.recorder.of(setting.namespace) == [(VALIDATE, "CREATE", "")]
+    await setting.cluster.patch(f"{path}/a", {"metadata": {"labels": {"a": "b"}}})
+    assert setting.recorder.of(setting.namespace) == []
+    await setting.cluster.patch(f"{path}/a", {"spec": {"hard": {"limits.nvidia.com/gpu": "2"}}})
+    assert setting.recorder.of(setting.namespace) == REVIEWED
+
+
 async def test_without_the_service_only_what_it_guards_is_refused(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -260,6 +364,14 @@ async def test_without_the_service_only_what_it_guards_is_refused(
         await cluster.must("POST", pods, unguarded)
         released = await cluster.patch(f"{pods}/a", {"metadata": {"finalizers": None}})
         assert released.status == 200
+        deployments = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        asking = deployment(pod("a"))
+        assert (await cluster.ask("POST", deployments, asking)).status == 500
+        await cluster.must("POST", deployments, deployment(plain()))
+        scaled = await cluster.patch(f"{deployments}/a/scale", {"spec": {"replicas": 2}})
+        assert scaled.status == 200
+        quota = {"metadata": {"name": "a"}, "spec": {"hard": {"pods": "9"}}}
+        await cluster.must("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
 
 
 async def test_registering_again_changes_what_is_different(plane: ControlPlane) -> None:
@@ -267,9 +379,23 @@ async def test_registering_again_changes_what_is_different(plane: ControlPlane) 
     await register(plane, "https://two.example", b"two")
     async with _connected(plane) as cluster:
         path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
-        [webhook] = (await cluster.must("GET", path))["webhooks"]
-    assert webhook["clientConfig"] == {
-        "url": "https://two.example/admission/validate",
-        "caBundle": "dHdv",
-    }
-    assert webhook["failurePolicy"] == "Fail"
+        webhooks = (await cluster.must("GET", path))["webhooks"]
+    assert len(webhooks) == 3 + len(list(Catalog.load()))
+    for webhook in webhooks:
+        assert webhook["clientConfig"] == {
+            "url": "https://two.example/admission/validate",
+            "caBundle": "dHdv",
+        }
+    assert webhooks[0]["failurePolicy"] == "Fail"
+
+
+async def test_kinds_that_are_taken_away_are_not_reviewed_any_more(plane: ControlPlane) -> None:
+    await register(plane, "https://one.example", b"one")
+    reviewed = Reviewed(RESOURCES, Catalog(()), EXEMPT)
+    found = registration.configurations(Address("https://one.example", b"one"), reviewed)
+    async with await Client.connect(plane.kubeconfig(ADMIN)) as client:
+        await registration.register(client, found)
+    async with _connected(plane) as cluster:
+        path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
+        webhooks = (await cluster.must("GET", path))["webhooks"]
+    assert [one["name"].split(".")[0] for one in webhooks] == ["pods", "definitions"]
