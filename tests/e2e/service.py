@@ -94,6 +94,18 @@ class Service:
 
     async def get(self, path: str, **query: str) -> Any:
         """Read from the running service's HTTP API."""
+        status, body = await self.ask(path, **query)
+        assert status == 200, f"GET {path}: {status} {body}"
+        return body
+
+    async def check(self, name: str) -> tuple[bool, str]:
+        """Return whether a check of readiness passes, and what the service says of it."""
+        _, report = await self.ask("/readyz")
+        [found] = [one for one in report["checks"] if one["name"] == name]
+        return found["ok"], found["reason"]
+
+    async def ask(self, path: str, **query: str) -> tuple[int, Any]:
+        """Ask the running service; return the HTTP status and the decoded body."""
         async with (
             aiohttp.ClientSession() as session,
             session.get(
@@ -103,8 +115,7 @@ class Service:
                 timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
             ) as response,
         ):
-            assert response.status == 200, f"GET {path}: {response.status} {await response.text()}"
-            return await response.json()
+            return response.status, await response.json()
 
     async def run(self, *arguments: str) -> tuple[int, str]:
         """Run another `gpuledger` command on the same ledger; return exit status and output."""
@@ -140,7 +151,11 @@ class Service:
 
     async def events(self, namespace: str) -> list[Row]:
         """Replay what happened to a namespace, oldest first."""
-        _, output = await self.run("audit", "replay", f"--namespace={namespace}")
+        return await self.replay(f"--namespace={namespace}")
+
+    async def replay(self, *options: str) -> list[Row]:
+        """Replay what happened, oldest first."""
+        _, output = await self.run("audit", "replay", *options)
         return [json.loads(line) for line in output.splitlines()]
 
     @property

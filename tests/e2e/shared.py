@@ -41,12 +41,13 @@ class Shared:
     async def limit(self, quota: str, limit: int, **spec: Any) -> None:
         """Make a quota over both clusters of `limit` MiB, and wait until the ledger has it."""
         await self.sites.west.cluster.must("POST", QUOTAS, universe(quota, limit, **spec))
-        await eventually(
-            lambda: self.used(quota),
-            lambda found: found is not None,
-            within=SEEN_SECONDS,
-            what=f"the ledger knows the universe quota {quota}",
-        )
+        await self.used_is(0, quota)
+
+    async def limit_at(self, site: Site, quota: str, limit: int) -> None:
+        """Make a ResourceQuota of `limit` MiB at one cluster, and wait until the ledger has it."""
+        path = f"/api/v1/namespaces/{self.name}/resourcequotas"
+        await site.cluster.must("POST", path, quota_of("v1", "ResourceQuota", quota, limit))
+        await self.used_is(0, quota)
 
     async def used(self, quota: str = "") -> int | None:
         """Return what is used of a quota, by the hub's service, None when there is no such."""
@@ -77,6 +78,10 @@ class Shared:
         """Scale a Deployment at one cluster as kubectl does."""
         path = f"/apis/apps/v1/namespaces/{self.name}/deployments/{deployment}/scale"
         return await site.cluster.patch(path, {"spec": {"replicas": replicas}})
+
+    async def update(self, site: Site, path: str, change: Manifest) -> Answer:
+        """Change the namespace, or an object below it, at one cluster by a merge patch."""
+        return await site.cluster.patch(f"/api/v1/namespaces/{self.name}{path}", change)
 
     async def pods(self, site: Site) -> list[Manifest]:
         """List the pods at one cluster by a linearizable read."""
@@ -135,9 +140,14 @@ async def make_namespace(site: Site, name: str, **labels: str) -> None:
 
 def universe(name: str, limit: int, **spec: Any) -> Manifest:
     """Return a quota of `limit` MiB over many namespaces."""
+    return quota_of("gpuledger.io/v1alpha1", "UniverseResourceQuota", name, limit, **spec)
+
+
+def quota_of(version: str, kind: str, name: str, limit: int, **spec: Any) -> Manifest:
+    """Return a quota of `limit` MiB of either kind."""
     return {
-        "apiVersion": "gpuledger.io/v1alpha1",
-        "kind": "UniverseResourceQuota",
+        "apiVersion": version,
+        "kind": kind,
         "metadata": {"name": name},
         "spec": {"hard": {KEY: str(limit)}} | spec,
     }

@@ -1,5 +1,6 @@
 """Two clusters with real API servers on one ledger, over a link that breaks under load."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,10 +9,13 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e import sites
-from tests.e2e.pods import MEMORY, pod
-from tests.e2e.service import Row
-from tests.e2e.shared import KEY, Shared
-from tests.e2e.sites import Sites
+from tests.e2e.cluster import Manifest
+from tests.e2e.contending import Contending
+from tests.e2e.pods import pod
+from tests.e2e.polling import eventually
+from tests.e2e.shared import GROUP, KEY, QUOTAS, SETTLED_SECONDS, Shared
+from tests.e2e.sites import Site, Sites
+from tests.e2e.workloads import replicated
 
 pytestmark = [
     pytest.mark.e2e,
@@ -20,6 +24,9 @@ pytestmark = [
 ]
 
 POD = 1_000
+OUT_OF_REACH = "JetStream domain hub is out of reach"
+STATUS_SECONDS = 20.0
+"""Statuses are written every few seconds."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -38,15 +45,152 @@ async def shared(both: Sites) -> AsyncIterator[Shared]:
         assert not fall, fall
 
 
-async def test_what_one_cluster_takes_the_other_lacks(shared: Shared) -> None:
+async def increases_are_denied(shared: Shared, site: Site) -> None:
+    """Assert that whatever asks for more at a cut-off cluster is told what is down."""
+    answers = await asyncio.gather(
+        shared.create(site, "pods", pod("more")),
+        shared.create(site, "deployments", replicated("Deployment", 1, "more")),
+        shared.scale(site, "web", 4),
+    )
+    for answer in answers:
+        assert answer.status == 403, answer
+        assert "LedgerUnavailable" in answer.message
+        assert OUT_OF_REACH in answer.message
+
+
+async def test_one_decision_charges_the_namespace_and_both_clusters_together(
+    shared: Shared,
+) -> None:
     await shared.open(3 * POD)
     west, east = shared.sites.both
-    assert (await shared.create(west, "pods", pod("first"))).status == 201
-    assert (await shared.create(east, "pods", pod("second"))).status == 201
-    assert (await shared.create(east, "pods", pod("third"))).status == 201
-    for site in (west, east):
-        refused = await shared.create(site, "pods", pod("fourth"))
-        assert refused.status == 403
-        assert "UniverseExceeded" in refused.message, refused.message
-        assert f"{KEY}" in refused.message, refused.message
+    await shared.limit_at(east, "gpus", 2 * POD)
+    admitted = await shared.create(east, "pods", pod("web"))
+    uid = admitted.body["metadata"]["uid"]
+    [reserved] = [
+        one for one in await shared.events() if one["type"] == "Reserved" and one["uid"] == uid
+    ]
+    posted = {one["account"]: one["used_after"] for one in reserved["postings"]}
+    assert posted == {
+        f"quota/{east.name}/{shared.name}/gpus": POD,
+        f"universe/{shared.name}": POD,
+    }
+    for name in ("first", "second"):
+        assert (await shared.create(west, "pods", pod(name))).status == 201
+    refused = await shared.create(east, "pods", pod("too-much"))
+    assert (refused.status, "UniverseExceeded" in refused.message) == (403, True), refused
+    assert shared.name in refused.message
+    await shared.agrees()
+
+
+async def test_a_cut_off_cluster_admits_no_more_and_is_recounted_when_it_is_back(
+    shared: Shared,
+) -> None:
+    await shared.open(7 * POD)
+    west, east = shared.sites.both
+    await shared.create(east, "deployments", replicated("Deployment", 3))
+    for name in ("stays", "goes"):
+        assert (await shared.create(east, "pods", pod(name))).status == 201
+    await shared.agrees()
+    await shared.sites.link.cut()
+    try:
+        await increases_are_denied(shared, east)
+        ready, reason = await east.service.check("ledger")
+        assert (ready, OUT_OF_REACH in reason) == (False, True), reason
+        assert (await shared.delete(east, "goes")).status == 200
+        assert (await shared.scale(east, "web", 1)).status == 200
+        for name in ("one", "two"):
+            assert (await shared.create(west, "pods", pod(name))).status == 201
+        refused = await shared.create(west, "pods", pod("three"))
+        assert "UniverseExceeded" in refused.message, "what the edge may still use is charged"
+        await shared.used_is(7 * POD)
+    finally:
+        await shared.sites.link.restore()
+    await shared.used_is(4 * POD, within=SETTLED_SECONDS)
+    await shared.agrees()
+    ends = [one for one in await shared.events() if one["key"] == "pods/goes"]
+    assert [(one["type"], one["cause"], one["actor"]) for one in ends[-1:]] == [
+        ("Released", "deleted", "recount")
+    ]
+    assert (await shared.create(east, "pods", pod("again"))).status == 201
+    await shared.agrees()
+
+
+async def test_both_clusters_together_stay_within_the_limit_while_the_link_breaks(
+    shared: Shared,
+) -> None:
+    limit = 16
+    await shared.open(limit * POD)
+    west, east = shared.sites.both
+    load = Contending(shared)
+    async with asyncio.TaskGroup() as clients:
+        clients.create_task(load.run())
+        for break_it in (shared.sites.link.cut, shared.sites.link.stall, shared.sites.link.cut):
+            await load.reaches(load.refused, east, 3)
+            await break_it()
+            await load.reaches(load.cut_off, east, 1)
+            await load.reaches(load.refused, west, 3)
+            await shared.sites.link.restore()
+        await load.reaches(load.admitted, east, 3)
+        load.stop()
+    assert not load.odd
+    assert limit // 2 < load.most <= limit
+    await shared.agrees()
+    events = await shared.events()
+    account = f"universe/{shared.name}"
+    used = [
+        one["used_after"]
+        for event in events
+        for one in event["postings"]
+        if one["account"] == account
+    ]
+    assert max(used) == limit * POD
+    surprises = [one for one in events if one["cause"] in ("unreserved", "late")]
+    assert not surprises
+
+
+async def test_the_status_tells_what_each_cluster_and_namespace_uses(shared: Shared) -> None:
+    await shared.open(9 * POD)
+    west, east = shared.sites.both
+    beyond = f"{shared.name}-east"
+    selecting = {"matchLabels": {GROUP: shared.name}}
+    await shared.limit(beyond, 8 * POD, regions=["us-east"], namespaceSelector=selecting)
+    await shared.create(west, "pods", pod("web"))
+    await shared.create(east, "deployments", replicated("Deployment", 2))
+    await shared.agrees()
+
+    async def look(quota: str) -> Manifest:
+        found = await west.cluster.must("GET", f"{QUOTAS}/{quota}")
+        return dict(found.get("status", {}))
+
+    def share(cluster: str, used: int) -> Manifest:
+        amounts = {KEY: str(used)}
+        spaces = [{"name": shared.name, "used": amounts}]
+        return {"name": cluster, "used": amounts, "namespaces": spaces}
+
+    whole, part = [share("east-1", 2 * POD), share("west-1", POD)], [share("east-1", 2 * POD)]
+    for quota, clusters, used in ((shared.name, whole, 3 * POD), (beyond, part, 2 * POD)):
+        status = await eventually(
+            lambda quota=quota: look(quota),
+            lambda seen, clusters=clusters: seen.get("clusters") == clusters,
+            within=STATUS_SECONDS,
+            what=f"the status of {quota} is {clusters}",
+        )
+        assert status["used"] == {KEY: str(used)}
+
+
+async def test_another_label_at_the_edge_moves_usage_in_one_event(shared: Shared) -> None:
+    await shared.open(9 * POD)
+    _, east = shared.sites.both
+    other = f"{shared.name}-other"
+    selecting = {"matchLabels": {GROUP: other}}
+    await shared.limit(other, 9 * POD, namespaceSelector=selecting)
+    await shared.create(east, "deployments", replicated("Deployment", 2))
+    await shared.create(east, "pods", pod("web"))
+    await shared.agrees()
+    await shared.update(east, "", {"metadata": {"labels": {GROUP: other}}})
+    await shared.used_is(3 * POD, other)
+    described = [one for one in await east.service.replay() if one["type"] == "Described"]
+    moved = {one["account"]: one["used_after"] for one in described[-1]["postings"]}
+    assert moved == {f"universe/{shared.name}": 0, f"universe/{other}": 3 * POD}
+    assert described[-1]["key"] == f"{east.name}/{shared.name}"
     await shared.agrees()
