@@ -51,12 +51,14 @@ class Lineage:
             return msgspec.structs.replace(seen, root=recorded)
         return msgspec.structs.replace(seen, root=found.key) if found is not None else seen
 
-    async def of_root(self, one: RootSighting, deadline: float = 0.0) -> tuple[Sighting, bool]:
+    async def of_root(
+        self, one: RootSighting, *, was_part: bool, deadline: float = 0.0
+    ) -> tuple[Sighting, bool]:
         """Return the sighting of an object of a kind of roots, and whether it is part of another.
 
         What is part of another root is charged nothing itself: should the ledger have charged it,
-        that is over. What names a controller that does not exist is about to be removed, and is
-        not charged anew.
+        that is over. What names a controller that does not exist, or no longer does, is about to
+        be removed, and is not charged anew.
         """
         seen, tenure = one.seen, self._tenure
         if self._ancestry is None or one.controller is None or seen.cause:
@@ -64,8 +66,6 @@ class Lineage:
         entry, meta = tenure.entry(seen.namespace, seen.key), one.metadata()
         if recorded_root(entry, seen.uid) == BARRED:
             return msgspec.structs.replace(seen, root=BARRED), False
-        if self._ancestry.controller_kind(meta) is None:
-            return seen, False
         above = self._ancestry.known_root_of(meta.namespace, meta)
         if above is None:
             above = await self._ancestry.root_of(
@@ -73,7 +73,8 @@ class Lineage:
             )
         if above is not None:
             return msgspec.structs.replace(seen, cause=Cause.MOVED), True
-        return seen, not holds_uid(entry, seen.uid)
+        is_left_behind = was_part or self._ancestry.controller_kind(meta) is not None
+        return seen, is_left_behind and not holds_uid(entry, seen.uid)
 
     def _is_charged(self, namespace: str, root: Root | None) -> bool:
         """Return whether the ledger has an entry for a root."""

@@ -80,7 +80,9 @@ class Roots:
 
         Owners that are not remembered are read until loop time `deadline`.
         """
-        seen, is_part = await self._lineage.of_root(one, deadline)
+        seen, is_part = await self._lineage.of_root(
+            one, was_part=one.seen.uid in self._parts, deadline=deadline
+        )
         self._puzzling.note(seen)
         if is_part:
             self._parts.add(seen.uid)

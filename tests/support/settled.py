@@ -15,6 +15,7 @@ from ledger.log.submission import Accepted
 from ledger.log.writer import Writer
 from support.apiserver import ApiServer, ModelCluster
 from support.replicas import running
+from webhook.beyond import Beyond
 from webhook.settlement import Settlement
 from webhook.tenure import SettlementSettings, Site
 
@@ -27,10 +28,16 @@ DEADLINE_SECONDS = 10.0
 class World:
     """What a test turns and looks at. `now` is in µs of Unix time."""
 
-    def __init__(self, writer: Writer, settings: SettlementSettings) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        settings: SettlementSettings,
+        beyond: Beyond | None = None,
+        cluster: ModelCluster | None = None,
+    ) -> None:
         self.writer = writer
-        self.server = ApiServer()
-        self.cluster = ModelCluster(self.server)
+        self.cluster = cluster or ModelCluster(ApiServer())
+        self.server = self.cluster.server
         self.active = True
         self.now = 1_800_000_000_000_000
         self.asked: list[AnyCommand] = []
@@ -38,7 +45,7 @@ class World:
         self.settlement = Settlement(
             self,
             writer,
-            Site(self.cluster, CLUSTER),
+            Site(self.cluster, CLUSTER, beyond),
             now=lambda: self.now,
             is_active=lambda: self.active,
             settings=settings,
