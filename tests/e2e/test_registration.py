@@ -257,8 +257,9 @@ ADOPTED: Final = owned_by("ReplicaSet")
 async def test_an_update_that_names_another_controller_is_reviewed(setting: Setting) -> None:
     await setting.created(pod("a", finalizers=KEPT))
     assert await setting.patched(owned_by("ReplicaSet", controller=False)) == []
-    assert await setting.patched(ADOPTED) == [(VALIDATE, "UPDATE", "")]
-    assert await setting.patched(owned_by("ReplicaSet", "u-2")) == [(VALIDATE, "UPDATE", "")]
+    for change in (ADOPTED, owned_by("ReplicaSet", "u-2")):
+        # Again when whoever collects garbage has written in between.
+        assert set(await setting.patched(change)) == {(VALIDATE, "UPDATE", "")}
 
 
 async def test_an_update_that_gives_a_controller_up_is_not_reviewed(setting: Setting) -> None:
@@ -305,7 +306,7 @@ async def test_a_workload_that_asks_for_cards_is_validated(deployments: Deployme
     assert await deployments.patched({"spec": {"paused": True}}) == REVIEWED
     assert await deployments.patched({"metadata": {"labels": {"tier": "gold"}}}) == REVIEWED
     assert await deployments.patched({"metadata": {"annotations": {"a": "b"}}}) == []
-    assert await deployments.patched(owned_by("Deployment")) == REVIEWED
+    assert set(await deployments.patched(owned_by("Deployment"))) == set(REVIEWED)
 
 
 async def test_a_workload_that_asks_for_none_is_not_reviewed(deployments: Deployments) -> None:
