@@ -124,9 +124,7 @@ async def effective(setting: Setting) -> None:
     async def look() -> list[Seen]:
         path = f"{setting.pods}?dryRun=All"
         await setting.cluster.ask("POST", path, pod("canary"))
-        return [
-            *setting.recorder.of(setting.namespace, "canary"),
-        ]
+        return setting.recorder.of(setting.namespace, "canary")
 
     await eventually(look, lambda seen: len(seen) == 2, within=30, what="both webhooks are asked")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.admission import GPU, MEMORY, CoreLedger, pod, recorded, review, serving
+from support.owned import CRONJOBS, DEPLOYMENTS, around, manifest, template
 
 from webhook.explaining import Explanation, explain
 from webhook.review import BadReview
@@ -12,7 +13,7 @@ from webhook.review import BadReview
 
 async def explained(thing: Any, ledger: CoreLedger, **more: Any) -> Explanation:
     """Explain what is given as a value."""
-    async with serving(ledger) as service:
+    async with serving(ledger, surroundings=around(ledger)) as service:
         body = json.dumps(thing).encode()
         found = await explain(service.validating, body, deadline=5, **more)
     assert ledger.commands() == [], "an explanation is a dry run"
@@ -49,6 +50,34 @@ async def test_a_manifest_says_its_own_namespace() -> None:
     assert found.namespace == "east/team"
 
 
+async def test_a_manifest_of_any_known_kind_is_explained_as_its_creation() -> None:
+    ledger = CoreLedger()
+    ledger.limit(cards=2)
+    web = manifest(DEPLOYMENTS, "web", replicas=3)
+    for field in ("uid", "resourceVersion", "namespace"):
+        del web["metadata"][field]
+    found = await explained(web, ledger, namespace="team", username="ada")
+    assert not found.allowed
+    assert "requested 3, used 0 of 2" in found.answer
+    assert (found.namespace, found.key) == ("east/team", "deployments.apps/web")
+    assert found.demand == {GPU: 3, MEMORY: 24_000}
+
+
+async def test_a_manifest_of_a_kind_that_is_only_looked_at_tells_what_could_never_run() -> None:
+    ledger = CoreLedger()
+    ledger.limit(cards=0)
+    nightly = manifest(CRONJOBS, "nightly")
+    nightly["spec"] = {"jobTemplate": {"spec": {"template": template()}}}
+    found = await explained(nightly, ledger)
+    assert found.allowed
+    assert found.warnings[0].startswith("its pods can never run all at once")
+
+
+async def test_a_recorded_update_of_a_workload_can_be_explained() -> None:
+    one = recorded("deployment-update-image", "validate")[0][1]
+    assert (await explained(one, CoreLedger())).allowed
+
+
 async def test_what_charges_nothing_says_so() -> None:
     found = await explained({"apiVersion": "v1", "kind": "Pod"}, CoreLedger())
     assert found.allowed
@@ -72,7 +101,9 @@ async def test_a_recorded_update_can_be_explained() -> None:
     [
         ([], "$"),
         ({"kind": "Pod"}, "$.apiVersion"),
-        ({"apiVersion": "apps/v1", "kind": "Deployment"}, "$.kind"),
+        ({"apiVersion": "apps/v2/x", "kind": "Deployments"}, "$.kind"),
+        ({"apiVersion": "example.com/v1", "kind": "Deployment"}, "$.kind"),
+        ({"apiVersion": "apps/v1", "kind": "Deployment", "spec": 5}, "$.request.object.spec"),
         ({"apiVersion": "v1", "kind": "Pod", "spec": 5}, "$.request.object.spec"),
         ({"apiVersion": "v1", "kind": "Pod", "metadata": 5}, "$.metadata"),
     ],

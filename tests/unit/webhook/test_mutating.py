@@ -17,11 +17,14 @@ from support.admission import (
     review,
     serving,
 )
+from support.owned import around
 
+from ledger.kube.gates import GATE
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import chosen
 from webhook.policy import Policy
 from webhook.stamps import ANNOTATION, Stamps, Subject
+from webhook.surroundings.policies import NamespacePolicy
 
 PERCENTAGE = "nvidia.com/gpumem-percentage"
 
@@ -34,13 +37,22 @@ def new_pod(limits: dict[str, Any], **metadata: Any) -> dict[str, Any]:
 
 
 async def mutated(
-    thing: dict[str, Any], rules: DemandRules | None = None, **policy: Any
+    thing: dict[str, Any],
+    rules: DemandRules | None = None,
+    treated: NamespacePolicy | None = None,
+    **policy: Any,
 ) -> dict[str, Any]:
     """Return a pod as the mutating webhook leaves it."""
-    async with serving(CoreLedger(), rules=rules, policy=Policy(**policy)) as service:
+    ledger = CoreLedger()
+    async with serving(
+        ledger,
+        rules=rules,
+        policy=Policy(**policy),
+        surroundings=around(ledger, default=treated) if treated is not None else None,
+    ) as service:
         response = await service.post(review(thing), "mutate")
         assert response["allowed"]
-        assert not service.ledger.submitted, "the mutating webhook never asks the ledger"
+        assert not ledger.submitted, "the mutating webhook never asks the ledger"
     if "patch" not in response:
         return thing
     assert response["patchType"] == "JSONPatch"
@@ -136,6 +148,51 @@ async def test_nothing_is_asked_for_in_the_name_of_a_pod_that_other_vendors_may_
 async def test_what_asks_for_nothing_or_nonsense_passes_untouched(asked: dict[str, str]) -> None:
     before = new_pod(asked)
     assert await mutated(before) == before
+
+
+PENDING = NamespacePolicy(on_exceeded="pending", exempt_users=("rescuer",))
+
+
+async def gates(thing: dict[str, Any], treated: NamespacePolicy = PENDING) -> list[str] | None:
+    """Return the names of the gates that a pod ends up with."""
+    found = (await mutated(thing, treated=treated))["spec"].get("schedulingGates")
+    return None if found is None else [one["name"] for one in found]
+
+
+async def test_where_pods_wait_for_room_they_get_the_gate() -> None:
+    assert await gates(new_pod({GPU: "1"})) == [GATE]
+
+
+async def test_other_gates_stay_and_ours_is_added_once() -> None:
+    before = new_pod({GPU: "1"})
+    before["spec"]["schedulingGates"] = [{"name": "example.com/mine"}]
+    assert await gates(before) == ["example.com/mine", GATE]
+    before["spec"]["schedulingGates"].append({"name": GATE})
+    assert await gates(before) == ["example.com/mine", GATE]
+
+
+async def test_a_pod_that_names_its_node_cannot_wait() -> None:
+    before = new_pod({GPU: "1"})
+    before["spec"]["nodeName"] = "n1"
+    assert await gates(before) is None
+
+
+@pytest.mark.parametrize(
+    "treated",
+    [
+        NamespacePolicy(),
+        NamespacePolicy(on_exceeded="pending", mode="warn"),
+        NamespacePolicy(on_exceeded="pending", mode="off"),
+        NamespacePolicy(on_exceeded="pending", exempt_users=("ada",)),
+    ],
+    ids=["deny", "warn", "off", "exempt"],
+)
+async def test_nobody_waits_who_would_not_be_refused(treated: NamespacePolicy) -> None:
+    assert await gates(new_pod({GPU: "1"}), treated) is None
+
+
+async def test_a_pod_that_asks_for_nothing_does_not_wait() -> None:
+    assert await gates(new_pod({"cpu": "1"})) is None
 
 
 async def test_only_creations_of_pods_are_touched() -> None:
