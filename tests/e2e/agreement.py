@@ -1,11 +1,12 @@
 """Whether ledger and cluster agree, by the oracle: it reads only what the API server lists."""
 
 import asyncio
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from support import oracle_of_cluster
-from support.oracle_of_cluster import Lines, Place, Snapshot
+from support.oracle_of_cluster import Lines, Place, Snapshot, Standing
 
 from tests.e2e.cluster import Cluster, Manifest
 from tests.e2e.played import KINDS
@@ -15,6 +16,7 @@ from tests.e2e.team import SETTLED_SECONDS, Team
 
 REGION: Final = "eu-west"
 PRODUCT: Final = "/apis/gpuledger.io/v1alpha1"
+ROWS: Final = "5000"
 
 BUILTIN: Final = {
     "Deployment": "/apis/apps/v1/deployments",
@@ -30,19 +32,25 @@ _WORKLOADS: Final = BUILTIN | {
     kind.kind: f"/apis/{kind.group}/{kind.version}/{kind.resource}" for kind in KINDS
 }
 
+Standings = dict[str, Standing]
+"""By uid."""
+
 
 class Comparison(NamedTuple):
-    """Used amounts by the ledger and by the oracle, and what is not settled yet."""
+    """What ledger and oracle say, of every quota and of every object, and what is not settled."""
 
     ledger: Lines
     cluster: Lines
+    holders: Standings
+    objects: Standings
     reserved: int
     holds: list[str]
 
     @property
     def agrees(self) -> bool:
         """Return whether both say the same and nothing is open."""
-        return self.ledger == self.cluster and not self.reserved and not self.holds
+        same = self.ledger == self.cluster and self.holders == self.objects
+        return same and not self.reserved and not self.holds
 
 
 async def assert_ledger_is_cluster(*teams: Team, barred: Iterable[str] = ()) -> Lines:
@@ -66,13 +74,23 @@ async def compare(
     cluster: Cluster, service: Service, spaces: frozenset[str], barred: frozenset[str]
 ) -> Comparison:
     """Read the ledger and the cluster beside each other."""
-    snapshot, usage, holds = await asyncio.gather(
-        snapshot_of(cluster, barred), service.get("/v1/usage"), service.get("/v1/holds")
+    snapshot, usage, holds, *holders = await asyncio.gather(
+        snapshot_of(cluster, barred),
+        service.get("/v1/usage", limit=ROWS),
+        service.get("/v1/holds", limit=ROWS),
+        *(
+            service.get("/v1/holders", namespace=name, pods="true", limit=ROWS)
+            for name in spaces
+            if name
+        ),
     )
     expected = oracle_of_cluster.lines_of(snapshot)
+    objects = [oracle_of_cluster.standings_of(snapshot, name) for name in spaces]
     return Comparison(
         _used(usage, spaces),
         {line: used for line, used in expected.items() if line[0] in spaces},
+        dict(ChainMap(*map(_standings, holders))),
+        dict(ChainMap(*objects)),
         sum(row["reserved"] for row in usage if row["namespace"] in spaces),
         [f"{row['namespace']}/{row['key']}" for row in holds if row["namespace"] in spaces],
     )
@@ -101,6 +119,18 @@ async def snapshot_of(
 async def _listed(cluster: Cluster, kind: str, path: str) -> list[Manifest]:
     """List objects that say their kind, which those of a list do not."""
     return [{**found, "kind": kind} for found in await cluster.items(path)]
+
+
+def _standings(rows: list[Row]) -> Standings:
+    """Return what the holders of a namespace take, by uid. A root that is gone is none."""
+    keys = {row["key"] for row in rows}
+    found: Standings = {}
+    for row in rows:
+        amounts = row["amounts"] if row["key"].startswith("pods/") else row["envelope"]
+        root = row["root"].rpartition("/")[2] if row["root"] in keys else ""
+        if amounts:
+            found[row["uid"]] = Standing(amounts, root)
+    return found
 
 
 def _used(rows: list[Row], spaces: frozenset[str]) -> Lines:

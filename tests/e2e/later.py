@@ -27,6 +27,8 @@ class LaterWebhook:
     """Serves on loopback from a thread of its own until `stop`."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
+        self.seen: dict[str, Any] = {}
+        """The last object that came, as other webhooks had left it."""
         self._gate = threading.Event()
         self._waiting = threading.Semaphore(0)
         self._certificate = certificate
@@ -85,7 +87,8 @@ class LaterWebhook:
 
     def review(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one AdmissionReview request."""
-        wish = request["object"]["metadata"]["labels"][LABEL]
+        self.seen = request["object"]
+        wish = self.seen["metadata"]["labels"][LABEL]
         if wish == "wait":
             self._waiting.release()
             self._gate.wait(GATE_SECONDS)

@@ -14,7 +14,7 @@ from tests.e2e.cluster import Manifest
 from tests.e2e.played import operator_of
 from tests.e2e.pods import CARDS, pod
 from tests.e2e.team import QUOTA, Team
-from tests.e2e.workloads import Space, controlled_by, job, template, workload
+from tests.e2e.workloads import Space, controlled_by, job, replicated, template, workload
 
 pytestmark = pytest.mark.e2e
 
@@ -27,10 +27,10 @@ TWO: Final = template(cards=2)
 
 
 class Case(NamedTuple):
-    """An object that asks for six cards, changes to and from ten, and the cards of its pods.
+    """An object that asks for six cards, a change to ten, and the cards of its played pods.
 
-    `between` is what the operator makes between the object and its pods, one below the other.
-    `pause` and `resume` are the changes that stop it and let it go on.
+    `between` is what the operator makes between the object and its pods, one below the other; of a
+    Job and a ReplicaSet the pods are made by their own controllers. `pause` and `resume` are the changes that stop it and let it go on.
     """
 
     manifest: Manifest
@@ -75,9 +75,7 @@ def cases() -> Iterator[Case]:
             "replicatedJobs": [{"name": "w", "replicas": replicas, "template": {"spec": inner}}]
         }
 
-    yield Case(
-        workload("JobSet", **jobs(3)), {"spec": jobs(5)}, (2, 2, 2), between=("Job",), **pausing
-    )
+    yield Case(workload("JobSet", **jobs(3)), {"spec": jobs(5)}, (), between=("Job",), **pausing)
     groups = {"size": 3, "leaderTemplate": NOTHING, "workerTemplate": template(cards=1)}
     yield Case(
         workload("LeaderWorkerSet", replicas=3, leaderWorkerTemplate=groups),
@@ -110,7 +108,7 @@ def cases() -> Iterator[Case]:
     yield Case(
         workload("TrainJob", runtimeRef={"name": "torch"}, trainer=nodes),
         {"spec": {"trainer": {"numNodes": 5}}},
-        (2, 2, 2),
+        (),
         between=("JobSet", "Job"),
         **pausing,
     )
@@ -131,7 +129,7 @@ def cases() -> Iterator[Case]:
     yield Case(
         workload("Rollout", replicas=3, template=TWO),
         {"spec": {"replicas": 5}},
-        (2, 2, 2),
+        (),
         between=("ReplicaSet",),
     )
 
@@ -159,33 +157,23 @@ async def run(space: Space, case: Case, root: Manifest) -> None:
         manifest["metadata"]["ownerReferences"] = controlled_by(owner)
         operator = space.as_user(operator_of(owner["kind"]))
         owner = await operator.created(manifest)
+    operator = space.as_user(operator_of(owner["kind"])) if case.pods else space
     for number, cards in enumerate(case.pods):
         manifest = pod(f"p-{number}", cards=cards, ownerReferences=controlled_by(owner))
-        await space.as_user(maker(owner["kind"])).created(manifest)
+        await operator.created(manifest)
+    await space.pods_are(len(case.pods) or 3)
 
 
 def intermediate(kind: str) -> Manifest:
-    """Return an object as large as the whole, that makes no pods by itself."""
+    """Return an object as large as the whole."""
     if kind == "Job":
-        # The job controller leaves a suspended Job alone; its pods are played.
-        return job(3, "below", cards=2, spec={"suspend": True})
+        return job(3, "below", cards=2)
     if kind == "RayCluster":
         return workload(kind, "below", **ray(3))
     if kind == "ReplicaSet":
-        labels = {"app": "below"}
-        inner = template(cards=2, labels=labels)
-        spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": inner}
-        return workload(kind, "below", **spec)
+        return replicated(kind, 3, "below", cards=2)
     inner = {"parallelism": 3, "completions": 3, "template": TWO}
     return workload(kind, "between", replicatedJobs=[{"name": "w", "template": {"spec": inner}}])
-
-
-def maker(kind: str) -> str:
-    """Return who makes the pods of a kind."""
-    built_in = {"Job": "job-controller", "ReplicaSet": "replicaset-controller"}
-    if kind in built_in:
-        return f"system:serviceaccount:kube-system:{built_in[kind]}"
-    return operator_of(kind)
 
 
 @each_kind
@@ -238,6 +226,7 @@ async def test_a_suspended_root_holds_no_more_than_its_pods(space: Space, case: 
     assert case.pause is not None, "only such cases are tried"
     assert case.resume is not None, "what pauses can go on"
     await space.created(case.manifest)
+    assert await used(space) == ASKED
     assert (await space.change(case.kind, "web", case.pause)).status == 200
     assert await used(space) == 0
     await space.team.created(pod("in-the-way", cards=3))

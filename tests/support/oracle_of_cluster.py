@@ -34,6 +34,13 @@ class Face(NamedTuple):
     spec: Manifest
 
 
+class Standing(NamedTuple):
+    """What one object takes: a pod its demand, with the name of its root; a root its envelope."""
+
+    amounts: dict[str, int]
+    root: str = ""
+
+
 class Unit(NamedTuple):
     """What is charged as one, and what quotas look at: any of the faces."""
 
@@ -88,18 +95,36 @@ def units_of(snapshot: Snapshot) -> Iterator[Unit]:
     owners = {found["metadata"]["uid"]: found for found in snapshot.workloads}
     drawn: dict[str, Amounts] = {}
     for pod in filter(_counts, snapshot.pods):
-        root = _root(pod, owners, snapshot.barred)
-        if root is None or is_finished(root["kind"], root):
+        root = _live_root(pod, owners, snapshot.barred)
+        if root is None:
             face = Face(pod["metadata"].get("labels", {}), pod["spec"])
             yield Unit(pod["metadata"]["namespace"], _key(pod), demand_of(pod), [face])
         else:
             drawn.setdefault(root["metadata"]["uid"], Counter()).update(demand_of(pod))
     for found in snapshot.workloads:
-        is_top = _root(found, owners, snapshot.barred) is None
-        if is_top and not is_finished(found["kind"], found):
+        if _is_live_root(found, owners, snapshot.barred):
             envelope, faces = _envelope(found, snapshot)
             charge = envelope | drawn.get(found["metadata"]["uid"], Counter())
             yield Unit(found["metadata"]["namespace"], _key(found), charge, faces)
+
+
+def standings_of(snapshot: Snapshot, namespace: str) -> dict[str, Standing]:
+    """Return what every object of a namespace that takes something takes, by its uid."""
+    owners = {found["metadata"]["uid"]: found for found in snapshot.workloads}
+    found: dict[str, Standing] = {}
+    for pod in filter(_counts, snapshot.pods):
+        root = _live_root(pod, owners, snapshot.barred)
+        name = "" if root is None else root["metadata"]["name"]
+        found[pod["metadata"]["uid"]] = Standing(demand_of(pod), name)
+    for workload in snapshot.workloads:
+        if _is_live_root(workload, owners, snapshot.barred):
+            found[workload["metadata"]["uid"]] = Standing(_envelope(workload, snapshot)[0])
+    here = {
+        one["metadata"]["uid"]
+        for one in (*snapshot.pods, *snapshot.workloads)
+        if one["metadata"]["namespace"] == namespace
+    }
+    return {uid: one for uid, one in found.items() if uid in here and one.amounts}
 
 
 def demand_of(template: Manifest) -> Amounts:
@@ -157,6 +182,18 @@ def _root(found: Manifest, owners: dict[str, Manifest], barred: frozenset[str]) 
             break
         found = root = above[0]
     return root
+
+
+def _live_root(
+    pod: Manifest, owners: dict[str, Manifest], barred: frozenset[str]
+) -> Manifest | None:
+    """Return the root that a pod draws from; one that is finished is none any more."""
+    root = _root(pod, owners, barred)
+    return None if root is None or is_finished(root["kind"], root) else root
+
+
+def _is_live_root(found: Manifest, owners: dict[str, Manifest], barred: frozenset[str]) -> bool:
+    return _root(found, owners, barred) is None and not is_finished(found["kind"], found)
 
 
 def _counts(pod: Manifest) -> bool:
