@@ -22,12 +22,12 @@ async def test_a_projector_killed_again_and_again_ends_with_the_digest_of_a_rebu
     stored.write_bytes(msgspec.msgpack.encode(payloads))
     positions = []
     async with asyncio.timeout(END_SECONDS):
-        for _ in range(KILLS):
-            quota = source.randint(1, len(payloads) // KILLS)
-            positions.append(await _run_and_kill(stored, killed, quota, source))
-        await _run_and_kill(stored, killed, len(payloads) - positions[-1], source)
+        for kill in range(1, KILLS + 1):
+            # However slow this process is, the child does not get to the end of the log before.
+            last = kill * len(payloads) // (KILLS + 1)
+            positions.append(await _run_and_kill(stored, killed, last, source))
+        await _run_and_kill(stored, killed, len(payloads), source, wanted=len(payloads))
     assert positions == sorted(set(positions)), "every run goes on where the one before was killed"
-    assert positions[-1] < len(payloads)
     rebuilt = tmp_path / "rebuilt.sqlite"
     await project(rebuilt, log_of(payloads))
     assert (await digest_of(killed)).position == len(payloads)
@@ -35,22 +35,25 @@ async def test_a_projector_killed_again_and_again_ends_with_the_digest_of_a_rebu
         assert await digest_of(killed, position) == await digest_of(rebuilt, position)
 
 
-async def _run_and_kill(stored: Path, database: Path, records: int, source: random.Random) -> int:
-    """Run the child until it has projected so many more records, and SIGKILL it.
+async def _run_and_kill(
+    stored: Path, database: Path, last: int, source: random.Random, *, wanted: int | None = None
+) -> int:
+    """Run the child on a log up to a position until it has projected some more, and SIGKILL it.
 
-    The kill comes at a random moment of what the child does next. Returns the last position that
-    the child told.
+    That is up to the position `wanted`, or else any. The kill comes at a random moment of what the
+    child does next. Returns the last position that the child told.
     """
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "support.projecting_child", stored, database),
+        *(sys.executable, "-m", "support.projecting_child", stored, database, str(last)),
         cwd=TESTS,
         env={**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}"},
         stdout=asyncio.subprocess.PIPE,
     )
     assert child.stdout is not None
     first = position = int(await child.stdout.readline())
+    wanted = source.randint(first + 1, last) if wanted is None else wanted
     try:
-        while position < first + records:
+        while position < wanted:
             position = int(await child.stdout.readline())
         await asyncio.sleep(source.random() * 0.01)
     finally:

@@ -1,7 +1,8 @@
 """A process that projects a log kept in a file of payloads, to be killed at any moment.
 
-Run as `python -m support.projecting_child PAYLOADS DATABASE`, in `tests`. Prints its position when
-it starts and after each transaction, and then follows the log, as the service's own projector does.
+Run as `python -m support.projecting_child PAYLOADS DATABASE LAST`, in `tests`, with the position at
+which the log ends. Prints its position when it starts and after each transaction, and then follows
+the log, as the service's own projector does.
 """
 
 import asyncio
@@ -33,4 +34,5 @@ def say(position: int, _: int = 0) -> None:
 
 if __name__ == "__main__":
     content = Path(sys.argv[1]).read_bytes()
-    asyncio.run(main(msgspec.msgpack.decode(content, type=list[bytes]), Path(sys.argv[2])))
+    stored = msgspec.msgpack.decode(content, type=list[bytes])
+    asyncio.run(main(stored[: int(sys.argv[3])], Path(sys.argv[2])))
