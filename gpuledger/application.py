@@ -67,7 +67,8 @@ class Application:
             else wiring.surroundings(settings, keeper)
         )
         where = settings.cluster, rules, policy, stamps, self._surroundings
-        self._validating = Validating(keeper, *where)
+        ledger = kubernetes.ledger if kubernetes is not None else keeper
+        self._validating = Validating(ledger, *where)
         mutating = Mutating(*where)
         routes = [
             *admission.routes(mutating, self._validating, policy, self._took),

@@ -7,6 +7,7 @@ from typing import Final
 import structlog
 
 from gpuledger import wiring
+from gpuledger.confirmed import Confirmed
 from gpuledger.keeper import Keeper
 from gpuledger.visible import Visible
 from ledger.kube.access import KubernetesReviewer
@@ -25,7 +26,10 @@ _logger: Final = structlog.get_logger("gpuledger")
 
 
 class Kubernetes:
-    """One cluster, watched and settled while this replica is the active one."""
+    """One cluster, watched and settled while this replica is the active one.
+
+    `ledger` decides about it, once it is known under its name.
+    """
 
     def __init__(self, settings: Settings, client: Client, keeper: Keeper, count: Count) -> None:
         """Use a client; `close` closes it."""
@@ -43,6 +47,7 @@ class Kubernetes:
             settings=wiring.settlement_settings(settings),
             count=count,
         )
+        self.ledger = Confirmed(keeper, self.settlement.registered, settings.cluster)
 
     @classmethod
     async def connect(cls, settings: Settings, keeper: Keeper, count: Count) -> "Kubernetes":
@@ -71,7 +76,11 @@ class Kubernetes:
         await self._client.close()
 
     async def _register(self, authority: bytes) -> None:
-        """Write both webhook configurations; try again until it works."""
+        """Write both webhook configurations; try again until it works.
+
+        Not before the cluster has its name: reviews would come to a service that cannot answer.
+        """
+        await self.settlement.registered.wait()
         address = registration.Address(self._settings.register_webhook, authority)
         found = registration.configurations(
             address,

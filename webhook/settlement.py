@@ -39,6 +39,8 @@ class _Passive(Exception):
 class Settlement:
     """Settles one cluster. Read `problems` for readiness.
 
+    `registered` is set once the ledger knows the cluster under its name.
+
     Counted as drift, by cause, is truth that the ledger did not expect: see `webhook.drift`.
     """
 
@@ -62,7 +64,8 @@ class Settlement:
         self._is_active = is_active
         self._settings = settings or SettlementSettings()
         self._duties: Duties | None = None
-        self._unregistered = ""
+        self._unregistered = "the ledger has not been told of this cluster yet"
+        self.registered = asyncio.Event()
         view.subscribe(self._follow)
 
     @property
@@ -117,6 +120,7 @@ class Settlement:
             try:
                 await self.register()
                 self._unregistered = ""
+                self.registered.set()
                 return
             except ClusterError as error:
                 self._unregistered = str(error)
