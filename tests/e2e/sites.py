@@ -58,6 +58,11 @@ class Sites(NamedTuple):
         return self.west, self.east
 
     @property
+    def at_the_hub(self) -> dict[str, str]:
+        """Return the settings of a service that reaches the log at the hub."""
+        return _at_the_hub(self.nats)
+
+    @property
     def link(self) -> Link:
         """Return the link from the edge to the log."""
         return self.nats.between
@@ -71,7 +76,7 @@ async def running(assets: Path, folder: Path) -> AsyncIterator[Sites]:
         for one in (west, east):
             one.mkdir()
         nats = await stack.enter_async_context(clusters(folder))
-        hub = {"nats": nats.hub.url, "nats_monitor": nats.hub.monitor_url}
+        hub = _at_the_hub(nats)
         edge = hub | {"nats": nats.edge.url, "nats_domain": DOMAIN, "universe_authority": "false"}
         near = await _site(stack, assets, west, WEST, hub)
         far = await _site(stack, assets, east, EAST, edge)
@@ -81,6 +86,10 @@ async def running(assets: Path, folder: Path) -> AsyncIterator[Sites]:
             stack.push_async_callback(_stop, one.service)
         await asyncio.gather(*(webhooks_are_in_effect(one.cluster) for one in (near, far)))
         yield Sites(near, far, nats)
+
+
+def _at_the_hub(nats: Clusters) -> dict[str, str]:
+    return {"nats": nats.hub.url, "nats_monitor": nats.hub.monitor_url}
 
 
 async def _site(

@@ -24,7 +24,9 @@ pytestmark = [
 ]
 
 POD = 1_000
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
 OUT_OF_REACH = "JetStream domain hub is out of reach"
+START_SECONDS = 30.0
 STATUS_SECONDS = 20.0
 """Statuses are written every few seconds."""
 
@@ -120,16 +122,21 @@ async def test_both_clusters_together_stay_within_the_limit_while_the_link_break
 ) -> None:
     limit = 16
     await shared.open(limit * POD)
-    west, east = shared.sites.both
+    (west, east), link = shared.sites.both, shared.sites.link
     load = Contending(shared)
     async with asyncio.TaskGroup() as clients:
         clients.create_task(load.run())
-        for break_it in (shared.sites.link.cut, shared.sites.link.stall, shared.sites.link.cut):
-            await load.reaches(load.refused, east, 3)
+        for break_it in (link.cut, link.stall):
+            await load.reaches(load.admitted, east, 3)
             await break_it()
             await load.reaches(load.cut_off, east, 1)
-            await load.reaches(load.refused, west, 3)
-            await shared.sites.link.restore()
+            await load.reaches(load.admitted, west, 3)
+            await link.restore()
+        for _ in range(3):
+            await load.reaches(load.admitted, east, 3)
+            await link.cut()  # and back before any review has waited for too long
+            await load.reaches(load.admitted, west, 1)
+            await link.restore()
         await load.reaches(load.admitted, east, 3)
         load.stop()
     assert not load.odd
@@ -194,3 +201,21 @@ async def test_another_label_at_the_edge_moves_usage_in_one_event(shared: Shared
     assert moved == {f"universe/{shared.name}": 0, f"universe/{other}": 3 * POD}
     assert described[-1]["key"] == f"{east.name}/{shared.name}"
     await shared.agrees()
+
+
+async def test_a_cluster_that_claims_the_name_of_another_does_not_start(
+    both: Sites, tmp_path: Path
+) -> None:
+    west, east = both.both
+    impostor = sites.service_at(west.plane, tmp_path, sites.EAST, both.at_the_hub)
+    registered = await west.cluster.must("GET", WEBHOOKS)
+    impostor.start()
+    said = await eventually(
+        lambda: asyncio.to_thread(impostor.fall),
+        bool,
+        within=START_SECONDS,
+        what="the service has ended",
+    )
+    assert f"cluster name {east.name} is bound to" in said
+    assert "Give this cluster another name with --cluster" in said
+    assert await west.cluster.must("GET", WEBHOOKS) == registered
