@@ -29,7 +29,7 @@ from webhook.root_sighting import RootSighting, sight_root
 from webhook.sighting import Sighting, news, told
 from webhook.tenure import RECOUNTED, WATCHED, Stride, Tenure
 
-PROOF_SECONDS: Final = 30.0
+PROOF_SECONDS: Final = 5.0
 """Deadline of finding out whether a kind that is not served has objects."""
 
 Relook = Callable[[str], None]

@@ -35,7 +35,7 @@ class EveryCluster(ModelCluster):
     """The model behind all ports. `kinds` are what is served; tests change it.
 
     `unproved` lets a kind that is not served be absent without proof. `refusing` is what writes
-    answer, `writes` what was written.
+    answer, `undiscovered` what discovery answers, `writes` what was written.
     """
 
     def __init__(self, server: ApiServer) -> None:
@@ -43,6 +43,7 @@ class EveryCluster(ModelCluster):
         self.kinds = {one.name: one for one in BUILT_IN}
         self.unproved = False
         self.refusing: ClusterError | None = None
+        self.undiscovered: ClusterError | None = None
         self.writes: list[tuple[Any, ...]] = []
         self.reads = 0
         self.lists: list[tuple[str, str]] = []
@@ -52,8 +53,8 @@ class EveryCluster(ModelCluster):
         return await super().list_pods(namespace)
 
     async def served(self) -> tuple[Resource, ...]:
-        if self.server.failing is not None:
-            raise self.server.failing
+        if self.undiscovered is not None:
+            raise self.undiscovered
         return tuple(self.kinds.values())
 
     async def list_objects(self, resource: Resource, namespace: str = "") -> Listed[Workload]:

@@ -1,0 +1,185 @@
+"""Pods that wait behind the gate, and how they are let in."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.apiserver import pod_body, quota_body
+from support.everything import FullWorld, full_world, settling_everything
+
+from ledger.core.commands import Reserve
+from ledger.kube.errors import Unavailable
+from ledger.kube.gates import GATE
+from ledger.kube.resources import POLICIES
+from webhook import gates
+
+GPUS = "limits.nvidia.com/gpu"
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def waiting_pod(name: str, age: int = 0, gpu: int = 1) -> dict:
+    body = pod_body(name, gpu=gpu)
+    created = (BEGIN - timedelta(seconds=age)).isoformat()
+    body["metadata"] |= {"creationTimestamp": created}
+    body["spec"]["schedulingGates"] = [{"name": GATE}, {"name": "other"}]
+    return body
+
+
+def wait(one: FullWorld, name: str, age: int = 0, gpu: int = 1, namespace: str = "red") -> dict:
+    return one.server.create("pods", namespace, waiting_pod(name, age, gpu), f"uid-{name}")
+
+
+def is_gated(one: FullWorld, name: str, namespace: str = "red") -> bool:
+    found = one.server.objects["pods", namespace, name]["spec"]["schedulingGates"]
+    return {"name": GATE} in found
+
+
+async def limited(one: FullWorld, gpu: int, namespace: str = "red") -> None:
+    one.server.create("resourcequotas", namespace, quota_body("q", **{GPUS: str(gpu)}))
+    account = f"quota/c/{namespace}/q"
+    await one.until(lambda: account in one.state.accounts)
+
+
+async def test_a_pod_with_room_is_reserved_and_its_gate_is_removed():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        await limited(one, 1)
+        wait(one, "p")
+        await one.until(lambda: not is_gated(one, "p"))
+        await one.until(lambda: one.entry("p").committed is not None)
+        assert {"name": "other"} in one.server.objects["pods", "red", "p"]["spec"][
+            "schedulingGates"
+        ]
+        assert one.drift == {}
+
+
+async def test_a_pod_without_room_counts_nothing_until_something_is_freed():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        await limited(one, 1)
+        one.server.create("pods", "red", pod_body("first"))
+        await one.until(lambda: one.entry("first") is not None)
+        wait(one, "p")
+        await one.until(lambda: any(isinstance(told, Reserve) for told in one.asked))
+        one.server.update("pods", "red", "p", status={"phase": "Pending"})
+        assert one.entry("p") is None
+        assert is_gated(one, "p")
+        one.server.delete("pods", "red", "first")
+        await one.until(lambda: not is_gated(one, "p"))
+
+
+async def test_a_pod_without_room_is_not_asked_for_again_and_again():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        await limited(one, 1)
+        one.server.create("pods", "red", pod_body("first"))
+        await one.until(lambda: one.entry("first") is not None)
+        wait(one, "p")
+        await one.until(lambda: any(isinstance(told, Reserve) for told in one.asked))
+        await asyncio.sleep(2.5)  # some rounds, to give a needless question its chance
+        assert sum(isinstance(told, Reserve) for told in one.asked) == 1
+
+
+async def test_what_nobody_saw_change_is_asked_for_again_in_time(monkeypatch):
+    monkeypatch.setattr(gates, "SLOW_SECONDS", 0.5)
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        await limited(one, 0)
+        wait(one, "p", gpu=1)
+        await one.until(lambda: sum(isinstance(told, Reserve) for told in one.asked) > 1)
+
+
+async def test_the_oldest_of_a_namespace_goes_first_and_holds_up_the_younger_ones():
+    async with full_world() as one:
+        for name, age, gpu in (("young", 1, 1), ("old", 9, 2)):
+            wait(one, name, age, gpu)
+        one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "2"}))
+        one.server.create("pods", "red", pod_body("first"))
+        async with settling_everything(one):
+            await one.synced()
+            await one.until(lambda: any(isinstance(told, Reserve) for told in one.asked))
+            await asyncio.sleep(1.2)
+            assert is_gated(one, "young")
+            one.server.delete("pods", "red", "first")
+            await one.until(lambda: not is_gated(one, "old"))
+            assert is_gated(one, "young")
+
+
+async def test_a_pod_that_can_never_fit_does_not_hold_up_the_others():
+    async with full_world() as one:
+        for name, age, gpu in (("young", 1, 1), ("old", 9, 5)):
+            wait(one, name, age, gpu)
+        one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "2"}))
+        async with settling_everything(one):
+            await one.until(lambda: not is_gated(one, "young"))
+            assert is_gated(one, "old")
+            raised = {"hard": {GPUS: "6"}}
+            one.server.update("resourcequotas", "red", "q", spec=raised)
+            await one.until(lambda: not is_gated(one, "old"))
+
+
+async def test_namespaces_take_turns():
+    async with full_world() as one:
+        for number in range(5):
+            wait(one, f"r{number}", 100 - number)
+        wait(one, "b", namespace="blue")
+        async with settling_everything(one):
+            await one.until(lambda: not is_gated(one, "b", "blue"))
+            await one.until(lambda: not is_gated(one, "r4"))
+        opened = [write[2] for write in one.every.writes if write[0] == "gate"]
+        assert opened.index("b") <= 1
+        assert [name for name in opened if name != "b"] == [f"r{number}" for number in range(5)]
+
+
+async def test_where_limits_do_not_hold_nobody_waits():
+    async with full_world() as one:
+        policy = {"metadata": {"name": "p"}, "spec": {"namespaces": ["red"], "mode": "warn"}}
+        one.server.create(POLICIES.name, "", policy)
+        async with settling_everything(one):
+            await one.synced()
+            await limited(one, 0)
+            wait(one, "p")
+            await one.until(lambda: not is_gated(one, "p"))
+            await one.until(lambda: one.used("quota/c/red/q", GPUS) == 1)
+
+
+async def test_a_gate_that_cannot_be_removed_is_tried_again_and_charged_once(monkeypatch):
+    monkeypatch.setattr(gates, "RETRY_SECONDS", 0.1)
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        one.every.refusing = Unavailable("the API server is down")
+        wait(one, "p")
+        await one.until(lambda: one.entry("p") is not None)
+        one.every.refusing = None
+        await one.until(lambda: not is_gated(one, "p"))
+        await one.until(lambda: one.entry("p").committed is not None)
+        assert sum(isinstance(told, Reserve) for told in one.asked) == 1
+
+
+async def test_a_pod_that_is_deleted_while_it_waits_is_forgotten():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        await limited(one, 0)
+        wait(one, "p")
+        await one.until(lambda: any(isinstance(told, Reserve) for told in one.asked))
+        one.server.delete("pods", "red", "p")
+        await limited(one, 9, "blue")
+        one.server.update("resourcequotas", "red", "q", spec={"hard": {GPUS: "9"}})
+        await one.until(lambda: one.limits("q") == {GPUS: 9})
+        await asyncio.sleep(1.2)
+        assert one.entry("p") is None
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_after_a_recount_waiting_pods_count_if_something_is_reserved_for_them(held):
+    async with full_world() as one:
+        one.every.refusing = Unavailable("the API server is down")
+        if held:
+            await one.reserve("p", "uid-p")
+        one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "0"}))
+        wait(one, "p")
+        async with settling_everything(one):
+            await one.synced()
+            assert (one.entry("p") is not None) is held
+            if held:
+                assert one.entry("p").committed.uid == "uid-p"
