@@ -14,7 +14,7 @@ from ledger.log.records import Record
 from webhook.beyond import Beyond
 from webhook.courier import Courier
 
-STRIDE: Final = 64
+STRIDE: Final = 32
 """Objects that are looked at before the event loop gets its turn: well below 2 ms."""
 
 WATCHED: Final = "settlement"

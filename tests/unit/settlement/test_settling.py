@@ -3,6 +3,7 @@
 import pytest
 from support.settled import CLUSTER, DEMAND, World, world
 
+from ledger.core.commands import Reserve
 from ledger.core.events import Cause
 from webhook.settling import Fate, NothingToSettle, commands_of
 
@@ -65,3 +66,23 @@ async def test_a_settled_object_has_no_open_attempt_left_to_settle():
         for fate in (Fate.PERSISTED, Fate.ABSENT):
             with pytest.raises(NothingToSettle, match="open attempt"):
                 commands_of(one.state, "u1", fate, "ann")
+
+
+async def test_a_persisted_workload_stays_under_its_root_and_keeps_its_traits():
+    async with world() as one:
+        held = Reserve(
+            f"{CLUSTER}/red", "pods/p", "u1", DEMAND, root="jobs.batch/j", traits=("a=b",)
+        )
+        await one.writer.submit(held)
+        await settle(one, "u1", Fate.PERSISTED)
+        entry = one.entry("p")
+        assert (entry.root, entry.traits, entry.holds) == ("jobs.batch/j", ("a=b",), ())
+
+
+async def test_workloads_are_settled_by_uid_as_pods_are():
+    async with world() as one:
+        key = "deployments.apps/web"
+        for uid, fate in (("u1", Fate.ABSENT), ("u2", Fate.PERSISTED), ("u2", Fate.DELETED)):
+            await one.writer.submit(Reserve(f"{CLUSTER}/red", key, uid, DEMAND))
+            await settle(one, uid, fate)
+        assert not one.state.namespaces[f"{CLUSTER}/red"].entries
