@@ -116,18 +116,26 @@ def service(ledger: Service) -> Service:
     return ledger
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def intact(ledger: Service) -> AsyncIterator[None]:
+    """Whatever the tests of a file did, the log must be intact."""
+    yield
+    status, report = await ledger.run("audit", "verify")
+    assert status == 0, report
+    assert json.loads(report)["ok"] is True, report
+
+
 @pytest.fixture
-async def team(cluster: Cluster, service: Service, later: LaterWebhook) -> AsyncIterator[Team]:
-    """Make a namespace of its own for a test; whatever the test did, the log must be intact."""
+async def team(
+    cluster: Cluster, service: Service, later: LaterWebhook, intact: None
+) -> AsyncIterator[Team]:
+    """Make a namespace of its own for a test."""
     name = f"team-{uuid.uuid4().hex[:8]}"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await cluster.must("POST", "/api/v1/namespaces", namespace)
     yield Team(name, cluster, service, later)
     fall = service.fall()
     assert not fall, fall
-    status, report = await service.run("audit", "verify")
-    assert status == 0, report
-    assert json.loads(report)["ok"] is True, report
 
 
 @asynccontextmanager
