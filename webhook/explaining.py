@@ -115,7 +115,7 @@ def _persistable(request: Request) -> Request:
     meta = required_workload(request, "object").metadata
     name = request.name or meta.name or f"{meta.generate_name}{UID}"
     found = msgspec.json.decode(request.object)
-    found.setdefault("metadata", {}).update(uid=meta.uid or UID, name=name)
+    found.setdefault("metadata", {})["uid"] = meta.uid or UID
     return msgspec.structs.replace(
         request, name=name, object=msgspec.Raw(msgspec.json.encode(found))
     )

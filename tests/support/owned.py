@@ -111,6 +111,7 @@ class OwnedCluster:
         self.kinds: dict[str, asyncio.Queue[Change[Workload]]] = {}
         self.serves: tuple[Resource, ...] = ()
         self.discovered = 0
+        self.watches: list[str] = []
 
     def put(self, thing: Manifest) -> None:
         self.objects[_address(thing)] = thing
@@ -143,6 +144,7 @@ class OwnedCluster:
     async def watch_kept(
         self, resource: Resource, keep: Callable[[Workload], Any]
     ) -> AsyncGenerator[Change[Any], None]:
+        self.watches.append(resource.name)
         changes = self.kinds.setdefault(resource.name, asyncio.Queue())
         while True:
             change = await changes.get()

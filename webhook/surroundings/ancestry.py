@@ -147,7 +147,7 @@ class Ancestry:
         kind = self._kind_of(owner)
         if kind is not None:
             key = key_of(kind, owner.name)
-            is_charged = kind.root and _has(space.entries.get(key), owner.uid)
+            is_charged = _has(space.entries.get(key), owner.uid)
             return Root(kind, key, owner.uid) if is_charged else None
         pod = space.entries.get(charging.PODS + owner.name) if _is_pod(owner) else None
         if pod is None or not _has(pod, owner.uid):

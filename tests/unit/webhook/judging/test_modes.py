@@ -84,6 +84,13 @@ async def test_who_is_exempt_exceeds_the_limit_and_is_charged(
     assert ledger.used() == {f"limits.{GPU}": int(allowed)}
 
 
+async def test_a_ledger_that_refuses_also_what_is_forced_is_asked_no_third_time() -> None:
+    ledger = CoreLedger()
+    ledger.answer = Denial(Reason.QUOTA_EXCEEDED, "no", transient=True)
+    assert not (await answered(POD, ledger, exempt_users=("ada",)))["allowed"]
+    assert len(ledger.submitted) == 2
+
+
 async def test_a_dry_run_over_the_limit_changes_nothing_in_mode_warn() -> None:
     ledger = full()
     response = await answered(review(pod(CARD), dryRun=True), ledger, mode="warn")

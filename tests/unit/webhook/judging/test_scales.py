@@ -1,5 +1,6 @@
 """A scale tells a number; what one replica asks for stands in the parent at the same version."""
 
+import asyncio
 from copy import deepcopy
 from typing import Any
 
@@ -143,7 +144,8 @@ async def test_without_the_parent_a_scale_is_allowed_and_says_so(
     cluster.failing = Unavailable("down") if how == "fails" else None
     cluster.silent = how == "is silent"
     team = Namespace(None if how == "is not there" else cluster)
-    response = await team.scale(3)
+    async with asyncio.timeout(5):
+        response = await team.scale(3)
     assert response["allowed"]
     [warning] = response["warnings"]
     assert warning.startswith("scaled without asking the ledger: ")

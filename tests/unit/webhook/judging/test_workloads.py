@@ -196,6 +196,17 @@ async def test_memory_that_nobody_knows_is_refused_where_it_is_limited() -> None
     assert reasons(await team.answer(DEPLOYMENTS, whole)) == ["CardMemoryUnknown"]
 
 
+async def test_an_update_to_memory_that_nobody_knows_is_asked_for() -> None:
+    team = Namespace()
+    team.ledger.limit(memory=80_000)
+    await team.answer(DEPLOYMENTS, DEPLOYMENT)
+    whole = changed(DEPLOYMENT, template=template({GPU: "1"}))
+    assert reasons(await team.answer(DEPLOYMENTS, whole, DEPLOYMENT)) == ["CardMemoryUnknown"]
+    relabelled = deepcopy(whole)
+    relabelled["metadata"]["annotations"] = {"a": "b"}
+    assert (await team.answer(DEPLOYMENTS, relabelled, whole))["allowed"]
+
+
 @pytest.mark.parametrize("kind", list(EVERY), ids=lambda kind: str(kind.name))
 async def test_every_kind_reserves_what_was_worked_out_by_hand(kind: Kind) -> None:
     for case in cases_of(kind):
@@ -324,6 +335,9 @@ async def test_where_pods_alone_are_charged_a_root_is_only_warned_of(
     assert team.ledger.commands() == []
     fewer = await team.answer(DEPLOYMENTS, changed(DEPLOYMENT, replicas=2))
     assert fewer == {"uid": "call-1", "allowed": True}
+    await team.ledger.submit(Reserve(NAMESPACE, "pods/other", "u-other", {GPU: 1}))
+    later = await team.answer(DEPLOYMENTS, changed(DEPLOYMENT, replicas=2))
+    assert later == {"uid": "call-1", "allowed": True}
 
 
 async def test_a_cron_job_of_which_one_run_can_never_fit_is_warned_of() -> None:

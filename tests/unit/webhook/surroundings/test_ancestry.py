@@ -151,6 +151,15 @@ async def test_the_pod_that_leads_a_group_is_followed_by_what_the_ledger_has_for
     )
 
 
+async def test_a_pod_of_another_uid_leads_nobody_to_a_root() -> None:
+    view = Viewed()
+    charged(view, "jobs.batch/train", "u-train")
+    charged(view, "pods/x", "u-earlier", root="jobs.batch/train")
+    leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "u-x"}}
+    workers = manifest(STATEFUL, "w", owner=leader)
+    assert await found(under(workers), workers, view=view) == ("statefulsets.apps/w", "u-w")
+
+
 async def test_the_pod_that_leads_a_group_is_read_when_the_ledger_does_not_know_it() -> None:
     group = manifest(LEADERS, "llm")
     leaders = manifest(STATEFUL, "llm", owner=group)

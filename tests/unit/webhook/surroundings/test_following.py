@@ -19,7 +19,7 @@ from support.owned import (
 
 from ledger.kube.errors import Unavailable
 from ledger.kube.objects import Workload
-from ledger.kube.port import Listed
+from ledger.kube.port import Changed, Listed, Reached
 from ledger.kube.resources import PODS
 from webhook.surroundings import following, whole
 from webhook.surroundings.remembering import remembered
@@ -71,9 +71,8 @@ async def test_a_kind_that_is_defined_later_is_found_and_followed_once(
         await until(lambda: cluster.discovered == 2)
         cluster.serves = (DEPLOYMENTS, JOBS)
         await until(lambda: "jobs.batch" in cluster.kinds)
-        queue = cluster.kinds["deployments.apps"]
         await until(lambda: cluster.discovered == 5)
-        assert cluster.kinds["deployments.apps"] is queue
+        assert cluster.watches == ["deployments.apps", "jobs.batch"]
 
 
 async def test_a_discovery_that_fails_is_a_problem_until_it_works(
@@ -98,6 +97,18 @@ async def test_policies_and_labels_of_namespaces_are_followed() -> None:
         cluster.namespaces.put_nowait(Listed(1, [labelled]))
         await until(lambda: surroundings.policies.of("team").name == "p")
         assert surroundings.namespaces.traits_of("team") == "!name=team,env=prod"
+
+
+async def test_a_namespace_that_is_deleted_is_forgotten() -> None:
+    namespaces = around(Viewed()).namespaces
+    team = workload({"metadata": {"name": "team", "labels": {"env": "prod"}}})
+    assert namespaces.take(Changed(1, team)) == ("team",)
+    assert namespaces.take(Changed(2, team)) == ()
+    assert namespaces.take(Changed(3, team, deleted=True)) == ("team",)
+    assert namespaces.labels_of("team") is None
+    assert namespaces.take(Listed(4, [team])) == ("team",)
+    assert namespaces.take(Listed(5, [])) == ("team",)
+    assert namespaces.take(Reached(6)) == ()
 
 
 # What is not known yet
