@@ -176,6 +176,7 @@ def policy(settings: Settings) -> Policy:
         owner_holds_max=settings.owner_holds_max if settings.kubernetes else 0,
         trusted=trusted,
         scheduler_name=settings.scheduler_name,
+        universe_authority=settings.universe_authority,
     )
 
 

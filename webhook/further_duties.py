@@ -25,6 +25,7 @@ from webhook.relooking import Relooking
 from webhook.roots import Roots
 from webhook.tenure import Tenure, every
 from webhook.universe_accounts import UniverseAccounts
+from webhook.universe_ignored import IgnoredQuotas
 from webhook.universe_status import UniverseStatus
 from webhook.watches import Watches
 
@@ -57,9 +58,9 @@ class FurtherDuties:
         self._status = QuotaStatus(tenure, cluster)
         self._universe = UniverseAccounts(tenure)
         self._universe_status = UniverseStatus(tenure, cluster, self._universe, self._breakdown)
+        self._ignored = IgnoredQuotas(tenure, cluster)
         watches.expect(NAMESPACES)
-        if tenure.settings.universe_authority:
-            watches.expect(UNIVERSE)
+        watches.expect(UNIVERSE)
 
     @classmethod
     def of(
@@ -94,9 +95,11 @@ class FurtherDuties:
         tasks.create_task(every(default_quotas.MAKE_SECONDS, self._defaults.make))
         if settings.write_quota_status:
             tasks.create_task(every(quota_status.WRITE_SECONDS, self._status.write))
-        if settings.universe_authority:
-            tasks.create_task(follow(UNIVERSE, self._watch_universe, self._universe.take))
-            tasks.create_task(every(universe_status.WRITE_SECONDS, self._universe_status.write))
+        take, write = self._universe.take, self._universe_status.write
+        if not settings.universe_authority:
+            take, write = self._ignored.take, self._ignored.write
+        tasks.create_task(follow(UNIVERSE, self._watch_universe, take))
+        tasks.create_task(every(universe_status.WRITE_SECONDS, write))
 
     def follow(self, record: Record) -> None:
         """Take note of what a record changes."""

@@ -19,6 +19,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     `owner_holds_max` creations of one owner in a namespace may be unsettled, 0 for no bound.
     `trusted` names the users that may write the annotations of allocation and of the ledger.
     `scheduler_name` is given to pods of the default scheduler that ask for cards, when not empty.
+    `universe_authority` says whether universe quotas of this cluster count.
     """
 
     deadline: float = 9.0
@@ -28,3 +29,4 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     owner_holds_max: int = 64
     trusted: tuple[str, ...] = HAMI_IDENTITIES
     scheduler_name: str = ""
+    universe_authority: bool = True

@@ -6,8 +6,7 @@ at most. It is a copy for people.
 
 import logging
 from collections import defaultdict
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from ledger.core import accounts
 from ledger.core.state import Account
@@ -16,6 +15,7 @@ from ledger.kube.errors import ClusterError, NotFound
 from ledger.kube.objects import Workload
 from ledger.kube.port import Writes
 from webhook.breakdown import Breakdown, Shares
+from webhook.conditions import Condition, Status
 from webhook.pausing import Pausing
 from webhook.tenure import Tenure
 from webhook.universe_accounts import UniverseAccounts
@@ -29,14 +29,13 @@ NAMESPACES_MAX: Final = 1_000
 RETRY_SECONDS: Final = 5.0
 RETRY_SECONDS_MAX: Final = 120.0
 
-_IN_EFFECT: Final = "InEffect"
+IN_EFFECT: Final = "InEffect"
+"""The type of the condition that says whether a quota limits anything."""
+
 _UNDERSTOOD: Final = "Understood"
 _MESSAGE_MAX: Final = 4_096
-_MICROSECONDS: Final = 1_000_000
 
 _log: Final = logging.getLogger(__name__)
-
-Status = dict[str, Any]
 
 
 class UniverseStatus:
@@ -131,38 +130,13 @@ class UniverseStatus:
     def _conditions(self, name: str, quota: Workload, *, in_effect: bool) -> list[Status]:
         warnings = self._universe.warnings.get(name, ())
         known = self._written.get(name) or quota.status or {}
-        effect = ("True", "Enforced", "Its limits hold.")
+        effect = Condition(IN_EFFECT, "True", "Enforced", "Its limits hold.")
         if not in_effect:
-            effect = ("False", "LimitsNothing", "It limits nothing that is counted.")
-        understood = ("True", "AsWritten", "Everything in it is understood.")
+            message = "It limits nothing that is counted."
+            effect = Condition(IN_EFFECT, "False", "LimitsNothing", message)
+        understood = Condition(_UNDERSTOOD, "True", "AsWritten", "Everything in it is understood.")
         if warnings:
-            understood = ("False", "Warnings", "; ".join(warnings)[:_MESSAGE_MAX])
-        return [
-            self._condition(_IN_EFFECT, *effect, quota, known),
-            self._condition(_UNDERSTOOD, *understood, quota, known),
-        ]
-
-    def _condition(
-        self, kind: str, status: str, reason: str, message: str, quota: Workload, known: Status
-    ) -> Status:
-        return {
-            "type": kind,
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "observedGeneration": quota.metadata.generation,
-            "lastTransitionTime": _since(known, kind, status) or self._now(),
-        }
-
-    def _now(self) -> str:
-        moment = datetime.fromtimestamp(self._tenure.now() // _MICROSECONDS, UTC)
-        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _since(known: Status, kind: str, status: str) -> str:
-    """Return since when a condition has a status according to what is known of it, or nothing."""
-    conditions = known.get("conditions")
-    for one in conditions if isinstance(conditions, list) else ():
-        if isinstance(one, dict) and (one.get("type"), one.get("status")) == (kind, status):
-            return str(one.get("lastTransitionTime") or "")
-    return ""
+            message = "; ".join(warnings)[:_MESSAGE_MAX]
+            understood = Condition(_UNDERSTOOD, "False", "Warnings", message)
+        generation, now = quota.metadata.generation, self._tenure.now()
+        return [one.shown(known, generation, now) for one in (effect, understood)]

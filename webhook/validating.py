@@ -62,6 +62,7 @@ class Validating:
     ) -> None:
         """Judge for `cluster`. Without surroundings, pods alone are judged, each by itself."""
         self._surroundings = surroundings or Surroundings.none(cluster, rules)
+        self._universe_authority = policy.universe_authority
         asking = Asking(ledger, policy, self._surroundings)
         attempts = Attempts(cluster, stamps, policy.owner_holds_max)
         self._pods = PodJudge(asking, attempts, policy, self._surroundings)
@@ -95,7 +96,12 @@ class Validating:
         if _is_judged(request, kind):
             return await self._judge(request, kind, until)
         if _is_definition(request):
-            return definitions.judge(request, request.resource.name, self._surroundings.rules)
+            return definitions.judge(
+                request,
+                request.resource.name,
+                self._surroundings.rules,
+                universe_authority=self._universe_authority,
+            )
         _log.debug(
             "review passed untouched",
             operation=shown(request.operation),

@@ -12,10 +12,22 @@ from webhook.verdict import UNTOUCHED, Verdict
 NAMES: Final = frozenset(one.name for one in (QUOTAS, UNIVERSE_QUOTAS, POLICIES))
 """The resources that are looked at, as keys name them."""
 
+IGNORED: Final = (
+    "this quota limits nothing: this cluster was told not to supply universe quotas"
+    " (universe_authority); create it in the cluster that does"
+)
 
-def judge(request: Request, name: str, rules: DemandRules) -> Verdict:
-    """Warn of what is odd about a definition. Raises BadReview."""
+
+def judge(
+    request: Request, name: str, rules: DemandRules, *, universe_authority: bool = True
+) -> Verdict:
+    """Warn of what is odd about a definition. Raises BadReview.
+
+    `universe_authority` says whether universe quotas of this cluster count.
+    """
     warnings = _lint(request, name, rules)
+    if name == UNIVERSE_QUOTAS.name and not universe_authority:
+        warnings = (IGNORED, *warnings)
     return Verdict(warnings=warnings) if warnings else UNTOUCHED
 
 

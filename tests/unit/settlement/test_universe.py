@@ -14,7 +14,7 @@ from ledger.core.traits import Reach
 from ledger.kube import place_traits
 from ledger.kube.errors import Unavailable
 from ledger.kube.resources import NAMESPACES, UNIVERSE_QUOTAS
-from webhook import universe_status
+from webhook import universe_ignored, universe_status
 from webhook.breakdown import Breakdown
 
 GPUS = "limits.nvidia.com/gpu"
@@ -213,6 +213,41 @@ async def test_a_status_that_cannot_be_written_is_tried_again_later(quick, monke
         await asyncio.sleep(0.3)
         one.every.refusing = None
         await one.until(lambda: status(one).get("used") == {GPUS: "0"})
+
+
+async def test_a_quota_of_another_cluster_than_the_authority_says_that_it_does_not_count(quick):
+    async with full_world(universe_authority=False) as one, settling_everything(one):
+        await one.synced()
+        universe(one)
+        await one.until(lambda: condition(one, "InEffect").get("status") == "False")
+        assert condition(one, "InEffect")["reason"] == "NotTheAuthority"
+        assert status(one)["used"] == {}
+        await asyncio.sleep(0.3)  # some rounds, to give a needless write its chance
+        assert len(one.every.writes) == 1
+        assert limits(one) is None
+
+
+async def test_a_status_from_the_time_as_authority_is_replaced(quick):
+    async with full_world(universe_authority=False) as one:
+        universe(one)
+        old = {"used": {GPUS: "3"}, "conditions": [{"type": "InEffect", "status": "True"}]}
+        one.server.update(UNIVERSE_QUOTAS.name, "", "all", status=old)
+        async with settling_everything(one):
+            await one.until(lambda: condition(one, "InEffect").get("reason") == "NotTheAuthority")
+            assert status(one)["used"] == {}
+
+
+async def test_what_could_not_be_said_of_an_ignored_quota_is_said_later(quick, monkeypatch):
+    monkeypatch.setattr(universe_ignored, "RETRY_SECONDS", 0.1)
+    async with full_world(universe_authority=False) as one, settling_everything(one):
+        await one.synced()
+        one.every.refusing = Unavailable("the API server is down")
+        universe(one, "gone")
+        universe(one)
+        await asyncio.sleep(0.3)
+        one.server.delete(UNIVERSE_QUOTAS.name, "", "gone")
+        one.every.refusing = None
+        await one.until(lambda: condition(one, "InEffect").get("reason") == "NotTheAuthority")
 
 
 async def test_a_breakdown_that_is_kept_up_to_date_is_the_one_worked_out_anew():

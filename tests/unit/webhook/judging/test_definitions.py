@@ -7,6 +7,7 @@ from support.admission import CoreLedger, recorded, review, serving
 from support.owned import CATALOG, around, of
 
 from ledger.kube.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
+from webhook.policy import Policy
 
 
 async def warned(resource: Resource, spec: dict[str, Any], **more: Any) -> tuple[str, ...]:
@@ -15,9 +16,9 @@ async def warned(resource: Resource, spec: dict[str, Any], **more: Any) -> tuple
     return await answered(review(thing, **of(resource), **more))
 
 
-async def answered(one: dict[str, Any]) -> tuple[str, ...]:
+async def answered(one: dict[str, Any], policy: Policy | None = None) -> tuple[str, ...]:
     ledger = CoreLedger()
-    async with serving(ledger, surroundings=around(ledger)) as service:
+    async with serving(ledger, policy=policy, surroundings=around(ledger)) as service:
         response = await service.post(one)
     assert response["allowed"]
     assert ledger.submitted == []
@@ -53,6 +54,17 @@ async def test_a_universe_quota_without_sense_is_named_as_such() -> None:
     [warning] = await warned(UNIVERSE_QUOTAS, {"hard": 5})
     assert warning.startswith("this quota limits nothing: ")
     assert "spec.hard" in warning
+
+
+async def test_a_universe_quota_of_another_cluster_than_the_authority_is_said_to_do_nothing() -> (
+    None
+):
+    elsewhere = Policy(universe_authority=False)
+    thing = {"metadata": {"name": "q", "uid": "u"}, "spec": {"hard": {"limits.nvidia.com/gpu": 8}}}
+    [warning] = await answered(review(thing, **of(UNIVERSE_QUOTAS)), elsewhere)
+    assert warning.startswith("this quota limits nothing: this cluster was told not to supply")
+    assert "universe_authority" in warning
+    assert await answered(review(thing, **of(QUOTAS)), elsewhere) == ()
 
 
 async def test_a_policy_is_looked_over() -> None:
