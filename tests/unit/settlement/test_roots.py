@@ -1,5 +1,9 @@
 """Settling workloads of any kind, with the pods that draw from them."""
 
+import asyncio
+import contextlib
+
+import msgspec
 import pytest
 from support.apiserver import pod_body
 from support.everything import (
@@ -15,11 +19,18 @@ from support.everything import (
     template,
     workload,
 )
-from support.settled import CLUSTER
+from support.settled import CLUSTER, RULES
 
 from ledger.core.commands import BARRED, Reserve
 from ledger.core.events import Cause
+from ledger.kube.objects import Pod
 from ledger.log.submission import Accepted
+from webhook.ages import Ages
+from webhook.beyond import Beyond
+from webhook.courier import Courier
+from webhook.pods import Pods
+from webhook.puzzling import Puzzling
+from webhook.tenure import SettlementSettings, Site, Tenure
 
 WEB = "deployments.apps/web"
 ONE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1000}
@@ -209,6 +220,33 @@ async def test_orphans_move_to_the_replicaset_that_is_left():
         assert charged(one, key) == TWO
         assert one.root(WEB) is None
         assert set(one.drift) == {Cause.UNRESERVED}
+
+
+async def test_pods_follow_a_replicaset_that_its_deployment_released():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        web_with_pods(one)
+        await one.until(lambda: charged(one, WEB) == TWO and one.entry("web-1-1") is not None)
+        change(one, REPLICASETS, "web-1", metadata={"ownerReferences": []})
+        key = "replicasets.apps/web-1"
+        await one.until(lambda: one.entry("web-1-0").root == key == one.entry("web-1-1").root)
+        assert charged(one, WEB) == TWO == charged(one, key)
+
+
+async def test_looking_again_charges_nothing_that_may_be_gone():
+    async with full_world() as one:
+        courier = Courier(one.writer)
+        site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
+        tenure = Tenure(one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier)
+        task = asyncio.create_task(courier.run())
+        pods = Pods(tenure, Ages(), Puzzling())
+        gone = pod(one, "gone")
+        await pods.look_again([msgspec.convert(gone, Pod)])
+        await courier.flush()
+        assert one.entry("gone") is None
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def test_an_adopted_replicaset_is_charged_no_longer_and_its_pods_follow():
