@@ -13,7 +13,7 @@ from tests.e2e.cluster import Manifest
 from tests.e2e.contending import Contending
 from tests.e2e.pods import pod
 from tests.e2e.polling import eventually
-from tests.e2e.shared import GROUP, KEY, QUOTAS, SETTLED_SECONDS, Shared
+from tests.e2e.shared import GROUP, KEY, QUOTAS, SETTLED_SECONDS, Shared, universe
 from tests.e2e.sites import Site, Sites
 from tests.e2e.workloads import replicated
 
@@ -219,3 +219,24 @@ async def test_a_cluster_that_claims_the_name_of_another_does_not_start(
     assert f"cluster name {east.name} is bound to" in said
     assert "Give this cluster another name with --cluster" in said
     assert await west.cluster.must("GET", WEBHOOKS) == registered
+
+
+async def test_a_universe_quota_at_the_edge_limits_nothing_and_says_so(shared: Shared) -> None:
+    await shared.open(9 * POD)
+    _, east = shared.sites.both
+    selecting = {"matchLabels": {GROUP: shared.name}}
+    made = await east.cluster.ask(
+        "POST", QUOTAS, universe(shared.name, 0, namespaceSelector=selecting)
+    )
+    assert made.status == 201
+    assert any("this quota limits nothing" in warning for warning in made.warnings), made.warnings
+    found = await eventually(
+        lambda: east.cluster.must("GET", f"{QUOTAS}/{shared.name}"),
+        lambda seen: "status" in seen,
+        within=STATUS_SECONDS,
+        what="the edge says of its quota whether it counts",
+    )
+    [effect] = found["status"]["conditions"]
+    assert (effect["status"], effect["reason"]) == ("False", "NotTheAuthority")
+    assert (await shared.create(east, "pods", pod("web"))).status == 201
+    await shared.agrees()
