@@ -32,7 +32,7 @@ class Endpoint(Protocol):
 
 
 class Admission:
-    """Calls webhooks. Whatever goes wrong on the way is a no, as `failurePolicy: Fail` has it."""
+    """Calls webhooks. What an answer that does not come means is for the API server to say."""
 
     def __init__(
         self,
@@ -51,12 +51,13 @@ class Admission:
             return pod
         return _patched(pod, msgspec.json.decode(response.patch))
 
-    async def validate(self, request: Request) -> bool:
-        """Return whether the validating webhook allowed the request."""
+    async def validate(self, request: Request) -> Response | None:
+        """Return what the validating webhook answers, None when it does not."""
         response = await self._call(request, mutating=False)
         verdict = "no answer" if response is None else "allowed" if response.allowed else "denied"
-        self._note(f"{request.operation} {request.namespace}/{request.name}: {verdict}")
-        return response is not None and response.allowed
+        what = f"{request.resource.name}/{request.name} {request.sub_resource}".rstrip()
+        self._note(f"{request.operation} {request.namespace}/{what}: {verdict}")
+        return response
 
     def ask_in_vain(self, request: Request) -> None:
         """Call the validating webhook for somebody who has gone away."""

@@ -1,27 +1,37 @@
 """An API server in memory: objects with compare-and-swap writes, and a history to watch.
 
 It is what the ledger is compared with, so it is kept as plain as possible. Requests with all
-their admission are in `requests`; how replicas see it is in `watched`.
+their admission are in `writing`; how replicas see it is in `watched`.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from ledger.kube.objects import ObjectMeta, Pod, ResourceQuota, ResourceQuotaSpec
+from gpuledger.simulation import kinds
+from ledger.kube.objects import (
+    ObjectMeta,
+    Pod,
+    ResourceQuota,
+    ResourceQuotaSpec,
+    ScopeRequirement,
+    ScopeSelector,
+    Workload,
+)
 from ledger.kube.port import Changed
+from ledger.kube.resources import NAMESPACES, Resource
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 TERMINAL: Final = ("Succeeded", "Failed")
 
 Name = tuple[str, str]
-"""Namespace and name."""
+"""Namespace, empty where there is none, and name."""
 
-T = TypeVar("T", Pod, ResourceQuota)
+T = TypeVar("T", Pod, ResourceQuota, Workload)
 
 
 class Conflict(Exception):
@@ -89,47 +99,76 @@ class Versions:
 
 
 class ApiServer:
-    """The objects of one cluster.
+    """The objects of one cluster; `region` is what its services are told that it is in.
 
     `reviewed` holds the uids whose stored demand was admitted by the ledger's webhook: those must
-    be charged at every moment. The others are charged when they are seen. `pending` holds the
-    attempts `(uid, base)` that were charged, allowed, and may still be written.
+    be charged at every moment. The others are charged when they are seen. `barred` holds those that
+    were admitted although they name a controller that has not made them. `pending` holds the
+    attempts `(uid, base)` that were charged, allowed, and may still be written. `lenient` are the
+    namespaces whose policy ever was another than to enforce.
     """
 
-    def __init__(self, on_write: Callable[[Name], None]) -> None:
+    def __init__(self, name: str, on_write: Callable[[str, str], None]) -> None:
+        """`on_write` is called with namespace and key of every pod or root that is written."""
+        self.name = name
+        self.region = ""
         self.versions = Versions()
         self.pods: Collection[Pod] = Collection(self.versions)
         self.quotas: Collection[ResourceQuota] = Collection(self.versions)
+        self.others: dict[str, Collection[Workload]] = {
+            one: Collection(self.versions) for one in kinds.RESOURCES
+        }
         self.reviewed: set[str] = set()
+        self.barred: set[str] = set()
         self.pending: Counter[tuple[str, int]] = Counter()
+        self.lenient: set[str] = set()
         self._on_write = on_write
         self._made = 0
 
     def fresh_uid(self) -> str:
-        """Return a uid that was never used."""
+        """Return a uid that was never used, in no cluster."""
         self._made += 1
-        return f"uid-{self._made}"
+        return f"{self.name}-uid-{self._made}"
 
-    def write_pod(self, pod: Pod, base: int, *, reviewed: bool | None = None) -> Pod:
-        """Store a pod; `reviewed` says whether its demand was admitted, None: as before."""
-        written = self.pods.write(pod, base)
+    def write(self, item: Pod | Workload, base: int, *, reviewed: bool | None = None) -> None:
+        """Store a pod or a root. Raises Conflict.
+
+        `reviewed` says whether its demand was admitted, None: as before.
+        """
+        meta = item.metadata
+        key = f"pods/{meta.name}"
+        if isinstance(item, Pod):
+            self.pods.write(item, base)
+        else:
+            resource = kinds.resource_of(item)
+            key = f"{resource.name}/{meta.name}"
+            self.others[resource.name].write(self._generated(resource, item), base)
         if reviewed is not None:
-            (self.reviewed.add if reviewed else self.reviewed.discard)(pod.metadata.uid)
-        self._on_write((pod.metadata.namespace, pod.metadata.name))
-        return written
+            (self.reviewed.add if reviewed else self.reviewed.discard)(meta.uid)
+        self._on_write(meta.namespace, key)
 
-    def remove_pod(self, name: Name, uid: str) -> None:
-        """Remove a pod if it is still this one."""
-        if self.pods.remove(name, uid) is not None:
-            self._on_write(name)
+    def remove(self, item: Pod | Workload) -> None:
+        """Remove a pod or a root if it is still this one."""
+        meta = item.metadata
+        name = meta.namespace, meta.name
+        if isinstance(item, Pod):
+            if self.pods.remove(name, meta.uid) is not None:
+                self._on_write(meta.namespace, f"pods/{meta.name}")
+            return
+        resource = kinds.resource_of(item)
+        if self.others[resource.name].remove(name, meta.uid) is not None:
+            self._on_write(meta.namespace, f"{resource.name}/{meta.name}")
 
-    def set_quota(self, namespace: str, name: str, hard: dict[str, str]) -> None:
+    def set_quota(self, namespace: str, name: str, hard: Mapping[str, str], priority: str) -> None:
         """Create or change a ResourceQuota."""
         stored = self.quotas.objects.get((namespace, name))
         meta = ObjectMeta(name=name, namespace=namespace, uid=self.fresh_uid())
         if stored is not None:
             meta = stored.metadata
         spec = ResourceQuotaSpec(hard={**hard})
+        if priority:
+            classes = ScopeSelector([ScopeRequirement("PriorityClass", "In", [priority])])
+            spec = msgspec.structs.replace(spec, scope_selector=classes)
         self.quotas.write(ResourceQuota(metadata=meta, spec=spec), meta.version())
 
     def drop_quota(self, namespace: str, name: str) -> None:
@@ -138,10 +177,65 @@ class ApiServer:
         if stored is not None:
             self.quotas.remove((namespace, name), stored.metadata.uid)
 
+    def apply(self, resource: Resource, name: str, spec: dict[str, Any]) -> None:
+        """Create or change an object that no namespace has."""
+        collection = self.others[resource.name]
+        stored = collection.objects.get(("", name))
+        meta = ObjectMeta(name=name, uid=self.fresh_uid())
+        if stored is not None:
+            meta = stored.metadata
+        written = Workload(resource.api_version, resource.kind, meta, spec)
+        collection.write(written, meta.version())
+
+    def drop(self, resource: Resource, name: str) -> None:
+        """Delete an object that no namespace has."""
+        collection = self.others[resource.name]
+        stored = collection.objects.get(("", name))
+        if stored is not None:
+            collection.remove(("", name), stored.metadata.uid)
+
+    def label_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        """Create a namespace, or give it other labels."""
+        collection = self.others[NAMESPACES.name]
+        stored = collection.objects.get(("", name))
+        meta = ObjectMeta(name=name, uid=self.fresh_uid())
+        if stored is not None:
+            meta = stored.metadata
+        labelled = msgspec.structs.replace(meta, labels={**labels})
+        collection.write(Workload("v1", NAMESPACES.kind, labelled), meta.version())
+
+    def roots(self) -> list[Workload]:
+        """Return everything that makes pods, in order."""
+        return [
+            collection.objects[name]
+            for collection in (self.others[one] for one in kinds.ROOTS)
+            for name in sorted(collection.objects)
+        ]
+
     def pick(self, number: int) -> Pod | None:
         """Return one of the pods, None when there is none."""
         pods = self.pods.objects
         return pods[sorted(pods)[number % len(pods)]] if pods else None
+
+    def pick_root(self, number: int) -> Workload | None:
+        """Return one of the objects that make pods, None when there is none."""
+        roots = self.roots()
+        return roots[number % len(roots)] if roots else None
+
+    def stored(self, item: Workload) -> Workload | None:
+        """Return what is stored now where an object that makes pods was, if it is the same."""
+        meta = item.metadata
+        found = self.others[kinds.resource_of(item).name].objects.get((meta.namespace, meta.name))
+        return found if found is not None and found.metadata.uid == meta.uid else None
+
+    def _generated(self, resource: Resource, item: Workload) -> Workload:
+        """Return a root with the generation that counts the changes of its spec."""
+        meta = item.metadata
+        stored = self.others[resource.name].objects.get((meta.namespace, meta.name))
+        generation = stored.metadata.generation if stored is not None else 0
+        changed = stored is None or stored.spec != item.spec
+        counted = msgspec.structs.replace(meta, generation=generation + changed)
+        return msgspec.structs.replace(item, metadata=counted)
 
 
 def counts(pod: Pod, seconds: float) -> bool:

@@ -4,12 +4,14 @@ Written from the rules and not from the code: every body that may exist is kept 
 is used is added up from scratch. Nothing of `ledger.core` but the events' types is used.
 """
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledger.core import events
 from ledger.core.amounts import Amounts
 from ledger.core.events import AnyEvent
+from ledger.core.traits import Reach, Requirement
 
 Key = tuple[str, str]
 """Qualified namespace and key."""
@@ -17,16 +19,40 @@ Key = tuple[str, str]
 Line = tuple[str, str]
 """Account and quota key."""
 
-_TRUTH: Final = (events.Observed, events.LimitSet)
-"""What may lead to more being used than the limit says."""
+ALONE: Final = ("", "-")
+"""The roots of what draws from nobody."""
+
+
+class Body(NamedTuple):
+    """What a key may turn out to be: what it asks for, whose envelope it counts in, its texts."""
+
+    demand: Amounts
+    root: str
+    texts: tuple[str, ...]
+
+
+class Account(NamedTuple):
+    """What an account limits, and of what."""
+
+    covers: tuple[str, ...]
+    reach: Reach | None
+    selects: tuple[Requirement, ...]
+    limits: dict[str, int]
+
+
+class _Charge(NamedTuple):
+    amounts: Amounts
+    texts: tuple[str, ...]
 
 
 class Books:
     """What is charged, per key the bodies `(uid, base)` that may exist; base -1 is the object."""
 
     def __init__(self) -> None:
-        self.bodies: dict[Key, dict[tuple[str, int], Amounts]] = {}
-        self.accounts: dict[str, tuple[tuple[str, ...], dict[str, int]]] = {}
+        self.bodies: dict[Key, dict[tuple[str, int], Body]] = {}
+        self.accounts: dict[str, Account] = {}
+        self._described: dict[str, str] = {}
+        self._generations: dict[Key, tuple[str, int]] = {}
         self._used: dict[Line, int] = {}
         self._stamps: dict[tuple[str, str], tuple[Key, str]] = {}
 
@@ -34,14 +60,15 @@ class Books:
         """Enter an event; yield a sentence for everything that is wrong with it."""
         if isinstance(event, events.LimitSet):
             limits = {line.key: line.limit for line in event.lines}
-            self.accounts[event.account] = event.covers, limits
+            self.accounts[event.account] = Account(event.covers, event.reach, event.selects, limits)
         elif isinstance(event, events.AccountClosed):
             del self.accounts[event.account]
+        elif isinstance(event, events.Described):
+            self._described[event.subject] = event.traits
         elif not isinstance(event, events.ClusterRegistered):
             yield from self._enter_body(event)
         before, self._used = self._used, self._add_up()
-        if not isinstance(event, _TRUTH):
-            yield from self._rises_over_a_limit(event, before)
+        yield from self._rises_over_a_limit(event, before)
 
     def used(self) -> dict[Line, int]:
         """Return what is used of every line of every open account."""
@@ -58,13 +85,15 @@ class Books:
             if (event.uid, event.base) in bodies:
                 yield f"{where}: the attempt at {event.base} is charged a second time"
             yield from self._stamped(event)
-            bodies[event.uid, event.base] = event.demand
+            bodies[event.uid, event.base] = Body(event.demand, event.root, event.traits)
         elif isinstance(event, events.Raised):
-            bodies[event.uid, event.base] = event.demand
+            held = bodies[event.uid, event.base]
+            bodies[event.uid, event.base] = Body(event.demand, held.root, event.traits)
         elif isinstance(event, events.Released):
             if bodies.pop((event.uid, event.base), None) is None:
                 yield f"{where}: {event.base} is released and was not held"
         else:
+            yield from self._status_adds_nothing(event, bodies)
             _settle(bodies, event)
 
     def _stamped(self, event: events.Reserved) -> Iterator[str]:
@@ -76,35 +105,114 @@ class Books:
             yield f"{event.key} {event.uid}: {uid} of the same request is still charged"
         self._stamps[event.namespace, event.stamp] = (event.namespace, event.key), event.uid
 
+    def _status_adds_nothing(
+        self, event: events.Committed | events.Observed, bodies: dict[tuple[str, int], Body]
+    ) -> Iterator[str]:
+        """Of two versions of one spec, the later one is charged no more than the earlier."""
+        place = event.namespace, event.key
+        spec = event.uid, event.generation
+        stored = bodies.get((event.uid, events.OBJECT))
+        if stored and event.generation and self._generations.get(place) == spec:
+            for resource, amount in (event.demand or {}).items():
+                if amount > stored.demand.get(resource, 0):
+                    yield f"{event.key} {event.uid}: a status alone raises {resource} to {amount}"
+        self._generations[place] = spec
+
     def _add_up(self) -> dict[Line, int]:
-        charges: dict[tuple[str, str], int] = {}
-        for (namespace, _), bodies in self.bodies.items():
-            largest: dict[str, int] = {}
-            for body in bodies.values():
-                for resource, amount in body.items():
-                    largest[resource] = max(amount, largest.get(resource, 0))
-            for resource, amount in largest.items():
-                charges[namespace, resource] = charges.get((namespace, resource), 0) + amount
+        charges: dict[str, list[_Charge]] = {}
+        for namespace in {space for space, _ in self.bodies}:
+            charges[namespace] = list(self._charges(namespace))
         return {
-            (account, key): sum(charges.get((name, key.partition(".")[2]), 0) for name in covers)
-            for account, (covers, limits) in self.accounts.items()
-            for key in limits
+            (account, key): sum(
+                charge.amounts.get(key.partition(".")[2], 0)
+                for namespace, found in charges.items()
+                if self._covers(one, namespace)
+                for charge in found
+                if _select(one.selects, charge.texts)
+            )
+            for account, one in self.accounts.items()
+            for key in one.limits
         }
 
+    def _charges(self, namespace: str) -> Iterator[_Charge]:
+        """Yield what the keys of a namespace are charged: roots with their pods, and the rest."""
+        keys = {key: one for (space, key), one in self.bodies.items() if space == namespace and one}
+        drawn: dict[str, Counter[str]] = {}
+        for bodies in keys.values():
+            root = _drawn_from(bodies)
+            if root in keys:
+                drawn.setdefault(root, Counter()).update(_largest(bodies))
+        for key, bodies in keys.items():
+            if _drawn_from(bodies) not in keys:
+                yield _Charge(dict(_largest(bodies) | drawn.get(key, Counter())), _texts(bodies))
+
+    def _covers(self, account: Account, namespace: str) -> bool:
+        if account.reach is None:
+            return namespace in account.covers
+        cluster, _, name = namespace.partition("/")
+        of_cluster = self._described.get(cluster, f"!name={cluster}")
+        of_namespace = self._described.get(namespace, f"!name={name}")
+        return _select(account.reach.clusters, (of_cluster,)) and _select(
+            account.reach.namespaces, (of_namespace,)
+        )
+
     def _rises_over_a_limit(self, event: AnyEvent, before: dict[Line, int]) -> Iterator[str]:
+        if _may_exceed(event):
+            return
         for line, used in self._used.items():
             account, key = line
-            limit = self.accounts[account][1][key]
-            if used > limit and used > before.get(line, 0):
-                yield f"{type(event).__name__} takes {key} of {account} to {used} of {limit}"
+            one = self.accounts[account]
+            if used <= one.limits[key] or used <= before.get(line, 0):
+                continue
+            # Pods count by what they are themselves when their root goes.
+            if one.selects and isinstance(event, events.Released | events.Committed):
+                continue
+            yield f"{type(event).__name__} takes {key} of {account} to {used} of {one.limits[key]}"
 
 
-def _settle(
-    bodies: dict[tuple[str, int], Amounts], event: events.Committed | events.Observed
-) -> None:
-    held = bodies.pop((event.uid, event.base), None) if event.base >= 0 else None
+def _may_exceed(event: AnyEvent) -> bool:
+    """Return whether an event may lead to more being used than a limit says."""
+    if isinstance(event, events.Reserved | events.Raised):
+        return event.forced
+    return isinstance(event, events.Observed | events.LimitSet | events.Described)
+
+
+def _settle(bodies: dict[tuple[str, int], Body], event: events.Committed | events.Observed) -> None:
+    before = bodies.get((event.uid, events.OBJECT), Body({}, "", ()))
+    held = bodies.pop((event.uid, event.base), before) if event.base >= 0 else before
     for uid, base in list(bodies):
         if base == events.OBJECT:
             del bodies[uid, base]
-    demand = event.demand if event.demand is not None else held
-    bodies[event.uid, events.OBJECT] = demand or {}
+    demand = event.demand if event.demand is not None else held.demand
+    root, texts = held.root, held.texts
+    if isinstance(event, events.Observed):
+        root, texts = event.root, event.traits
+    bodies[event.uid, events.OBJECT] = Body(demand, root, texts)
+
+
+def _largest(bodies: dict[tuple[str, int], Body]) -> Counter[str]:
+    most: Counter[str] = Counter()
+    for body in bodies.values():
+        most |= Counter(body.demand)
+    return most
+
+
+def _drawn_from(bodies: dict[tuple[str, int], Body]) -> str:
+    """Return the root that everything which a key may turn out to be draws from."""
+    roots = {body.root for body in bodies.values()}
+    root = roots.pop() if len(roots) == 1 else ""
+    return "" if root in ALONE else root
+
+
+def _texts(bodies: dict[tuple[str, int], Body]) -> tuple[str, ...]:
+    """Return what all bodies are selected by; without any, there is nothing to select by."""
+    return tuple(text for body in bodies.values() for text in body.texts or ("",))
+
+
+def _select(conditions: tuple[Requirement, ...], texts: tuple[str, ...]) -> bool:
+    """Return whether any text meets all conditions; the simulation only asks for `In`."""
+    for text in texts:
+        items = dict(one.split("=", 1) for one in text.split(",") if "=" in one)
+        if all(items.get(one.key) in one.values for one in conditions):
+            return True
+    return False

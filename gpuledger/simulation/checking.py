@@ -5,27 +5,32 @@ knows the API server's objects. It never helps: it only looks, and remembers the
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
-from gpuledger.simulation.apiserver import TERMINAL, ApiServer, Name, counts
-from gpuledger.simulation.books import Books
-from gpuledger.simulation.requests import demand
-from ledger.core import accounts, commands, decisions, invariants, snapshots
-from ledger.core.amounts import covers
+from gpuledger.simulation import truth
+from gpuledger.simulation.apiserver import TERMINAL, ApiServer
+from gpuledger.simulation.books import ALONE, Books
+from gpuledger.simulation.settings import demand
+from ledger.core import commands, decisions, invariants, snapshots
+from ledger.core.amounts import Amounts, covers
 from ledger.core.commands import AnyCommand
 from ledger.core.denials import Denial
-from ledger.core.events import Cause, Released
+from ledger.core.events import AnyEvent, Cause, Observed, Released, Reserved
 from ledger.core.evolution import evolve
 from ledger.core.state import State
-from ledger.kube.objects import Pod
+from ledger.kube.objects import Pod, Workload
 from ledger.log import records
 from ledger.log.port import Lost
 from ledger.log.submission import Accepted, Ledger
 
-CLUSTER: Final = "c1"
+_ENTERING: Final = (Reserved, Observed)
+"""Events that say whose envelope an object counts in."""
+
+
+K = TypeVar("K")
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -43,15 +48,15 @@ class Checker:
         self.state = State()
         self.violation: Violation | None = None
         self.violated = asyncio.Event()
-        self._server: ApiServer | None = None
+        self._servers: dict[str, ApiServer] = {}
         self._note = note
         self._books = Books()
         self._images = [snapshots.encode(self.state)]
         self._payloads: list[bytes] = []
 
     def attend(self, server: ApiServer) -> None:
-        """Compare with this API server from now on."""
-        self._server = server
+        """Compare with this API server, too, from now on; the first one has authority."""
+        self._servers[server.name] = server
 
     def fail(self, rule: str, message: str) -> None:
         """Remember a violation, unless there was an earlier one."""
@@ -78,13 +83,16 @@ class Checker:
             self.fail("the state is consistent", problem)
         for item in record.items:
             event = item.event
-            if isinstance(event, Released) and event.cause == Cause.ABSENT:
-                self._absent(event)
-            self._charged(getattr(event, "namespace", ""), getattr(event, "key", ""))
+            space, key = getattr(event, "namespace", ""), getattr(event, "key", "")
+            server = self._servers.get(space.partition("/")[0])
+            if server is not None and key:
+                self._proved(server, event)
+                self._forged(server, event)
+                self._charged(server, space.partition("/")[2], key)
 
-    def written(self, name: Name) -> None:
+    def written(self, server: ApiServer, namespace: str, key: str) -> None:
         """Look at an object the moment it is written."""
-        self._charged(accounts.qualified(CLUSTER, name[0]), f"pods/{name[1]}")
+        self._charged(server, namespace, key)
 
     def applied(self, replica: str, state: State) -> None:
         """Compare a replica's state, at the end of a record, with the fold from zero."""
@@ -164,44 +172,44 @@ class Checker:
         return len(self._payloads)
 
     def differences(self) -> list[str]:
-        """Return where ledger and cluster differ; empty when all is settled."""
-        server = self._server
-        assert server is not None
+        """Return where ledger and clusters differ; empty when all is settled."""
         now = asyncio.get_running_loop().time()
-        expected = {
-            (accounts.qualified(CLUSTER, space), f"pods/{name}"): (pod.metadata.uid, demand(pod))
-            for (space, name), pod in server.pods.objects.items()
-            if counts(pod, now)
-        }
-        found = {}
+        servers = list(self._servers.values())
+        found: dict[tuple[str, str], tuple[str, Amounts]] = {}
         for space, namespace in self.state.namespaces.items():
             for key, entry in namespace.entries.items():
                 if entry.holds:
                     return [f"{space}/{key} still holds {entry.holds}"]
-                if entry.committed is not None:
+                if entry.committed is not None and entry.committed.demand:
                     found[space, key] = entry.committed.uid, entry.committed.demand
-        differing = sorted(
-            f"{space}/{key}: the ledger has {found.get((space, key))}, the cluster"
-            f" {expected.get((space, key))}"
-            for space, key in {*found, *expected}
-            if found.get((space, key)) != expected.get((space, key))
-        )
-        return differing + self._quota_differences(server)
+        expected: dict[tuple[str, str], tuple[str, Amounts]] = {}
+        for server in servers:
+            expected |= truth.Truth(server, now).committed(self._known)
+        return [
+            *_unlike("what exists", found, expected),
+            *_unlike("limits", self._limits(), truth.limits(servers)),
+            *_unlike("descriptions", self.state.described, truth.descriptions(servers)),
+            *_unlike("used", self._used(), truth.used(servers, now, self._known)),
+        ]
 
-    def _quota_differences(self, server: ApiServer) -> list[str]:
-        expected = {
-            accounts.quota(CLUSTER, space, name): {
-                key: int(text.replace("k", "000"))
-                for key, text in (quota.spec.hard or {}).items()
-                if isinstance(text, str)
-            }
-            for (space, name), quota in server.quotas.objects.items()
-        }
-        found = {
+    def _known(self, space: str, key: str) -> Amounts | None:
+        """Return what the ledger has committed at a key."""
+        namespace = self.state.namespaces.get(space)
+        entry = namespace.entries.get(key) if namespace is not None else None
+        return entry.committed.demand if entry is not None and entry.committed else None
+
+    def _limits(self) -> dict[str, Amounts]:
+        return {
             account: {key: self.state.limit[line] for key, line in one.lines.items()}
             for account, one in self.state.accounts.items()
         }
-        return [] if found == expected else [f"limits are {found}, the cluster has {expected}"]
+
+    def _used(self) -> dict[tuple[str, str], int]:
+        return {
+            (account, key): self.state.used[line]
+            for account, one in self.state.accounts.items()
+            for key, line in one.lines.items()
+        }
 
     def _apply(self, record: records.Record) -> None:
         """Fold a record event by event, comparing with the books after each."""
@@ -211,43 +219,44 @@ class Checker:
                 raise Lost(f"position {record.position}: other balances than recorded")
             for problem in self._books.enter(item.event):
                 self.fail("the books add up", problem)
-        used = {
-            (account, key): self.state.used[line]
-            for account, one in self.state.accounts.items()
-            for key, line in one.lines.items()
-        }
+        used = self._used()
         if used != self._books.used():
             self.fail("the books add up", f"used is {used}, the books say {self._books.used()}")
 
-    def _absent(self, event: Released) -> None:
+    def _proved(self, server: ApiServer, event: AnyEvent) -> None:
         """What was proved absent cannot be written any more."""
-        server = self._server
-        if server is not None and server.pending[event.uid, event.base] > 0:
+        if not isinstance(event, Released) or event.cause != Cause.ABSENT:
+            return
+        if server.pending[event.uid, event.base] > 0:
             self.fail(
                 "what is proved absent is never written",
                 f"{event.key} {event.uid} at {event.base} is released and may still be written",
             )
 
-    def _charged(self, space: str, key: str) -> None:
+    def _forged(self, server: ApiServer, event: AnyEvent) -> None:
+        """Nobody draws from an envelope by naming a controller that has not made it."""
+        if isinstance(event, _ENTERING) and event.uid in server.barred and event.root not in ALONE:
+            self.fail(
+                "a forged owner lends no envelope",
+                f"{event.key} {event.uid} was not made by {event.root} and counts in it",
+            )
+
+    def _charged(self, server: ApiServer, namespace: str, key: str) -> None:
         """What was admitted and persisted is charged, from its write on."""
-        server = self._server
-        cluster, _, namespace = space.partition("/")
-        if server is None or cluster != CLUSTER:
+        item = _stored(server, namespace, key)
+        if item is None or not _must_be_charged(server, item):
             return
-        pod = server.pods.objects.get((namespace, key.partition("/")[2]))
-        if pod is None or not _must_be_charged(server, pod):
-            return
-        needed = demand(pod)
-        bodies = self._books.bodies.get((space, key), {})
+        needed = demand(item) if isinstance(item, Pod) else truth.envelope(item)
+        bodies = self._books.bodies.get((f"{server.name}/{namespace}", key), {})
         charged: dict[str, int] = {}
         for (uid, _), body in bodies.items():
-            if uid == pod.metadata.uid:
-                charged = {one: max(charged.get(one, 0), body.get(one, 0)) for one in needed}
+            if uid == item.metadata.uid:
+                charged = {one: max(charged.get(one, 0), body.demand.get(one, 0)) for one in needed}
         if not covers(charged, needed):
             self.fail(
                 "what was admitted and persisted is charged",
-                f"{space}/{key} {pod.metadata.uid} at {pod.metadata.resource_version} asks for"
-                f" {needed} and is charged {charged}",
+                f"{server.name}/{namespace}/{key} {item.metadata.uid} at"
+                f" {item.metadata.resource_version} asks for {needed} and is charged {charged}",
             )
 
 
@@ -273,12 +282,32 @@ class Witnessed:
         return answer
 
 
-def _must_be_charged(server: ApiServer, pod: Pod) -> bool:
-    """Return whether a pod counts beyond doubt: terminating ones end by clocks that may differ."""
-    return (
-        pod.metadata.uid in server.reviewed
-        and pod.metadata.deletion_timestamp is None
-        and pod.status.phase not in TERMINAL
+def _stored(server: ApiServer, namespace: str, key: str) -> Pod | Workload | None:
+    kind, _, name = key.partition("/")
+    if kind == "pods":
+        return server.pods.objects.get((namespace, name))
+    return server.others[kind].objects.get((namespace, name))
+
+
+def _must_be_charged(server: ApiServer, item: Pod | Workload) -> bool:
+    """Return whether an object counts beyond doubt.
+
+    Terminating pods end by clocks that may differ, and some policies do not charge roots.
+    """
+    meta = item.metadata
+    if meta.uid not in server.reviewed:
+        return False
+    if isinstance(item, Pod):
+        return meta.deletion_timestamp is None and item.status.phase not in TERMINAL
+    return not truth.is_finished(item) and meta.namespace not in server.lenient
+
+
+def _unlike(what: str, found: Mapping[K, object], expected: Mapping[K, object]) -> list[str]:
+    """Return where two mappings differ, one sentence each, in order."""
+    return sorted(
+        f"{what}: {key}: the ledger has {found.get(key)}, the clusters {expected.get(key)}"
+        for key in {*found, *expected}
+        if found.get(key) != expected.get(key)
     )
 
 

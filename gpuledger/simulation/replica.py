@@ -8,14 +8,15 @@ import random
 from typing import Any, Final
 
 from gpuledger.simulation.apiserver import EPOCH
-from gpuledger.simulation.checking import CLUSTER, Checker, Witnessed
-from gpuledger.simulation.requests import RULES
-from gpuledger.simulation.script import SETTLE_SECONDS
+from gpuledger.simulation.checking import Checker, Witnessed
+from gpuledger.simulation.kinds import catalog
+from gpuledger.simulation.settings import CLUSTERS, RULES, SETTLE_SECONDS
 from gpuledger.simulation.watched import WatchedCluster
 from gpuledger.visible import Visible
 from ledger.core import snapshots
 from ledger.core.denials import Denial
 from ledger.core.state import State
+from ledger.kube import place_traits
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.memory import MemoryStore
 from ledger.log.observer import Observer
@@ -28,11 +29,13 @@ from ledger.log.writer import Writer, WriterSettings
 from ledger.simulation.messages import Exchange, Line
 from ledger.simulation.network import DistantLog, SeededFaults
 from ledger.simulation.processes import Process
+from webhook.beyond import Beyond
 from webhook.mutating import Mutating
 from webhook.policy import Policy
 from webhook.review import Request, Response
 from webhook.settlement import Settlement
 from webhook.stamps import Stamps
+from webhook.surroundings.whole import Surroundings
 from webhook.tenure import SettlementSettings, Site
 from webhook.validating import Validating
 
@@ -49,7 +52,7 @@ _EPOCH_MICROSECONDS: Final = int(EPOCH.timestamp()) * 1_000_000
 
 
 class Replica:
-    """One replica. `refused` says why it would not start, `kills` how often it was killed."""
+    """One replica, of the cluster that it watches. `refused` says why it would not start."""
 
     def __init__(
         self,
@@ -75,9 +78,7 @@ class Replica:
         self._source = source
         self._lease = lease
         self._exchange = exchange
-        self._settlement_settings = SettlementSettings(
-            rules=RULES, settle_seconds=SETTLE_SECONDS, recount_seconds=recount
-        )
+        self._recount = recount
         self._nonces = 0
         self._ready = False
         self._process = Process(self.name)
@@ -140,15 +141,30 @@ class Replica:
         forwarder = Forwarder(line, NAMES, preference, self.writer)
         ledger = Witnessed(forwarder, self._checker)
         stamps = Stamps(STAMP_KEY, clock=lambda: self.now() / 1_000_000, nonce=self._nonce)
-        self._mutating = Mutating(CLUSTER, RULES, POLICY, stamps)
-        self._validating = Validating(ledger, CLUSTER, RULES, POLICY, stamps)
+        where, cluster = self.cluster.name, self.cluster
+        self._surroundings = surroundings = Surroundings(
+            catalog(), RULES, self.writer, where, cluster=cluster
+        )
+        self._mutating = Mutating(where, RULES, POLICY, stamps, surroundings)
+        self._validating = Validating(ledger, where, RULES, POLICY, stamps, surroundings)
         self._settlement = Settlement(
             Visible(ledger, self.writer),
             self.writer,
-            Site(self.cluster, CLUSTER),
+            Site(cluster, where, Beyond(cluster, surroundings)),
             now=self.now,
             is_active=lambda: self.name in self._lease.settlers,
-            settings=self._settlement_settings,
+            settings=self._settings(),
+        )
+
+    def _settings(self) -> SettlementSettings:
+        where = self.cluster.name
+        return SettlementSettings(
+            rules=RULES,
+            settle_seconds=SETTLE_SECONDS,
+            recount_seconds=self._recount,
+            cluster_traits=place_traits.of_cluster(where, self.cluster.region, None),
+            universe_authority=where == CLUSTERS[0],
+            write_quota_status=True,
         )
 
     async def _serve(self) -> None:
@@ -165,6 +181,8 @@ class Replica:
         self._checker.applied(self.name, self.writer.state)
         await self._commands.start()
         self._process.start(self.writer.run())
+        assert self._surroundings.following is not None, "every replica has a cluster"
+        self._process.start(self._surroundings.following.run())
         self._process.start(self._settlement.run())
         self._ready = True
 

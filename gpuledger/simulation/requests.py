@@ -1,77 +1,94 @@
-"""Requests: what a client sends and everything that the API server does with it.
+"""Requests for pods: what users, controllers and kubelets send, and how often.
 
-Admission runs for every try of a write, as in a real API server: a generated name that is taken is
-tried again with a new uid, an update whose base is no longer stored is reviewed again on the new
-one. After this webhook's yes anything may still happen: see `script.Ending`.
+A generated name that is taken is tried again with a new uid, an update whose base is no longer
+stored is reviewed again on the new one.
 """
 
 import asyncio
-import random
-from enum import Enum, auto
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from gpuledger.simulation.admission import Admission
-from gpuledger.simulation.apiserver import EPOCH, ApiServer, Conflict, Name, at, counts
-from gpuledger.simulation.script import SETTLE_SECONDS, Create, Delete, Ending, Status, Update
-from ledger.core.amounts import Amounts, covers
-from ledger.core.denials import Denial
-from ledger.kube.demand import demand_of
-from ledger.kube.objects import (
-    Container,
-    ObjectMeta,
-    OwnerReference,
-    Pod,
-    PodSpec,
-    PodStatus,
-    Resources,
+from gpuledger.simulation import kinds
+from gpuledger.simulation.apiserver import Conflict, Name, at, counts
+from gpuledger.simulation.operations import Create, Delete, Ending, Status, Update
+from gpuledger.simulation.settings import demand
+from gpuledger.simulation.writing import (
+    REFUSED_BY_OTHERS,
+    Manner,
+    Outcome,
+    Review,
+    Writing,
+    now,
 )
-from ledger.kube.rules import DemandRules
-from webhook.review import GroupKind, GroupResource, Request, UserInfo
+from ledger.core.amounts import covers
+from ledger.kube.objects import OwnerReference, Pod, PodStatus, Resources
 
 GENERATED_TRIES: Final = 8
 """How often the API server tries a generated name."""
 
 UPDATE_TRIES: Final = 5
-ETCD_SECONDS_MAX: Final = 0.02
 ROUND_SECONDS_MAX: Final = 8.0
-BEYOND_SECONDS: Final = 1.5 * SETTLE_SECONDS
-RULES: Final = DemandRules()
-
-_GPU: Final = "nvidia.com/gpu"
-_MEMORY: Final = "nvidia.com/gpumem"
-_POD: Final = GroupKind(kind="Pod")
-_PODS: Final = GroupResource(resource="pods")
-_BY_WEBHOOK_OR_QUOTA: Final = (Ending.DENIED_BY_WEBHOOK, Ending.DENIED_BY_QUOTA)
 
 
-class _Outcome(Enum):
-    DONE = auto()
-    REFUSED = auto()
-    TAKEN = auto()
-    FAILED = auto()
+class Naming(msgspec.Struct, frozen=True):
+    """How a pod gets its name: `name` empty means generated, so many times one that is taken."""
+
+    name: str = ""
+    collisions: int = 0
 
 
 class Requests:
-    """Performs the operations of a script that go to the API server."""
+    """Performs the operations of a script that are about pods."""
 
-    def __init__(self, server: ApiServer, admission: Admission, source: random.Random) -> None:
-        self._server = server
-        self._admission = admission
-        self._source = source
-        self._calls = 0
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+        self._server = writing.server
+        self._source = writing.source
 
     async def create(self, operation: Create) -> None:
         """Post a pod, and again when that fails, as a controller does."""
-        ending = operation.ending
+        manner = Manner(
+            f"user-{operation.owner}", operation.ending, operation.late, operation.dry_run
+        )
+        naming = Naming(operation.name, operation.collisions)
         for _ in range(operation.retries + 1):
-            outcome = await self._create(operation, ending)
-            if outcome is _Outcome.DONE:
+            pod, forged = self._pod(operation)
+            if forged and manner.ending is Ending.BEYOND:
+                # When it is seen long after, nothing is left that knows who made it.
+                manner = msgspec.structs.replace(manner, ending=Ending.LATE)
+            if operation.unreviewed:
+                outcome = self._post_unreviewed(pod, naming)
+            else:
+                outcome = await self.post(pod, naming, manner, forged=forged)
+            if outcome is Outcome.DONE:
                 return
-            if ending not in _BY_WEBHOOK_OR_QUOTA:
-                ending = Ending.STORED
+            if manner.ending not in REFUSED_BY_OTHERS:
+                manner = msgspec.structs.replace(manner, ending=Ending.STORED)
             await asyncio.sleep(self._source.random())
+
+    async def post(
+        self, pod: Pod, naming: Naming, manner: Manner, *, forged: bool = False
+    ) -> Outcome:
+        """Post a pod once, with all tries of its name."""
+        writing = self._writing
+        pod = await writing.admission.mutate(writing.request("CREATE", pod, None, manner), pod)
+        for number in range(1 if naming.name else GENERATED_TRIES):
+            tried = self._named(pod, naming, number)
+            review = await writing.reviewed(
+                writing.request("CREATE", tried, None, manner), manner.ending
+            )
+            if review is Review.REFUSED:
+                return Outcome.REFUSED
+            if manner.dry_run:
+                return Outcome.DONE
+            admitted = writing.admitted(review, pod.metadata.namespace)
+            if forged and review is Review.CHARGED:
+                self._server.barred.add(tried.metadata.uid)
+            outcome = await writing.store(tried, 0, manner, reviewed=admitted)
+            if outcome is not Outcome.TAKEN:
+                return outcome
+        return Outcome.FAILED
 
     async def update(self, operation: Update) -> None:
         """Let several clients write one pod at the same time."""
@@ -85,9 +102,9 @@ class Requests:
     async def status(self, operation: Status) -> None:
         """Report a phase, unless the pod has already ended."""
         pod = self._server.pick(operation.pick)
-        if pod is not None and counts(pod, _now()):
+        if pod is not None and counts(pod, now()):
             reported = msgspec.structs.replace(pod, status=PodStatus(phase=operation.phase))
-            self._server.write_pod(reported, pod.metadata.version())
+            self._server.write(reported, pod.metadata.version())
 
     async def delete(self, operation: Delete) -> None:
         """Delete a pod, at once or with grace."""
@@ -95,93 +112,88 @@ class Requests:
         if pod is None:
             return
         meta = pod.metadata
-        name = meta.namespace, meta.name
         if not operation.grace:
-            self._server.remove_pod(name, meta.uid)
+            self._server.remove(pod)
             return
         if meta.deletion_timestamp is None:
             marked = msgspec.structs.replace(
                 meta,
-                deletion_timestamp=at(_now() + operation.grace),
+                deletion_timestamp=at(now() + operation.grace),
                 deletion_grace_period_seconds=operation.grace,
             )
-            terminating = msgspec.structs.replace(pod, metadata=marked)
-            self._server.write_pod(terminating, meta.version())
+            self._server.write(msgspec.structs.replace(pod, metadata=marked), meta.version())
         if operation.confirm >= 0:
             await asyncio.sleep(operation.confirm)
-            self._server.remove_pod(name, meta.uid)
+            self._server.remove(pod)
 
-    async def _create(self, operation: Create, ending: Ending) -> _Outcome:
-        pod = _pod(operation)
-        if operation.unreviewed:
-            return self._post_unreviewed(pod, operation)
-        request = self._request("CREATE", pod, None, operation.owner, operation.dry_run)
-        pod = await self._admission.mutate(request, pod)
-        for number in range(1 if operation.name else GENERATED_TRIES):
-            tried = self._named(pod, operation, number)
-            request = self._request("CREATE", tried, None, operation.owner, operation.dry_run)
-            if not await self._reviewed(request, ending):
-                return _Outcome.REFUSED
-            if operation.dry_run:
-                return _Outcome.DONE
-            outcome = await self._store(tried, 0, ending, operation.late, reviewed=True)
-            if outcome is not _Outcome.TAKEN:
-                return outcome
-        return _Outcome.FAILED
+    def _pod(self, operation: Create) -> tuple[Pod, bool]:
+        """Return the pod of an operation, and whether it names a controller that it is not of."""
+        owner = operation.owner
+        # Of no kind that is known: it counts as an owner and leads nowhere.
+        reference = OwnerReference("Other", owner, owner, controller=True) if owner else None
+        forged = self._victim(operation.namespace) if operation.forged else None
+        pods = kinds.template(operation.gpus, operation.memory, operation.app, operation.priority)
+        return kinds.pod_of(pods, operation.namespace, forged or reference), forged is not None
 
-    def _post_unreviewed(self, pod: Pod, operation: Create) -> _Outcome:
+    def _victim(self, namespace: str) -> OwnerReference | None:
+        """Return a reference to something that makes pods in a namespace."""
+        found = [one for one in self._server.roots() if one.metadata.namespace == namespace]
+        return kinds.reference_to(self._source.choice(found)) if found else None
+
+    def _post_unreviewed(self, pod: Pod, naming: Naming) -> Outcome:
         """Store a pod that no webhook has seen: it was not registered just then."""
         try:
-            self._server.write_pod(self._named(pod, operation, 0), 0, reviewed=False)
+            self._server.write(self._named(pod, naming, 0), 0, reviewed=False)
         except Conflict:
-            return _Outcome.TAKEN
-        return _Outcome.DONE
+            return Outcome.TAKEN
+        return Outcome.DONE
 
-    def _named(self, pod: Pod, operation: Create, number: int) -> Pod:
+    def _named(self, pod: Pod, naming: Naming, number: int) -> Pod:
         """Give a pod its uid and, where it is generated, its name, which may be taken already."""
-        uid, name = self._server.fresh_uid(), operation.name
+        uid, name = self._server.fresh_uid(), naming.name
         if not name:
             name = f"g-{uid}"
-            taken = sorted(
-                one for space, one in self._server.pods.objects if space == operation.namespace
-            )
-            if number < operation.collisions and taken:
+            namespace = pod.metadata.namespace
+            taken = sorted(one for space, one in self._server.pods.objects if space == namespace)
+            if number < naming.collisions and taken:
                 name = self._source.choice(taken)
         meta = msgspec.structs.replace(pod.metadata, uid=uid, name=name)
         return msgspec.structs.replace(pod, metadata=meta)
 
     async def _insist(self, operation: Update, name: Name, memory: int) -> None:
         """Send an update again when others refuse it, as a controller does."""
-        ending = operation.ending
-        if ending in _BY_WEBHOOK_OR_QUOTA:
+        manner = Manner("user-", operation.ending, operation.late, operation.dry_run)
+        if manner.ending in REFUSED_BY_OTHERS:
             for _ in range(operation.rounds):
-                await self._update(operation, name, memory, ending)
+                await self._update(operation, name, memory, manner)
                 await asyncio.sleep(self._source.random() * ROUND_SECONDS_MAX)
-            ending = operation.last
-        await self._update(operation, name, memory, ending)
+            manner = msgspec.structs.replace(manner, ending=operation.last)
+        await self._update(operation, name, memory, manner)
 
-    async def _update(self, operation: Update, name: Name, memory: int, ending: Ending) -> None:
+    async def _update(self, operation: Update, name: Name, memory: int, manner: Manner) -> None:
+        writing = self._writing
         for number in range(UPDATE_TRIES):
             stored = self._server.pods.objects.get(name)
-            if stored is None or not counts(stored, _now()):
+            if stored is None or not counts(stored, now()):
                 return
             old = self._older(stored) if operation.stale and not number else stored
             changed = _changed(old, memory)
-            request = self._request("UPDATE", changed, old, "", operation.dry_run)
-            if not await self._reviewed(request, ending):
+            request = writing.request("UPDATE", changed, old, manner)
+            review = await writing.reviewed(request, manner.ending)
+            if review is Review.REFUSED:
                 if old is stored:
                     return
                 continue  # refused on stale data: the API server tries once more on fresh data
             if operation.dry_run or changed == old:
                 return
-            outcome = await self._store(
+            admitted = writing.admitted(review, stored.metadata.namespace)
+            outcome = await writing.store(
                 changed,
                 old.metadata.version(),
-                ending,
-                operation.late,
-                reviewed=None if covers(_amounts(old), _amounts(changed)) else True,
+                manner,
+                reviewed=None if covers(demand(old), demand(changed)) else admitted,
             )
-            if outcome is not _Outcome.TAKEN or not operation.repeat:
+            if outcome is not Outcome.TAKEN or not operation.repeat:
                 return
 
     def _older(self, stored: Pod) -> Pod:
@@ -194,94 +206,6 @@ class Requests:
         ]
         return earlier[-2] if len(earlier) > 1 else stored
 
-    async def _reviewed(self, request: Request, ending: Ending) -> bool:
-        """Ask all webhooks; they are asked at the same time, and one no is enough."""
-        if ending is Ending.CLIENT_GONE:
-            self._admission.ask_in_vain(request)
-            return False
-        allowed = await self._admission.validate(request)
-        if ending in (*_BY_WEBHOOK_OR_QUOTA, Ending.ANSWER_LOST):
-            return False
-        return allowed
-
-    async def _store(
-        self, pod: Pod, base: int, ending: Ending, late: float, *, reviewed: bool | None
-    ) -> _Outcome:
-        attempt = pod.metadata.uid, base
-        counted = int(bool(reviewed) and ending is not Ending.BEYOND)
-        self._server.pending[attempt] += counted
-
-        def write() -> _Outcome:
-            self._server.pending[attempt] -= counted
-            try:
-                self._server.write_pod(pod, base, reviewed=reviewed)
-            except Conflict:
-                return _Outcome.TAKEN
-            return _Outcome.DONE
-
-        await asyncio.sleep(self._source.random() * ETCD_SECONDS_MAX)
-
-        if ending is Ending.LOST:
-            self._server.pending[attempt] -= counted
-            return _Outcome.FAILED
-        if ending in (Ending.LATE, Ending.BEYOND):
-            if ending is Ending.BEYOND:
-                # Nobody can have kept room for it; it is charged when it is seen.
-                late, reviewed = late + BEYOND_SECONDS, False
-            asyncio.get_running_loop().call_later(late, write)
-            return _Outcome.FAILED
-        outcome = write()
-        return _Outcome.FAILED if ending is Ending.UNKNOWN else outcome
-
-    def _request(
-        self, operation: str, pod: Pod, old: Pod | None, owner: str, dry_run: bool
-    ) -> Request:
-        self._calls += 1
-        return Request(
-            f"call-{self._calls}",
-            operation,
-            _POD,
-            _PODS,
-            name=pod.metadata.name,
-            namespace=pod.metadata.namespace,
-            user_info=UserInfo(f"user-{owner}"),
-            object=_raw(pod),
-            old_object=_raw(old),
-            dry_run=dry_run,
-        )
-
-
-def demand(pod: Pod) -> Amounts:
-    """Return what a pod of the simulation asks for."""
-    return _amounts(pod)
-
-
-def _amounts(pod: Pod) -> Amounts:
-    found = demand_of(pod, RULES)
-    assert not isinstance(found, Denial), "the simulation writes pods that can be understood"
-    return found.amounts
-
-
-def _raw(item: Any) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(item))
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def _pod(operation: Create) -> Pod:
-    owner = operation.owner
-    references = [OwnerReference("ReplicaSet", owner, owner, controller=True)] if owner else None
-    meta = ObjectMeta(
-        generate_name="" if operation.name else "g-",
-        name=operation.name,
-        namespace=operation.namespace,
-        owner_references=references,
-    )
-    limits: dict[str, str | int] = {_GPU: str(operation.gpus), _MEMORY: str(operation.memory)}
-    return Pod(meta, PodSpec([Container("main", resources=Resources(limits=limits))]))
-
 
 def _changed(pod: Pod, memory: int) -> Pod:
     """Return a pod that asks for another memory or, with 0, has another label."""
@@ -292,10 +216,7 @@ def _changed(pod: Pod, memory: int) -> Pod:
         )
     container = (pod.spec.containers or [])[0]
     limits = dict((container.resources or Resources()).limits or {})
-    limits[_MEMORY] = str(memory)
+    limits[kinds.MEMORY] = str(memory)
     changed = msgspec.structs.replace(container, resources=Resources(limits=limits))
     spec = msgspec.structs.replace(pod.spec, containers=[changed])
     return msgspec.structs.replace(pod, spec=spec)
-
-
-__all__ = ["EPOCH", "RULES", "Requests", "demand"]

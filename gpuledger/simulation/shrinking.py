@@ -10,8 +10,9 @@ from typing import Final
 
 import msgspec
 
+from gpuledger.simulation.operations import Operation
 from gpuledger.simulation.running import Result, play
-from gpuledger.simulation.script import Operation, Script
+from gpuledger.simulation.script import Script
 
 RUNS_MAX: Final = 250
 """Runs that finding a shorter script may take."""

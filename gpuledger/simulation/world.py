@@ -2,17 +2,17 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from gpuledger.simulation import script
-from gpuledger.simulation.admission import Admission
-from gpuledger.simulation.apiserver import ApiServer
+from gpuledger.simulation import authoring, operations
 from gpuledger.simulation.checking import Checker
+from gpuledger.simulation.place import Place
 from gpuledger.simulation.replica import Lease, Replica
-from gpuledger.simulation.requests import BEYOND_SECONDS, Requests
-from gpuledger.simulation.script import SETTLE_SECONDS, Script
+from gpuledger.simulation.script import Script
+from gpuledger.simulation.settings import CLUSTERS, SETTLE_SECONDS
 from gpuledger.simulation.watched import WatchedCluster
+from gpuledger.simulation.writing import BEYOND_SECONDS
 from ledger.log.memory import MemoryStore
 from ledger.simulation.messages import Exchange
 from ledger.simulation.network import CALM, Weather
@@ -53,13 +53,12 @@ class World:
         self.checker = Checker(note)
         self._source = random.Random(f"world {plan.seed}")
         self._store = _Store(self.checker)
-        self._server = ApiServer(self._written)
-        self.checker.attend(self._server)
         self._lease = Lease()
         self._exchange = Exchange()
+        self._places = [
+            Place(name, self._source, self.checker, note) for name in CLUSTERS[: plan.clusters]
+        ]
         self._replicas = [self._replica(number) for number in range(plan.replicas)]
-        admission = Admission(self._replicas, self._source, note)
-        self._requests = Requests(self._server, admission, self._source)
         self._storm_ends = 0.0
 
     async def play(self) -> None:
@@ -72,55 +71,77 @@ class World:
 
     async def _play(self) -> None:
         loop = asyncio.get_running_loop()
-        self._hold((0,), (len(self._replicas) - 1,))
+        self._hold((0,), range(len(self._replicas)))
         for replica in self._replicas:
             replica.start()
-        running = []
+        running = [asyncio.create_task(place.controllers.run()) for place in self._places]
+        controlling, running = running, []
         for operation in self._plan.operations:
             await asyncio.sleep(operation.at - loop.time())
             self._note(f"do {operation}")
             running.append(asyncio.create_task(self._do(operation)))
         async with asyncio.timeout(REQUEST_SECONDS_MAX):
             await asyncio.gather(*running)
+        for place in self._places:
+            place.controllers.working = False
         # A write that is late may still come when its request has long failed.
-        await asyncio.sleep(BEYOND_SECONDS + script.LATE_SECONDS_MAX)
+        await asyncio.sleep(BEYOND_SECONDS + authoring.LATE_SECONDS_MAX)
         self._calm()
         await self._settle()
+        for one in controlling:
+            if one.done():
+                one.result()
         if self._plan.cut_tail and self.checker.violation is None:
             await self._lose_the_tail()
 
-    async def _do(self, operation: script.Operation) -> None:
-        await _DO[type(operation)](self, operation)
+    async def _do(self, operation: operations.Operation) -> None:
+        act = _DO.get(type(operation))
+        if act is not None:
+            await act(self, operation)
+            return
+        cluster = getattr(operation, "cluster", 0)
+        await self._places[cluster % len(self._places)].do(operation)
 
-    async def _set_quota(self, operation: script.SetQuota) -> None:
-        self._server.set_quota(operation.namespace, operation.name, operation.hard)
+    async def _move(self, operation: operations.MoveCluster) -> None:
+        """Start all replicas of a cluster again, with other settings."""
+        place = self._places[operation.cluster % len(self._places)]
+        place.server.region = operation.region
+        for replica in self._of(place):
+            if replica.is_up():
+                replica.kill()
+                replica.start()
 
-    async def _drop_quota(self, operation: script.DropQuota) -> None:
-        self._server.drop_quota(operation.namespace, operation.name)
+    async def _cut_link(self, operation: operations.CutLink) -> None:
+        place = self._places[operation.cluster % len(self._places)]
+        for replica in self._of(place):
+            replica.faults.cut_off = True
+        await asyncio.sleep(operation.seconds)
+        for replica in self._of(place):
+            replica.faults.cut_off = False
 
-    async def _kill(self, operation: script.Kill) -> None:
+    async def _kill(self, operation: operations.Kill) -> None:
         replica = self._replicas[operation.replica]
         if replica.is_up():
             replica.kill()
             await asyncio.sleep(operation.down)
             replica.start()
 
-    async def _pass_lease(self, operation: script.Lease) -> None:
+    async def _pass_lease(self, operation: operations.Lease) -> None:
         self._hold(operation.holders, operation.settlers)
 
-    async def _clock(self, operation: script.Clock) -> None:
+    async def _clock(self, operation: operations.Clock) -> None:
         self._replicas[operation.replica].offset = operation.offset
 
-    async def _stall(self, operation: script.Stall) -> None:
+    async def _stall(self, operation: operations.Stall) -> None:
         cluster = self._replicas[operation.replica].cluster
         cluster.stall(operation.seconds, expired=operation.expired)
         cluster.trouble = 0.1
 
-    async def _lists(self, operation: script.Lists) -> None:
+    async def _lists(self, operation: operations.Lists) -> None:
         cluster = self._replicas[operation.replica].cluster
         cluster.list_seconds, cluster.lists_failing = operation.seconds, operation.failing
 
-    async def _storm(self, operation: script.Storm) -> None:
+    async def _storm(self, operation: operations.Storm) -> None:
         ends = asyncio.get_running_loop().time() + operation.seconds
         self._storm_ends = max(self._storm_ends, ends)
         for replica in self._replicas:
@@ -130,38 +151,26 @@ class World:
             for replica in self._replicas:
                 replica.faults.weather = CALM
 
-    async def _partition(self, operation: script.Partition) -> None:
+    async def _partition(self, operation: operations.Partition) -> None:
         faults = self._replicas[operation.replica].faults
         faults.cut_off = True
         await asyncio.sleep(operation.seconds)
         faults.cut_off = False
 
-    async def _snapshot(self, operation: script.Snapshot) -> None:
+    async def _snapshot(self, operation: operations.Snapshot) -> None:
         self._replicas[operation.replica].snapshot_wanted = True
-
-    async def _create(self, operation: script.Create) -> None:
-        await self._requests.create(operation)
-
-    async def _update(self, operation: script.Update) -> None:
-        await self._requests.update(operation)
-
-    async def _status(self, operation: script.Status) -> None:
-        await self._requests.status(operation)
-
-    async def _delete(self, operation: script.Delete) -> None:
-        await self._requests.delete(operation)
 
     def _calm(self) -> None:
         """End all misfortune: from now on everything works."""
         self._note("calm")
-        self._hold((0,), (len(self._replicas) - 1,))
+        self._hold((0,), range(len(self._replicas) - len(self._places), len(self._replicas)))
         for replica in self._replicas:
             replica.offset = 0.0
             replica.faults.weather, replica.faults.cut_off = CALM, False
             replica.cluster.calm()
 
     async def _settle(self) -> None:
-        """Wait until ledger and cluster agree and stay so."""
+        """Wait until ledger and clusters agree and stay so."""
         loop = asyncio.get_running_loop()
         until, agreed = loop.time() + QUIET_SECONDS_MAX, 0
         while agreed < QUIET_LOOKS:
@@ -193,45 +202,41 @@ class World:
                     "a log that lost its tail stops", f"{replica.name} goes on writing"
                 )
 
-    def _hold(self, holders: tuple[int, ...], settlers: tuple[int, ...]) -> None:
+    def _hold(self, holders: Iterable[int], settlers: Iterable[int]) -> None:
         names = [replica.name for replica in self._replicas]
         self._lease.holders = tuple(names[number] for number in holders)
         self._lease.settlers = tuple(names[number] for number in settlers)
 
-    def _written(self, name: tuple[str, str]) -> None:
-        stored = self._server.pods.objects.get(name)
-        version = stored.metadata.resource_version if stored is not None else "gone"
-        self._note(f"etcd: {name[0]}/{name[1]} is now {version}")
-        self.checker.written(name)
+    def _of(self, place: Place) -> list[Replica]:
+        return [one for one in self._replicas if one.cluster.name == place.server.name]
 
     def _replica(self, number: int) -> Replica:
         source = random.Random(f"replica {number} of {self._plan.seed}")
-        cluster = WatchedCluster(self._server, source)
-        return Replica(
+        place = self._places[number % len(self._places)]
+        replica = Replica(
             number,
             self._store,
-            cluster,
+            WatchedCluster(place.server, source),
             self.checker,
             source,
             self._lease,
             self._exchange,
             recount=self._plan.recount,
         )
+        place.replicas.append(replica)
+        return replica
 
 
 _DO: Final[dict[type, Callable[[World, Any], Awaitable[None]]]] = {
-    script.SetQuota: World._set_quota,
-    script.DropQuota: World._drop_quota,
-    script.Kill: World._kill,
-    script.Lease: World._pass_lease,
-    script.Clock: World._clock,
-    script.Stall: World._stall,
-    script.Lists: World._lists,
-    script.Storm: World._storm,
-    script.Partition: World._partition,
-    script.Snapshot: World._snapshot,
-    script.Create: World._create,
-    script.Update: World._update,
-    script.Status: World._status,
-    script.Delete: World._delete,
+    operations.MoveCluster: World._move,
+    operations.CutLink: World._cut_link,
+    operations.Kill: World._kill,
+    operations.Lease: World._pass_lease,
+    operations.Clock: World._clock,
+    operations.Stall: World._stall,
+    operations.Lists: World._lists,
+    operations.Storm: World._storm,
+    operations.Partition: World._partition,
+    operations.Snapshot: World._snapshot,
 }
+"""What happens to replicas; everything else happens in a cluster."""

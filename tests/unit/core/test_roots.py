@@ -83,6 +83,24 @@ def test_a_barred_pod_takes_no_share_of_the_envelope() -> None:
     assert state.used == [110]
 
 
+def test_a_barred_pod_stays_barred_whoever_says_otherwise() -> None:
+    state = running(110, 100)
+    tell(state, pod("forged", 10, drawn_from=commands.BARRED))
+    for version in (50, 60):
+        tell(state, pod_seen("forged", 10, version))
+        assert state.used == [110]
+    tell(state, pod_seen("forged", 5, 70))
+    assert state.used == [105]
+
+
+def test_another_object_at_the_name_of_a_barred_pod_may_draw() -> None:
+    state = running(110, 100)
+    tell(state, pod("a", 10, drawn_from=commands.BARRED))
+    tell(state, pod_seen("a", 10))
+    tell(state, commands.Observe(NAMESPACE, "pods/a", "uid-next", 60, mib(10), root=WEB))
+    assert state.used == [100]
+
+
 def test_a_forged_attempt_at_the_name_of_a_pod_that_draws_is_charged_by_itself() -> None:
     state = running(100, 100)
     tell(state, pod("web-0", 50))

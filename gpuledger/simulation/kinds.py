@@ -1,0 +1,139 @@
+"""The kinds of the simulated clusters, and their objects as manifests.
+
+Three come along with the product and one is declared, as a user would declare it.
+"""
+
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from ledger.kube.objects import ObjectMeta, OwnerReference, Pod, PodSpec, Workload
+from ledger.kube.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
+from webhook.kinds.catalog import Catalog
+from webhook.kinds.kind import decode
+
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
+JOBS: Final = Resource("batch", "v1", "jobs", "Job")
+TRAININGS: Final = Resource("example.io", "v1", "trainings", "Training")
+
+ROOTS: Final = {one.name: one for one in (DEPLOYMENTS, REPLICASETS, JOBS, TRAININGS)}
+"""The kinds that make pods, by resource with the group."""
+
+RESOURCES: Final = {
+    **ROOTS,
+    **{one.name: one for one in (NAMESPACES, UNIVERSE_QUOTAS, POLICIES)},
+}
+"""Everything that is served besides pods and ResourceQuotas."""
+
+OPERATOR: Final = "system:serviceaccount:training:operator"
+_DECLARED: Final = {
+    "group": "example.io",
+    "resource": "trainings",
+    "kind": "Training",
+    "podSets": [
+        {"template": "spec.leader.template"},
+        {"template": "spec.workers.template", "count": "default(spec.workers.replicas, 1)"},
+    ],
+    "scale": "spec.workers.replicas",
+    "controllers": [OPERATOR],
+}
+
+GPU: Final = "nvidia.com/gpu"
+MEMORY: Final = "nvidia.com/gpumem"
+APP: Final = "app"
+
+Manifest = dict[str, Any]
+
+
+@cache
+def catalog() -> Catalog:
+    """Return the kinds as the webhooks know them."""
+    builtin = [kind for kind in Catalog.load() if kind.name in ROOTS]
+    return Catalog([*builtin, decode(_DECLARED)])
+
+
+def controller_of(resource: Resource) -> str:
+    """Return who makes what objects of a kind control."""
+    kind = catalog().of_resource(resource.group, resource.plural)
+    assert kind is not None, "only kinds of the catalog are simulated"
+    return kind.controllers[0]
+
+
+def resource_of(found: Workload) -> Resource:
+    """Return the resource of an object that makes pods."""
+    return next(one for one in ROOTS.values() if one.kind == found.kind)
+
+
+def template(gpus: int, memory: int, app: str, priority: str) -> Manifest:
+    """Return the template of pods with so many cards of so many MiB."""
+    limits = {GPU: str(gpus), MEMORY: str(memory)}
+    spec: Manifest = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
+    if priority:
+        spec["priorityClassName"] = priority
+    return {"metadata": {"labels": {APP: app}} if app else {}, "spec": spec}
+
+
+def spec_of(resource: Resource, count: int, pods: Manifest) -> Manifest:
+    """Return the spec of a root that runs `count` pods, besides a leader that a Training has."""
+    if resource is JOBS:
+        return {"parallelism": count, "completions": 2 * count, "template": pods}
+    if resource is TRAININGS:
+        return {"leader": {"template": pods}, "workers": {"replicas": count, "template": pods}}
+    return {"replicas": count, "template": pods}
+
+
+def count_of(found: Workload) -> int:
+    """Return the number in a root's spec that `with_count` changes."""
+    spec = found.spec or {}
+    if found.kind == JOBS.kind:
+        return int(spec["parallelism"])
+    return int((spec["workers"] if found.kind == TRAININGS.kind else spec)["replicas"])
+
+
+def with_count(found: Workload, count: int) -> Workload:
+    """Return a root that runs another number of pods."""
+    spec = found.spec or {}
+    if found.kind == JOBS.kind:
+        return msgspec.structs.replace(found, spec={**spec, "parallelism": count})
+    if found.kind == TRAININGS.kind:
+        workers = {**spec["workers"], "replicas": count}
+        return msgspec.structs.replace(found, spec={**spec, "workers": workers})
+    return msgspec.structs.replace(found, spec={**spec, "replicas": count})
+
+
+def templates_of(found: Workload) -> list[Manifest]:
+    """Return the pod templates of a root, a Training's leader first."""
+    spec = found.spec or {}
+    if found.kind == TRAININGS.kind:
+        return [spec["leader"]["template"], spec["workers"]["template"]]
+    return [spec["template"]]
+
+
+def with_templates(found: Workload, pods: Manifest) -> Workload:
+    """Return a root all of whose pods are like this template."""
+    spec = found.spec or {}
+    if found.kind == TRAININGS.kind:
+        parts = {name: {**spec[name], "template": pods} for name in ("leader", "workers")}
+        return msgspec.structs.replace(found, spec={**spec, **parts})
+    return msgspec.structs.replace(found, spec={**spec, "template": pods})
+
+
+def reference_to(found: Workload) -> OwnerReference:
+    """Return what an object says that a root controls."""
+    resource, meta = resource_of(found), found.metadata
+    return OwnerReference(
+        resource.kind, meta.name, meta.uid, controller=True, api_version=resource.api_version
+    )
+
+
+def pod_of(pods: Manifest, namespace: str, owner: OwnerReference | None) -> Pod:
+    """Return a pod of a template that is to get a name."""
+    meta = ObjectMeta(
+        generate_name="g-",
+        namespace=namespace,
+        labels=pods["metadata"].get("labels"),
+        owner_references=[owner] if owner is not None else None,
+    )
+    return Pod(meta, msgspec.convert(pods["spec"], PodSpec))

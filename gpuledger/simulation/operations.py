@@ -1,0 +1,276 @@
+"""Operations: what can happen in one run. Plain data, so that a script can be shortened.
+
+`cluster` is a number; where a run has fewer clusters it counts round.
+"""
+
+from enum import Enum
+
+import msgspec
+
+
+class Ending(Enum):
+    """What becomes of a request after this webhook said yes."""
+
+    STORED = "stored"
+    DENIED_BY_WEBHOOK = "another webhook denies"
+    DENIED_BY_QUOTA = "the native quota denies"
+    LOST = "etcd fails, nothing is written"
+    UNKNOWN = "etcd fails, but it is written"
+    LATE = "etcd fails, and it is written later"
+    BEYOND = "etcd fails, and it is written beyond every bound"
+    CLIENT_GONE = "the client is gone before the answer"
+    ANSWER_LOST = "the answer of the webhook is lost"
+
+
+class Deletion(Enum):
+    """What becomes of what a deleted object controls."""
+
+    BACKGROUND = "it goes later"
+    FOREGROUND = "it goes first"
+    ORPHAN = "it stays"
+
+
+class Operation(msgspec.Struct, frozen=True, tag=True):
+    """Something that happens at `at` virtual seconds."""
+
+    at: float
+
+
+class Create(Operation, frozen=True):
+    """A pod is posted: `name` empty means generated, with so many collisions before it fits.
+
+    With `forged` it names an object that exists as its controller, which has not made it.
+    """
+
+    cluster: int
+    namespace: str
+    name: str
+    gpus: int
+    memory: int
+    owner: str
+    ending: Ending
+    collisions: int = 0
+    late: float = 0.0
+    retries: int = 0
+    dry_run: bool = False
+    unreviewed: bool = False
+    app: str = ""
+    priority: str = ""
+    forged: bool = False
+
+
+class Update(Operation, frozen=True):
+    """Clients write a pod at the same time, each with its own memory; 0 changes a label only.
+
+    Those that are refused by others try again `rounds` times, the last time with `last`.
+    """
+
+    cluster: int
+    pick: int
+    memories: tuple[int, ...]
+    ending: Ending
+    stale: bool = False
+    repeat: bool = True
+    rounds: int = 0
+    last: Ending = Ending.STORED
+    late: float = 0.0
+    dry_run: bool = False
+
+
+class Status(Operation, frozen=True):
+    """The kubelet reports a phase."""
+
+    cluster: int
+    pick: int
+    phase: str
+
+
+class Delete(Operation, frozen=True):
+    """A pod is deleted, confirmed by the kubelet after `confirm` seconds, negative for never."""
+
+    cluster: int
+    pick: int
+    grace: int
+    confirm: float
+
+
+class CreateRoot(Operation, frozen=True):
+    """An object that makes `count` pods is posted; `kind` is its resource with the group.
+
+    With `forged` it names an object that exists as its controller, which has not made it.
+    """
+
+    cluster: int
+    namespace: str
+    kind: str
+    name: str
+    count: int
+    memory: int
+    ending: Ending
+    late: float = 0.0
+    retries: int = 0
+    dry_run: bool = False
+    unreviewed: bool = False
+    app: str = ""
+    priority: str = ""
+    forged: bool = False
+
+
+class ChangeRoot(Operation, frozen=True):
+    """Clients change an object that makes pods at the same time, each to its own count.
+
+    `memory` of a pod, `app` and `suspend` change with it unless they are 0, empty and None. With
+    `scale`, where the kind has one, the count alone is changed through the scale subresource.
+    """
+
+    cluster: int
+    pick: int
+    counts: tuple[int, ...]
+    ending: Ending
+    memory: int = 0
+    app: str = ""
+    suspend: bool | None = None
+    scale: bool = False
+    stale: bool = False
+    repeat: bool = True
+    late: float = 0.0
+    dry_run: bool = False
+
+
+class Progress(Operation, frozen=True):
+    """A Job's status says that so many of its pods succeeded, or that it is over."""
+
+    cluster: int
+    pick: int
+    succeeded: int
+    complete: bool = False
+
+
+class DeleteRoot(Operation, frozen=True):
+    """An object that makes pods is deleted."""
+
+    cluster: int
+    pick: int
+    deletion: Deletion
+
+
+class SetQuota(Operation, frozen=True):
+    """A ResourceQuota is written; with a `priority` it counts pods of that class alone."""
+
+    cluster: int
+    namespace: str
+    name: str
+    hard: dict[str, str]
+    priority: str = ""
+
+
+class DropQuota(Operation, frozen=True):
+    """A ResourceQuota is deleted."""
+
+    cluster: int
+    namespace: str
+    name: str
+
+
+class SetUniverse(Operation, frozen=True):
+    """A UniverseResourceQuota is written, with this spec."""
+
+    name: str
+    spec: dict[str, object]
+
+
+class DropUniverse(Operation, frozen=True):
+    """A UniverseResourceQuota is deleted."""
+
+    name: str
+
+
+class LabelNamespace(Operation, frozen=True):
+    """A namespace gets these labels and no others."""
+
+    cluster: int
+    namespace: str
+    labels: dict[str, str]
+
+
+class MoveCluster(Operation, frozen=True):
+    """A cluster's services are started again, with another region in their settings."""
+
+    cluster: int
+    region: str
+
+
+class SetPolicy(Operation, frozen=True):
+    """The LedgerPolicy of a namespace is written, with this in its spec, or deleted with None."""
+
+    cluster: int
+    namespace: str
+    spec: dict[str, object] | None
+
+
+class Kill(Operation, frozen=True):
+    """A replica is killed and started again after `down` seconds."""
+
+    replica: int
+    down: float
+
+
+class Lease(Operation, frozen=True):
+    """These replicas now believe to be the preferred writer, and those to be the one that settles.
+
+    One, none or several of each.
+    """
+
+    holders: tuple[int, ...]
+    settlers: tuple[int, ...]
+
+
+class Clock(Operation, frozen=True):
+    """A replica's wall clock is off by so many seconds."""
+
+    replica: int
+    offset: float
+
+
+class Stall(Operation, frozen=True):
+    """A replica's watches stand still for a while; then they have lost their history, or not."""
+
+    replica: int
+    seconds: float
+    expired: bool
+
+
+class Lists(Operation, frozen=True):
+    """Lists of a replica take so long, and this share of them fails."""
+
+    replica: int
+    seconds: float
+    failing: float
+
+
+class Storm(Operation, frozen=True):
+    """The way to the log is bad for a while."""
+
+    seconds: float
+    trouble: float
+    slow: float
+
+
+class Partition(Operation, frozen=True):
+    """A replica cannot reach the log for a while."""
+
+    replica: int
+    seconds: float
+
+
+class CutLink(Operation, frozen=True):
+    """No replica of a cluster can reach the log for a while."""
+
+    cluster: int
+    seconds: float
+
+
+class Snapshot(Operation, frozen=True):
+    """A replica saves a snapshot after its next record."""
+
+    replica: int

@@ -1,0 +1,97 @@
+"""Places: one cluster of the world, with its API server, its controllers and who writes to it."""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from gpuledger.simulation import operations
+from gpuledger.simulation.admission import Admission
+from gpuledger.simulation.apiserver import ApiServer
+from gpuledger.simulation.authoring import NAMESPACES
+from gpuledger.simulation.checking import Checker
+from gpuledger.simulation.controllers import Controllers
+from gpuledger.simulation.operations import Operation
+from gpuledger.simulation.replica import Replica
+from gpuledger.simulation.requests import Requests
+from gpuledger.simulation.root_requests import RootRequests
+from gpuledger.simulation.writing import Writing
+from ledger.kube.resources import POLICIES, UNIVERSE_QUOTAS
+
+_STRICT: Final = (None, {"surge": "strict"})
+"""Policies that charge and refuse like none."""
+
+
+class Place:
+    """One cluster. Its webhooks are served by `replicas`."""
+
+    def __init__(
+        self, name: str, source: random.Random, checker: Checker, note: Callable[[str], None]
+    ) -> None:
+        self.replicas: list[Replica] = []
+        self.server = ApiServer(name, self._written)
+        self._checker = checker
+        self._note = note
+        writing = Writing(self.server, Admission(self.replicas, source, note), source)
+        self._pods = Requests(writing)
+        self._roots = RootRequests(writing)
+        self.controllers = Controllers(writing, self._pods, self._roots)
+        checker.attend(self.server)
+        for namespace in NAMESPACES:
+            self.server.label_namespace(namespace, {})
+
+    async def do(self, operation: Operation) -> None:
+        """Do what an operation is about in this cluster."""
+        match operation:
+            case operations.Create():
+                await self._pods.create(operation)
+            case operations.Update():
+                await self._pods.update(operation)
+            case operations.Status():
+                await self._pods.status(operation)
+            case operations.Delete():
+                await self._pods.delete(operation)
+            case operations.CreateRoot():
+                await self._roots.create(operation)
+            case operations.ChangeRoot():
+                await self._roots.change(operation)
+            case operations.DeleteRoot():
+                await self._roots.delete(operation)
+            case operations.Progress():
+                self._roots.progress(operation)
+            case _:
+                self._define(operation)
+
+    def _define(self, operation: Operation) -> None:
+        """Write or delete what says how much there is, and of what."""
+        server = self.server
+        match operation:
+            case operations.SetQuota(namespace=namespace, name=name, hard=hard, priority=priority):
+                server.set_quota(namespace, name, hard, priority)
+            case operations.DropQuota(namespace=namespace, name=name):
+                server.drop_quota(namespace, name)
+            case operations.SetUniverse(name=name, spec=spec):
+                server.apply(UNIVERSE_QUOTAS, name, spec)
+            case operations.DropUniverse(name=name):
+                server.drop(UNIVERSE_QUOTAS, name)
+            case operations.LabelNamespace(namespace=namespace, labels=labels):
+                server.label_namespace(namespace, labels)
+            case operations.SetPolicy(namespace=namespace, spec=policy):
+                self._set_policy(namespace, policy)
+            case _:
+                raise TypeError(f"nobody does {operation}")
+
+    def _set_policy(self, namespace: str, spec: dict[str, object] | None) -> None:
+        if spec not in _STRICT:
+            self.server.lenient.add(namespace)
+        if spec is None:
+            self.server.drop(POLICIES, namespace)
+        else:
+            self.server.apply(POLICIES, namespace, {"namespaces": [namespace], **spec})
+
+    def _written(self, namespace: str, key: str) -> None:
+        server, (kind, _, name) = self.server, key.partition("/")
+        collection = server.pods if kind == "pods" else server.others[kind]
+        stored = collection.objects.get((namespace, name))
+        version = stored.metadata.resource_version if stored is not None else "gone"
+        self._note(f"etcd: {server.name}/{namespace}/{key} is now {version}")
+        self._checker.written(server, namespace, key)

@@ -1,0 +1,24 @@
+"""What the whole simulated world agrees on."""
+
+from typing import Final
+
+from ledger.core.amounts import Amounts
+from ledger.core.denials import Denial
+from ledger.kube.demand import demand_of
+from ledger.kube.objects import Pod
+from ledger.kube.rules import DemandRules
+
+CLUSTERS: Final = ("c1", "c2")
+"""The first one's universe quotas are the ledger's."""
+
+RULES: Final = DemandRules()
+
+SETTLE_SECONDS: Final = 16.0
+"""The bound after which an attempt can be proved dead; longer than any request here can last."""
+
+
+def demand(pod: Pod) -> Amounts:
+    """Return what a pod of the simulation asks for."""
+    found = demand_of(pod, RULES)
+    assert not isinstance(found, Denial), "the simulation writes pods that can be understood"
+    return found.amounts
