@@ -18,7 +18,7 @@ from gpuledger.app import build
 from gpuledger.command import help_of
 from gpuledger.exits import Exit
 from ledger.core.denials import Reason
-from ledger.runtime.settings import documentation
+from ledger.runtime.setting_texts import documentation
 from ledger.runtime.telemetry import METRICS
 
 HERE: Final = Path(__file__).parent

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ledger.runtime import setting_sources, settings
+from ledger.runtime import setting_sources, setting_texts
 from ledger.runtime.setting_sources import Loaded
 
 Body = Callable[..., Coroutine[Any, Any, None] | None]
@@ -81,12 +81,12 @@ def _entry(body: Body, takes: tuple[str, ...]) -> Callable[..., None]:
 
 def _option(name: str) -> inspect.Parameter:
     """Return a setting as an option; texts are checked where all sources are."""
-    documented = next(one for one in settings.documentation() if one.name == name)
+    documented = next(one for one in setting_texts.documentation() if one.name == name)
     kind: Any = str
     metavar: str | None = name.rpartition("_")[2].upper()
     if documented.type == "true or false":
         kind, metavar = bool, None
-    elif settings.is_list(name):
+    elif setting_texts.is_list(name):
         kind = list[str]
     option = typer.Option(
         documented.option.replace(" ", ""),
@@ -102,7 +102,7 @@ def _option(name: str) -> inspect.Parameter:
     )
 
 
-def help_of(documented: settings.Documentation) -> str:
+def help_of(documented: setting_texts.Documentation) -> str:
     """Return the help of a setting's option, with its variable in the environment and default."""
     return f"{documented.description} [{documented.environment}; {documented.default}]"
 

@@ -42,7 +42,7 @@ async def explain(
     ] = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Say whether a pod or a workload would be admitted, and why not.
+    """Say whether an object would be admitted, and why not.
 
     The same decision as the validating webhook's, with the settings given here; nothing is
     reserved. Exits with 4 when the answer is no.

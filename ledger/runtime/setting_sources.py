@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.runtime import addresses, settings
+from ledger.runtime import addresses, setting_texts, settings
 from ledger.runtime.settings import NAMES, Settings
 
 SETTLE_SECONDS_PRODUCTION: Final = 45.0
@@ -21,7 +21,7 @@ SETTLE_SECONDS_PRODUCTION: Final = 45.0
 
 FILE_BYTES_MAX: Final = 1_048_576
 
-CONFIG_VARIABLE: Final = settings.ENVIRONMENT_PREFIX + "CONFIG"
+CONFIG_VARIABLE: Final = setting_texts.ENVIRONMENT_PREFIX + "CONFIG"
 
 # A Service named "gpuledger" makes the kubelet set these in every pod of its namespace.
 _SERVICE_LINKS: Final = re.compile(r"^GPULEDGER_(SERVICE_(HOST|PORT)|PORT($|_))")
@@ -60,7 +60,7 @@ class Loaded(msgspec.Struct, frozen=True):
         return [
             (
                 name,
-                settings.rendered(settings.masked(name, getattr(self.settings, name))),
+                setting_texts.rendered(setting_texts.masked(name, getattr(self.settings, name))),
                 self.sources.get(name, "default"),
             )
             for name in NAMES
@@ -127,7 +127,7 @@ def _file(path: str, problems: list[Problem]) -> Mapping[str, object]:
 
 
 def _environment(environment: Mapping[str, str], problems: list[Problem]) -> Mapping[str, object]:
-    names = {settings.environment_name(name): name for name in NAMES}
+    names = {setting_texts.environment_name(name): name for name in NAMES}
     given: dict[str, object] = {}
     for variable, value in environment.items():
         if variable in names:
@@ -139,7 +139,7 @@ def _environment(environment: Mapping[str, str], problems: list[Problem]) -> Map
 
 def _is_misspelt(variable: str) -> bool:
     return (
-        variable.startswith(settings.ENVIRONMENT_PREFIX)
+        variable.startswith(setting_texts.ENVIRONMENT_PREFIX)
         and variable != CONFIG_VARIABLE
         and not _SERVICE_LINKS.match(variable)
     )
@@ -153,18 +153,20 @@ def _unknown(source: str, name: str, known: tuple[str, ...]) -> Problem:
 
 def _converted(source: str, name: str, raw: object, problems: list[Problem]) -> object | None:
     from_text = isinstance(raw, str)
-    if from_text and settings.is_list(name):
+    if from_text and setting_texts.is_list(name):
         raw = [part.strip() for part in str(raw).split(",") if part.strip()]
     try:
         value: object = msgspec.convert(raw, settings.TYPES[name], strict=not from_text)
     except msgspec.ValidationError:
-        problems.append(Problem(source, name, _shown(name, raw), f"give {settings.wanted(name)}"))
+        problems.append(
+            Problem(source, name, _shown(name, raw), f"give {setting_texts.wanted(name)}")
+        )
         return None
     return value
 
 
 def _shown(name: str, raw: object) -> str:
-    return settings.rendered(settings.masked(name, raw))
+    return setting_texts.rendered(setting_texts.masked(name, raw))
 
 
 Rule = tuple[str, Callable[[Settings], bool], str]

@@ -1,19 +1,15 @@
 """Settings of `gpuledger serve`: one frozen struct in which every field documents itself.
 
 This module says what may be set, what it means, its unit, bounds and default; `setting_sources`
-reads it from file, environment and command line. Help texts and reference pages are made from
-`documentation`, so a setting that is not described cannot exist.
+reads it from file, environment and command line, `setting_texts` tells people about it.
 """
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
-from urllib.parse import urlsplit, urlunsplit
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 SECRET: Final = {"secret": True}
-MASK: Final = "********"
 
 _NAME: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _DOMAIN: Final = r"^([A-Za-z0-9_-]{1,64})?$"
@@ -361,18 +357,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = "json"
 
 
-class Documentation(msgspec.Struct, frozen=True):
-    """One setting as --help and the reference show it. `default` is rendered as in a TOML file."""
-
-    name: str
-    option: str
-    environment: str
-    type: str
-    default: str
-    description: str
-
-
-ENVIRONMENT_PREFIX: Final = "GPULEDGER_"
 NAMES: Final = Settings.__struct_fields__
 TYPES: Final[dict[str, Any]] = {
     name: kind
@@ -380,90 +364,3 @@ TYPES: Final[dict[str, Any]] = {
     if name in NAMES
 }
 DEFAULTS: Final = Settings()
-
-
-def documentation() -> Iterator[Documentation]:
-    """Yield every setting, in the order of the struct."""
-    for name in NAMES:
-        yield Documentation(
-            name=name,
-            option=_option(name),
-            environment=environment_name(name),
-            type=_type_text(get_args(TYPES[name])[0]),
-            default=rendered(getattr(DEFAULTS, name)),
-            description=meta(name).description or "",
-        )
-
-
-def meta(name: str) -> Meta:
-    """Return the bounds and texts of a setting."""
-    found = get_args(TYPES[name])[1]
-    assert isinstance(found, Meta), f"the setting {name} is not documented"
-    return found
-
-
-def is_list(name: str) -> bool:
-    """Return whether a setting takes several values, separated by commas in a text."""
-    return get_origin(get_args(TYPES[name])[0]) is tuple
-
-
-def wanted(name: str) -> str:
-    """Say which values a setting takes, with its bounds and an example."""
-    described = meta(name)
-    bounds = [
-        f"{word} {bound}"
-        for word, bound in (
-            ("at least", described.ge),
-            ("above", described.gt),
-            ("at most", described.le),
-            ("below", described.lt),
-        )
-        if bound is not None
-    ]
-    kind = _type_text(get_args(TYPES[name])[0])
-    example = described.examples[0] if described.examples else getattr(DEFAULTS, name)
-    return f"{' '.join([kind, *bounds])}, for example {rendered(example)}: {described.description}"
-
-
-def environment_name(name: str) -> str:
-    """Return the environment variable of a setting."""
-    return ENVIRONMENT_PREFIX + name.upper()
-
-
-def rendered(value: object) -> str:
-    """Render a value as a TOML file would hold it."""
-    return msgspec.json.encode(value).decode()
-
-
-def masked(name: str, value: object) -> object:
-    """Return the value without what must not be shown: secrets, and passwords within URLs."""
-    if (meta(name).extra or {}).get("secret"):
-        return MASK if value else value
-    if name == "nats" and isinstance(value, list | tuple):
-        return [_without_password(str(url)) for url in value]
-    if name == "nats" and isinstance(value, str):
-        return ",".join(_without_password(url) for url in value.split(","))
-    return value
-
-
-def _without_password(url: str) -> str:
-    if "@" not in url:
-        return url
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=f"{MASK}@{parts.netloc.rpartition('@')[2]}"))
-
-
-def _option(name: str) -> str:
-    option = "--" + name.replace("_", "-")
-    if get_args(TYPES[name])[0] is bool:
-        return f"{option} / --no-{option[2:]}"
-    return option
-
-
-def _type_text(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return " | ".join(str(choice) for choice in get_args(kind))
-    if get_origin(kind) is tuple:
-        return "list of strings"
-    names = {str: "string", int: "integer", float: "number", bool: "true or false"}
-    return names[kind]

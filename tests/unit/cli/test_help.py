@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from gpuledger.app import build
-from ledger.runtime.settings import documentation
+from ledger.runtime.setting_texts import documentation
 
 APP = build()
 

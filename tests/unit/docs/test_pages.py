@@ -14,7 +14,7 @@ from gpuledger.application import Application
 from ledger.core.denials import Reason
 from ledger.core.events import AnyEvent, Cause
 from ledger.log import records
-from ledger.runtime.settings import documentation
+from ledger.runtime.setting_texts import documentation
 from ledger.runtime.telemetry import METRICS
 
 ROOT = Path(__file__).parents[3]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.runtime import setting_sources, settings
+from ledger.runtime import setting_sources, setting_texts, settings
 
 
 def problems(
@@ -180,7 +180,7 @@ def test_settings_that_contradict_one_another_are_refused(
 
 
 def test_every_setting_is_documented_with_a_sentence() -> None:
-    documented = list(settings.documentation())
+    documented = list(setting_texts.documentation())
     assert [entry.name for entry in documented] == list(settings.NAMES)
     assert all(entry.description.endswith(".") for entry in documented)
 
@@ -188,6 +188,6 @@ def test_every_setting_is_documented_with_a_sentence() -> None:
 def test_every_example_is_itself_valid() -> None:
     needed = {"GPULEDGER_CLIENT_CA": "ca.crt", "GPULEDGER_NATS": "nats://a:4222"}
     for name in settings.NAMES:
-        for example in settings.meta(name).examples or ():
-            given = [example] if settings.is_list(name) else example
+        for example in setting_texts.meta(name).examples or ():
+            given = [example] if setting_texts.is_list(name) else example
             assert setting_sources.load({name: given}, needed)
