@@ -183,7 +183,9 @@ class Application:
 
     def _check_surroundings(self) -> tuple[bool, str]:
         """Reviews read through what is not known, so this only warns."""
-        return True, "; ".join(self._surroundings.problems())
+        assert self._kubernetes is not None
+        unheard = self._kubernetes.settlement.warnings()
+        return True, "; ".join([*self._surroundings.problems(), *unheard])
 
     def _add_metrics(self) -> None:
         telemetry, keeper = self._telemetry, self._keeper

@@ -44,8 +44,8 @@ class Duties:
             tenure, ledger, self.ages, self.puzzling, self.watches, self._relooking
         )
         self._barrier = Barrier(tenure, self.ages, self._looking)
-        self.watches.expect(PODS)
-        self.watches.expect(QUOTAS)
+        self.watches.expect(PODS, essential=True)
+        self.watches.expect(QUOTAS, essential=True)
 
     async def run(self) -> None:
         """Do all of it until cancelled."""

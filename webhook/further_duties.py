@@ -6,7 +6,7 @@ from typing import Final
 
 from ledger.kube.objects import ResourceQuota, Workload
 from ledger.kube.port import Change
-from ledger.kube.resources import Resource
+from ledger.kube.resources import UNIVERSE_QUOTAS, Resource
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
 from webhook import default_quotas, quota_status, universe_status
@@ -115,7 +115,8 @@ class FurtherDuties:
         return self._cluster.watch_namespaces()
 
     def _watch_universe(self) -> AsyncGenerator[Change[Workload], None]:
-        return self._cluster.watch_universe_quotas()
+        # Not `watch_universe_quotas`, which says nothing at all while they are not defined.
+        return self._cluster.watch_objects(UNIVERSE_QUOTAS)
 
     async def _take_namespace(self, change: Change[Workload]) -> None:
         self._defaults.take_namespace(change)

@@ -93,11 +93,15 @@ class KindWatches:
     def _is_listed(self) -> bool:
         if not self._watches.was_told(DISCOVERY):
             return False
-        return all(
-            self._watches.was_told(name)
-            and (name not in self._served or self._parents.is_current(roots.resource))
-            for name, roots in self._watched.items()
-        )
+        return all(self._is_told(name, roots) for name, roots in self._watched.items())
+
+    def _is_told(self, name: str, roots: Roots) -> bool:
+        """Return whether a kind was listed here and for the owners, if it can be listed at all."""
+        if not self._watches.was_told(name):
+            return False
+        if name in self._watches.waiting or name not in self._served:
+            return True
+        return self._parents.is_current(roots.resource)
 
     async def _discover(self, tasks: asyncio.TaskGroup) -> bool:
         """Watch what is served by now; return whether that could be told."""

@@ -85,9 +85,12 @@ class Settlement:
 
     def problems(self) -> list[str]:
         """Return what keeps the ledger from knowing the cluster; empty on a passive replica."""
-        waiting = self._duties.watches.waiting if self._duties is not None else {}
-        unregistered = [f"registration: {self._unregistered}"] if self._unregistered else []
-        return [*unregistered, *(f"{what}: {reason}" for what, reason in waiting.items())]
+        found = self._duties.watches.problems() if self._duties is not None else []
+        return [f"registration: {self._unregistered}", *found] if self._unregistered else found
+
+    def warnings(self) -> list[str]:
+        """Return which kinds and labels the ledger does not hear of; empty on a passive replica."""
+        return self._duties.watches.warnings() if self._duties is not None else []
 
     async def register(self) -> None:
         """Bind the cluster's name to its identity.

@@ -28,14 +28,15 @@ STATEFULSETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 JOBS = Resource("batch", "v1", "jobs", "Job")
 JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 CRONJOBS = Resource("batch", "v1", "cronjobs", "CronJob")
-BUILT_IN = (DEPLOYMENTS, REPLICASETS, STATEFULSETS, JOBS, CRONJOBS)
+BUILT_IN = (DEPLOYMENTS, REPLICASETS, STATEFULSETS, JOBS, CRONJOBS, UNIVERSE_QUOTAS)
 
 
 class EveryCluster(ModelCluster):
     """The model behind all ports. `kinds` are what is served; tests change it.
 
     `unproved` lets a kind that is not served be absent without proof. `refusing` is what writes
-    answer, `undiscovered` what discovery answers, `writes` what was written.
+    answer, `undiscovered` what discovery answers, `writes` what was written. `forbidden` says by
+    kind why it may not be read.
     """
 
     def __init__(self, server: ApiServer) -> None:
@@ -44,6 +45,7 @@ class EveryCluster(ModelCluster):
         self.unproved = False
         self.refusing: ClusterError | None = None
         self.undiscovered: ClusterError | None = None
+        self.forbidden: dict[str, str] = {}
         self.writes: list[tuple[Any, ...]] = []
         self.reads = 0
         self.lists: list[tuple[str, str]] = []
@@ -77,10 +79,14 @@ class EveryCluster(ModelCluster):
         self, resource: Resource, keep: Callable[[Workload], Any]
     ) -> AsyncGenerator[Change[Any], None]:
         while True:
-            if self.kinds.get(resource.name) == resource:
+            if self.kinds.get(resource.name) == resource and resource.name not in self.forbidden:
                 async with contextlib.aclosing(self._told(resource, keep)) as changes:
                     async for change in changes:
                         yield change
+            reason = self.forbidden.get(resource.name)
+            if reason:
+                yield Interrupted(reason)
+                await asyncio.Event().wait()
             yield Interrupted(f"{resource.name} is not served", absent=True)
             if not self.unproved:
                 yield Listed(self.server.version, [])

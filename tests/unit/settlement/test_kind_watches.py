@@ -18,6 +18,7 @@ from support.settled import CLUSTER
 from ledger.core.commands import Reserve
 from ledger.core.events import Cause
 from ledger.kube.errors import Unavailable
+from ledger.kube.resources import UNIVERSE_QUOTAS
 from webhook import kind_watches, lineage
 
 KEY = "jobsets.jobset.x-k8s.io/js"
@@ -125,9 +126,28 @@ async def test_readiness_says_that_kinds_are_not_known_and_why(monkeypatch):
         one.every.undiscovered = Unavailable("the API server is down")
         async with settling_everything(one):
             expected = "kinds: the API server is down"
-            await one.until(lambda: expected in one.settlement.problems())
+            await one.until(lambda: expected in one.settlement.warnings())
             one.every.undiscovered = None
             await one.synced()
+
+
+async def test_a_kind_that_may_not_be_read_is_told_and_keeps_nothing_else_from_working():
+    async with full_world() as one:
+        one.every.forbidden[JOBSETS.name] = "403 Forbidden"
+        one.every.kinds[JOBSETS.name] = JOBSETS
+        async with settling_everything(one):
+            expected = [f"{JOBSETS.name}: 403 Forbidden"]
+            await one.until(lambda: one.settlement.warnings() == expected)
+            await one.until(lambda: one.settlement.problems() == [])
+
+
+async def test_universe_quotas_that_are_not_defined_are_no_problem():
+    async with full_world() as one:
+        one.every.unproved = True
+        del one.every.kinds[UNIVERSE_QUOTAS.name]
+        async with settling_everything(one):
+            await one.synced()
+            assert one.settlement.problems() == []
 
 
 async def test_pods_wait_for_what_owns_them_and_find_their_roots_without_asking():

@@ -23,6 +23,7 @@ from support.settled import CLUSTER, RULES
 
 from ledger.core.commands import BARRED, Reserve
 from ledger.core.events import Cause
+from ledger.kube.errors import NotServed
 from ledger.kube.objects import Pod
 from ledger.log.submission import Accepted
 from webhook.ages import Ages
@@ -120,8 +121,8 @@ async def test_a_decrease_frees_and_a_status_never_raises():
         await one.until(lambda: charged(one, "jobs.batch/train") == ONE)
         before = len(one.asked)
         change(one, JOBS, "train", status={"succeeded": 0})
-        pod(one, "last")
-        await one.until(lambda: one.entry("last") is not None)
+        create(one, JOBS, workload(JOBS, "last", template=template()))
+        await one.until(lambda: charged(one, "jobs.batch/last") == ONE)
         assert charged(one, "jobs.batch/train") == ONE
         assert len(one.asked) == before + 1
 
@@ -174,6 +175,20 @@ async def test_a_creation_that_never_appears_is_released_by_one_list_of_its_kind
         assert one.state.ended["web-uid"].cause == Cause.ABSENT
         assert ("deployments.apps", "red") in one.every.lists
         assert one.drift == {}
+
+
+async def test_a_kind_that_is_back_before_it_is_proved_gone_releases_nothing():
+    async with full_world(settle_seconds=0.2) as one, settling_everything(one):
+        await one.synced()
+        create(one, DEPLOYMENTS, deployment("other"))
+
+        async def not_served(*_):
+            raise NotServed("for a moment")
+
+        one.every.list_objects = not_served
+        await reserve(one, WEB, "web-uid")
+        await one.until(lambda: one.counted["settle_failures_total",] > 0)
+        assert one.root(WEB).holds
 
 
 async def test_an_update_that_was_not_written_is_released_and_its_workload_stays():
