@@ -10,9 +10,10 @@ from support.oracle_of_cluster import Lines, Place, Snapshot, Standing
 
 from tests.e2e.cluster import Cluster, Manifest
 from tests.e2e.played import KINDS
+from tests.e2e.pods import CARDS
 from tests.e2e.polling import eventually
 from tests.e2e.service import CLUSTER, Row, Service
-from tests.e2e.team import SETTLED_SECONDS, Team
+from tests.e2e.team import QUOTA, SETTLED_SECONDS, Team
 
 REGION: Final = "eu-west"
 PRODUCT: Final = "/apis/gpuledger.io/v1alpha1"
@@ -70,6 +71,12 @@ async def assert_ledger_is_cluster(*teams: Team, barred: Iterable[str] = ()) -> 
     return seen.cluster
 
 
+async def cards_used(team: Team, *barred: str) -> int:
+    """Return how many cards the quota of a namespace counts, once ledger and cluster agree."""
+    lines: Lines = await assert_ledger_is_cluster(team, barred=barred)
+    return lines[team.namespace, QUOTA, f"limits.{CARDS}"]
+
+
 async def compare(
     cluster: Cluster, service: Service, spaces: frozenset[str], barred: frozenset[str]
 ) -> Comparison:
@@ -122,8 +129,8 @@ async def _listed(cluster: Cluster, kind: str, path: str) -> list[Manifest]:
 
 
 def _standings(rows: list[Row]) -> Standings:
-    """Return what the holders of a namespace take, by uid. A root that is gone is none."""
-    keys = {row["key"] for row in rows}
+    """Return what the holders of a namespace take, by uid. A root without an envelope is none."""
+    keys = {row["key"] for row in rows if row["envelope"]}
     found: Standings = {}
     for row in rows:
         amounts = row["amounts"] if row["key"].startswith("pods/") else row["envelope"]

@@ -13,7 +13,10 @@ USER_DECLARED: Final = "rollouts.argoproj.io"
 
 
 class Played(NamedTuple):
-    """A kind, the path of the number that its scale subresource changes, and its operator."""
+    """A kind, its operator, the path of the number that its scale subresource changes.
+
+    `older` is a version that is served besides.
+    """
 
     group: str
     version: str
@@ -21,6 +24,7 @@ class Played(NamedTuple):
     kind: str
     operator: str
     scale: str = ""
+    older: str = ""
 
     @property
     def name(self) -> str:
@@ -65,7 +69,7 @@ KINDS: Final = [
         "TrainJob",
         "kubeflow-system:kubeflow-trainer-controller-manager",
     ),
-    Played("ray.io", "v1", "rayclusters", "RayCluster", _RAY),
+    Played("ray.io", "v1", "rayclusters", "RayCluster", _RAY, older="v1alpha1"),
     Played("ray.io", "v1", "rayjobs", "RayJob", _RAY),
     Played("ray.io", "v1", "rayservices", "RayService", _RAY),
     Played(
@@ -96,13 +100,16 @@ def definition(played: Played) -> Manifest:
             "specReplicasPath": played.scale,
             "statusReplicasPath": ".status.replicas",
         }
-    version = {
-        "name": played.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-        "subresources": subresources,
-    }
+    versions = [
+        {
+            "name": version,
+            "served": True,
+            "storage": version == played.version,
+            "schema": {"openAPIV3Schema": schema},
+            "subresources": subresources,
+        }
+        for version in filter(None, (played.version, played.older))
+    ]
     names = {"plural": played.resource, "singular": played.kind.lower(), "kind": played.kind}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -115,7 +122,7 @@ def definition(played: Played) -> Manifest:
             "group": played.group,
             "scope": "Namespaced",
             "names": names,
-            "versions": [version],
+            "versions": versions,
         },
     }
 

@@ -5,21 +5,16 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.agreement import assert_ledger_is_cluster
+from tests.e2e.agreement import cards_used
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.pods import CARDS, pod
 from tests.e2e.polling import eventually
-from tests.e2e.team import QUOTA, SETTLED_SECONDS, Team
+from tests.e2e.team import SETTLED_SECONDS, Team
 from tests.e2e.workloads import CONTROLLER_SECONDS, Space, job, replicated
 
 pytestmark = pytest.mark.e2e
 
 LINE: Final = f"limits.{CARDS}"
-
-
-async def used(space: Space) -> int:
-    lines = await assert_ledger_is_cluster(space.team)
-    return lines[space.team.namespace, QUOTA, LINE]
 
 
 async def adopted(space: Space, kind: str, name: str) -> None:
@@ -36,11 +31,11 @@ async def test_a_pod_that_is_adopted_draws_from_then_on(team: Team) -> None:
     await team.limit({LINE: "4"})
     space = Space(team)
     await team.created(pod("found", labels={"app": "web"}))
-    assert await used(space) == 1
+    assert await cards_used(space.team) == 1
     await space.created(replicated("ReplicaSet", 3))
     await adopted(space, "Pod", "found")
     await space.pods_are(3)
-    assert await used(space) == 3
+    assert await cards_used(space.team) == 3
 
 
 async def test_a_deployment_that_comes_again_takes_its_pods_back(team: Team) -> None:
@@ -50,12 +45,12 @@ async def test_a_deployment_that_comes_again_takes_its_pods_back(team: Team) -> 
     await space.pods_are(3)
     await space.delete("Deployment", "web", "Orphan")
     await space.gone("Deployment", "web")
-    assert await used(space) == 3
+    assert await cards_used(space.team) == 3
     [left] = await space.cluster.items(space.path("ReplicaSet"))
     await space.created(replicated("Deployment", 3))
     await adopted(space, "ReplicaSet", left["metadata"]["name"])
     await space.pods_are(3)
-    assert await used(space) == 3
+    assert await cards_used(space.team) == 3
 
 
 async def test_a_name_that_is_used_again_is_charged_anew(team: Team) -> None:
@@ -68,7 +63,7 @@ async def test_a_name_that_is_used_again_is_charged_anew(team: Team) -> None:
         await space.gone("Job", "train")
         await space.pods_are(0)
     await space.created(job(3))
-    assert await used(space) == 3
+    assert await cards_used(space.team) == 3
 
 
 async def test_of_two_that_want_the_last_cards_one_gets_them(team: Team) -> None:
@@ -79,7 +74,7 @@ async def test_of_two_that_want_the_last_cards_one_gets_them(team: Team) -> None
         *(space.create(replicated(kind, 3, kind.lower())) for kind in kinds)
     )
     assert sorted(answer.status for answer in answers) == [201, 403, 403]
-    assert await used(space) == 3
+    assert await cards_used(space.team) == 3
 
 
 async def test_a_quota_that_comes_after_the_workloads_counts_them(team: Team) -> None:
@@ -88,10 +83,10 @@ async def test_a_quota_that_comes_after_the_workloads_counts_them(team: Team) ->
     await space.created(job(2))
     await space.pods_are(5)
     await team.limit({LINE: "4"})
-    assert await used(space) == 5
+    assert await cards_used(space.team) == 5
     assert (await space.scale("StatefulSet", "web", 2)).status == 200
     await space.pods_are(4)
-    assert await used(space) == 4
+    assert await cards_used(space.team) == 4
 
 
 async def test_a_deleted_namespace_leaves_nothing_behind(team: Team) -> None:
@@ -119,7 +114,7 @@ async def test_many_are_deleted_at_once(team: Team) -> None:
     options = {"propagationPolicy": "Background"}
     await space.cluster.must("DELETE", space.path("ReplicaSet"), options)
     await space.pods_are(0)
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
 
 
 async def test_kubectl_shows_who_refused_and_why(team: Team, kubectl: Kubectl) -> None:
@@ -137,4 +132,4 @@ async def test_kubectl_shows_who_refused_and_why(team: Team, kubectl: Kubectl) -
     kubectl.type(f"{prefix} set resources deployment/web --limits={CARDS}=2")
     kubectl.type(f"{prefix} rollout undo deployment/web")
     kubectl.type(f"{prefix} rollout restart deployment/web")
-    assert await used(space) == 4
+    assert await cards_used(space.team) == 4

@@ -8,12 +8,12 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.agreement import assert_ledger_is_cluster
+from tests.e2e.agreement import cards_used
 from tests.e2e.cluster import Cluster, Manifest
 from tests.e2e.later import WAIT
 from tests.e2e.played import operator_of
 from tests.e2e.pods import CARDS, pod
-from tests.e2e.team import QUOTA, Team
+from tests.e2e.team import Team
 from tests.e2e.workloads import Space, controlled_by, replicated, template, workload
 
 pytestmark = pytest.mark.e2e
@@ -37,13 +37,8 @@ async def owner(space: Space) -> Manifest:
     workers = {"replicas": 3, "minReplicas": 0, "maxReplicas": 9, "template": template(cards=2)}
     spec = {"headGroupSpec": {"template": head}, "workerGroupSpecs": [workers]}
     made = await space.created(workload("RayCluster", "ray", **spec))
-    assert await used(space) == 6
+    assert await cards_used(space.team) == 6
     return made
-
-
-async def used(space: Space, *barred: str) -> int:
-    lines = await assert_ledger_is_cluster(space.team, barred=barred)
-    return lines[space.team.namespace, QUOTA, LINE]
 
 
 def below(owner: Manifest, name: str, cards: int = 2) -> Manifest:
@@ -58,10 +53,10 @@ async def test_a_forged_pod_counts_for_itself(
     assert refused.status == 403
     assert "requested 3, used 6 of 8" in refused.message
     await thief.created(below(owner, "thief"))
-    assert await used(space, "Pod/thief") == 8
+    assert await cards_used(space.team, "Pod/thief") == 8
     for number in range(3):
         await space.as_user(OPERATOR).created(below(owner, f"worker-{number}"))
-    assert await used(space, "Pod/thief") == 8
+    assert await cards_used(space.team, "Pod/thief") == 8
     refused = await space.as_user(OPERATOR).create(below(owner, "worker-4"))
     assert refused.status == 403
 
@@ -81,7 +76,7 @@ async def test_a_forged_replica_set_is_a_root_of_its_own(space: Space, owner: Ma
     forged["spec"]["replicas"] = 2
     await space.created(forged)
     await space.pods_are(2)
-    assert await used(space, "ReplicaSet/thief") == 8
+    assert await cards_used(space.team, "ReplicaSet/thief") == 8
     assert (await space.scale("ReplicaSet", "thief", 3)).status == 403
 
 
@@ -91,17 +86,17 @@ async def test_nobody_moves_under_a_controller_afterwards(space: Space, owner: M
     refused = await space.change("Pod", "mover", change)
     assert refused.status == 403
     assert "ForgedOwner" in refused.message
-    assert await used(space) == 8
+    assert await cards_used(space.team) == 8
 
 
 async def test_a_pod_that_leaves_its_controller_counts_for_itself(
     space: Space, owner: Manifest
 ) -> None:
     await space.as_user(OPERATOR).created(below(owner, "worker"))
-    assert await used(space) == 6
+    assert await cards_used(space.team) == 6
     change = {"metadata": {"ownerReferences": None}}
     assert (await space.change("Pod", "worker", change)).status == 200
-    assert await used(space) == 8
+    assert await cards_used(space.team) == 8
 
 
 async def test_a_reference_to_an_earlier_object_of_that_name_leads_nowhere(
@@ -129,7 +124,7 @@ async def test_a_copied_stamp_supersedes_nobody(space: Space, tenant: Cluster) -
     finally:
         team.later.open_gate()
     assert (await waiting).status == 201
-    assert await used(space) == 6
+    assert await cards_used(space.team) == 6
 
 
 @pytest.mark.parametrize(
@@ -149,4 +144,4 @@ async def test_what_was_allocated_is_not_for_users_to_write(
     assert refused.status == 403
     [key] = [key for part in metadata.values() for key in part]
     assert key in refused.message
-    assert await used(space) == 1
+    assert await cards_used(space.team) == 1

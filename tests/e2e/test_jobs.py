@@ -4,12 +4,12 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.agreement import assert_ledger_is_cluster
+from tests.e2e.agreement import cards_used
 from tests.e2e.cluster import Manifest
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.pods import CARDS, pod
 from tests.e2e.polling import eventually
-from tests.e2e.team import QUOTA, Team
+from tests.e2e.team import Team
 from tests.e2e.workloads import CONTROLLER_SECONDS, Space, controlled_by, job, workload
 
 pytestmark = pytest.mark.e2e
@@ -24,11 +24,6 @@ async def space(team: Team) -> Space:
     """Limit a namespace to four cards."""
     await team.limit({LINE: "4"})
     return Space(team)
-
-
-async def used(space: Space) -> int:
-    lines = await assert_ledger_is_cluster(space.team)
-    return lines[space.team.namespace, QUOTA, LINE]
 
 
 def cron_job(pods: int) -> Manifest:
@@ -68,7 +63,7 @@ async def test_a_job_that_can_never_fit_is_refused_with_numbers(space: Space) ->
     refused = await space.create(job(3, cards=2, spec={"completions": 9}))
     assert refused.status == 403
     assert "requested 6, used 0 of 4" in refused.message
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
 
 
 async def test_a_job_gives_back_what_it_will_not_run_any_more(space: Space) -> None:
@@ -77,11 +72,11 @@ async def test_a_job_gives_back_what_it_will_not_run_any_more(space: Space) -> N
         first, *_ = await space.pods_are(pods)
         await space.team.finish(first["metadata"]["name"])
         await status_is(space, succeeded=4 - left)
-        assert await used(space) == left
+        assert await cards_used(space.team) == left
     [last] = await space.pods_are(1)
     await space.team.finish(last["metadata"]["name"])
     await finished(space)
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
 
 
 async def test_a_retry_takes_the_place_of_what_failed(space: Space) -> None:
@@ -90,7 +85,7 @@ async def test_a_retry_takes_the_place_of_what_failed(space: Space) -> None:
     await space.team.finish(first["metadata"]["name"], "Failed")
     await status_is(space, failed=1)
     await space.pods_are(4)
-    assert await used(space) == 4
+    assert await cards_used(space.team) == 4
 
 
 async def test_a_job_that_failed_for_good_frees_all(space: Space) -> None:
@@ -99,7 +94,7 @@ async def test_a_job_that_failed_for_good_frees_all(space: Space) -> None:
     await space.team.finish(first["metadata"]["name"], "Failed")
     await finished(space)
     await space.pods_are(0)
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
 
 
 async def test_indexes_that_failed_for_good_are_given_back(space: Space) -> None:
@@ -110,24 +105,24 @@ async def test_indexes_that_failed_for_good_are_given_back(space: Space) -> None
     await space.team.finish(first["metadata"]["name"], "Failed")
     await status_is(space, failed=1)
     await space.pods_are(2)
-    assert await used(space) == 2
+    assert await cards_used(space.team) == 2
 
 
 async def test_a_suspended_job_is_charged_when_it_is_resumed(space: Space) -> None:
     await space.created(job(3, spec={"suspend": True}))
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
     await space.team.created(pod("in-the-way", cards=2))
     refused = await space.change("Job", "train", {"spec": {"suspend": False}})
     assert refused.status == 403
     assert "requested 3, used 2 of 4" in refused.message
     await space.team.delete("in-the-way")
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
     assert (await space.change("Job", "train", {"spec": {"suspend": False}})).status == 200
     await space.pods_are(3)
-    assert await used(space) == 3
+    assert await cards_used(space.team) == 3
     assert (await space.change("Job", "train", {"spec": {"suspend": True}})).status == 200
     await space.pods_are(0)
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
 
 
 async def test_parallelism_is_asked_for_when_it_rises(space: Space) -> None:
@@ -137,10 +132,10 @@ async def test_parallelism_is_asked_for_when_it_rises(space: Space) -> None:
     assert "requested 4, used 1 of 4" in refused.message
     assert (await space.change("Job", "train", {"spec": {"parallelism": 4}})).status == 200
     await space.pods_are(4)
-    assert await used(space) == 4
+    assert await cards_used(space.team) == 4
     assert (await space.change("Job", "train", {"spec": {"parallelism": 2}})).status == 200
     await space.pods_are(2)
-    assert await used(space) == 2
+    assert await cards_used(space.team) == 2
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
@@ -150,26 +145,26 @@ async def test_a_deleted_job_frees_all_it_had(space: Space, propagation: str) ->
     await space.delete("Job", "train", propagation)
     await space.gone("Job", "train")
     await space.pods_are(0)
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
 
 
 async def test_a_cron_job_of_which_no_run_can_fit_is_warned_about(space: Space) -> None:
     answer = await space.create(cron_job(5))
     assert answer.status == 201
     assert any(LINE in warning and "5" in warning for warning in answer.warnings), answer.warnings
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
 
 
 async def test_each_job_of_a_cron_job_is_charged_for_itself(space: Space) -> None:
     owner = await space.created(cron_job(2))
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
     controller = space.as_user(CRON_CONTROLLER)
     for number in range(2):
         manifest = job(2, f"nightly-{number}", spec={"completions": 2})
         manifest["metadata"]["ownerReferences"] = controlled_by(owner)
         await controller.created(manifest)
     await space.pods_are(4)
-    assert await used(space) == 4
+    assert await cards_used(space.team) == 4
     third = job(2, "nightly-3", spec={"completions": 2})
     third["metadata"]["ownerReferences"] = controlled_by(owner)
     refused = await controller.create(third)
@@ -181,4 +176,4 @@ async def test_a_run_by_hand_of_a_cron_job_is_charged_once(space: Space, kubectl
     await space.created(cron_job(3))
     kubectl.type(f"kubectl -n {space.team.namespace} create job now --from=cronjob/nightly")
     await space.pods_are(3)
-    assert await used(space) == 3
+    assert await cards_used(space.team) == 3

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.e2e.agreement import assert_ledger_is_cluster
+from tests.e2e.agreement import cards_used
 from tests.e2e.cluster import Manifest
 from tests.e2e.played import operator_of
 from tests.e2e.pods import CARDS, pod
-from tests.e2e.team import QUOTA, Team
+from tests.e2e.team import Team
 from tests.e2e.workloads import Space, controlled_by, job, replicated, template, workload
 
 pytestmark = pytest.mark.e2e
@@ -30,7 +30,8 @@ class Case(NamedTuple):
     """An object that asks for six cards, a change to ten, and the cards of its played pods.
 
     `between` is what the operator makes between the object and its pods, one below the other; of a
-    Job and a ReplicaSet the pods are made by their own controllers. `pause` and `resume` are the changes that stop it and let it go on.
+    Job and a ReplicaSet the pods are made by their own controllers. `pause` and `resume` are the
+    changes that stop it and let it go on.
     """
 
     manifest: Manifest
@@ -144,11 +145,6 @@ async def space(team: Team) -> Space:
     return Space(team)
 
 
-async def used(space: Space, *barred: str) -> int:
-    lines = await assert_ledger_is_cluster(space.team, barred=barred)
-    return lines[space.team.namespace, QUOTA, LINE]
-
-
 async def run(space: Space, case: Case, root: Manifest) -> None:
     """Make what the operator makes: what is between, and the pods below that."""
     owner = root
@@ -181,9 +177,9 @@ async def test_what_the_operator_makes_draws_from_what_the_root_was_admitted_wit
     space: Space, case: Case
 ) -> None:
     root = await space.created(case.manifest)
-    assert await used(space) == ASKED
+    assert await cards_used(space.team) == ASKED
     await run(space, case, root)
-    assert await used(space) == ASKED
+    assert await cards_used(space.team) == ASKED
     refused = await space.create(pod("alone", cards=3))
     assert refused.status == 403
     assert f"requested 3, used {ASKED} of {CAPACITY}" in refused.message
@@ -197,7 +193,7 @@ async def test_an_increase_beyond_the_limit_is_refused_at_the_root(
     refused = await space.change(case.kind, "web", case.more)
     assert refused.status == 403
     assert f"requested 4, used {ASKED} of {CAPACITY}" in refused.message
-    assert await used(space) == ASKED
+    assert await cards_used(space.team) == ASKED
 
 
 @each_kind
@@ -208,12 +204,13 @@ async def test_pods_outlive_their_root_and_are_charged_until_they_go(
     await run(space, case, root)
     await space.delete(case.kind, "web", "Orphan")
     await space.gone(case.kind, "web")
-    assert await used(space) == ASKED
+    assert await cards_used(space.team) == ASKED
     for number in range(len(case.pods)):
         await space.team.delete(f"p-{number}")
     for kind in reversed(case.between):
         await space.delete(kind, "between" if kind == "JobSet" else "below")
-    assert await used(space) == 0
+    await space.pods_are(0)
+    assert await cards_used(space.team) == 0
 
 
 pausable = pytest.mark.parametrize(
@@ -226,17 +223,17 @@ async def test_a_suspended_root_holds_no_more_than_its_pods(space: Space, case: 
     assert case.pause is not None, "only such cases are tried"
     assert case.resume is not None, "what pauses can go on"
     await space.created(case.manifest)
-    assert await used(space) == ASKED
+    assert await cards_used(space.team) == ASKED
     assert (await space.change(case.kind, "web", case.pause)).status == 200
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
     await space.team.created(pod("in-the-way", cards=3))
     refused = await space.change(case.kind, "web", case.resume)
     assert refused.status == 403
     assert f"requested {ASKED}, used 3 of {CAPACITY}" in refused.message
     await space.team.delete("in-the-way")
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
     assert (await space.change(case.kind, "web", case.resume)).status == 200
-    assert await used(space) == ASKED
+    assert await cards_used(space.team) == ASKED
 
 
 @pytest.mark.parametrize("kind", ["LeaderWorkerSet", "PyTorchJob", "Rollout"])
@@ -247,4 +244,19 @@ async def test_a_custom_kind_is_scaled_by_its_subresource(space: Space, kind: st
     assert refused.status == 403
     assert f"used {ASKED} of {CAPACITY}" in refused.message
     assert (await space.scale(kind, "web", 1)).status == 200
-    assert await used(space) == {"PyTorchJob": 4, "LeaderWorkerSet": 2, "Rollout": 2}[kind]
+    assert (
+        await cards_used(space.team) == {"PyTorchJob": 4, "LeaderWorkerSet": 2, "Rollout": 2}[kind]
+    )
+
+
+async def test_an_older_version_of_a_kind_is_judged_alike(space: Space) -> None:
+    older = workload("RayCluster", **ray(5)) | {"apiVersion": "ray.io/v1alpha1"}
+    path = space.path("RayCluster").replace("/v1/", "/v1alpha1/")
+    refused = await space.cluster.ask("POST", path, older)
+    assert refused.status == 403
+    assert f"requested 10, used 0 of {CAPACITY}" in refused.message
+    older["spec"] = ray(3)
+    await space.cluster.must("POST", path, older)
+    refused = await space.cluster.patch(f"{path}/web", {"spec": ray(5)})
+    assert refused.status == 403
+    assert await cards_used(space.team) == ASKED

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.agreement import assert_ledger_is_cluster
+from tests.e2e.agreement import cards_used
 from tests.e2e.cluster import Cluster, Manifest
 from tests.e2e.controlplane import TENANT
 from tests.e2e.definitions import POLICIES, policy
@@ -20,11 +20,6 @@ LINE: Final = f"limits.{CARDS}"
 TWO: Final = {LINE: "2"}
 
 
-async def used(team: Team) -> int:
-    lines = await assert_ledger_is_cluster(team)
-    return lines[team.namespace, QUOTA, LINE]
-
-
 async def test_warn_lets_everything_in_and_counts_it(team: Team) -> None:
     async with under(team, TWO, mode="warn"):
         space = Space(team)
@@ -35,7 +30,7 @@ async def test_warn_lets_everything_in_and_counts_it(team: Team) -> None:
         answer = await space.create(pod("alone"))
         assert answer.status == 201
         assert any("requested 1, used 3 of 2" in one for one in answer.warnings), answer.warnings
-        assert await used(team) == 4
+        assert await cards_used(team) == 4
 
 
 async def test_off_asks_nobody_and_what_is_there_is_counted(team: Team) -> None:
@@ -45,7 +40,7 @@ async def test_off_asks_nobody_and_what_is_there_is_counted(team: Team) -> None:
         assert answer.status == 201
         assert answer.warnings == ()
         await space.pods_are(3)
-        assert await used(team) == 3
+        assert await cards_used(team) == 3
 
 
 async def test_who_is_exempt_may_exceed_and_is_counted(team: Team, tenant: Cluster) -> None:
@@ -54,14 +49,14 @@ async def test_who_is_exempt_may_exceed_and_is_counted(team: Team, tenant: Clust
         answer = await Space(team, tenant).create(pod("rescue", cards=3))
         assert answer.status == 201
         assert any("requested 3, used 0 of 2" in one for one in answer.warnings), answer.warnings
-        assert await used(team) == 3
+        assert await cards_used(team) == 3
 
 
 async def test_who_is_in_an_exempt_group_may_exceed(team: Team, tenant: Cluster) -> None:
     async with under(team, TWO, exempt={"groups": ["tenants"]}):
         assert (await team.create(pod("refused", cards=3))).status == 403
         assert (await Space(team, tenant).create(pod("rescue", cards=3))).status == 201
-        assert await used(team) == 3
+        assert await cards_used(team) == 3
 
 
 async def test_with_pods_only_a_workload_is_not_asked_about(team: Team) -> None:
@@ -69,10 +64,10 @@ async def test_with_pods_only_a_workload_is_not_asked_about(team: Team) -> None:
         space = Space(team)
         await space.created(replicated("ReplicaSet", 3))
         await space.pods_are(2)
-        assert await used(team) == 2
+        assert await cards_used(team) == 2
         assert (await space.scale("ReplicaSet", "web", 1)).status == 200
         await space.pods_are(1)
-        assert await used(team) == 1
+        assert await cards_used(team) == 1
 
 
 async def test_pods_without_room_wait_behind_a_gate_in_order(team: Team, tenant: Cluster) -> None:
@@ -83,12 +78,12 @@ async def test_pods_without_room_wait_behind_a_gate_in_order(team: Team, tenant:
             answer = await Space(team, tenant).create(pod(name, cards=2))
             assert answer.status == 201
             assert any("waits for room" in one for one in answer.warnings), answer.warnings
-        assert await used(team) == 2
+        assert await cards_used(team) == 2
         assert await gated(team) == ["second", "third"]
         await team.delete("first")
         await ungated(team, "second")
         assert await gated(team) == ["third"]
-        assert await used(team) == 2
+        assert await cards_used(team) == 2
 
 
 async def test_only_the_service_takes_the_gate_away(team: Team) -> None:
@@ -99,7 +94,7 @@ async def test_only_the_service_takes_the_gate_away(team: Team) -> None:
         refused = await Space(team).change("Pod", "second", {"spec": {"schedulingGates": None}})
         assert refused.status == 403
         assert await gated(team) == ["second"]
-        assert await used(team) == 2
+        assert await cards_used(team) == 2
 
 
 async def test_a_workload_without_room_has_pods_that_wait(team: Team) -> None:
@@ -114,10 +109,10 @@ async def test_a_workload_without_room_has_pods_that_wait(team: Team) -> None:
         await eventually(
             waiting, lambda count: count == 1, within=SEEN_SECONDS, what="one pod waits"
         )
-        assert await used(team) == 2
+        assert await cards_used(team) == 2
         assert (await space.scale("ReplicaSet", "web", 0)).status == 200
         await space.pods_are(0)
-        assert await used(team) == 0
+        assert await cards_used(team) == 0
 
 
 async def test_a_default_quota_comes_again_when_it_is_deleted(team: Team) -> None:

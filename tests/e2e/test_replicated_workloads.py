@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.agreement import assert_ledger_is_cluster
+from tests.e2e.agreement import assert_ledger_is_cluster, cards_used
 from tests.e2e.cluster import Answer
 from tests.e2e.pods import CARDS, MEMORY, pod
 from tests.e2e.team import PLENTY, QUOTA, Team
@@ -27,12 +27,6 @@ async def space(team: Team) -> Space:
     return Space(team)
 
 
-async def used(space: Space) -> int:
-    """Return how many cards the quota counts, once ledger and cluster agree."""
-    lines = await assert_ledger_is_cluster(space.team)
-    return lines[space.team.namespace, QUOTA, LINE]
-
-
 @each_kind
 async def test_what_can_never_fit_is_refused_at_the_root_with_numbers(
     space: Space, kind: str
@@ -44,7 +38,7 @@ async def test_what_can_never_fit_is_refused_at_the_root_with_numbers(
     [cause] = refused.body["details"]["causes"]
     assert cause["field"] == LINE
     assert await space.cluster.items(space.path(kind)) == []
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
 
 
 @each_kind
@@ -56,7 +50,7 @@ async def test_pods_draw_from_what_their_workload_was_admitted_with(
     refused = await space.create(pod("alone"))
     assert refused.status == 403
     assert "requested 1, used 4 of 4" in refused.message
-    assert await used(space) == 4
+    assert await cards_used(space.team) == 4
 
 
 Scale = Callable[[Space, str, int], Awaitable[Answer]]
@@ -93,10 +87,10 @@ async def test_only_an_increase_is_asked_for_and_a_decrease_frees(
     assert "requested 3, used 2 of 4" in refused.message
     assert (await to(space, kind, 4)).status == 200
     await space.pods_are(4)
-    assert await used(space) == 4
+    assert await cards_used(space.team) == 4
     assert (await to(space, kind, 0)).status == 200
     await space.pods_are(0)
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
 
 
 @each_kind
@@ -109,7 +103,7 @@ async def test_of_six_concurrent_changes_the_one_that_is_stored_counts(
     assert {answer.status for answer in answers} <= {200, 403, 409}
     stored = (await space.get(kind, "web"))["spec"]["replicas"]
     await space.pods_are(stored)
-    assert await used(space) == stored
+    assert await cards_used(space.team) == stored
 
 
 @each_kind
@@ -122,7 +116,7 @@ async def test_a_deleted_workload_frees_all_it_had(
     await space.delete(kind, "web", propagation)
     await space.gone(kind, "web")
     await space.pods_are(0)
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
 
 
 @each_kind
@@ -131,7 +125,7 @@ async def test_what_an_orphaning_deletion_leaves_is_still_charged(space: Space, 
     await space.pods_are(3)
     await space.delete(kind, "web", "Orphan")
     await space.gone(kind, "web")
-    assert await used(space) == 3
+    assert await cards_used(space.team) == 3
     assert (await space.create(pod("alone", cards=2))).status == 403
 
 
@@ -158,7 +152,7 @@ async def test_a_dry_run_is_judged_and_charges_nothing(team: Team) -> None:
     answer = await space.create(replicated("Deployment", 1001), params={"dryRun": "All"})
     assert answer.status == 403
     assert await space.cluster.items(space.path("Deployment")) == []
-    assert await used(space) == 0
+    assert await cards_used(space.team) == 0
 
 
 async def test_a_daemon_set_is_charged_by_its_pods(space: Space) -> None:
@@ -173,10 +167,10 @@ async def test_a_daemon_set_is_charged_by_its_pods(space: Space) -> None:
     try:
         await space.created(replicated("DaemonSet", 0, cards=2))
         await space.pods_are(2)
-        assert await used(space) == 4
+        assert await cards_used(space.team) == 4
         await space.delete("DaemonSet", "web")
         await space.pods_are(0)
-        assert await used(space) == 0
+        assert await cards_used(space.team) == 0
     finally:
         for name in nodes:
             await space.cluster.must("DELETE", f"/api/v1/nodes/{name}")

@@ -4,12 +4,12 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.agreement import assert_ledger_is_cluster
+from tests.e2e.agreement import cards_used
 from tests.e2e.cluster import Answer, Manifest
 from tests.e2e.pods import CARDS
 from tests.e2e.policies import under
 from tests.e2e.polling import eventually
-from tests.e2e.team import QUOTA, Team
+from tests.e2e.team import Team
 from tests.e2e.workloads import CONTROLLER_SECONDS, Space, replicated
 
 pytestmark = pytest.mark.e2e
@@ -47,11 +47,6 @@ async def rolled_out(space: Space, replicas: int) -> None:
     await eventually(status, done, within=CONTROLLER_SECONDS, what="the roll-out is done")
 
 
-async def used(space: Space) -> int:
-    lines = await assert_ledger_is_cluster(space.team)
-    return lines[space.team.namespace, QUOTA, LINE]
-
-
 async def test_a_surge_takes_what_is_free_and_gives_it_back(team: Team) -> None:
     await team.limit({LINE: "6"})
     space = Space(team)
@@ -60,7 +55,7 @@ async def test_a_surge_takes_what_is_free_and_gives_it_back(team: Team) -> None:
         await rolled_out(space, 4)
         assert (await roll_out(space)).status == 200
         await rolled_out(space, 4)
-    assert await used(space) == 4
+    assert await cards_used(space.team) == 4
 
 
 async def test_a_surge_without_room_waits_for_old_pods_to_go(team: Team) -> None:
@@ -71,7 +66,7 @@ async def test_a_surge_without_room_waits_for_old_pods_to_go(team: Team) -> None
         await rolled_out(space, 4)
         assert (await roll_out(space)).status == 200
         await rolled_out(space, 4)
-    assert await used(space) == 4
+    assert await cards_used(space.team) == 4
 
 
 async def test_pods_of_a_surge_are_charged_beyond_the_envelope_while_they_live(team: Team) -> None:
@@ -82,10 +77,10 @@ async def test_pods_of_a_surge_are_charged_beyond_the_envelope_while_they_live(t
         await rolled_out(space, 4)
     assert (await roll_out(space)).status == 200
     await space.pods_are(6)
-    assert await used(space) == 6
+    assert await cards_used(space.team) == 6
     async with space.kubelet():
         await rolled_out(space, 4)
-    assert await used(space) == 4
+    assert await cards_used(space.team) == 4
 
 
 async def test_reserved_surge_is_held_until_all_is_rolled_out(team: Team) -> None:
@@ -94,15 +89,15 @@ async def test_reserved_surge_is_held_until_all_is_rolled_out(team: Team) -> Non
         async with space.kubelet():
             await space.created(replicated("Deployment", 4, spec=rolling("50%", 1)))
             await rolled_out(space, 4)
-            assert await used(space) == 4
+            assert await cards_used(space.team) == 4
         assert (await roll_out(space)).status == 200
-        assert await used(space) == 6
+        assert await cards_used(space.team) == 6
         refused = await space.create(replicated("Deployment", 1, "other"))
         assert refused.status == 403
         assert "requested 1, used 6 of 6" in refused.message
         async with space.kubelet():
             await rolled_out(space, 4)
-        assert await used(space) == 4
+        assert await cards_used(space.team) == 4
 
 
 async def test_reserved_surge_without_room_is_refused_with_the_change(team: Team) -> None:
@@ -111,11 +106,11 @@ async def test_reserved_surge_without_room_is_refused_with_the_change(team: Team
         async with space.kubelet():
             await space.created(replicated("Deployment", 4, spec=rolling(2, 1)))
             await rolled_out(space, 4)
-            assert await used(space) == 4
+            assert await cards_used(space.team) == 4
         refused = await roll_out(space)
         assert refused.status == 403
         assert "requested 2, used 4 of 5" in refused.message
-        assert await used(space) == 4
+        assert await cards_used(space.team) == 4
 
 
 async def test_a_roll_out_that_could_never_end_is_refused_by_strict(team: Team) -> None:
@@ -129,11 +124,11 @@ async def test_a_roll_out_that_could_never_end_is_refused_by_strict(team: Team) 
         assert LINE in refused.message
         assert (await space.scale("Deployment", "web", 3)).status == 200
         await space.pods_are(3)
-        assert await used(space) == 3
+        assert await cards_used(space.team) == 3
         async with space.kubelet():
             assert (await roll_out(space)).status == 200
             await rolled_out(space, 3)
-        assert await used(space) == 3
+        assert await cards_used(space.team) == 3
 
 
 async def test_what_is_recreated_needs_no_surge(team: Team) -> None:
@@ -144,4 +139,4 @@ async def test_what_is_recreated_needs_no_surge(team: Team) -> None:
         await rolled_out(space, 4)
         assert (await roll_out(space)).status == 200
         await rolled_out(space, 4)
-        assert await used(space) == 4
+        assert await cards_used(space.team) == 4

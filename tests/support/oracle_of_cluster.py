@@ -35,7 +35,10 @@ class Face(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What one object takes: a pod its demand, with the name of its root; a root its envelope."""
+    """What one object takes: a root its envelope, a pod its demand.
+
+    `root` is the name of the root that a pod draws from, empty when that has no envelope.
+    """
 
     amounts: dict[str, int]
     root: str = ""
@@ -114,7 +117,7 @@ def standings_of(snapshot: Snapshot, namespace: str) -> dict[str, Standing]:
     found: dict[str, Standing] = {}
     for pod in filter(_counts, snapshot.pods):
         root = _live_root(pod, owners, snapshot.barred)
-        name = "" if root is None else root["metadata"]["name"]
+        name = root["metadata"]["name"] if root and _envelope(root, snapshot)[0] else ""
         found[pod["metadata"]["uid"]] = Standing(demand_of(pod), name)
     for workload in snapshot.workloads:
         if _is_live_root(workload, owners, snapshot.barred):
