@@ -66,7 +66,7 @@ class Validating:
         asking = Asking(ledger, policy, self._surroundings)
         attempts = Attempts(cluster, stamps, policy.owner_holds_max)
         self._pods = PodJudge(asking, attempts, policy, self._surroundings)
-        self._workloads = WorkloadJudge(asking, attempts, self._surroundings)
+        self._workloads = WorkloadJudge(asking, attempts, policy, self._surroundings)
         self._scales = ScaleJudge(self._workloads, self._surroundings)
 
     @property

@@ -14,10 +14,12 @@ from ledger.core.commands import BARRED, Observe, Reserve
 from ledger.core.denials import Denial, Reason, sentence
 from ledger.kube.objects import Workload
 from webhook.attempts import Attempts, observation, unqualified
+from webhook.judging import templates
 from webhook.judging.asking import Asking, Question
 from webhook.judging.standing import forged, not_made_by, standing_of
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
 from webhook.kinds.kind import Kind
+from webhook.policy import Policy
 from webhook.review import Request
 from webhook.surroundings.policies import NamespacePolicy
 from webhook.surroundings.whole import Surroundings
@@ -53,8 +55,11 @@ class _Change(msgspec.Struct, frozen=True):
 class WorkloadJudge:
     """Judges objects of all kinds."""
 
-    def __init__(self, asking: Asking, attempts: Attempts, surroundings: Surroundings) -> None:
+    def __init__(
+        self, asking: Asking, attempts: Attempts, policy: Policy, surroundings: Surroundings
+    ) -> None:
         self._asking = asking
+        self._policy = policy
         self._attempts = attempts
         self._surroundings = surroundings
         self._rules = surroundings.rules
@@ -93,6 +98,9 @@ class WorkloadJudge:
         """Return what the object would reserve, None when it asks for nothing of its own."""
         if not change.envelope.traits:
             return None
+        denial = self._template_refused(request, change.write)
+        if denial is not None:
+            return denial
         reserve = self._reservation(request, change)
         if isinstance(reserve, Denial):
             return reserve
@@ -100,6 +108,15 @@ class WorkloadJudge:
         if isinstance(root, str):
             return msgspec.structs.replace(reserve, root=root)
         return root
+
+    def _template_refused(self, request: Request, write: Write) -> Denial | None:
+        """Return why pods of the object would be refused, unless those of the old one were."""
+        rules, username = (self._rules, self._policy), request.user_info.username
+        denial = templates.refused(write.kind, write.new, *rules, username)
+        if denial is None or write.old is None:
+            return denial
+        before = templates.refused(write.kind, write.old, *rules, username)
+        return None if before == denial else denial
 
     def _reservation(self, request: Request, change: _Change) -> Reserve | Denial:
         write, envelope = change.write, change.envelope

@@ -29,6 +29,7 @@ from ledger.core.denials import Denial, Reason
 from ledger.kube.resources import Resource
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.kind import Kind
+from webhook.policy import Policy
 from webhook.surroundings.policies import NamespacePolicy
 
 DEMAND = {GPU: 3, MEMORY: 24_000}
@@ -178,6 +179,50 @@ async def test_an_update_without_a_usable_version_names_the_field(version: str) 
         answer = await service.client.post("/admission/validate", json=one)
     assert answer.status_code == 400
     assert answer.json()["field"] == "$.request.oldObject.metadata.resourceVersion"
+
+
+def privileged() -> Manifest:
+    found = deepcopy(DEPLOYMENT)
+    [container] = found["spec"]["template"]["spec"]["containers"]
+    container["securityContext"] = {"privileged": True}
+    return found
+
+
+def allocated() -> Manifest:
+    found = deepcopy(DEPLOYMENT)
+    annotations = {"hami.io/vgpu-devices-allocated": "GPU-1:;"}
+    found["spec"]["template"]["metadata"]["annotations"] = annotations
+    return found
+
+
+@pytest.mark.parametrize(
+    ("thing", "reason", "field"),
+    [
+        (privileged(), "PrivilegedContainer", "spec.template.securityContext.privileged"),
+        (
+            allocated(),
+            "ReservedAnnotation",
+            "spec.template.metadata.annotations[hami.io/vgpu-devices-allocated]",
+        ),
+    ],
+)
+async def test_what_every_pod_would_be_refused_for_is_refused_before_there_is_one(
+    thing: Manifest, reason: str, field: str
+) -> None:
+    team = Namespace()
+    response = await team.answer(DEPLOYMENTS, thing)
+    [cause] = response["status"]["details"]["causes"]
+    assert (cause["reason"], cause["field"]) == (reason, field)
+    assert reasons(await team.answer(DEPLOYMENTS, thing, DEPLOYMENT)) == [reason]
+    assert team.ledger.submitted == []
+    assert (await team.answer(DEPLOYMENTS, changed(thing, replicas=4), thing))["allowed"]
+
+
+async def test_privileged_templates_are_allowed_where_privileged_pods_are() -> None:
+    team = Namespace()
+    allowing = Policy(allow_privileged=True)
+    async with serving(team.ledger, policy=allowing, surroundings=team.surroundings) as service:
+        assert (await service.post(review(privileged(), **of(DEPLOYMENTS))))["allowed"]
 
 
 async def test_a_dry_run_changes_nothing() -> None:

@@ -1,0 +1,31 @@
+"""Templates: what no pod made from one would be allowed, refused before there is any pod."""
+
+from ledger.core.denials import Denial
+from ledger.kube.containers import shown
+from ledger.kube.objects import Workload
+from ledger.kube.rules import DemandRules
+from webhook import objections
+from webhook.kinds.kind import Kind
+from webhook.kinds.templates import Template, templates_of
+from webhook.policy import Policy
+from webhook.reserved import changed_reserved, refusal
+
+
+def refused(
+    kind: Kind, workload: Workload, rules: DemandRules, policy: Policy, username: str
+) -> Denial | None:
+    """Return why pods of an object would be refused, which was read and understood before."""
+    for template in templates_of(kind, workload):
+        denial = _refused(template, rules, policy, username)
+        if denial is not None:
+            return template.refused(denial)
+    return None
+
+
+def _refused(
+    template: Template, rules: DemandRules, policy: Policy, username: str
+) -> Denial | None:
+    field = changed_reserved(template.pod.metadata, None)
+    if field:
+        return refusal(field, shown(username))
+    return None if policy.allow_privileged else objections.privileged(template.pod, rules)
