@@ -19,21 +19,27 @@ FIELD = "metadata.ownerReferences"
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The root that an object leads to, None without one, and whether it may draw from it."""
+    """The root that an object leads to, None without one or when it cannot be read.
+
+    `trusted` says that whoever writes the object is the controller that it names, if it does.
+    """
 
     root: Root | None = None
-    trusted: bool = False
+    trusted: bool = True
 
     @property
     def key(self) -> str:
-        """The root as commands name it."""
-        if self.root is None:
-            return ""
-        return self.root.key if self.trusted else BARRED
+        """The root as commands name it.
+
+        Who is not trusted is barred also from a root that was not found: it may be found later.
+        """
+        if not self.trusted:
+            return BARRED
+        return self.root.key if self.root is not None else ""
 
 
 ALONE = Standing()
-"""Of an object that leads to no root."""
+"""Of an object that names no controller."""
 
 
 async def standing_of(
@@ -43,11 +49,10 @@ async def standing_of(
     if meta.controller() is None:
         return ALONE
     root = await ancestry.root_of(namespace, meta, deadline=deadline)
-    if root is None:
-        return ALONE
-    # A pod that owns others acts for the controller of its own root.
-    kind = ancestry.controller_kind(meta) or root.kind
-    return Standing(root, is_controller(kind, user))
+    kind = ancestry.controller_kind(meta)
+    if kind is None and root is not None:
+        kind = root.kind  # a pod that owns others acts for the controller of its own root
+    return Standing(root, kind is None or is_controller(kind, user))
 
 
 def is_controller(kind: Kind, user: UserInfo) -> bool:

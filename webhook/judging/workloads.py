@@ -154,7 +154,7 @@ class WorkloadJudge:
             deadline=surroundings.until(until),
         )
         if standing.root is None:
-            return ""
+            return standing.key if write.old is None else ""
         if standing.trusted or change.before.traits:
             return None
         return BARRED if change.envelope.demand else not_made_by(meta, user)

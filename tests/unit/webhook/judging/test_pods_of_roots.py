@@ -7,16 +7,20 @@ import pytest
 from support.admission import GPU, MEMORY, NAMESPACE, CoreLedger, pod, review, serving
 from support.owned import (
     CARD,
+    CATALOG,
     DEPLOYMENTS,
     JOBS,
+    LEADERS,
     REPLICATOR,
     SETS,
+    STATEFUL,
     Manifest,
     OwnedCluster,
     around,
     controlled_by,
     manifest,
     of,
+    template,
 )
 
 from ledger.core.commands import BARRED, Describe, Observe, Reserve, SetLimits
@@ -29,6 +33,7 @@ WEB = manifest(DEPLOYMENTS, "web", replicas=3)
 SET = manifest(SETS, "web-1", owner=WEB, replicas=3)
 ROOT = "deployments.apps/web"
 ADA = "ada"
+[LWS] = [kind for kind in CATALOG if kind.kind == "LeaderWorkerSet"]
 
 
 class Namespace:
@@ -112,10 +117,13 @@ async def test_pods_that_anybody_else_makes_in_its_name_do_not_draw() -> None:
     assert team.ledger.used() == {f"limits.{GPU}": 4}
 
 
-async def test_an_owner_that_does_not_exist_is_no_root() -> None:
+@pytest.mark.parametrize(("username", "root"), [(REPLICATOR, ""), (ADA, BARRED)])
+async def test_under_an_owner_that_is_not_found_a_pod_stands_alone(
+    username: str, root: str
+) -> None:
     team = Namespace(manifest(JOBS, "other"))
-    assert (await team.create())["allowed"]
-    assert [one.root for one in team.reserved()] == [""]
+    assert (await team.create(username=username))["allowed"]
+    assert [one.root for one in team.reserved()] == [root]
 
 
 async def test_a_root_that_the_ledger_does_not_have_is_shown_to_it_first() -> None:
@@ -169,6 +177,26 @@ async def test_a_slow_api_server_leaves_a_pod_to_stand_alone_within_the_limits()
     team.ledger.limit(cards=1)
     assert (await team.create("a"))["allowed"]
     assert reasons(await team.create("b")) == ["QuotaExceeded"]
+
+
+async def test_a_slow_api_server_lets_nobody_draw_later_who_may_not() -> None:
+    team = Namespace()
+    team.cluster.failing = Unavailable("down")
+    await team.create(username=ADA)
+    assert [one.root for one in team.reserved()] == [BARRED]
+
+
+async def test_the_workers_of_a_group_draw_where_its_controller_made_them() -> None:
+    group = manifest(LEADERS, "llm", leaderWorkerTemplate={"size": 2, "workerTemplate": template()})
+    del group["spec"]["template"]
+    leaders = manifest(STATEFUL, "llm", owner=group)
+    leader = manifest(STATEFUL, "llm-0", owner=leaders) | {"apiVersion": "v1", "kind": "Pod"}
+    workers = manifest(STATEFUL, "workers", owner=leader)
+    controller = LWS.controllers[0]
+    for username, root in ((controller, None), (ADA, BARRED)):
+        team = Namespace(group, leaders, leader)
+        await team.post(review(workers, **of(STATEFUL), username=username))
+        assert [one.root for one in team.reserved()] == ([] if root is None else [root])
 
 
 async def test_a_pod_without_a_controller_is_reviewed_without_asking_the_cluster() -> None:

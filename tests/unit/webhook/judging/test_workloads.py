@@ -322,10 +322,23 @@ async def test_an_update_of_what_the_controller_made_stays_with_its_root() -> No
     assert team.ledger.submitted == []
 
 
-async def test_an_owner_that_does_not_exist_changes_nothing() -> None:
+@pytest.mark.parametrize(("username", "root"), [(DEPLOYER, ""), ("ada", BARRED)])
+async def test_under_an_owner_that_is_not_found_an_object_counts_by_itself(
+    username: str, root: str
+) -> None:
     team = Namespace()
-    assert (await team.answer(SETS, SET))["allowed"]
-    assert [one.root for one in team.reserved()] == [""]
+    assert (await team.answer(SETS, SET, userInfo={"username": username}))["allowed"]
+    assert [one.root for one in team.reserved()] == [root]
+
+
+async def test_what_is_restored_may_name_owners_that_are_gone() -> None:
+    assert (await Namespace().answer(SETS, changed(SET, replicas=0)))["allowed"]
+
+
+async def test_an_update_under_an_owner_that_is_gone_is_asked_for() -> None:
+    team = Namespace()
+    team.ledger.limit(cards=3)
+    assert reasons(await team.answer(SETS, changed(SET, replicas=4), SET)) == ["ExceedsLimit"]
 
 
 @pytest.mark.parametrize(("username", "allowed"), [("ada", False), (DEPLOYER, True)])
