@@ -10,7 +10,7 @@ from rich.console import Console
 from tests.bench import results
 from tests.bench.results import Report, Result
 
-NAMES = ("core", "https", "history", "lag", "replicas")
+NAMES = ("core", "https", "history", "lag", "replicas", "deciding", "recounting", "creating")
 
 COLUMNS_MIN = 120
 """The table is not broken where nobody looks at a terminal."""
@@ -24,11 +24,14 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console()
     console.width = max(console.width, COLUMNS_MIN)
-    machine, found, failed = results.machine(), [], []
+    machine, found = results.machine(), list[Result]()
+    skipped, failed = list[str](), list[str]()
     for name in arguments.only or NAMES:
         started = time.perf_counter()
         try:
             found += _measured(name, arguments.quick)
+        except results.Skipped as error:
+            skipped.append(f"{name}: {error}")
         except (RuntimeError, OSError, AssertionError) as error:
             failed.append(f"{name}: {error}")
         console.print(f"[dim]{name}: {time.perf_counter() - started:.0f} s[/]")
@@ -36,6 +39,8 @@ def main() -> int:
     console.print(results.notes(found), highlight=False, style="dim")
     if not (arguments.only or arguments.quick):
         results.write(Report(machine, found))
+    for reason in skipped:
+        console.print(f"[yellow]skipped[/] {reason}")
     for problem in failed:
         console.print(f"[red]failed[/] {problem}")
     return bool(failed)

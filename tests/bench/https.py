@@ -5,27 +5,17 @@ answers "allowed" without any ledger. Both are visited by the same load generato
 the service with everything that belongs to it: its nats-server and its projection.
 """
 
-import asyncio
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from starlette.applications import Starlette
-from starlette.routing import Route
-
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
-from ledger.runtime import serving, tls
 from tests.bench import ledgers
+from tests.bench.permissive import allowing
 from tests.bench.results import Goal, Result, result
-from tests.bench.running import fresh, median, start, wait_for_go
-from tests.bench.services import Process, Service, free_port
-from tests.bench.services import serving as serving_ledger
+from tests.bench.running import fresh, median
+from tests.bench.services import Process, Service, serving
 from tests.bench.visiting import CONNECTIONS, visit
-from webhook.app import VALIDATE_PATH, Endpoint
-from webhook.policy import Policy
-from webhook.review import Request, Response, required_pod
 
 NAME = "https"
 NAMESPACES = 1_000
@@ -37,7 +27,7 @@ def run(quick: bool) -> list[Result]:
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory)
         fresh(prepare, store=directory)
-        with serving_ledger(store) as service, _baseline(store) as baseline:
+        with serving(store) as service, allowing(store) as baseline:
             numbers = _numbers(count)
             plain, ledger = [], []
             for _ in range(rounds):
@@ -125,36 +115,3 @@ async def prepare(store: str) -> dict[str, float]:
     ):
         await ledgers.set_limits(writer, NAMESPACES)
     return {}
-
-
-class Permissive:
-    """Reads the pod and allows it."""
-
-    async def answer(self, request: Request, until: float) -> Response:
-        required_pod(request, "object")
-        return Response(request.uid, True)
-
-
-async def answer_allowed(store: str, port: int) -> dict[str, float]:
-    """Serve the baseline until told to end."""
-    app = Starlette(routes=[Route(VALIDATE_PATH, Endpoint(Permissive(), Policy()))])
-    secured = tls.Tls(tls.own(Path(store, "tls"), ("127.0.0.1",)))
-    stop = asyncio.Event()
-    listener = serving.bind(f"127.0.0.1:{port}")
-    task = asyncio.create_task(serving.serve(app, listener, stop, tls=secured))
-    await wait_for_go()
-    stop.set()
-    await task
-    return {"computed": time.process_time()}
-
-
-@contextmanager
-def _baseline(store: Path) -> Iterator[Process]:
-    port = free_port()
-    running = start(answer_allowed, store=str(store), port=port)
-    running.wait_ready()
-    try:
-        yield Process(running.pid, f"127.0.0.1:{port}")
-    finally:
-        running.go()
-        running.result()

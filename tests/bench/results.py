@@ -13,6 +13,10 @@ from rich.table import Table
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 
+class Skipped(Exception):
+    """Something cannot be measured here; the message says what is missing."""
+
+
 class Goal(msgspec.Struct, frozen=True):
     """A bound for a result's value, or for its ratio to the baseline."""
 

@@ -1,0 +1,27 @@
+"""Memory of this process, as the kernel counts it, in bytes."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+_SELF: Final = Path("/proc/self")
+_FORGET_PEAK: Final = "5"
+"""What makes the kernel forget the peak, written to `clear_refs`: see proc(5)."""
+
+
+def resident() -> int:
+    """Return how much is resident now."""
+    return int((_SELF / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def forget_peak() -> None:
+    """Let `peak` begin with what is resident now."""
+    (_SELF / "clear_refs").write_text(_FORGET_PEAK)
+
+
+def peak() -> int:
+    """Return the most that was resident at once since `forget_peak`."""
+    for line in (_SELF / "status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("/proc/self/status has no VmHWM")

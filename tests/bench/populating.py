@@ -1,0 +1,62 @@
+"""Filling a state with a fleet, as if all of it had been seen."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ledger.core import accounts
+from ledger.core.commands import Observe
+from ledger.core.denials import Denial
+from ledger.kube.demand import demand_of
+from ledger.kube.rules import DemandRules
+from tests.bench.fleet import VERSION, Fleet, pod, workload
+from tests.bench.ledgers import CLUSTER
+from webhook.kinds.catalog import Catalog
+from webhook.kinds.envelope import envelope_of
+from webhook.pod_sighting import POD_KEYS, pod_traits
+
+RULES: Final = DemandRules()
+CATALOG: Final = Catalog.load()
+ACTOR: Final = "bench"
+
+
+def roots(fleet: Fleet) -> Iterator[Observe]:
+    """Yield what tells the ledger of every Deployment."""
+    kind = CATALOG.of_resource("apps", "deployments")
+    assert kind is not None
+    envelope = envelope_of(kind, workload(fleet.deployment(0)), RULES)
+    assert not isinstance(envelope, Denial), envelope
+    for root in range(fleet.roots):
+        meta = workload(fleet.deployment(root)).metadata
+        yield Observe(
+            accounts.qualified(CLUSTER, meta.namespace),
+            root_key(root),
+            meta.uid,
+            VERSION,
+            dict(envelope.demand),
+            ACTOR,
+            traits=envelope.traits,
+            generation=meta.generation,
+        )
+
+
+def pods(fleet: Fleet) -> Iterator[Observe]:
+    """Yield what tells the ledger of every pod, each drawing from its Deployment."""
+    for root, number in fleet.members():
+        seen = pod(fleet.pod(root, number))
+        demand = demand_of(seen, RULES)
+        assert not isinstance(demand, Denial), demand
+        yield Observe(
+            accounts.qualified(CLUSTER, seen.metadata.namespace),
+            POD_KEYS + seen.metadata.name,
+            seen.metadata.uid,
+            VERSION,
+            demand.amounts,
+            ACTOR,
+            root=root_key(root),
+            traits=pod_traits(seen),
+        )
+
+
+def root_key(root: int) -> str:
+    """Return the key of a Deployment."""
+    return f"deployments.apps/web-{root}"

@@ -1,0 +1,183 @@
+"""Recounts: how long the ledger takes to compare itself with lists of everything there is.
+
+A real client reads the lists of Deployments, ReplicaSets and pods page by page from a stand-in for
+the API server, in a process of its own on the same cores, and settlement tells a writer on the real
+nats-server what differs.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ledger.core import accounts
+from ledger.kube.client import Client
+from ledger.kube.cluster import KubernetesCluster
+from ledger.kube.port import Listed
+from ledger.kube.resources import Resource
+from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
+from ledger.log.writer import Writer
+from ledger.runtime import collector
+from tests.bench import ledgers, listing, populating
+from tests.bench.fleet import Fleet, workload
+from tests.bench.memory import forget_peak, peak, resident
+from tests.bench.results import Goal, Result, result
+from tests.bench.running import fresh, start
+from tests.bench.services import free_port
+from webhook.ages import Ages
+from webhook.beyond import Beyond
+from webhook.courier import Courier
+from webhook.manners import Manners
+from webhook.pods import Pods
+from webhook.puzzling import Puzzling
+from webhook.roots import Roots
+from webhook.surroundings.whole import Surroundings
+from webhook.tenure import SettlementSettings, Site, Tenure
+
+NAME: Final = "recounting"
+FLEET: Final = Fleet(namespaces=100, roots=10_000, pods=10, replicas=10)
+RUNS: Final = ("first", "unaffected", "changed")
+MIB: Final = 2**20
+
+_KINDS: Final = (
+    Resource("apps", "v1", "deployments", "Deployment"),
+    Resource("apps", "v1", "replicasets", "ReplicaSet"),
+)
+
+
+def run(quick: bool) -> list[Result]:
+    """Measure a first recount, one that finds nothing, and one that finds a hundredth changed."""
+    fleet = msgspec.structs.replace(FLEET, roots=500) if quick else FLEET
+    told, port = msgspec.structs.asdict(fleet), free_port()
+    server = start(listing.serve, fleet=told, port=port)
+    server.wait_ready()
+    try:
+        found = fresh(measure, fleet=told, address=f"http://127.0.0.1:{port}")
+    finally:
+        server.go()
+        server.result()
+    return _results(found, fleet)
+
+
+def _results(found: dict[str, float], fleet: Fleet) -> list[Result]:
+    size = f"{fleet.roots * fleet.pods:,} pods of {fleet.roots:,} Deployments"
+    return [
+        result(
+            "recount that finds nothing",
+            found["unaffected_seconds"],
+            "s",
+            goal=Goal(30, "most"),
+            note=f"{size}, lists included; the process computes {found['unaffected_computed']:.1f}"
+            " s of it, the rest is the stand-in for the API server",
+        ),
+        result("memory beyond what stays, at its peak", found["unaffected_growth"] / MIB, "MiB"),
+        result(
+            "recount that finds 1 % changed",
+            found["changed_seconds"],
+            "s",
+            baseline=found["unaffected_seconds"],
+            note=f"{found['changed_events']:,.0f} corrections, each a durable event",
+        ),
+        result(
+            "first recount, of an empty ledger",
+            found["first_seconds"],
+            "s",
+            baseline=found["unaffected_seconds"],
+            note=f"{found['first_events']:,.0f} events",
+        ),
+    ]
+
+
+async def measure(fleet: dict[str, int], address: str) -> dict[str, float]:
+    """Recount three times: into an empty ledger, with nothing changed, with 1 % changed."""
+    known, found = Fleet(**fleet), dict[str, float]()
+    with tempfile.TemporaryDirectory() as directory:
+        async with (
+            EmbeddedServer(EmbeddedSettings(store=Path(directory, "store"))) as server,
+            ledgers.log_at(server.address) as log,
+            ledgers.writer_on(log) as writer,
+        ):
+            await ledgers.set_limits(writer, known.namespaces)
+            for name in RUNS:
+                changed = "/changed" if name == "changed" else ""
+                async with _settling(writer, known, address + changed, directory) as site:
+                    taken = await _recount(writer, *site)
+                found |= {f"{name}_{what}": value for what, value in taken.items()}
+            _check(writer, known)
+    return found
+
+
+async def _recount(writer: Writer, tenure: Tenure, roots: list[Roots]) -> dict[str, float]:
+    """List and compare; `growth` is how far the process grew meanwhile, in bytes."""
+    events = 0
+
+    def count(record: object) -> None:
+        nonlocal events
+        events += len(record.items)  # type: ignore[attr-defined]
+
+    writer.subscribe(count)
+    assert tenure.beyond is not None
+    collector.spare()
+    forget_peak()
+    before, started, computed = resident(), time.perf_counter(), time.process_time()
+    for one in roots:
+        async with aclosing(tenure.beyond.cluster.watch_kept(one.resource, one.keep)) as changes:
+            await one.take(await anext(changes))
+    async with aclosing(tenure.cluster.watch_pods()) as pods:
+        await Pods(tenure, Ages(), Puzzling()).take(await anext(pods))
+    return {
+        "seconds": time.perf_counter() - started,
+        "computed": time.process_time() - computed,
+        "growth": peak() - before,
+        "events": events,
+    }
+
+
+@asynccontextmanager
+async def _settling(
+    writer: Writer, fleet: Fleet, address: str, directory: str
+) -> AsyncIterator[tuple[Tenure, list[Roots]]]:
+    """Settle the cluster at an address, its owners remembered, for the block."""
+    kubeconfig = Path(directory, "kubeconfig")
+    listing.write_kubeconfig(kubeconfig, address)
+    async with await Client.connect(kubeconfig) as client:
+        cluster = KubernetesCluster(client)
+        catalog, rules = populating.CATALOG, populating.RULES
+        around = Surroundings(catalog, rules, writer, ledgers.CLUSTER, cluster=cluster)
+        for resource, make in zip(_KINDS, (fleet.deployment, fleet.replica_set), strict=True):
+            seen = (workload(make(root)) for root in range(fleet.roots))
+            parents = [around.parents.parent_of(resource, one) for one in seen]
+            await around.parents.feed(resource, Listed(1, parents))
+        site = Site(cluster, ledgers.CLUSTER, Beyond(cluster, around))
+        courier = Courier(writer)
+        settings = SettlementSettings(rules=rules)
+        tenure = Tenure(writer, site, settings, lambda: time.time_ns() // 1_000, courier)
+        delivering = asyncio.create_task(courier.run())
+        try:
+            yield tenure, [_roots(tenure, resource) for resource in _KINDS]
+        finally:
+            delivering.cancel()
+            await asyncio.gather(delivering, return_exceptions=True)
+
+
+def _roots(tenure: Tenure, resource: Resource) -> Roots:
+    kind = populating.CATALOG.of_resource(resource.group, resource.plural)
+    assert kind is not None
+    return Roots(kind, resource, tenure, Ages(), Puzzling(), Manners(tenure), relook=lambda _: None)
+
+
+def _check(writer: Writer, fleet: Fleet) -> None:
+    """Assert that the ledger ended where the lists were, or nothing measured means anything."""
+    spaces = [
+        writer.state.namespaces[accounts.qualified(ledgers.CLUSTER, f"team-{number}")]
+        for number in range(fleet.namespaces)
+    ]
+    drawn = sum(len(pods) for space in spaces for pods in space.members.values())
+    entries = sum(len(space.entries) for space in spaces)
+    assert drawn == fleet.roots * fleet.pods, f"{drawn} pods draw from a root"
+    assert entries == drawn + fleet.roots, f"{entries} entries"
