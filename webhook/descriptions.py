@@ -21,36 +21,38 @@ class Descriptions:
         """Tell the traits of the cluster itself."""
         traits = self._tenure.settings.cluster_traits
         if traits is not None:
-            await self._tell(self._tenure.name, traits, WATCHED)
+            await self._tell(self._tenure.name, traits, WATCHED, 0)
 
     async def take(self, change: Change[Workload]) -> None:
         """Tell the ledger what a change of the watch of namespaces means."""
         if isinstance(change, Listed):
-            await self._recount(change.objects)
+            await self._recount(change)
         elif isinstance(change, Changed):
-            name = change.object.metadata.name
             labels = None if change.deleted else change.object.metadata.labels
-            await self._tell_namespace(name, labels, WATCHED)
+            await self._tell_namespace(change.object.metadata.name, labels, WATCHED, change.version)
 
-    async def _recount(self, namespaces: list[Workload]) -> None:
+    async def _recount(self, listed: Listed[Workload]) -> None:
         tenure, stride = self._tenure, Stride()
         await tenure.courier.flush()
-        present = {accounts.qualified(tenure.name, one.metadata.name) for one in namespaces}
+        present = {accounts.qualified(tenure.name, one.metadata.name) for one in listed.objects}
         for subject in [one for one in tenure.view.state.described if tenure.owns(one)]:
             await stride.step()
             if subject not in present:
-                await self._tell_namespace(subject.partition("/")[2], None, RECOUNTED)
-        for one in namespaces:
+                name = subject.partition("/")[2]
+                await self._tell_namespace(name, None, RECOUNTED, listed.version)
+        for meta in (one.metadata for one in listed.objects):
             await stride.step()
-            await self._tell_namespace(one.metadata.name, one.metadata.labels, RECOUNTED)
+            await self._tell_namespace(meta.name, meta.labels, RECOUNTED, meta.version())
         await tenure.courier.flush()
 
-    async def _tell_namespace(self, name: str, labels: dict[str, str] | None, actor: str) -> None:
+    async def _tell_namespace(
+        self, name: str, labels: dict[str, str] | None, actor: str, version: int
+    ) -> None:
         subject = accounts.qualified(self._tenure.name, name)
-        await self._tell(subject, place_traits.of_namespace(name, labels), actor)
+        await self._tell(subject, place_traits.of_namespace(name, labels), actor, version)
 
-    async def _tell(self, subject: str, traits: str, actor: str) -> None:
+    async def _tell(self, subject: str, traits: str, actor: str, version: int) -> None:
         tenure = self._tenure
         known = tenure.view.state.described.get(subject)
         if known != traits or tenure.courier.is_pending(subject, ""):
-            await tenure.courier.send(Describe(subject, traits, actor))
+            await tenure.courier.send(Describe(subject, traits, actor, version))

@@ -246,7 +246,7 @@ class Checker:
         item = _stored(server, namespace, key)
         if item is None or not _must_be_charged(server, item):
             return
-        needed = demand(item) if isinstance(item, Pod) else truth.envelope(item)
+        needed = demand(item) if isinstance(item, Pod) else truth.least(server, item)
         bodies = self._books.bodies.get((f"{server.name}/{namespace}", key), {})
         charged: dict[str, int] = {}
         for (uid, _), body in bodies.items():

@@ -60,6 +60,12 @@ def envelope(found: Workload) -> Amounts:
     return {resource: total[resource] for resource in sorted(total) if total[resource]}
 
 
+def least(server: ApiServer, found: Workload) -> Amounts:
+    """Return the least that the statuses of a root's present spec ever amounted to."""
+    said = _said(server, found)
+    return {resource: min(one.get(resource, 0) for one in said) for resource in said[-1]}
+
+
 class Truth:
     """The objects of one cluster, as they are now, at virtual `seconds`."""
 
@@ -124,19 +130,7 @@ class Truth:
         most = envelope(root)
         if known is None or known == most:
             return most
-        return known if known in self._earlier(root) else most
-
-    def _earlier(self, root: Workload) -> list[Amounts]:
-        """Return the least envelopes that the statuses of a root's present spec amounted to."""
-        meta = root.metadata
-        history = self._server.others[kinds.resource_of(root).name].history
-        said = [
-            envelope(change.object)
-            for change in history
-            if change.object.metadata.uid == meta.uid
-            and change.object.metadata.generation == meta.generation
-        ]
-        return [one for one in said if _is_less(one, envelope(root))]
+        return known if known in _said(self._server, root) and _is_less(known, most) else most
 
     def _space(self, found: Pod | Workload | ResourceQuota) -> str:
         return f"{self._server.name}/{found.metadata.namespace}"
@@ -187,6 +181,17 @@ def descriptions(servers: Iterable[ApiServer]) -> dict[str, str]:
             labels = "".join(f",{key}={text}" for key, text in sorted(_labels(one).items()))
             found[f"{server.name}/{name}"] = f"!name={name}{labels}"
     return found
+
+
+def _said(server: ApiServer, found: Workload) -> list[Amounts]:
+    """Return what the statuses of a root's present spec amounted to, the last one last."""
+    meta = found.metadata
+    return [
+        envelope(change.object)
+        for change in server.others[kinds.resource_of(found).name].history
+        if change.object.metadata.uid == meta.uid
+        and change.object.metadata.generation == meta.generation
+    ]
 
 
 def _add_up(lines: Lines, account: str, hard: Any, counted: list[Unit]) -> None:

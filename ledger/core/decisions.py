@@ -126,7 +126,9 @@ def _register_cluster(state: State, command: commands.RegisterCluster) -> Decisi
 def _describe(state: State, command: commands.Describe) -> Decision:
     if state.described.get(command.subject) == command.traits:
         return []
-    return [events.Described(command.subject, command.traits, command.actor)]
+    if command.version < state.described_at.get(command.subject, 0):
+        return []
+    return [events.Described(command.subject, command.traits, command.actor, command.version)]
 
 
 _DECIDE: Final[dict[type, Callable[[State, Any], Decision]]] = {

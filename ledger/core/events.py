@@ -85,6 +85,7 @@ class Described(Event, frozen=True, gc=False):
     subject: str
     traits: str
     actor: str = ""
+    version: int = 0
 
 
 class Reserved(Event, frozen=True, gc=False):

@@ -185,6 +185,8 @@ def _account_closed(state: State, event: events.AccountClosed, time: int) -> Pos
 
 def _described(state: State, event: events.Described, time: int) -> Postings:
     put(state, state.described, event.subject, event.traits)
+    if event.version:
+        put(state, state.described_at, event.subject, event.version)
     if "/" in event.subject:
         coverage.open_namespace(state, event.subject)
         return coverage.reassign(state, [event.subject])

@@ -41,6 +41,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     namespaces: dict[str, dict[str, _Kept]]
     ended: list[tuple[str, Ended]]
     described: dict[str, str]
+    described_at: dict[str, int]
 
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
@@ -67,6 +68,7 @@ def encode(state: State) -> bytes:
         },
         [(uid, state.ended[uid]) for uid in state.ended_order],
         state.described,
+        state.described_at,
     )
     body = _encoder.encode(image)
     return _encoder.encode((SCHEMA, hashlib.sha256(body).digest(), body))
@@ -90,7 +92,7 @@ def _restore(image: _Image) -> State:
     state.position, state.hash, state.time = image.position, image.hash, image.time
     state.clusters, state.accounts = image.clusters, image.accounts
     state.names, state.used, state.limit = image.names, image.used, image.limit
-    state.described = image.described
+    state.described, state.described_at = image.described, image.described_at
     state.ended = dict(image.ended)
     state.ended_order = deque(uid for uid, _ in image.ended)
     state.namespaces = _covered_namespaces(image.accounts)

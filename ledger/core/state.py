@@ -150,13 +150,15 @@ class State:
 
     Per line number: `used` and `limit` in the unit of the line's key, `names` as
     `(account, key)`. A closed line keeps its number, with used and limit 0. `described` has the
-    traits of clusters and of qualified namespaces, as far as they were told.
+    traits of clusters and of qualified namespaces, as far as they were told, and `described_at` the
+    resourceVersions at which they were.
     """
 
     __slots__ = (
         "accounts",
         "clusters",
         "described",
+        "described_at",
         "ended",
         "ended_order",
         "hash",
@@ -175,6 +177,7 @@ class State:
         self.time = 0
         self.clusters: dict[str, str] = {}
         self.described: dict[str, str] = {}
+        self.described_at: dict[str, int] = {}
         self.accounts: dict[str, Account] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.names: list[tuple[str, str]] = []

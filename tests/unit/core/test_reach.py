@@ -3,7 +3,7 @@
 import pytest
 from support.charging import KEY, kinds, mib, tell
 
-from ledger.core import accounts, commands, traits
+from ledger.core import accounts, commands, snapshots, traits
 from ledger.core.denials import Denial, Reason
 from ledger.core.state import State
 from ledger.core.traits import Reach, Requirement, Traits
@@ -57,6 +57,19 @@ def test_the_same_description_again_changes_nothing() -> None:
     state = limited(100, GOLD)
     tell(state, commands.Describe("c1/a", "tier=gold"))
     assert tell(state, commands.Describe("c1/a", "tier=gold")) == []
+
+
+def test_an_older_description_does_not_undo_a_newer_one() -> None:
+    state = limited(100, GOLD)
+    tell(state, pod("c1/a", "p", 60))
+    tell(state, commands.Describe("c1/a", "tier=gold", version=7))
+    assert tell(state, commands.Describe("c1/a", "!name=a", version=6)) == []
+    assert tell(state, commands.Describe("c1/a", "!name=a")) == []
+    assert state.used == [60]
+    again = snapshots.decode(snapshots.encode(state))
+    assert tell(again, commands.Describe("c1/a", "!name=a", version=6)) == []
+    assert kinds(tell(again, commands.Describe("c1/a", "!name=a", version=8))) == ["Described"]
+    assert again.used == [0]
 
 
 def test_a_cluster_that_moves_takes_its_namespaces_along() -> None:
