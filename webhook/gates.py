@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
-
 from ledger.core import events
 from ledger.core.commands import Reserve
 from ledger.core.denials import Denial, Reason
@@ -24,6 +22,7 @@ from ledger.kube.objects import Pod
 from ledger.kube.port import Writes
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
+from webhook.gate_queue import Queue, Waiter
 from webhook.pausing import Pausing
 from webhook.sighting import Sighting, holds_uid
 from webhook.surroundings.policies import Policies
@@ -31,9 +30,6 @@ from webhook.tenure import WATCHED, Tenure
 
 TRIES_MAX: Final = 64
 """Pods that are asked for in one round."""
-
-SLOW_SECONDS: Final = 30.0
-"""After so long a pod is asked for again although nothing it waits for was seen to change."""
 
 SUBMIT_SECONDS: Final = 30.0
 """Deadline of one reservation, well above the ledger's own."""
@@ -46,48 +42,6 @@ _ALWAYS: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _log: Final = logging.getLogger(__name__)
 
 
-class _Waiting(msgspec.Struct, frozen=True, gc=False):
-    """A pod behind the gate; `unknown` is a resource of which it takes an unknown amount."""
-
-    seen: Sighting
-    created: datetime
-    unknown: str
-
-    @property
-    def name(self) -> str:
-        return self.seen.key.partition("/")[2]
-
-
-class _Queue:
-    """The pods of one namespace that wait, and what the first of them waits for.
-
-    Until loop time `asleep_until` nothing is asked for, unless one of `accounts` changes; nor is
-    any of `hopeless` until that has passed.
-    """
-
-    def __init__(self) -> None:
-        self.pods: dict[str, _Waiting] = {}
-        self.asleep_until = 0.0
-        self.accounts: frozenset[str] = frozenset()
-        self.hopeless: dict[str, float] = {}
-
-    def first(self, now: float) -> _Waiting | None:
-        """Return the pod whose turn it is, None when there is none to be asked for now."""
-        if now < self.asleep_until:
-            return None
-        candidates = (one for uid, one in self.pods.items() if self.hopeless.get(uid, 0.0) <= now)
-        return min(candidates, key=lambda one: (one.created, one.seen.key), default=None)
-
-    def sleep(self, now: float, accounts: frozenset[str]) -> None:
-        """Ask for nothing until one of these accounts changes, or it was long enough."""
-        self.asleep_until, self.accounts = now + SLOW_SECONDS, accounts
-
-    def wake(self) -> None:
-        """Ask again: something has changed."""
-        self.asleep_until, self.accounts = 0.0, frozenset()
-        self.hopeless.clear()
-
-
 class Gates:
     """Lets waiting pods in. `waiting` is how many there are."""
 
@@ -96,7 +50,7 @@ class Gates:
         self._ledger = ledger
         self._writes = writes
         self._policies = policies
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[str, Queue] = {}
         self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     @property
@@ -112,8 +66,8 @@ class Gates:
         demand = demand_of(pod, self._tenure.settings.rules)
         unknown = demand.unknown if isinstance(demand, Demand) else ""
         created = pod.metadata.creation_timestamp or _ALWAYS
-        queue = self._queues.setdefault(seen.namespace, _Queue())
-        queue.pods[seen.uid] = _Waiting(seen, created, unknown)
+        queue = self._queues.setdefault(seen.namespace, Queue())
+        queue.pods[seen.uid] = Waiter(seen, created, unknown)
 
     def begin_anew(self) -> None:
         """Forget everybody: all pods are about to be told again."""
@@ -145,7 +99,7 @@ class Gates:
             tries += len(turn)
         self._pausing.worked()
 
-    def _turn(self) -> Iterator[tuple[_Queue, _Waiting]]:
+    def _turn(self) -> Iterator[tuple[Queue, Waiter]]:
         """Yield whose turn it is in each namespace; the namespaces of this turn go to the end."""
         now = asyncio.get_running_loop().time()
         for namespace in list(self._queues):
@@ -155,7 +109,7 @@ class Gates:
             if one is not None:
                 yield queue, one
 
-    async def _let_in(self, queue: _Queue, one: _Waiting) -> bool:
+    async def _let_in(self, queue: Queue, one: Waiter) -> bool:
         """Ask for a pod and remove its gate; return whether to go on with others."""
         seen = one.seen
         entry = self._tenure.entry(seen.namespace, seen.key)
@@ -165,7 +119,7 @@ class Gates:
                 return self._refused(queue, one, denial)
         return await self._open(queue, one)
 
-    async def _reserve(self, one: _Waiting) -> Denial | None:
+    async def _reserve(self, one: Waiter) -> Denial | None:
         seen = one.seen
         policy = self._policies.of(seen.namespace.partition("/")[2])
         command = Reserve(
@@ -186,7 +140,7 @@ class Gates:
             return Denial(Reason.LEDGER_UNAVAILABLE, "no answer in time", transient=True)
         return answer if isinstance(answer, Denial) else None
 
-    def _refused(self, queue: _Queue, one: _Waiting, denial: Denial) -> bool:
+    def _refused(self, queue: Queue, one: Waiter, denial: Denial) -> bool:
         """Let a pod wait on; return whether to go on with others."""
         if denial.reason in _UNDECIDED:
             return False
@@ -195,11 +149,10 @@ class Gates:
         if denial.transient:
             queue.sleep(now, accounts)
         else:
-            queue.hopeless[one.seen.uid] = now + SLOW_SECONDS
-            queue.accounts |= accounts
+            queue.set_aside(one, now, accounts)
         return True
 
-    async def _open(self, queue: _Queue, one: _Waiting) -> bool:
+    async def _open(self, queue: Queue, one: Waiter) -> bool:
         """Remove a pod's gate; return whether to go on with others."""
         queue.pods.pop(one.seen.uid, None)
         namespace = one.seen.namespace.partition("/")[2]

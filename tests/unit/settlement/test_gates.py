@@ -11,7 +11,7 @@ from ledger.core.commands import Reserve
 from ledger.kube.errors import Unavailable
 from ledger.kube.gates import GATE
 from ledger.kube.resources import POLICIES
-from webhook import gates
+from webhook import gate_queue, gates
 
 GPUS = "limits.nvidia.com/gpu"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,7 +81,7 @@ async def test_a_pod_without_room_is_not_asked_for_again_and_again():
 
 
 async def test_what_nobody_saw_change_is_asked_for_again_in_time(monkeypatch):
-    monkeypatch.setattr(gates, "SLOW_SECONDS", 0.5)
+    monkeypatch.setattr(gate_queue, "SLOW_SECONDS", 0.5)
     async with full_world() as one, settling_everything(one):
         await one.synced()
         await limited(one, 0)

@@ -167,6 +167,19 @@ async def test_pods_wait_for_what_owns_them_and_find_their_roots_without_asking(
             assert one.every.reads == 0
 
 
+async def test_pods_wait_until_their_owners_are_remembered():
+    async with full_world() as one:
+        remembered = False
+        one.surroundings.parents.is_current = lambda _: remembered
+        async with settling_everything(one):
+            expected = ["pods: not listed yet"]
+            await one.until(lambda: one.settlement.problems() == expected)
+            await asyncio.sleep(0.3)  # to give a list that comes too early its chance
+            assert one.settlement.problems() == expected
+            remembered = True
+            await one.synced()
+
+
 async def test_pods_are_told_in_time_although_their_owners_are_not(monkeypatch):
     monkeypatch.setattr(kind_watches, "OWNERS_SECONDS", 0.2)
     monkeypatch.setattr(lineage, "READ_SECONDS", 0.2)

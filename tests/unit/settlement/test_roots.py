@@ -282,6 +282,22 @@ async def test_an_adopted_replicaset_is_charged_no_longer_and_its_pods_follow():
         assert lone["metadata"]["uid"] not in one.state.ended
 
 
+async def test_an_adoption_that_nobody_saw_is_no_drift():
+    async with full_world() as one:
+        key = "replicasets.apps/web-1"
+        async with settling_everything(one):
+            await one.synced()
+            lone = workload(REPLICASETS, "web-1", replicas=2, template=template())
+            create(one, REPLICASETS, lone)
+            web = create(one, DEPLOYMENTS, deployment("web"))
+            await one.until(lambda: charged(one, WEB) == TWO == charged(one, key))
+        change(one, REPLICASETS, "web-1", metadata={"ownerReferences": [reference(web)]})
+        one.counted.clear()
+        async with settling_everything(one):
+            await one.until(lambda: one.root(key) is None)
+            assert one.drift == {}
+
+
 async def test_pods_of_a_deleted_deployment_keep_its_key_until_they_are_gone():
     async with full_world() as one, settling_everything(one):
         await one.synced()

@@ -10,11 +10,11 @@ from support.settled import CLUSTER
 
 from ledger.core import accounts
 from ledger.core.commands import Describe, Observe, SetLimits
-from ledger.core.traits import Reach
+from ledger.core.traits import NAME, Reach, Requirement
 from ledger.kube import place_traits
 from ledger.kube.errors import Unavailable
 from ledger.kube.resources import NAMESPACES, UNIVERSE_QUOTAS
-from webhook import universe_ignored, universe_status
+from webhook import tenure, universe_ignored, universe_status
 from webhook.breakdown import Breakdown
 
 GPUS = "limits.nvidia.com/gpu"
@@ -267,7 +267,29 @@ async def test_a_breakdown_that_is_kept_up_to_date_is_the_one_worked_out_anew():
         assert await kept.of(ALL) == fresh
         assert sum(sum(share.values()) for share in fresh.values()) == one.used(ALL, GPUS)
         await submit(Describe(f"{CLUSTER}/n0", "!name=n0,team=a"))
-        await submit(SetLimits(ALL, (), {GPUS: 8}, reach=Reach()))
+        some = Reach(namespaces=(Requirement(NAME, "In", ("n1", "n2")),))
+        await submit(SetLimits(ALL, (), {GPUS: 9}, reach=some))
+        narrower = await Breakdown(one.writer).of(ALL)
+        assert await kept.of(ALL) == narrower
+        assert set(narrower) == {f"{CLUSTER}/n1", f"{CLUSTER}/n2"}
+
+
+async def test_what_changes_while_a_breakdown_is_worked_out_is_in_it(monkeypatch):
+    monkeypatch.setattr(tenure, "STRIDE", 1)
+    async with full_world() as one:
+        kept = Breakdown(one.writer)
+        one.writer.subscribe(kept.follow)
+        submit = one.writer.submit
+        await submit(SetLimits(ALL, (), {GPUS: 999}, reach=Reach()))
+        for number in range(200):
+            await submit(Observe(f"{CLUSTER}/n{number:03}", "pods/p", f"u{number}", 1, ONE))
+        under_way = asyncio.create_task(kept.of(ALL))
+        await asyncio.sleep(0)
+        for number in (0, 199):
+            await submit(Observe(f"{CLUSTER}/n{number:03}", "pods/q", f"v{number}", 1, ONE))
+        await submit(Observe(f"{CLUSTER}/new", "pods/p", "new", 1, ONE))
+        assert not under_way.done()
+        assert await under_way is None, "a namespace has come under way"
         assert await kept.of(ALL) == await Breakdown(one.writer).of(ALL)
 
 
