@@ -70,6 +70,11 @@ def entry_of(committed: Object | None, holds: tuple[Hold, ...]) -> Entry:
     return Entry(committed, holds, charge, root, traits)
 
 
+def bodies_of(entry: Entry) -> tuple[Object | Hold, ...]:
+    """Return everything that a key may turn out to be: the committed object, then the holds."""
+    return entry.holds if entry.committed is None else (entry.committed, *entry.holds)
+
+
 def drawn_from(entry: Entry) -> str:
     """Return the key of the root that an entry draws from, empty when it draws from none."""
     return "" if entry.root == BARRED else entry.root

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import amounts, commands, events
+from ledger.core import amounts, charging, commands, events
 from ledger.core.amounts import Amounts
 from ledger.core.state import Ended, Entry, Hold, Object, State
 
@@ -55,8 +55,7 @@ def _barred(entry: Entry, command: commands.Observe) -> commands.Observe:
     Settlement does not know who made an object, and the view that it looks at may be older than
     the reservation.
     """
-    stored = entry.committed
-    bodies = entry.holds if stored is None else (stored, *entry.holds)
+    bodies = charging.bodies_of(entry)
     if any(one.root == commands.BARRED and one.uid == command.uid for one in bodies):
         return msgspec.structs.replace(command, root=commands.BARRED)
     return command

@@ -131,8 +131,7 @@ def _no_room(
 
 def _may_draw(entry: Entry) -> bool:
     """Return whether any of what a key may turn out to be draws from a root."""
-    bodies = entry.holds if entry.committed is None else (entry.committed, *entry.holds)
-    return any(body.root not in _OWN for body in bodies)
+    return any(body.root not in _OWN for body in charging.bodies_of(entry))
 
 
 def _is_within_envelope(space: Namespace, command: commands.Reserve) -> bool:
