@@ -94,18 +94,17 @@ class Service:
 
     async def get(self, path: str, **query: str) -> Any:
         """Read from the running service's HTTP API."""
-        status, body = await self.ask(path, **query)
-        assert status == 200, f"GET {path}: {status} {body}"
-        return body
+        return json.loads(await self._read(path, query))
 
-    async def check(self, name: str) -> tuple[bool, str]:
-        """Return whether a check of readiness passes, and what the service says of it."""
-        _, report = await self.ask("/readyz")
-        [found] = [one for one in report["checks"] if one["name"] == name]
-        return found["ok"], found["reason"]
+    async def metric(self, sample: str) -> float:
+        """Return the value of a metric, 0 while it is not there: `name{label="value"}`."""
+        for line in (await self._read("/metrics", {})).splitlines():
+            name, _, value = line.rpartition(" ")
+            if name == sample:
+                return float(value)
+        return 0.0
 
-    async def ask(self, path: str, **query: str) -> tuple[int, Any]:
-        """Ask the running service; return the HTTP status and the decoded body."""
+    async def _read(self, path: str, query: dict[str, str]) -> str:
         async with (
             aiohttp.ClientSession() as session,
             session.get(
@@ -115,7 +114,9 @@ class Service:
                 timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
             ) as response,
         ):
-            return response.status, await response.json()
+            text = await response.text()
+            assert response.status == 200, f"GET {path}: {response.status} {text}"
+            return text
 
     async def run(self, *arguments: str) -> tuple[int, str]:
         """Run another `gpuledger` command on the same ledger; return exit status and output."""
