@@ -91,7 +91,7 @@ async def test_what_nobody_saw_change_is_asked_for_again_in_time(monkeypatch):
 
 async def test_the_oldest_of_a_namespace_goes_first_and_holds_up_the_younger_ones():
     async with full_world() as one:
-        for name, age, gpu in (("young", 1, 1), ("old", 9, 2)):
+        for name, age, gpu in (("a-young", 1, 1), ("z-old", 9, 2)):
             wait(one, name, age, gpu)
         one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "2"}))
         one.server.create("pods", "red", pod_body("first"))
@@ -99,23 +99,23 @@ async def test_the_oldest_of_a_namespace_goes_first_and_holds_up_the_younger_one
             await one.synced()
             await one.until(lambda: any(isinstance(told, Reserve) for told in one.asked))
             await asyncio.sleep(1.2)
-            assert is_gated(one, "young")
+            assert is_gated(one, "a-young")
             one.server.delete("pods", "red", "first")
-            await one.until(lambda: not is_gated(one, "old"))
-            assert is_gated(one, "young")
+            await one.until(lambda: not is_gated(one, "z-old"))
+            assert is_gated(one, "a-young")
 
 
 async def test_a_pod_that_can_never_fit_does_not_hold_up_the_others():
     async with full_world() as one:
-        for name, age, gpu in (("young", 1, 1), ("old", 9, 5)):
+        for name, age, gpu in (("a-young", 1, 1), ("z-old", 9, 5)):
             wait(one, name, age, gpu)
         one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "2"}))
         async with settling_everything(one):
-            await one.until(lambda: not is_gated(one, "young"))
-            assert is_gated(one, "old")
+            await one.until(lambda: not is_gated(one, "a-young"))
+            assert is_gated(one, "z-old")
             raised = {"hard": {GPUS: "6"}}
             one.server.update("resourcequotas", "red", "q", spec=raised)
-            await one.until(lambda: not is_gated(one, "old"))
+            await one.until(lambda: not is_gated(one, "z-old"))
 
 
 async def test_namespaces_take_turns():
