@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import charging, coverage, events
+from ledger.core import charging, events
 from ledger.core.amounts import Amounts
 from ledger.core.charging import Term
 from ledger.core.commands import BARRED
@@ -116,7 +116,7 @@ def _before(change: Change) -> dict[str, Account]:
             change.accounts.setdefault(event.account, account)
         if not reaching and _moves_coverage(change.state, event):
             known = change.state.accounts
-            reaching = {name: known[name] for name in coverage.reaching(change.state)}
+            reaching = {name: known[name] for name in change.state.reaching}
     return reaching
 
 

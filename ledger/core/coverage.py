@@ -17,6 +17,7 @@ from ledger.core.state import (
     Plan,
     SelectingPlan,
     State,
+    drop,
     put,
     put_line,
 )
@@ -33,9 +34,19 @@ def open_namespace(state: State, name: str) -> Namespace:
     return space
 
 
-def reaching(state: State) -> list[str]:
-    """Return the names of the accounts that select the namespaces they cover."""
-    return [name for name, account in state.accounts.items() if account.reach is not None]
+def put_account(state: State, name: str, account: Account) -> None:
+    """Open or change an account."""
+    put(state, state.accounts, name, account)
+    if account.reach is None:
+        drop(state, state.reaching, name)
+    else:
+        put(state, state.reaching, name, None)
+
+
+def drop_account(state: State, name: str) -> None:
+    """Close an account."""
+    drop(state, state.accounts, name)
+    drop(state, state.reaching, name)
 
 
 def reached(state: State, reach: Reach) -> tuple[str, ...]:
@@ -46,7 +57,7 @@ def reached(state: State, reach: Reach) -> tuple[str, ...]:
 def reassign(state: State, names: Iterable[str]) -> Postings:
     """Cover these namespaces by what reaches them now, and post what that moves."""
     moved: dict[int, int] = {}
-    for account in sorted(reaching(state)):
+    for account in sorted(state.reaching):
         known = state.accounts[account]
         assert known.reach is not None
         covers = set(known.covers)

@@ -161,7 +161,7 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
     if event.reach is not None:
         covers = coverage.reached(state, event.reach)
     after = Account(covers, lines, event.version, event.reach, event.selects)
-    put(state, state.accounts, event.account, after)
+    coverage.put_account(state, event.account, after)
     old_lines = set(before.lines.values()) if before else set()
     if before is not None and (before.covers, before.selects) == (covers, event.selects):
         new_lines = set(lines.values()) - old_lines
@@ -178,7 +178,7 @@ def _account_closed(state: State, event: events.AccountClosed, time: int) -> Pos
     account = state.accounts.get(event.account)
     if account is None:
         raise InvariantError(f"{event.account} is not open")
-    drop(state, state.accounts, event.account)
+    coverage.drop_account(state, event.account)
     coverage.cover(state, event.account, account.covers)
     return coverage.close(state, sorted(account.lines.values()))
 

@@ -122,6 +122,9 @@ def _draws_are_what_pods_take(state: State) -> Iterator[str]:
 
 
 def _reaches_select_what_is_covered(state: State) -> Iterator[str]:
+    selecting = {account for account, one in state.accounts.items() if one.reach is not None}
+    if set(state.reaching) != selecting:
+        yield f"accounts with a reach are {selecting}, indexed {set(state.reaching)}"
     for account, one in state.accounts.items():
         if one.reach is not None and one.covers != reached(state, one.reach):
             yield f"{account} covers {one.covers}, and reaches {reached(state, one.reach)}"

@@ -26,7 +26,7 @@ def reserve(state: State, command: commands.Reserve) -> Decision:
         return _decided(state, space, command)
     if not command.demand:
         return []
-    if not coverage.reaching(state):
+    if not state.reaching:
         return [_reserved(command)]
     with state.trying():
         return _decided(state, coverage.open_namespace(state, command.namespace), command)

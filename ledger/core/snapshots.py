@@ -95,6 +95,9 @@ def _restore(image: _Image) -> State:
     state.described, state.described_at = image.described, image.described_at
     state.ended = dict(image.ended)
     state.ended_order = deque(uid for uid, _ in image.ended)
+    state.reaching = {
+        name: None for name, account in image.accounts.items() if account.reach is not None
+    }
     state.namespaces = _covered_namespaces(image.accounts)
     for name, keys in image.namespaces.items():
         space = state.namespaces.get(name)

@@ -151,7 +151,7 @@ class State:
     Per line number: `used` and `limit` in the unit of the line's key, `names` as
     `(account, key)`. A closed line keeps its number, with used and limit 0. `described` has the
     traits of clusters and of qualified namespaces, as far as they were told, and `described_at` the
-    resourceVersions at which they were.
+    resourceVersions at which they were. `reaching` is an index: the accounts that have a reach.
     """
 
     __slots__ = (
@@ -167,6 +167,7 @@ class State:
         "names",
         "namespaces",
         "position",
+        "reaching",
         "time",
         "used",
     )
@@ -179,6 +180,7 @@ class State:
         self.described: dict[str, str] = {}
         self.described_at: dict[str, int] = {}
         self.accounts: dict[str, Account] = {}
+        self.reaching: dict[str, None] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.names: list[tuple[str, str]] = []
         self.used: list[int] = []

@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.core import coverage
 from ledger.core.commands import AnyCommand, Describe, Observe, Reserve
 from ledger.core.denials import Denial, Reason, sentence
 from ledger.log.submission import Accepted, Ledger
@@ -112,7 +111,7 @@ class Asking:
     async def _described(self, namespace: str, until: float) -> tuple[Describe, ...]:
         """Return what quotas that select namespaces have to know of one they do not know."""
         state = self._surroundings.view.state
-        if namespace in state.described or not coverage.reaching(state):
+        if namespace in state.described or not state.reaching:
             return ()
         traits = await self._surroundings.traits_of(unqualified(namespace), until)
         return () if traits is None else (Describe(namespace, traits, _ACTOR),)

@@ -3,7 +3,7 @@
 import pytest
 from support.charging import KEY, kinds, mib, tell
 
-from ledger.core import accounts, commands, snapshots, traits
+from ledger.core import accounts, commands, invariants, snapshots, traits
 from ledger.core.denials import Denial, Reason
 from ledger.core.state import State
 from ledger.core.traits import Reach, Requirement, Traits
@@ -148,6 +148,36 @@ def test_an_older_version_of_a_quota_does_not_undo_a_newer_one() -> None:
     assert state.limit == [10]
     tell(state, commands.SetLimits(account, ("c1/a",), {KEY: 20}, version=8))
     assert state.limit == [20]
+
+
+def test_an_account_reaches_nothing_more_once_it_names_its_namespaces() -> None:
+    state = limited(100, Reach())
+    tell(state, commands.SetLimits(ALL, ("c1/a",), {KEY: 100}))
+    tell(state, pod("c1/b", "p", 60))
+    assert state.used == [0]
+    assert list(invariants.violations(state)) == []
+
+
+def test_an_account_that_is_closed_reaches_nothing_more() -> None:
+    state = limited(100, Reach())
+    tell(state, commands.CloseAccount(ALL))
+    tell(state, pod("c1/a", "p", 60))
+    assert state.used == [0]
+    assert list(invariants.violations(state)) == []
+
+
+def test_what_is_taken_back_reaches_nothing() -> None:
+    state = State()
+    with state.trying():
+        tell(state, commands.SetLimits(ALL, (), {KEY: 100}, reach=Reach()))
+    assert list(invariants.violations(state)) == []
+
+
+def test_a_restored_account_still_reaches_new_namespaces() -> None:
+    state = snapshots.decode(snapshots.encode(limited(100, Reach())))
+    tell(state, pod("c1/a", "p", 60))
+    assert state.used == [60]
+    assert list(invariants.violations(state)) == []
 
 
 @pytest.mark.parametrize(
