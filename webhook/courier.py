@@ -34,6 +34,9 @@ _log: Final = logging.getLogger(__name__)
 
 Address = tuple[str, str]
 
+Lane = asyncio.Queue[AnyCommand | asyncio.Event]
+"""Commands in order; an event is set as soon as everything before it has arrived."""
+
 
 class Courier:
     """Bounded delivery to a ledger. `run` delivers; cancel it and what waits is forgotten."""
@@ -42,9 +45,7 @@ class Courier:
         """`jitter` draws from 0 to 1, so that many replicas do not retry in step."""
         self._ledger = ledger
         self._jitter = jitter
-        self._lanes: list[asyncio.Queue[AnyCommand]] = [
-            asyncio.Queue(LANE_COMMANDS_MAX) for _ in range(LANES)
-        ]
+        self._lanes: list[Lane] = [asyncio.Queue(LANE_COMMANDS_MAX) for _ in range(LANES)]
         self._pending: Counter[Address] = Counter()
 
     async def run(self) -> None:
@@ -71,16 +72,22 @@ class Courier:
         return (namespace, key) in self._pending
 
     async def flush(self) -> None:
-        """Wait until everything that was sent before has arrived."""
+        """Wait until everything that was sent before has arrived, whatever is sent meanwhile."""
+        marks = []
         for lane in self._lanes:
-            await lane.join()
+            marks.append(asyncio.Event())
+            await lane.put(marks[-1])
+        for mark in marks:
+            await mark.wait()
 
-    async def _serve(self, lane: asyncio.Queue[AnyCommand]) -> None:
+    async def _serve(self, lane: Lane) -> None:
         while True:
-            command = await lane.get()
-            await self._deliver(command)
-            self._forget(_address(command))
-            lane.task_done()
+            item = await lane.get()
+            if isinstance(item, asyncio.Event):
+                item.set()
+                continue
+            await self._deliver(item)
+            self._forget(_address(item))
 
     async def _deliver(self, command: AnyCommand) -> None:
         pause = RETRY_SECONDS

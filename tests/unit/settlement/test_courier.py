@@ -131,3 +131,16 @@ async def test_a_command_that_its_sender_gave_up_is_not_waited_for(courier, desk
     await courier.flush()
     assert not courier.is_pending("c/red", "pods/p")
     assert seen(999) not in desk.accepted
+
+
+async def test_a_flush_does_not_wait_for_what_is_sent_after_it(courier, desk):
+    await courier.send(seen(0))
+    flushed = asyncio.create_task(courier.flush())
+    number = 0
+    async with asyncio.timeout(5):
+        while not flushed.done():
+            number += 1
+            await courier.send(seen(number))  # one is on its way at every moment
+            await asyncio.sleep(0)
+    assert desk.accepted[0] == seen(0)
+    assert courier.is_pending("c/red", "pods/p")
