@@ -38,16 +38,10 @@ class Standing(msgspec.Struct, frozen=True):
         return self.root.key if self.root is not None else ""
 
 
-ALONE = Standing()
-"""Of an object that names no controller."""
-
-
 async def standing_of(
     ancestry: Ancestry, namespace: str, meta: ObjectMeta, user: UserInfo, *, deadline: float
 ) -> Standing:
     """Return where an object stands that a user writes; owners are read until `deadline`."""
-    if meta.controller() is None:
-        return ALONE
     root = await ancestry.root_of(namespace, meta, deadline=deadline)
     kind = ancestry.controller_kind(meta)
     if kind is None and root is not None:

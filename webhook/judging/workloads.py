@@ -48,8 +48,7 @@ class _Change(msgspec.Struct, frozen=True):
         """Whether the object may run more than before, or other quotas may count it."""
         now, before = self.envelope, self.before
         covered = amounts.covers(before.demand, now.demand)
-        newly_unknown = bool(now.unknown) and not before.unknown
-        return not covered or newly_unknown or bool(set(now.traits) - set(before.traits))
+        return not covered or bool(set(now.traits) - set(before.traits))
 
 
 class WorkloadJudge:

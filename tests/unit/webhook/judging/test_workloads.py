@@ -247,9 +247,11 @@ async def test_an_update_to_memory_that_nobody_knows_is_asked_for() -> None:
     await team.answer(DEPLOYMENTS, DEPLOYMENT)
     whole = changed(DEPLOYMENT, template=template({GPU: "1"}))
     assert reasons(await team.answer(DEPLOYMENTS, whole, DEPLOYMENT)) == ["CardMemoryUnknown"]
+    team.ledger.submitted.clear()
     relabelled = deepcopy(whole)
     relabelled["metadata"]["annotations"] = {"a": "b"}
     assert (await team.answer(DEPLOYMENTS, relabelled, whole))["allowed"]
+    assert team.ledger.submitted == []
 
 
 @pytest.mark.parametrize("kind", list(EVERY), ids=lambda kind: str(kind.name))
@@ -339,6 +341,7 @@ async def test_an_update_under_an_owner_that_is_gone_is_asked_for() -> None:
     team = Namespace()
     team.ledger.limit(cards=3)
     assert reasons(await team.answer(SETS, changed(SET, replicas=4), SET)) == ["ExceedsLimit"]
+    assert [one.root for one in team.reserved()] == [""]
 
 
 @pytest.mark.parametrize(("username", "allowed"), [("ada", False), (DEPLOYER, True)])
