@@ -8,7 +8,7 @@ from typing import Final
 from ledger.kube import place_traits
 from ledger.kube.errors import ClusterError
 from ledger.kube.objects import Workload
-from ledger.kube.port import Change, Changed, Listed, Workloads
+from ledger.kube.port import Change, Changed, Listed, Reached, Workloads
 from ledger.kube.resources import NAMESPACES
 
 Labels = Mapping[str, str]
@@ -17,10 +17,14 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Namespaces:
-    """The namespaces of one cluster, as far as they were told."""
+    """The namespaces of one cluster, as far as they were told.
+
+    `listed` is set once they all were, or it was told that they cannot be.
+    """
 
     def __init__(self, cluster: Workloads | None) -> None:
         """Read from this cluster what the watch has not told yet."""
+        self.listed = asyncio.Event()
         self._cluster = cluster
         self._labels: dict[str, Labels] = {}
 
@@ -35,6 +39,8 @@ class Namespaces:
 
     def take(self, change: Change[Workload]) -> tuple[str, ...]:
         """Take in what the watch tells; return the namespaces whose labels are others now."""
+        if not isinstance(change, Reached):
+            self.listed.set()
         if isinstance(change, Listed):
             before = self._labels
             self._labels = {one.metadata.name: _labels(one) for one in change.objects}

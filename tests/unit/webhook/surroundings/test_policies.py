@@ -147,12 +147,13 @@ def test_a_list_replaces_what_was_known() -> None:
     assert name_of(found, "team") == ""
 
 
-def test_policies_that_cannot_be_told_are_not_waited_for() -> None:
+def test_what_cannot_be_told_is_not_waited_for() -> None:
     found = around(Viewed(), policies_known=False)
-    found.policies.take(Reached(1))
-    assert not found.policies.listed.is_set()
-    found.policies.take(Interrupted("forbidden"))
-    assert found.policies.listed.is_set()
+    for one in (found.policies, found.namespaces):
+        one.take(Reached(1))
+        assert not one.listed.is_set()
+        one.take(Interrupted("forbidden"))
+        assert one.listed.is_set()
 
 
 @pytest.mark.parametrize(
