@@ -36,6 +36,9 @@ DISCOVERY: Final = "kinds"
 LOOK_SECONDS: Final = 0.1
 """How often it is looked whether everything was listed, until it was."""
 
+POLICIES_SECONDS: Final = 10.0
+"""How long the first list of workloads waits for the policies of their namespaces."""
+
 OWNERS_SECONDS: Final = 30.0
 """How long the recount of pods waits for what owns them."""
 
@@ -54,7 +57,7 @@ class KindWatches:
         self._tenure = tenure
         self._cluster = beyond.cluster
         self._kinds = beyond.surroundings.catalog.roots
-        self._parents = beyond.surroundings.parents
+        self._around = beyond.surroundings
         self._watches = watches
         self._manners = manners
         self._make = make
@@ -68,6 +71,7 @@ class KindWatches:
 
     async def run(self) -> None:
         """Watch until cancelled."""
+        await self._policies_told()
         async with asyncio.TaskGroup() as tasks:
             while True:
                 pause = DISCOVER_SECONDS if await self._discover(tasks) else RETRY_SECONDS
@@ -90,6 +94,16 @@ class KindWatches:
             for name in self._watched:
                 self._watches.begin_anew(name)
 
+    async def _policies_told(self) -> None:
+        """Wait until it is known how namespaces are treated, up to a bound.
+
+        Else everything would be charged as usual first, and counted as drift where it is not.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLICIES_SECONDS):
+                await self._around.namespaces.listed.wait()
+                await self._around.policies.listed.wait()
+
     def _is_listed(self) -> bool:
         if not self._watches.was_told(DISCOVERY):
             return False
@@ -101,7 +115,7 @@ class KindWatches:
             return False
         if name in self._watches.waiting or name not in self._served:
             return True
-        return self._parents.is_current(roots.resource)
+        return self._around.parents.is_current(roots.resource)
 
     async def _discover(self, tasks: asyncio.TaskGroup) -> bool:
         """Watch what is served by now; return whether that could be told."""

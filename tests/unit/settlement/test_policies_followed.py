@@ -1,5 +1,7 @@
 """Workloads are charged as the policies of their namespaces say, also when these change."""
 
+import asyncio
+
 from support.everything import DEPLOYMENTS, deployment, full_world, settling_everything
 from support.settled import CLUSTER
 
@@ -30,6 +32,27 @@ async def test_where_pods_alone_count_workloads_are_charged_nothing_until_that_i
         await one.until(lambda: charged(one) == {})
         one.server.delete(POLICIES.name, "", "p")
         await one.until(lambda: charged(one) == TWO)
+
+
+async def test_workloads_are_told_only_when_it_is_known_how_they_are_treated():
+    async with full_world() as one:
+        known, honest = asyncio.Event(), one.every.watch_policies
+
+        async def watch_policies():
+            await known.wait()
+            async for change in honest():
+                yield change
+
+        one.every.watch_policies = watch_policies
+        policy(one, podsOnly=True)
+        one.server.create(DEPLOYMENTS.name, "red", deployment("web"))
+        async with settling_everything(one):
+            await one.until(lambda: CLUSTER in one.state.described)
+            await asyncio.sleep(0.3)  # to give a list that comes too early its chance
+            known.set()
+            await one.synced()
+            assert charged(one) is None
+            assert one.drift == {}
 
 
 async def test_where_pods_wait_for_room_workloads_are_charged_nothing():
