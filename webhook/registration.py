@@ -85,10 +85,7 @@ def configurations(address: Address, reviewed: Reviewed) -> tuple[Configuration,
         _pods("validate", reviewed)
         | {"clientConfig": client, **_CLOSED}
         | {"rules": [_rule("", "v1", ["pods"]), _rule("", "v1", ["pods/resize"], "UPDATE")]},
-        *(
-            _workloads(kind, reviewed) | {"clientConfig": client, **_CLOSED}
-            for kind in reviewed.kinds
-        ),
+        *(_workloads(kind, reviewed) | {"clientConfig": client} for kind in reviewed.kinds),
     ]
     if reviewed.kinds.scalable:
         validating.append(_scales(reviewed) | {"clientConfig": client})
@@ -151,10 +148,20 @@ def _pods(verb: str, reviewed: Reviewed) -> Entry:
 
 
 def _workloads(kind: Kind, reviewed: Reviewed) -> Entry:
-    """Return the entry of one kind, whose conditions follow from where its templates are."""
+    """Return the entry of one kind, whose conditions follow from where its templates are.
+
+    What is only looked at must not wait for this service: what it makes is judged in any case.
+    """
     conditions = kinds_matching.conditions(kind, reviewed.resources)
-    rules = {"rules": [_rule(kind.group, "*", [kind.resource])]}
-    return _entry(f"{kind.name}.validate", conditions) | _governed(reviewed) | rules
+    return (
+        _entry(f"{kind.name}.validate", conditions)
+        | _governed(reviewed)
+        | _CLOSED
+        | {
+            "failurePolicy": "Fail" if kind.root else "Ignore",
+            "rules": [_rule(kind.group, "*", [kind.resource])],
+        }
+    )
 
 
 def _scales(reviewed: Reviewed) -> Entry:

@@ -57,6 +57,7 @@ def test_every_kind_is_validated_in_every_version_that_is_served(kind: Any) -> N
     webhook = named(f"{kind.name}.validate")
     assert rules(webhook) == [([kind.group], ["CREATE", "UPDATE"], [kind.resource])]
     assert [one["apiVersions"] for one in webhook["rules"]] == [["*"]]
+    assert webhook["failurePolicy"] == ("Fail" if kind.root else "Ignore")
     assert '["nvidia.com/gpu","nvidia.com/gpumem"]' in webhook["matchConditions"][0]["expression"]
 
 

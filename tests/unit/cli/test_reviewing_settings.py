@@ -1,0 +1,75 @@
+"""How settings become kinds, who acts for them, and how namespaces are treated."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuledger import wiring
+from gpuledger.exits import Exit, Stop
+from ledger.runtime.settings import Settings
+from webhook.surroundings.policies import NamespacePolicy
+
+OWN = """
+group: example.com
+resource: widgets
+kind: Widget
+podSets:
+- template: spec.template
+"""
+
+
+def test_settings_without_a_word_on_policy_enforce() -> None:
+    assert wiring.namespace_policy(Settings()) == NamespacePolicy()
+
+
+def test_every_setting_of_policy_is_used() -> None:
+    settings = Settings(
+        mode="warn",
+        on_exceeded="pending",
+        surge="strict",
+        pods_only=True,
+        exempt_users=("ada",),
+        exempt_groups=("ops",),
+    )
+    assert wiring.namespace_policy(settings) == NamespacePolicy(
+        mode="warn",
+        on_exceeded="pending",
+        surge="strict",
+        pods_only=True,
+        exempt_users=("ada",),
+        exempt_groups=("ops",),
+    )
+
+
+def test_further_identities_stand_beside_the_usual_ones() -> None:
+    named = ("jobs.batch=ada", "jobs.batch=system:serviceaccount:a:b")
+    usual = wiring.catalog(Settings()).of_resource("batch", "jobs")
+    found = wiring.catalog(Settings(controller_identities=named)).of_resource("batch", "jobs")
+    assert usual is not None
+    assert found is not None
+    assert found.controllers == (*usual.controllers, "ada", "system:serviceaccount:a:b")
+
+
+def test_an_identity_for_a_kind_that_nobody_knows_stops_the_start() -> None:
+    with pytest.raises(Stop, match=r"widgets\.example\.com is no known kind") as stopped:
+        wiring.catalog(Settings(controller_identities=("widgets.example.com=ada",)))
+    assert stopped.value.status is Exit.USAGE
+
+
+def test_kinds_of_ones_own_are_known_and_reviewed(tmp_path: Path) -> None:
+    file = tmp_path / "widgets.yaml"
+    file.write_text(OWN)
+    settings = Settings(
+        workload_kinds=(str(file),), controller_identities=("widgets.example.com=ada",)
+    )
+    reviewed = wiring.reviewed(settings)
+    found = reviewed.kinds.of_resource("example.com", "widgets")
+    assert found is not None
+    assert found.controllers == ("ada",)
+    assert "nvidia.com/gpumem" in reviewed.resources
+    assert "kube-system" in reviewed.exempt_namespaces
+
+
+def test_a_file_of_kinds_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(Stop, match=r"none\.yaml cannot be read"):
+        wiring.catalog(Settings(workload_kinds=(str(tmp_path / "none.yaml"),)))
