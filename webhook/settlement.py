@@ -99,6 +99,8 @@ class Settlement:
         the API server or the ledger does not answer.
         """
         uid = await self._site.cluster.kube_system_uid()
+        if self._view.state.clusters.get(self._site.name) == uid:
+            return  # for good: after a restart nobody waits for a preferred writer that is gone
         answer = await self._ledger.submit(RegisterCluster(self._site.name, uid, WATCHED))
         if not isinstance(answer, Denial):
             return

@@ -292,6 +292,13 @@ async def test_a_cluster_name_that_is_taken_refuses_to_start():
             await asyncio.wait_for(one.settlement.run(), 5)
 
 
+async def test_a_cluster_that_has_its_name_already_asks_nobody():
+    async with world() as one:
+        await one.writer.submit(RegisterCluster(CLUSTER, await one.cluster.kube_system_uid()))
+        await one.settlement.register()
+        assert one.asked == []
+
+
 async def test_a_passive_replica_asks_nothing_and_an_active_one_that_yields_stops():
     async with world() as one:
         one.active = False
