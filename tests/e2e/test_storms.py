@@ -46,6 +46,8 @@ class Storm:
         self._changed = asyncio.Condition()
         self._made = 0
         self.changes = 0
+        self.admitted: set[str] = set()
+        """The kinds of which something was admitted."""
 
     async def client(self, kind: str) -> None:
         """Do one thing after another until told to stop; refusals and failures are part of it."""
@@ -75,7 +77,8 @@ class Storm:
             manifest = workload(kind, name, **ray(count))
         else:
             manifest = replicated(kind, count, name)
-        await self._space.create(manifest)
+        if (await self._space.create(manifest)).status == 201:
+            self.admitted.add(kind)
 
     async def _scale(self, kind: str, name: str) -> None:
         count = self._random.randint(0, 5)
@@ -139,6 +142,7 @@ async def test_kills_in_the_middle_of_a_storm_lose_nothing(team: Team, seed: int
             await team.service.run_again()
         await storm.go_on(CHANGES_BETWEEN_KILLS)
         storm.stop()
+    assert storm.admitted == set(KINDS), "a storm in which nothing comes in shows nothing"
     await assert_ledger_is_cluster(team)
     assert await beyond(team, CARDS_MAX) == []
 
