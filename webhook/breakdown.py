@@ -44,9 +44,9 @@ class Breakdown:
         for index in range(0, len(postings), 3):
             account = self._accounts.get(postings[index])
             shares = self._shares.get(account) if account is not None else None
-            # What has not been added up yet will be, with this in it.
-            if shares is None or not (namespace in shares or account in self._whole):
+            if shares is None:
                 continue
+            # A namespace that has not been added up yet will be, with this in it.
             share = shares.setdefault(namespace, {})
             share[postings[index]] = share.get(postings[index], 0) + postings[index + 1]
 

@@ -170,6 +170,20 @@ async def test_a_pod_that_is_deleted_while_it_waits_is_forgotten():
         assert one.entry("p") is None
 
 
+async def test_a_pod_that_went_without_a_word_is_forgotten_at_the_next_list():
+    async with full_world(recount_seconds=0.5) as one, settling_everything(one):
+        await one.synced()
+        await limited(one, 0)
+        wait(one, "p")
+        await one.until(lambda: any(isinstance(told, Reserve) for told in one.asked))
+        assert one.server.objects.pop(("pods", "red", "p"))
+        await asyncio.sleep(1.0)  # a list or two
+        one.server.update("resourcequotas", "red", "q", spec={"hard": {GPUS: "9"}})
+        await one.until(lambda: one.limits("q") == {GPUS: 9})
+        await asyncio.sleep(1.2)  # a round, to give a wrong question its chance
+        assert one.entry("p") is None
+
+
 @pytest.mark.parametrize("held", [False, True])
 async def test_after_a_recount_waiting_pods_count_if_something_is_reserved_for_them(held):
     async with full_world() as one:
