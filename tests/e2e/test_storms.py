@@ -1,20 +1,17 @@
-"""Many writers at once while the service is killed, and a cluster that went on without it."""
+"""Many clients do what comes into their heads while the service is killed over and over."""
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from typing import Final
 
 import pytest
 
 from tests.e2e.agreement import assert_ledger_is_cluster
-from tests.e2e.cluster import Cluster, Manifest
-from tests.e2e.opening import webhooks_are_in_effect
+from tests.e2e.cluster import Manifest
 from tests.e2e.played import operator_of
 from tests.e2e.pods import CARDS, pod
-from tests.e2e.polling import eventually
 from tests.e2e.service import Row
-from tests.e2e.team import QUOTA, SEEN_SECONDS, Team
+from tests.e2e.team import Team
 from tests.e2e.workloads import Space, controlled_by, job, replicated, template, workload
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -26,7 +23,6 @@ CHANGES_BETWEEN_KILLS: Final = 15
 CHANGES_SECONDS: Final = 30.0
 KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "Job", "RayCluster")
 SEEDS: Final = [4, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 15))]
-CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 
 def ray(workers: int) -> Manifest:
@@ -117,16 +113,6 @@ class Storm:
         await self._space.cluster.ask("DELETE", path, {"propagationPolicy": how})
 
 
-@pytest.fixture
-async def registered(team: Team) -> AsyncIterator[None]:
-    """Register the webhooks again in the end."""
-    yield
-    if team.service.runs:
-        team.service.kill()
-    await team.service.run_again()
-    await webhooks_are_in_effect(team.cluster)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_kills_in_the_middle_of_a_storm_lose_nothing(team: Team, seed: int) -> None:
     await team.limit({LINE: str(CARDS_MAX)})
@@ -147,63 +133,6 @@ async def test_kills_in_the_middle_of_a_storm_lose_nothing(team: Team, seed: int
     assert await beyond(team, CARDS_MAX) == []
 
 
-async def test_what_happened_without_the_service_is_corrected_and_listed(
-    team: Team, registered: None
-) -> None:
-    await team.limit({LINE: str(CARDS_MAX)})
-    space = Space(team)
-    for name in ("stays", "grows", "goes"):
-        await space.created(replicated("Deployment", 2, name))
-    await space.created(job(2, "ends"))
-    await space.pods_are(8)
-    await assert_ledger_is_cluster(team)
-    team.service.kill()
-    await bypass(team.cluster, space)
-    assert (await space.scale("Deployment", "grows", 6)).status == 200
-    await space.delete("Deployment", "goes")
-    await space.created(replicated("StatefulSet", 3, "comes"))
-    for found in await space.live():
-        if found["metadata"]["name"].startswith("ends"):
-            await team.finish(found["metadata"]["name"])
-    await space.gone("Deployment", "goes")
-    await space.pods_are(11)
-    await team.service.run_again()
-    await webhooks_are_in_effect(team.cluster)
-    lines = await assert_ledger_is_cluster(team)
-    assert lines[team.namespace, QUOTA, LINE] == 11
-    assert await team.service.metric('gpuledger_drift_total{cause="unreserved"}') >= 2
-    drift = await team.service.answer("drift", f"--namespace={team.namespace}")
-    corrected = {row["key"]: row["cause"] for row in drift}
-    assert corrected["statefulsets.apps/comes"] == "unreserved"
-    assert corrected["deployments.apps/grows"] == "unreserved"
-    assert "deployments.apps/goes" in corrected
-    assert "deployments.apps/stays" not in corrected
-    assert (await team.create(pod("late", cards=2))).status == 403
-
-
-async def test_a_limit_that_was_passed_without_the_webhook_blocks_until_it_holds_again(
-    team: Team, registered: None
-) -> None:
-    await team.limit({LINE: "4"})
-    space = Space(team)
-    await bypass(team.cluster, space)
-    await space.created(replicated("Deployment", 6))
-    await space.pods_are(6)
-    lines = await assert_ledger_is_cluster(team)
-    assert lines[team.namespace, QUOTA, LINE] == 6
-    team.service.kill()
-    await team.service.run_again()
-    await webhooks_are_in_effect(team.cluster)
-    refused = await team.create(pod("late"))
-    assert refused.status == 403
-    assert "requested 1, used 6 of 4" in refused.message
-    assert (await space.scale("Deployment", "web", 3)).status == 200
-    await space.pods_are(3)
-    lines = await assert_ledger_is_cluster(team)
-    assert lines[team.namespace, QUOTA, LINE] == 3
-    await team.created(pod("late"))
-
-
 async def beyond(team: Team, limit: int) -> list[Row]:
     """Return the reservations that went over a limit; what is seen to exist may."""
     events = await team.service.get("/v1/events", namespace=team.namespace, limit="5000")
@@ -213,18 +142,3 @@ async def beyond(team: Team, limit: int) -> list[Row]:
         if event["type"] == "Reserved"
         and any(one["delta"] > 0 and one["used_after"] > limit for one in event["postings"])
     ]
-
-
-async def bypass(cluster: Cluster, space: Space) -> None:
-    """Remove the product's webhooks, and return when the API server goes without them."""
-    for kind in ("validating", "mutating"):
-        path = CONFIGURATIONS.replace("validating", kind)
-        await cluster.must("DELETE", f"{path}/gpuledger")
-
-    async def look() -> int:
-        beyond = replicated("Deployment", CARDS_MAX + 1, "probe")
-        return (await space.create(beyond, params={"dryRun": "All"})).status
-
-    await eventually(
-        look, lambda status: status == 201, within=SEEN_SECONDS, what="nobody is asked any more"
-    )

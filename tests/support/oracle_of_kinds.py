@@ -89,10 +89,13 @@ def ray_cluster(found: Manifest, **_: Any) -> Templates:
 
 
 def ray_job(found: Manifest, **_: Any) -> Templates:
-    """Its cluster. What submits asks for nothing in these tests."""
-    idle = found["spec"].get("suspend", False)
-    for template, count in _ray(found["spec"]["rayClusterSpec"]):
+    """Its cluster, and the pod that submits, unless something else does."""
+    spec = found["spec"]
+    idle = spec.get("suspend", False)
+    for template, count in _ray(spec.get("rayClusterSpec", {})):
         yield template, 0 if idle else count
+    if "submitterPodTemplate" in spec and spec.get("submissionMode", "K8sJobMode") == "K8sJobMode":
+        yield spec["submitterPodTemplate"], 0 if idle else 1
 
 
 def ray_service(found: Manifest, **_: Any) -> Templates:
@@ -139,7 +142,8 @@ def is_finished(kind: str, found: Manifest) -> bool:
 
 
 def _ray(spec: Manifest) -> Templates:
-    yield spec["headGroupSpec"]["template"], 1
+    if "headGroupSpec" in spec:
+        yield spec["headGroupSpec"]["template"], 1
     for group in spec.get("workerGroupSpecs", ()):
         workers = max(group.get("replicas", 0), group.get("minReplicas", 0))
         workers = min(workers, group.get("maxReplicas", workers)) * group.get("numOfHosts", 1)

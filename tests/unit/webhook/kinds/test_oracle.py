@@ -1,0 +1,35 @@
+"""The oracle of the end-to-end tests comes to what was worked out by hand."""
+
+from collections import Counter
+from copy import deepcopy
+from typing import Final
+
+import pytest
+from support.kinds import Case, all_cases
+from support.oracle_of_cluster import demand_of
+from support.oracle_of_kinds import ENVELOPES, is_finished
+
+from webhook.kinds.kind import Kind
+
+CASES: Final = [
+    (kind, case)
+    for kind, case in all_cases()
+    if kind.kind in ENVELOPES and kind.group != "batch.volcano.sh"
+    # Of surge the oracle knows that of Deployments, and of autoscaling nothing.
+    if not case.options or (kind.kind == "Deployment" and "elastic_max" not in case.options)
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "case"), CASES, ids=[f"{kind.name}: {case.name}" for kind, case in CASES]
+)
+def test_the_oracle_of_the_cluster_agrees_with_the_examples(kind: Kind, case: Case) -> None:
+    found = deepcopy(case.object)
+    found.setdefault("metadata", {}).setdefault("generation", 1)
+    total: Counter[str] = Counter()
+    reserve = case.options.get("surge") == "reserve"
+    for template, count in ENVELOPES[kind.kind](found, reserve=reserve):
+        for resource, amount in demand_of(template).items():
+            total[resource] += count * amount
+    assert is_finished(kind.kind, found) == case.finished
+    assert case.finished or dict(+total) == case.demand
