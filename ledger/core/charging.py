@@ -80,6 +80,17 @@ def drawn_from(entry: Entry) -> str:
     return "" if entry.root == BARRED else entry.root
 
 
+def usable(root: Entry) -> Amounts:
+    """Return what pods may draw from a root: what was asked for of its envelope."""
+    found = NOTHING
+    if root.committed is not None:
+        admitted = root.committed.admitted
+        found = root.committed.demand if admitted is None else admitted
+    for hold in root.holds:
+        found = largest(found, hold.demand)
+    return found
+
+
 def is_simple(space: Namespace, key: str, before: Entry, after: Entry) -> bool:
     """Return whether a change concerns nothing but this key, and no line selects."""
     return (

@@ -9,9 +9,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ledger.core import coverage, events
+from ledger.core.amounts import Amounts, covers, largest, smallest
 from ledger.core.charging import (
     EMPTY,
     FALLING,
+    NOTHING,
+    PODS,
     TRUTH,
     WITHIN_LIMITS,
     InvariantError,
@@ -114,7 +117,17 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
         raise InvariantError(f"a commit of {event.key} names neither a hold nor a demand")
     # Records of schema 1 also commit what only another object's hold had room for.
     root, traits = (known.root, known.traits) if known is not None else ("", ())
-    committed = Object(event.uid, event.version, demand, time, root, traits, event.generation)
+    admitted = known.admitted if isinstance(known, Object) else None
+    committed = Object(
+        event.uid,
+        event.version,
+        demand,
+        time,
+        root,
+        traits,
+        event.generation,
+        None if admitted is None else smallest(admitted, demand),
+    )
     return replace(state, space, event.key, entry, entry_of(committed, holds), FALLING)
 
 
@@ -123,9 +136,10 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
     if space is None:
         space = coverage.open_namespace(state, event.namespace)
     entry = space.entries.get(event.key, EMPTY)
-    holds = entry.holds
+    holds, held = entry.holds, NOTHING
     if event.base != events.NO_HOLD:
-        holds = _end_hold(state, space, entry, _hold(entry, event.uid, event.base))
+        hold = _hold(entry, event.uid, event.base)
+        holds, held = _end_hold(state, space, entry, hold), hold.demand
     committed = Object(
         event.uid,
         event.version,
@@ -134,8 +148,18 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
         event.root,
         event.traits,
         event.generation,
+        None if event.key.startswith(PODS) else _admitted(entry.committed, held, event),
     )
     return replace(state, space, event.key, entry, entry_of(committed, holds), TRUTH)
+
+
+def _admitted(stored: Object | None, held: Amounts, event: events.Observed) -> Amounts | None:
+    """Return what of an observed envelope was asked for, None when that is all of it."""
+    asked = held
+    if stored is not None and stored.uid == event.uid:
+        known = stored.demand if stored.admitted is None else stored.admitted
+        asked = largest(held, known)
+    return None if covers(asked, event.demand) else smallest(asked, event.demand)
 
 
 def _released(state: State, event: events.Released, time: int) -> Postings:

@@ -74,7 +74,7 @@ def _already_settled(entry: Entry, command: commands.Reserve) -> Decision | None
         return None
     if command.base == commands.CREATE or command.base < stored.version:
         return []
-    counted = set(command.traits) <= set(stored.traits)
+    counted = not command.unknown and set(command.traits) <= set(stored.traits)
     if counted and amounts.covers(stored.demand, command.demand):
         return []
     return None
@@ -120,7 +120,8 @@ def _no_room(
         found: list[events.AnyEvent] = [_reserved(command)]
         if superseded is not None:
             found.insert(0, _release(superseded, command))
-        return shortages.attempt(state, space, found, command)
+        denial = shortages.attempt(state, space, found, command)
+        return denial if denial is not None else shortages.beyond(state, space, command)
     if superseded is not None:
         freed = _freed(space, superseded)
         if superseded[0] == command.key:
@@ -140,7 +141,7 @@ def _is_within_envelope(space: Namespace, command: commands.Reserve) -> bool:
     if root is None or charging.drawn_from(root):
         return False
     taken = command.demand if draw is None else amounts.plus(draw.charge, command.demand)
-    return amounts.covers(root.charge, taken)
+    return amounts.covers(charging.usable(root), taken)
 
 
 def _is_simple(

@@ -86,6 +86,23 @@ def attempt(
     return _no_room(state, space, short, _about(space, command)) if short else None
 
 
+def beyond(state: State, space: Namespace, command: commands.Reserve) -> Denial | None:
+    """Return a denial when a pod draws on a part of an envelope that nobody asked for.
+
+    Such a part is charged, because it exists. Its pods may come as long as there is room for it.
+    """
+    root = space.entries.get(command.root)
+    if root is None or root.committed is None or root.committed.admitted is None:
+        return None
+    counting = charging.by_line(space, [(root.traits, command.demand)])
+    short = [
+        _Short(line, need, state.used[line], need)
+        for line, need in counting.items()
+        if state.used[line] > state.limit[line]
+    ]
+    return _no_room(state, space, short, _about(space, command)) if short else None
+
+
 def _resource(state: State, line: int) -> str:
     return accounts.resource_of(state.names[line][1])
 

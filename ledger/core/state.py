@@ -46,7 +46,9 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Object(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A persisted object: its uid, the resourceVersion seen last, what it demands, since when.
 
-    `generation` is that of its spec, 0 when it does not matter.
+    `generation` is that of its spec, 0 when it does not matter. `admitted` is the part of a root's
+    envelope that was ever asked for, None when that is all of it: what was only seen is charged,
+    and gives its pods no right.
     """
 
     uid: str
@@ -56,6 +58,7 @@ class Object(msgspec.Struct, frozen=True, array_like=True, gc=False):
     root: str = ""
     traits: Traits = ()
     generation: int = 0
+    admitted: Amounts | None = None
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):

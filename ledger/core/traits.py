@@ -55,7 +55,7 @@ class Reach(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 def text_of(items: dict[str, str]) -> str:
     """Return the text of items by key; an empty value stands for a key alone."""
-    return ",".join(f"{key}={value}" if value else key for key, value in sorted(items.items()))
+    return ",".join([f"{key}={value}" if value else key for key, value in sorted(items.items())])
 
 
 def matches(selection: Selection, traits: Traits) -> bool:

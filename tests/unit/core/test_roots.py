@@ -215,3 +215,32 @@ def test_ended_pods_of_a_root_leave_no_trace() -> None:
     assert (space.draws, space.members) == ({}, {})
     assert tell(state, ended("nobody", 1)) == []
     assert state.accounts[QUOTA].lines == {f"limits.{MEMORY}": 0}
+
+
+def test_pods_have_no_right_to_a_part_of_an_envelope_that_nobody_asked_for() -> None:
+    state = running(100, 60)
+    tell(state, pod("a", 60))
+    assert kinds(tell(state, root_seen("r", 11, 200, generation=2))) == ["Observed unreserved"]
+    assert state.used == [200]
+    denial = tell(state, pod("b", 10))
+    assert isinstance(denial, Denial)
+    assert denial.reason is Reason.QUOTA_EXCEEDED
+    assert kinds(tell(state, commands.End(NAMESPACE, "pods/a", "uid-a", 60, "deleted")))
+    assert kinds(tell(state, pod("again", 60))) == ["Reserved"]
+
+
+def test_pods_of_an_envelope_that_was_only_seen_come_while_there_is_room_for_it() -> None:
+    state = running(100, 60)
+    tell(state, root_seen("r", 11, 100, generation=2))
+    assert kinds(tell(state, pod("a", 100))) == ["Reserved"]
+    assert state.used == [100]
+
+
+def test_what_was_seen_and_is_asked_for_later_may_be_drawn() -> None:
+    state = running(100, 60)
+    tell(state, root_seen("r", 11, 200, generation=2))
+    tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {f"limits.{MEMORY}": 500}))
+    tell(state, root("r", 300, base=11))
+    tell(state, root_seen("r", 12, 300, generation=3))
+    tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {f"limits.{MEMORY}": 100}))
+    assert kinds(tell(state, pod("a", 300))) == ["Reserved"]
