@@ -47,7 +47,10 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     def controller(self) -> OwnerReference | None:
         """Return the owner that controls the object, if one does."""
-        return next((one for one in self.owner_references or () if one.controller), None)
+        for one in self.owner_references or ():
+            if one.controller:
+                return one
+        return None
 
     def version(self) -> int:
         """Return the resourceVersion as the integer it is, 0 when the object has none yet.

@@ -6,7 +6,7 @@ events. Nobody can select by them, and a quota that tries to is warned about.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -107,23 +107,23 @@ def _scopes(spec: PodSpec) -> dict[str, str]:
 
 def _is_best_effort(spec: PodSpec) -> bool:
     """Return whether nothing in a pod asks for any processor or memory: Kubernetes' QoS rule."""
-    return not any(_names_compute(one) for one in _resources(spec))
-
-
-def _resources(spec: PodSpec) -> Iterator[Resources]:
-    if spec.resources is not None:
-        yield spec.resources
+    if _names_compute(spec.resources):
+        return False
     for containers in (spec.containers, spec.init_containers):
         for container in containers or ():
-            if container.resources is not None:
-                yield container.resources
+            if _names_compute(container.resources):
+                return False
+    return True
 
 
-def _names_compute(resources: Resources) -> bool:
+def _names_compute(resources: Resources | None) -> bool:
+    if resources is None:
+        return False
     for given in (resources.requests, resources.limits):
-        for name in _COMPUTE:
-            if given and name in given and _is_some(given[name]):
-                return True
+        if given:
+            for name in _COMPUTE:
+                if name in given and _is_some(given[name]):
+                    return True
     return False
 
 
