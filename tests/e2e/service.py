@@ -104,7 +104,18 @@ class Service:
                 return float(value)
         return 0.0
 
+    async def check(self, name: str) -> tuple[bool, str]:
+        """Return whether a check of readiness passes, and what the service says of it."""
+        _, report = await self._ask("/readyz", {})
+        [found] = [one for one in json.loads(report)["checks"] if one["name"] == name]
+        return found["ok"], found["reason"]
+
     async def _read(self, path: str, query: dict[str, str]) -> str:
+        status, text = await self._ask(path, query)
+        assert status == 200, f"GET {path}: {status} {text}"
+        return text
+
+    async def _ask(self, path: str, query: dict[str, str]) -> tuple[int, str]:
         async with (
             aiohttp.ClientSession() as session,
             session.get(
@@ -114,9 +125,7 @@ class Service:
                 timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
             ) as response,
         ):
-            text = await response.text()
-            assert response.status == 200, f"GET {path}: {response.status} {text}"
-            return text
+            return response.status, await response.text()
 
     async def run(self, *arguments: str) -> tuple[int, str]:
         """Run another `gpuledger` command on the same ledger; return exit status and output."""
