@@ -13,12 +13,14 @@ from ledger.core.accounts import Kind
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Holder, Reason, Shortage
 from ledger.core.evolution import evolve
-from ledger.core.state import Entry, Namespace, State
+from ledger.core.state import Account, Entry, Namespace, State
 from ledger.core.traits import matches
 
 HOLDERS_SHOWN: Final = 3
-HOLDERS_SCANNED_MAX: Final = 4_096
-"""A denial names the largest holders among this many keys, to stay cheap in a denial storm."""
+HOLDERS_SCANNED_MAX: Final = 1_024
+"""A denial names the largest holders among this many keys, to stay cheap in a denial storm.
+
+Pods that draw from a root are among the keys, although only their root is a holder."""
 
 _PRECEDENCE: Final = {reason: rank for rank, reason in enumerate(Reason)}
 _EXCEEDED: Final = {
@@ -160,28 +162,48 @@ def _shortage(state: State, short: _Short) -> Shortage:
 
 
 def _holders(state: State, space: Namespace, head: Shortage) -> tuple[tuple[Holder, ...], int]:
-    """Return the largest holders of a line, and how many more there are.
+    """Return the largest holders of a line, and how many more there are among the keys looked at.
 
     Whoever holds in another namespace is named with it.
     """
     resource = accounts.resource_of(head.resource)
-    found = islice(_holding(state, space, head.account), HOLDERS_SCANNED_MAX)
-    holding = [(charge[resource], key, since) for key, since, charge in found if resource in charge]
+    found = islice(_holding(state, head.account), HOLDERS_SCANNED_MAX)
+    holding = [
+        (charge[resource], namespace, key) for namespace, key, charge in found if resource in charge
+    ]
     top = heapq.nlargest(HOLDERS_SHOWN, holding, key=itemgetter(0))
-    holders = tuple(Holder(key, amount, since) for amount, key, since in top)
+    holders = tuple(_holder(state, space, *one) for one in top)
     return holders, len(holding) - len(holders)
 
 
-def _holding(state: State, space: Namespace, name: str) -> Iterator[tuple[str, int, Amounts]]:
-    """Yield the units that an account counts: key, since when, and what they are charged."""
+def _holding(state: State, name: str) -> Iterator[tuple[str, str, Amounts]]:
+    """Yield the units that an account counts: namespace, key, and what they are charged."""
     account = state.accounts[name]
-    for qualified in account.covers:
-        one = state.namespaces[qualified]
-        for key in charging.units(one):
-            for traits, charge in charging.terms(one, key):
-                if not account.selects or matches(account.selects, traits):
-                    place = key if one is space else f"{qualified}/{key}"
-                    yield place, _since(one.entries.get(key)), charge
+    for namespace, key in islice(_keys(state, account), HOLDERS_SCANNED_MAX):
+        space = state.namespaces[namespace]
+        entry = space.entries.get(key)
+        if entry is not None and charging.drawn_from(entry):
+            continue  # what it takes is its root's
+        for traits, charge in charging.terms(space, key):
+            if not account.selects or matches(account.selects, traits):
+                yield namespace, key, charge
+
+
+def _keys(state: State, account: Account) -> Iterator[tuple[str, str]]:
+    """Yield every key that an account covers; before others the roots, for they hold the most."""
+    for namespace in account.covers:
+        space = state.namespaces[namespace]
+        for root in space.draws:
+            yield namespace, root
+        for key in space.entries:
+            if key not in space.draws:
+                yield namespace, key
+
+
+def _holder(state: State, space: Namespace, amount: int, namespace: str, key: str) -> Holder:
+    one = state.namespaces[namespace]
+    place = key if one is space else f"{namespace}/{key}"
+    return Holder(place, amount, _since(one.entries.get(key)))
 
 
 def _since(entry: Entry | None) -> int:

@@ -1,8 +1,9 @@
 """Roots: an envelope and the pods that draw from it are charged once, at the larger of the two."""
 
+import pytest
 from support.charging import MEMORY, NAMESPACE, QUOTA, ended, kinds, mib, tell, with_limit
 
-from ledger.core import commands
+from ledger.core import commands, shortages
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Reason, sentence
 from ledger.core.state import State
@@ -73,6 +74,29 @@ def test_the_holder_of_an_envelope_is_the_root() -> None:
     denial = tell(state, pod("stranger", 10, drawn_from=""))
     assert isinstance(denial, Denial)
     assert [(holder.key, holder.amount) for holder in denial.holders] == [(WEB, 100)]
+
+
+def test_a_denial_looks_at_a_bounded_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shortages, "HOLDERS_SCANNED_MAX", 3)
+    state = running(100, 60)
+    for name in "abc":
+        tell(state, pod(name, 20))
+    tell(state, pod("later", 40, drawn_from=""))
+    denial = tell(state, pod("stranger", 10, drawn_from=""))
+    assert isinstance(denial, Denial)
+    assert [holder.key for holder in denial.holders] == [WEB]
+    assert denial.holders_more == 0
+
+
+def test_a_denial_looks_at_roots_before_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shortages, "HOLDERS_SCANNED_MAX", 1)
+    state = with_limit(100)
+    tell(state, pod("first", 40, drawn_from=""))
+    for name in "abc":
+        tell(state, pod(name, 20))
+    denial = tell(state, pod("stranger", 10, drawn_from=""))
+    assert isinstance(denial, Denial)
+    assert [(holder.key, holder.amount) for holder in denial.holders] == [(WEB, 60)]
 
 
 def test_a_barred_pod_takes_no_share_of_the_envelope() -> None:
