@@ -42,6 +42,7 @@ async def both(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 async def shared(both: Sites) -> AsyncIterator[Shared]:
     """Make a namespace of its own for a test, in both clusters."""
     yield Shared(both, f"team-{uuid.uuid4().hex[:8]}")
+    await both.link.restore()
     for site in both.both:
         fall = site.service.fall()
         assert not fall, fall
@@ -153,6 +154,7 @@ async def test_both_clusters_together_stay_within_the_limit_while_the_link_break
     assert max(used) == limit * POD
     surprises = [one for one in events if one["cause"] in ("unreserved", "late")]
     assert not surprises
+    assert (await west.service.answer("audit", "verify"))["ok"]
 
 
 async def test_the_status_tells_what_each_cluster_and_namespace_uses(shared: Shared) -> None:
