@@ -10,7 +10,17 @@ from rich.console import Console
 from tests.bench import results
 from tests.bench.results import Report, Result
 
-NAMES = ("core", "https", "history", "lag", "replicas", "deciding", "recounting", "creating")
+NAMES = (
+    "core",
+    "https",
+    "history",
+    "lag",
+    "replicas",
+    "deciding",
+    "weighing",
+    "recounting",
+    "creating",
+)
 
 COLUMNS_MIN = 120
 """The table is not broken where nobody looks at a terminal."""
