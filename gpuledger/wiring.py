@@ -202,6 +202,7 @@ def namespace_policy(settings: Settings) -> NamespacePolicy:
         mode=settings.mode,
         on_exceeded=settings.on_exceeded,
         surge=settings.surge,
+        elastic=settings.elastic,
         pods_only=settings.pods_only,
         exempt_users=settings.exempt_users,
         exempt_groups=settings.exempt_groups,

@@ -30,4 +30,4 @@ class Manners:
 
 
 def _manner(policy: NamespacePolicy) -> Charged:
-    return Charged(policy.surge, not policy.charges_roots)
+    return Charged(policy.surge, not policy.charges_roots, policy.elastic_max)

@@ -19,10 +19,14 @@ from webhook.sighting import Sighting
 
 
 class Charged(msgspec.Struct, frozen=True):
-    """How the roots of a namespace are charged: `pods_only` means not at all."""
+    """How the roots of a namespace are charged: `pods_only` means not at all.
+
+    With `elastic_max` the most counts that an autoscaler may make of them.
+    """
 
     surge: Surge = "opportunistic"
     pods_only: bool = False
+    elastic_max: bool = False
 
 
 AS_USUAL: Final = Charged()
@@ -52,7 +56,9 @@ def sight_root(
     Raises ValueError when its resourceVersion is none.
     """
     meta = workload.metadata
-    envelope = envelope_of(kind, workload, rules, surge=charged.surge)
+    envelope = envelope_of(
+        kind, workload, rules, surge=charged.surge, elastic_max=charged.elastic_max
+    )
     seen = Sighting(
         accounts.qualified(cluster, meta.namespace),
         key_of(kind, meta.name),

@@ -250,6 +250,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["opportunistic", "reserve", "strict"],
         Meta(description="What a roll-out may use beyond its replicas, where none selects."),
     ] = "opportunistic"
+    elastic: Annotated[
+        Literal["current", "max"],
+        Meta(
+            description="Whether what an autoscaler enlarges is charged as it is, or at the most"
+            " that it may become; where none selects."
+        ),
+    ] = "current"
     pods_only: Annotated[
         bool,
         Meta(description="Charge pods alone and workloads nothing, where no policy selects."),

@@ -102,6 +102,7 @@ async def test_an_empty_policy_is_the_strict_one(admin: Cluster) -> None:
         "mode": "enforce",
         "onExceeded": "deny",
         "surge": "opportunistic",
+        "elastic": "current",
         "podsOnly": False,
     }
 

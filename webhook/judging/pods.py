@@ -151,7 +151,13 @@ class PodJudge:
         workload = remembered(root.seen)
         if workload is None:
             return ()
-        envelope = envelope_of(root.kind, workload, self._rules, surge=policy.surge)
+        envelope = envelope_of(
+            root.kind,
+            workload,
+            self._rules,
+            surge=policy.surge,
+            elastic_max=policy.elastic_max,
+        )
         if isinstance(envelope, Denial) or envelope.finished:
             return ()
         seen = root.seen

@@ -81,15 +81,22 @@ class WorkloadJudge:
 
     def _read(self, write: Write, policy: NamespacePolicy) -> _Change | Denial:
         """Return what a write means, a denial if it makes no sense and the old object did."""
-        envelope = envelope_of(write.kind, write.new, self._rules, surge=policy.surge)
+        envelope = self._envelope(write.kind, write.new, policy)
         before: Envelope | Denial = _NOTHING
         if write.old is not None:
-            before = envelope_of(write.kind, write.old, self._rules, surge=policy.surge)
+            before = self._envelope(write.kind, write.old, policy)
         if isinstance(envelope, Denial) and envelope != before:
             return envelope
         if isinstance(before, Denial):
             before = _NOTHING
         return _Change(write, _NOTHING if isinstance(envelope, Denial) else envelope, before)
+
+    def _envelope(
+        self, kind: Kind, workload: Workload, policy: NamespacePolicy
+    ) -> Envelope | Denial:
+        return envelope_of(
+            kind, workload, self._rules, surge=policy.surge, elastic_max=policy.elastic_max
+        )
 
     async def _claim(
         self, request: Request, change: _Change, until: float

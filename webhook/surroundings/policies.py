@@ -25,6 +25,7 @@ from webhook.surroundings.namespaces import Namespaces
 
 Mode = Literal["enforce", "warn", "off"]
 OnExceeded = Literal["deny", "pending"]
+Elastic = Literal["current", "max"]
 
 _SHOWN_MAX: Final = 200
 _log: Final = logging.getLogger(__name__)
@@ -42,13 +43,15 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     `mode` says whether limits hold: `enforce` refuses, `warn` charges all the same and warns, `off`
     does neither. `on_exceeded` says what becomes of a pod without room: refused, or created and
-    waiting. With `pods_only` workloads are charged nothing, only their pods are. Who is exempt may
-    exceed limits and is charged.
+    waiting. `elastic` says what a workload is charged that an autoscaler may enlarge: what it is
+    now, or the most that it may become. With `pods_only` workloads are charged nothing, only their
+    pods are. Who is exempt may exceed limits and is charged.
     """
 
     mode: Mode = "enforce"
     on_exceeded: OnExceeded = "deny"
     surge: Surge = "opportunistic"
+    elastic: Elastic = "current"
     pods_only: bool = False
     exempt_users: tuple[str, ...] = ()
     exempt_groups: tuple[str, ...] = ()
@@ -59,6 +62,11 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
     def charges_roots(self) -> bool:
         """Whether workloads are charged before their pods are."""
         return not self.pods_only and self.on_exceeded == "deny"
+
+    @property
+    def elastic_max(self) -> bool:
+        """Whether the most that an autoscaler may make of a workload is charged."""
+        return self.elastic == "max"
 
     def yields_to(self, user: UserInfo) -> bool:
         """Return whether a user's requests are charged also where there is no room."""
@@ -81,6 +89,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     mode: Mode = "enforce"
     on_exceeded: OnExceeded = "deny"
     surge: Surge = "opportunistic"
+    elastic: Elastic = "current"
     pods_only: bool = False
     exempt: _Exempt = _Exempt()
     default_quota: DefaultQuota | None = None
@@ -180,11 +189,18 @@ def lint(seen: Workload) -> tuple[str, ...]:
     found = []
     if policy.mode == "off" and policy.default_quota is not None:
         found.append("spec.defaultQuota: with mode off the quota is made and limits nothing")
-    if policy.on_exceeded == "pending" and policy.surge != "opportunistic":
-        found.append(f"spec.surge: {policy.surge} has no effect where onExceeded is pending")
-    if policy.pods_only and policy.surge != "opportunistic":
-        found.append(f"spec.surge: {policy.surge} has no effect where podsOnly is true")
+    for cause in _uncharged(policy):
+        if policy.surge != "opportunistic":
+            found.append(f"spec.surge: {policy.surge} has no effect where {cause}")
+        if policy.elastic_max:
+            found.append(f"spec.elastic: max has no effect where {cause}")
     return tuple(found)
+
+
+def _uncharged(policy: NamespacePolicy) -> list[str]:
+    """Return why a policy has workloads charged nothing."""
+    causes = ["onExceeded is pending"] if policy.on_exceeded == "pending" else []
+    return [*causes, "podsOnly is true"] if policy.pods_only else causes
 
 
 def _ranked(seen: Workload) -> _Ranked:
@@ -205,6 +221,7 @@ def _ranked(seen: Workload) -> _Ranked:
         mode=spec.mode,
         on_exceeded=spec.on_exceeded,
         surge=spec.surge,
+        elastic=spec.elastic,
         pods_only=spec.pods_only,
         exempt_users=spec.exempt.users,
         exempt_groups=spec.exempt.groups,

@@ -2,13 +2,22 @@
 
 import asyncio
 
-from support.everything import DEPLOYMENTS, deployment, full_world, settling_everything
+from support.everything import (
+    DEPLOYMENTS,
+    deployment,
+    full_world,
+    settling_everything,
+    template,
+    workload,
+)
 from support.settled import CLUSTER
 
-from ledger.kube.resources import NAMESPACES, POLICIES
+from ledger.kube.resources import NAMESPACES, POLICIES, Resource
 from webhook.drift import UNENFORCED
 
+RAYS = Resource("ray.io", "v1", "rayclusters", "RayCluster")
 WEB = "deployments.apps/web"
+RAY = "rayclusters.ray.io/r"
 TWO = {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 2000}
 THREE = {"nvidia.com/gpu": 3, "nvidia.com/gpumem": 3000}
 
@@ -18,8 +27,8 @@ def policy(one, name: str = "p", **spec) -> None:
     one.server.create(POLICIES.name, "", body)
 
 
-def charged(one) -> dict | None:
-    entry = one.root(WEB)
+def charged(one, key: str = WEB) -> dict | None:
+    entry = one.root(key)
     return entry.committed.demand if entry is not None and entry.committed is not None else None
 
 
@@ -77,6 +86,18 @@ async def test_surge_is_charged_where_it_is_reserved():
             done = {"observedGeneration": 2, "updatedReplicas": 2, "replicas": 2}
             one.server.update(DEPLOYMENTS.name, "red", "web", status=done)
             await one.until(lambda: charged(one) == TWO)
+
+
+async def test_the_most_that_an_autoscaler_may_make_is_charged_where_policy_says_so():
+    async with full_world() as one:
+        one.every.kinds[RAYS.name] = RAYS
+        policy(one, elastic="max")
+        async with settling_everything(one):
+            await one.synced()
+            group = {"replicas": 1, "maxReplicas": 3, "template": template()}
+            body = workload(RAYS, "r", enableInTreeAutoscaling=True, workerGroupSpecs=[group])
+            one.server.create(RAYS.name, "red", body)
+            await one.until(lambda: charged(one, RAY) == THREE)
 
 
 async def test_a_label_of_a_namespace_changes_the_policy_that_holds():

@@ -27,6 +27,7 @@ from ledger.core.commands import BARRED, Describe, Observe, Reserve, SetLimits
 from ledger.core.traits import Reach, Requirement
 from ledger.kube.errors import Unavailable
 from ledger.kube.gates import GATE
+from ledger.kube.resources import Resource
 from webhook.surroundings.policies import NamespacePolicy
 
 WEB = manifest(DEPLOYMENTS, "web", replicas=3)
@@ -142,6 +143,20 @@ async def test_a_root_that_the_ledger_does_not_have_is_shown_to_it_first() -> No
     )
     assert isinstance(reserve, Reserve)
     assert reserve.root == ROOT
+
+
+async def test_a_root_is_shown_with_what_its_autoscaler_may_make_where_policy_says_so() -> None:
+    rays = Resource("ray.io", "v1", "rayclusters", "RayCluster")
+    ray = manifest(rays, "ray")
+    group = {"replicas": 1, "maxReplicas": 5, "template": template()}
+    ray["spec"] = {"enableInTreeAutoscaling": True, "workerGroupSpecs": [group]}
+    operator = "system:serviceaccount:ray-system:kuberay-operator"
+    for elastic, cards in (("current", 1), ("max", 5)):
+        team = Namespace(ray, elastic=elastic)
+        assert (await team.create(username=operator, owner=ray))["allowed"]
+        root, _ = team.ledger.commands()
+        assert isinstance(root, Observe)
+        assert root.demand[GPU] == cards
 
 
 async def test_a_forged_pod_shows_the_ledger_nothing() -> None:

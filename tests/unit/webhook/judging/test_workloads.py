@@ -425,6 +425,31 @@ async def test_a_surge_is_reserved_where_policy_says_so() -> None:
     assert [one.demand[GPU] for one in team.reserved()] == [4]
 
 
+RAYS = Resource("ray.io", "v1", "rayclusters", "RayCluster")
+
+
+def rays(replicas: int) -> Manifest:
+    """Return a cluster with an autoscaler, which may make up to five workers of it."""
+    group = {"replicas": replicas, "maxReplicas": 5, "template": template()}
+    ray = manifest(RAYS, "ray")
+    ray["spec"] = {"enableInTreeAutoscaling": True, "workerGroupSpecs": [group]}
+    return ray
+
+
+async def test_what_an_autoscaler_may_make_is_asked_for_at_once_where_policy_says_so() -> None:
+    team = Namespace(elastic="max")
+    assert (await team.answer(RAYS, rays(2)))["allowed"]
+    assert (await team.answer(RAYS, changed(rays(4)), rays(2)))["allowed"]
+    assert [one.demand[GPU] for one in team.reserved()] == [5]
+
+
+async def test_an_autoscaler_asks_for_each_increase_where_policy_does_not_say_otherwise() -> None:
+    team = Namespace()
+    assert (await team.answer(RAYS, rays(2)))["allowed"]
+    assert (await team.answer(RAYS, changed(rays(4)), rays(2)))["allowed"]
+    assert [one.demand[GPU] for one in team.reserved()] == [2, 4]
+
+
 NO_POD_MISSING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 
 

@@ -47,6 +47,7 @@ def test_everything_that_a_policy_says_is_read() -> None:
             mode="warn",
             onExceeded="pending",
             surge="strict",
+            elastic="max",
             podsOnly=True,
             exempt={"users": ["ada"], "groups": ["ops"]},
             defaultQuota={"hard": {"limits.nvidia.com/gpu": 4}},
@@ -62,6 +63,7 @@ def test_everything_that_a_policy_says_is_read() -> None:
         mode="warn",
         on_exceeded="pending",
         surge="strict",
+        elastic="max",
         pods_only=True,
         exempt_users=("ada",),
         exempt_groups=("ops",),
@@ -195,6 +197,8 @@ def test_roots_are_charged_unless_pods_alone_are_or_wait(
         ({"mode": "off", "defaultQuota": {"hard": {}}}, "spec.defaultQuota"),
         ({"onExceeded": "pending", "surge": "strict"}, "onExceeded is pending"),
         ({"podsOnly": True, "surge": "reserve"}, "podsOnly is true"),
+        ({"onExceeded": "pending", "elastic": "max"}, "spec.elastic"),
+        ({"podsOnly": True, "elastic": "max"}, "spec.elastic"),
     ],
 )
 def test_what_has_no_effect_is_said(spec: dict[str, Any], said: str) -> None:
