@@ -60,6 +60,11 @@ REASONS: Final = {
         "The annotation that says which type of card is needed names none that is known.",
         "Write one of those that the message lists, or have it added to gpu_types.",
     ),
+    Reason.GPU_TYPE_CHANGED: (
+        "A pod that exists would name other types of cards, and may already have a card of the"
+        " type that it would no longer count as.",
+        "Create another pod with the other type, or change the template of what made this one.",
+    ),
     Reason.RESERVED_ANNOTATION: (
         "The object carries an annotation that only the ledger or a device plugin may write.",
         "Remove the annotation, or have the user listed in trusted_identities.",

@@ -1,7 +1,9 @@
 """Objections: the webhook's own denials, for what no ledger needs to be asked about."""
 
+from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Reason
 from ledger.kube.containers import asks_for_cards, shown
+from ledger.kube.demand import Demand
 from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules
 
@@ -21,6 +23,47 @@ def privileged(pod: Pod, rules: DemandRules) -> Denial | None:
                 value="true",
             )
     return None
+
+
+def retyped(
+    new: tuple[Pod, Demand], old: tuple[Pod, Demand | Denial], rules: DemandRules
+) -> Denial | None:
+    """Return a denial when a pod would count as of other types of cards than it does.
+
+    It may have a card of its type by now, which another word in an annotation does not give back.
+    """
+    (pod, now), (stored, before) = new, old
+    if isinstance(before, Denial):
+        return None
+    types, other = _types(before.amounts, rules), _types(now.amounts, rules)
+    if types == other:
+        return None
+    annotation, text = _changed_type(pod, stored, rules)
+    return Denial(
+        Reason.GPU_TYPE_CHANGED,
+        f"the pod counts as one for {types} cards and would count as one for {other} cards; the"
+        " type is settled when a pod is created",
+        transient=False,
+        remedy="Create another pod with the other type, or change the template of what made it",
+        field=f"metadata.annotations[{annotation}]",
+        value=shown(text),
+    )
+
+
+def _types(amounts: Amounts, rules: DemandRules) -> str:
+    """Return the types of cards on whose keys these amounts count."""
+    found = (
+        one for one, names in rules.typed.items() if not amounts.keys().isdisjoint(names.values())
+    )
+    return " or ".join(sorted(found)) or "any"
+
+
+def _changed_type(pod: Pod, stored: Pod, rules: DemandRules) -> tuple[str, str]:
+    """Return the annotation by which the types became others, and what it says now."""
+    now, before = pod.metadata.annotations or {}, stored.metadata.annotations or {}
+    changed = (key for key in rules.type_annotations if now.get(key) != before.get(key))
+    key = next(changed, rules.type_annotations[0])
+    return key, now.get(key, "")
 
 
 def unnamed(field: str, text: str) -> Denial:

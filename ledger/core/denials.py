@@ -21,6 +21,7 @@ class Reason(StrEnum):
     INVALID_CORES = "InvalidCores"
     INVALID_COUNT = "InvalidCount"
     UNKNOWN_GPU_TYPE = "UnknownGpuType"
+    GPU_TYPE_CHANGED = "GpuTypeChanged"
     RESERVED_ANNOTATION = "ReservedAnnotation"
     FORGED_OWNER = "ForgedOwner"
     PRIVILEGED_CONTAINER = "PrivilegedContainer"

@@ -4,7 +4,8 @@
   expected controller has made it.
 * UPDATE, also of `pods/resize`, reserves for `(uid, base)` when it asks for more than the old
   object accounts for. A change that asks for no more passes without asking the ledger, so labels
-  and finalizers can be written whatever the ledger's state.
+  and finalizers can be written whatever the ledger's state. The types of cards that a pod names
+  stay what they are: it may have such a card.
 * A pod that waits behind the gate asks for nothing. Whoever takes the gate away asks for all of it.
 """
 
@@ -69,6 +70,9 @@ class PodJudge:
             return UNTOUCHED
         if old is None:
             return await self._create(request, pod, demand, policy, until)
+        denial = objections.retyped((pod, demand), (old, before), self._rules)
+        if denial is not None:
+            return Verdict(denial)
         if isinstance(before, Denial) or is_gated(old.spec):
             before = _NO_DEMAND
         return await self._update(request, (pod, demand), (old, before), policy, until)

@@ -4,6 +4,7 @@ import base64
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from support.admission import (
     CORES,
@@ -21,6 +22,7 @@ from support.admission import (
 
 from ledger.core.commands import Observe, Reserve
 from ledger.core.denials import Denial, Reason
+from ledger.kube.card_types import CardType
 from ledger.kube.rules import DemandRules
 from webhook.policy import HAMI_IDENTITIES, Policy
 from webhook.stamps import ANNOTATION, Stamps, Subject
@@ -203,6 +205,37 @@ async def test_an_update_without_a_usable_version_names_the_field(version: str |
         answer = await service.client.post("/admission/validate", json=request)
     assert answer.status_code == 400
     assert answer.json()["field"] == "$.request.oldObject.metadata.resourceVersion"
+
+
+TYPED = DemandRules(types=(CardType("v100"), CardType("t4")))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "allowed"),
+    [
+        ({"nvidia.com/gpu-type": "v100"}, {"nvidia.com/gpu-type": "t4"}, False),
+        ({"nvidia.com/gpu-type": "v100,t4"}, {"nvidia.com/gpu-type": "t4"}, False),
+        ({"nvidia.com/gpu-type": "v100"}, {}, False),
+        ({}, {"nvidia.com/gpu-type": "t4"}, False),
+        ({"nvidia.com/gpu-type": "v100"}, {"nvidia.com/use-gputype": "V100"}, True),
+        ({"nvidia.com/gpu-type": "v100"}, {"nvidia.com/gpu-type": "v100", "note": "x"}, True),
+        ({"nvidia.com/gpu-type": "none"}, {"nvidia.com/gpu-type": "t4"}, True),
+    ],
+)
+async def test_a_pod_that_counts_as_of_a_type_of_cards_stays_of_that_type(
+    before: dict[str, str], after: dict[str, str], allowed: bool
+) -> None:
+    old = pod({GPU: "1"}, annotations=before)
+    response = await answered(update(pod({GPU: "1"}, annotations=after), old), rules=TYPED)
+    assert response["allowed"] is allowed
+    if not allowed:
+        assert causes(response) == [("GpuTypeChanged", "metadata.annotations[nvidia.com/gpu-type]")]
+
+
+async def test_a_pod_that_takes_no_cards_may_name_any_type() -> None:
+    old = pod({"cpu": "1"}, annotations={"nvidia.com/gpu-type": "v100"})
+    rules = msgspec.structs.replace(TYPED, managed=("cpu",))
+    assert (await answered(update(pod({"cpu": "1"}), old), rules=rules))["allowed"]
 
 
 async def test_a_privileged_pod_that_exists_can_still_be_labelled() -> None:
