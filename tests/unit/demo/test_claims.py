@@ -36,11 +36,11 @@ def usage(used: int, limit: int = 4) -> Usage:
 
 def holder(pod: Creation, cards: int = 1) -> Holder:
     amounts = {GPU: cards}
-    return Holder("local", "team", pod.key, pod.uid, amounts, {}, amounts, 1, "")
+    return Holder("local", "team", pod.key, pod.uid, amounts, {}, amounts, 1, "", "", {}, {}, 0)
 
 
 def hold(pod: Creation) -> Hold:
-    return Hold("local", "team", pod.key, pod.uid, 0, {GPU: 1}, "", "", "admin")
+    return Hold("local", "team", pod.key, pod.uid, 0, {GPU: 1}, "", "", "admin", "")
 
 
 A, B, C = creation("a"), creation("b"), creation("c")
