@@ -28,6 +28,7 @@ AUTOSCALER: Final = "system:serviceaccount:kube-system:horizontal-pod-autoscaler
 CONTROLLER_SECONDS: Final = 20.0
 """How long a controller may take to do what a spec says."""
 
+TRIES_MAX: Final = 5
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -137,11 +138,18 @@ class Space:
         return await self.cluster.patch(self.path(kind, name, "scale"), change)
 
     async def scale_by_put(self, kind: str, name: str, replicas: int) -> Answer:
-        """Read the scale subresource and PUT it back, as the HorizontalPodAutoscaler does."""
+        """Read the scale subresource and PUT it back, as the HorizontalPodAutoscaler does.
+
+        It tries again when somebody else, such as the controller, has written in between.
+        """
         path = self.path(kind, name, "scale")
-        scale = await self.cluster.must("GET", path)
-        scale["spec"] = {"replicas": replicas}
-        return await self.cluster.ask("PUT", path, scale)
+        for _ in range(TRIES_MAX):
+            scale = await self.cluster.must("GET", path)
+            scale["spec"] = {"replicas": replicas}
+            answer = await self.cluster.ask("PUT", path, scale)
+            if answer.status != 409:
+                break
+        return answer
 
     async def delete(self, kind: str, name: str, propagation: str = "Background") -> None:
         """Delete an object."""
