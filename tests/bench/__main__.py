@@ -47,7 +47,7 @@ def main() -> int:
         console.print(f"[dim]{name}: {time.perf_counter() - started:.0f} s[/]")
     console.print(results.table(found))
     console.print(results.notes(found), highlight=False, style="dim")
-    if not (arguments.only or arguments.quick):
+    if not (arguments.only or arguments.quick or skipped):
         results.write(Report(machine, found))
     for reason in skipped:
         console.print(f"[yellow]skipped[/] {reason}")

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tests.bench import family
 from tests.bench.bed import Bed, bed
 from tests.bench.permissive import allowing
 from tests.bench.posting import CLIENTS, post
@@ -52,9 +53,10 @@ class Sizes(NamedTuple):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What became of one namespace's pods."""
+    """What became of one namespace's pods, and the processor seconds that each took."""
 
     per_second: float
+    computed: float
     refused: int
     conflicts: int
     over: int
@@ -95,8 +97,20 @@ def _results(found: dict[str, list[Sample]], sizes: Sizes) -> list[Result]:
             goal=Goal(0.9, "least", "ratio"),
             note=note,
         ),
+        result(
+            "processor time of a pod, gpuledger",
+            _computed(ours) * 1e6,
+            "µs",
+            baseline=_computed(found[FLOOR]) * 1e6,
+            note="of everything but the clients: API server, etcd, controllers, webhooks, log and"
+            f" projection; {_computed(found[NOBODY]) * 1e6:,.0f} µs where nobody is asked",
+        ),
         *_conflicts(native, ours),
     ]
+
+
+def _computed(samples: list[Sample]) -> float:
+    return statistics.median(one.computed for one in samples)
 
 
 def _conflicts(native: list[Sample], ours: list[Sample]) -> list[Result]:
@@ -133,12 +147,15 @@ def _in_turn(on: Bed, service: Service, sizes: Sizes) -> dict[str, list[Sample]]
 
 def _sample(on: Bed, namespace: str, sizes: Sizes) -> Sample:
     warm = _post(on, namespace, 0, sizes.warm)
+    before = family.computed()
     timed = _post(on, namespace, sizes.warm, sizes.timed)
+    computed = family.computed() - before
     crowd = _post(on, namespace, sizes.warm + sizes.timed, sizes.crowd)
     stored = on.count(namespace)
     on.clear(namespace)
     return Sample(
         timed["created"] / timed["seconds"],
+        computed / sizes.timed,
         int(warm["forbidden"] + timed["forbidden"]),
         int(warm["conflicts"] + timed["conflicts"] + crowd["conflicts"]),
         max(0, stored - sizes.limit),
