@@ -73,7 +73,7 @@ def _root_and_traits(event: events.AnyEvent) -> tuple[str, Traits]:
         case events.Raised():
             return "", event.traits
         case events.Described():
-            return "", (event.traits,)
+            return "", (event.traits,) if event.traits else ()
     return "", ()
 
 
@@ -82,7 +82,7 @@ def _note(event: events.AnyEvent) -> str:
         case events.LimitSet():
             return account_in_words(event.reach, event.selects)
         case events.Described():
-            return f"is {text_in_words(event.traits) or 'without labels'}"
+            return f"is {text_in_words(event.traits) or 'gone'}"
         case events.Reserved() | events.Raised():
             root = "" if isinstance(event, events.Raised) else _drawing(event.root)
             return "; ".join(filter(None, (root, _FORCED if event.forced else "")))

@@ -1,14 +1,20 @@
 """Descriptions: what universe quotas select this cluster and its namespaces by.
 
-A namespace that was deleted goes by its name alone, as one that nobody has described yet.
+A namespace that was deleted is forgotten: it goes by its name alone, as one that nobody has
+described yet.
 """
+
+from typing import Final
 
 from ledger.core import accounts
 from ledger.core.commands import Describe
 from ledger.kube import place_traits
-from ledger.kube.objects import Workload
+from ledger.kube.objects import ObjectMeta, Workload
 from ledger.kube.port import Change, Changed, Listed
 from webhook.tenure import RECOUNTED, WATCHED, Stride, Tenure
+
+GONE: Final = ""
+"""The description of what is to be forgotten."""
 
 
 class Descriptions:
@@ -28,31 +34,32 @@ class Descriptions:
         if isinstance(change, Listed):
             await self._recount(change)
         elif isinstance(change, Changed):
-            labels = None if change.deleted else change.object.metadata.labels
-            await self._tell_namespace(change.object.metadata.name, labels, WATCHED, change.version)
+            meta = change.object.metadata
+            traits = GONE if change.deleted else _traits(meta)
+            await self._tell(self._subject(meta.name), traits, WATCHED, change.version)
 
     async def _recount(self, listed: Listed[Workload]) -> None:
         tenure, stride = self._tenure, Stride()
         await tenure.courier.flush()
-        present = {accounts.qualified(tenure.name, one.metadata.name) for one in listed.objects}
+        present = {self._subject(one.metadata.name) for one in listed.objects}
         for subject in [one for one in tenure.view.state.described if tenure.owns(one)]:
             await stride.step()
             if subject not in present:
-                name = subject.partition("/")[2]
-                await self._tell_namespace(name, None, RECOUNTED, listed.version)
+                await self._tell(subject, GONE, RECOUNTED, listed.version)
         for meta in (one.metadata for one in listed.objects):
             await stride.step()
-            await self._tell_namespace(meta.name, meta.labels, RECOUNTED, meta.version())
+            await self._tell(self._subject(meta.name), _traits(meta), RECOUNTED, meta.version())
         await tenure.courier.flush()
-
-    async def _tell_namespace(
-        self, name: str, labels: dict[str, str] | None, actor: str, version: int
-    ) -> None:
-        subject = accounts.qualified(self._tenure.name, name)
-        await self._tell(subject, place_traits.of_namespace(name, labels), actor, version)
 
     async def _tell(self, subject: str, traits: str, actor: str, version: int) -> None:
         tenure = self._tenure
-        known = tenure.view.state.described.get(subject)
+        known = tenure.view.state.described.get(subject, GONE)
         if known != traits or tenure.courier.is_pending(subject, ""):
             await tenure.courier.send(Describe(subject, traits, actor, version))
+
+    def _subject(self, namespace: str) -> str:
+        return accounts.qualified(self._tenure.name, namespace)
+
+
+def _traits(meta: ObjectMeta) -> str:
+    return place_traits.of_namespace(meta.name, meta.labels)

@@ -150,8 +150,8 @@ class Books:
         if account.reach is None:
             return namespace in account.covers
         cluster, _, name = namespace.partition("/")
-        of_cluster = self._described.get(cluster, f"!name={cluster}")
-        of_namespace = self._described.get(namespace, f"!name={name}")
+        of_cluster = self._described.get(cluster) or f"!name={cluster}"
+        of_namespace = self._described.get(namespace) or f"!name={name}"
         return _select(account.reach.clusters, (of_cluster,)) and _select(
             account.reach.namespaces, (of_namespace,)
         )

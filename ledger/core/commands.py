@@ -141,8 +141,9 @@ class Describe(Command, frozen=True, gc=False):
     """The traits of a cluster (`<cluster>`) or of a namespace (`<cluster>/<namespace>`) are these.
 
     Accounts with a reach select by them; `traits` is one text, see `ledger.core.traits`. What is
-    not described yet has no labels, but has its name. `version` is the resourceVersion of what says
-    so, 0 when it has none: an older one than is known changes nothing.
+    not described yet has no labels, but has its name; so it is again with empty `traits`, which say
+    that the subject is gone. `version` is the resourceVersion of what says so, 0 when it has none:
+    an older one than is known changes nothing.
     """
 
     subject: str

@@ -124,7 +124,7 @@ def _register_cluster(state: State, command: commands.RegisterCluster) -> Decisi
 
 
 def _describe(state: State, command: commands.Describe) -> Decision:
-    if state.described.get(command.subject) == command.traits:
+    if state.described.get(command.subject, "") == command.traits:
         return []
     if command.version < state.described_at.get(command.subject, 0):
         return []

@@ -80,7 +80,7 @@ class AccountClosed(Event, frozen=True, gc=False):
 
 
 class Described(Event, frozen=True, gc=False):
-    """The traits of a cluster or of a qualified namespace are these now."""
+    """The traits of a cluster or of a qualified namespace are these now; empty: it is forgotten."""
 
     subject: str
     traits: str

@@ -208,8 +208,12 @@ def _account_closed(state: State, event: events.AccountClosed, time: int) -> Pos
 
 
 def _described(state: State, event: events.Described, time: int) -> Postings:
-    put(state, state.described, event.subject, event.traits)
-    if event.version:
+    if event.traits:
+        put(state, state.described, event.subject, event.traits)
+    else:
+        drop(state, state.described, event.subject)
+        drop(state, state.described_at, event.subject)
+    if event.traits and event.version:
         put(state, state.described_at, event.subject, event.version)
     if "/" in event.subject:
         coverage.open_namespace(state, event.subject)

@@ -112,8 +112,8 @@ class Oracle:
 
     def _reaches(self, reach: Reach, namespace: str) -> bool:
         cluster, _, name = namespace.partition("/")
-        of_cluster = self.described.get(cluster, f"!name={cluster}")
-        of_namespace = self.described.get(namespace, f"!name={name}")
+        of_cluster = self.described.get(cluster) or f"!name={cluster}"
+        of_namespace = self.described.get(namespace) or f"!name={name}"
         return _meets(reach.clusters, of_cluster) and _meets(reach.namespaces, of_namespace)
 
 

@@ -72,6 +72,25 @@ def test_an_older_description_does_not_undo_a_newer_one() -> None:
     assert again.used == [0]
 
 
+def test_what_is_gone_is_forgotten_with_its_version_and_goes_by_its_name() -> None:
+    state = limited(100, Reach(namespaces=(Requirement("!name", "In", ("a",)),)))
+    tell(state, pod("c1/a", "p", 60))
+    tell(state, commands.Describe("c1/a", "!name=a,tier=gold", version=7))
+    assert tell(state, commands.Describe("c1/a", "", version=6)) == []
+    assert kinds(tell(state, commands.Describe("c1/a", "", version=8))) == ["Described"]
+    assert (state.described, state.described_at) == ({}, {})
+    assert state.used == [60]
+    assert tell(state, commands.Describe("c1/a", "", version=9)) == []
+
+
+def test_a_label_of_what_is_gone_reaches_nothing_any_more() -> None:
+    state = limited(100, GOLD)
+    tell(state, pod("c1/a", "p", 60))
+    tell(state, commands.Describe("c1/a", "!name=a,tier=gold"))
+    tell(state, commands.Describe("c1/a", ""))
+    assert state.used == [0]
+
+
 def test_a_cluster_that_moves_takes_its_namespaces_along() -> None:
     state = limited(100, EUROPE)
     tell(state, pod("c1/a", "p", 60))

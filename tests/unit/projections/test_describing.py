@@ -37,7 +37,7 @@ def limit(reach: Reach | None, *selects: Requirement) -> events.LimitSet:
             "covers all namespaces of all clusters; counts objects with scope Terminating",
         ),
         (events.Described("c1/red", "!name=red,tier=gold"), "is name=red, tier=gold"),
-        (events.Described("c1", ""), "is without labels"),
+        (events.Described("c1/red", ""), "is gone"),
         (
             events.Reserved(*POD, root=BARRED),
             "may not draw from the controller it names, stands on its own",

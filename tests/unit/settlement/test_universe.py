@@ -113,13 +113,23 @@ async def test_what_is_known_of_cluster_and_namespaces_is_told_once():
         assert subjects == {CLUSTER: 1, f"{CLUSTER}/red": 1, f"{CLUSTER}/last": 1}
 
 
-async def test_a_namespace_that_went_while_nobody_looked_goes_by_its_name_again():
+async def test_a_namespace_that_is_deleted_is_forgotten():
+    async with full_world() as one:
+        namespace(one, "red", team="a")
+        async with settling_everything(one):
+            await one.until(lambda: f"{CLUSTER}/red" in one.state.described)
+            one.server.delete(NAMESPACES.name, "", "red")
+            await one.until(lambda: f"{CLUSTER}/red" not in one.state.described)
+        assert f"{CLUSTER}/red" not in one.state.described_at
+
+
+async def test_a_namespace_that_went_while_nobody_looked_is_forgotten():
     async with full_world() as one:
         await one.writer.submit(Describe(f"{CLUSTER}/red", "!name=red,team=a"))
         await one.writer.submit(Describe("other/red", "!name=red,team=a"))
         async with settling_everything(one):
             await one.synced()
-            assert one.state.described[f"{CLUSTER}/red"] == "!name=red"
+            assert f"{CLUSTER}/red" not in one.state.described
             assert one.state.described["other/red"] == "!name=red,team=a"
 
 
