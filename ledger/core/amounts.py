@@ -46,6 +46,14 @@ def plus(left: Amounts, right: Amounts) -> Amounts:
     return total
 
 
+def rise(before: Amounts, after: Amounts) -> Amounts:
+    """Return by how much each resource is more in `after` than in `before`."""
+    if before == after:
+        return {}
+    more = {name: amount - before.get(name, 0) for name, amount in after.items()}
+    return {name: amount for name, amount in more.items() if amount > 0}
+
+
 def covers(large: Amounts, small: Amounts) -> bool:
     """Return whether `large` is at least `small` in every resource."""
     if large == small:

@@ -8,7 +8,7 @@ count one by one. A line that selects counts a unit by the traits of the root, o
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ledger.core.amounts import Amounts, largest, minus, plus
+from ledger.core.amounts import Amounts, largest, minus, plus, rise
 from ledger.core.commands import BARRED
 from ledger.core.state import (
     POSTINGS,
@@ -80,14 +80,23 @@ def drawn_from(entry: Entry) -> str:
     return "" if entry.root == BARRED else entry.root
 
 
+def asked_for(stored: Object | None, uid: str, held: Amounts) -> Amounts:
+    """Return what was asked for of the envelope of `uid`, with what one of its holds asks for.
+
+    An update asks for what it adds; what was only seen before stays so where there is no room.
+    """
+    if stored is None or stored.uid != uid:
+        return held
+    known = stored.demand if stored.admitted is None else stored.admitted
+    return plus(known, rise(stored.demand, held))
+
+
 def usable(root: Entry) -> Amounts:
     """Return what pods may draw from a root: what was asked for of its envelope."""
-    found = NOTHING
-    if root.committed is not None:
-        admitted = root.committed.admitted
-        found = root.committed.demand if admitted is None else admitted
+    stored = root.committed
+    found = NOTHING if stored is None else asked_for(stored, stored.uid, NOTHING)
     for hold in root.holds:
-        found = largest(found, hold.demand)
+        found = largest(found, asked_for(stored, hold.uid, hold.demand))
     return found
 
 

@@ -8,8 +8,10 @@ compares: a fold that would come to other balances stops there instead of going 
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec import structs
+
 from ledger.core import coverage, events
-from ledger.core.amounts import Amounts, covers, largest, smallest
+from ledger.core.amounts import Amounts, covers, largest, minus, smallest
 from ledger.core.charging import (
     EMPTY,
     FALLING,
@@ -19,8 +21,12 @@ from ledger.core.charging import (
     WITHIN_LIMITS,
     InvariantError,
     Postings,
+    asked_for,
+    by_line,
+    drawn_from,
     entry_of,
     replace,
+    terms,
 )
 from ledger.core.state import (
     NOT_THERE,
@@ -81,7 +87,9 @@ def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
     if event.base == 0:
         _index(state, space, event.key, hold)
     rule = TRUTH if event.forced else WITHIN_LIMITS
-    return replace(state, space, event.key, entry, after, rule)
+    postings = replace(state, space, event.key, entry, after, rule)
+    _grant(state, space, event)
+    return postings
 
 
 def _raised(state: State, event: events.Raised, time: int) -> Postings:
@@ -101,23 +109,45 @@ def _raised(state: State, event: events.Raised, time: int) -> Postings:
     )
     holds = tuple(raised if one is hold else one for one in entry.holds)
     rule = TRUTH if event.forced else WITHIN_LIMITS
-    return replace(state, space, event.key, entry, entry_of(entry.committed, holds), rule)
+    postings = replace(state, space, event.key, entry, entry_of(entry.committed, holds), rule)
+    _grant(state, space, event)
+    return postings
+
+
+def _grant(state: State, space: Namespace, event: events.Reserved | events.Raised) -> None:
+    """Turn into a right what was only seen of an envelope and is asked for, if there is room."""
+    entry = space.entries[event.key]
+    stored = entry.committed
+    if stored is None or stored.admitted is None or stored.uid != event.uid:
+        return
+    counting = by_line(space, terms(space, event.key))
+    if event.forced or all(state.used[line] <= state.limit[line] for line in counting):
+        asked = largest(stored.admitted, smallest(event.demand, stored.demand))
+        _admit(state, space, event.key, entry, asked)
+
+
+def _admit(state: State, space: Namespace, key: str, root: Entry, asked: Amounts) -> None:
+    """Say what of a root's committed envelope was asked for."""
+    stored = root.committed
+    assert stored is not None, "what is only held was asked for"
+    admitted = None if covers(asked, stored.demand) else asked
+    committed = structs.replace(stored, admitted=admitted)
+    put(state, space.entries, key, structs.replace(root, committed=committed))
 
 
 def _committed(state: State, event: events.Committed, time: int) -> Postings:
     space, entry = _entry(state, event.namespace, event.key)
-    holds, demand = entry.holds, event.demand
+    holds, demand, held = entry.holds, event.demand, NOTHING
     known: Hold | Object | None = entry.committed
     if event.base != events.NO_HOLD:
         known = hold = _hold(entry, event.uid, event.base)
-        holds = _end_hold(state, space, entry, hold)
+        holds, held = _end_hold(state, space, entry, hold), hold.demand
         if demand is None:
             demand = hold.demand
     if demand is None:
         raise InvariantError(f"a commit of {event.key} names neither a hold nor a demand")
     # Records of schema 1 also commit what only another object's hold had room for.
     root, traits = (known.root, known.traits) if known is not None else ("", ())
-    admitted = known.admitted if isinstance(known, Object) else None
     committed = Object(
         event.uid,
         event.version,
@@ -126,7 +156,7 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
         root,
         traits,
         event.generation,
-        None if admitted is None else smallest(admitted, demand),
+        _admitted(entry, event, held, demand),
     )
     return replace(state, space, event.key, entry, entry_of(committed, holds), FALLING)
 
@@ -148,18 +178,36 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
         event.root,
         event.traits,
         event.generation,
-        None if event.key.startswith(PODS) else _admitted(entry.committed, held, event),
+        _admitted(entry, event, held, event.demand),
     )
-    return replace(state, space, event.key, entry, entry_of(committed, holds), TRUTH)
+    after = entry_of(committed, holds)
+    left = drawn_from(entry)
+    if left and drawn_from(after) != left:
+        _take_along(state, space, left, entry.charge)
+    return replace(state, space, event.key, entry, after, TRUTH)
 
 
-def _admitted(stored: Object | None, held: Amounts, event: events.Observed) -> Amounts | None:
-    """Return what of an observed envelope was asked for, None when that is all of it."""
-    asked = held
-    if stored is not None and stored.uid == event.uid:
-        known = stored.demand if stored.admitted is None else stored.admitted
-        asked = largest(held, known)
-    return None if covers(asked, event.demand) else smallest(asked, event.demand)
+def _admitted(
+    entry: Entry, event: events.Committed | events.Observed, held: Amounts, demand: Amounts
+) -> Amounts | None:
+    """Return what of an envelope that was seen was asked for, None when that is all of it."""
+    if event.key.startswith(PODS):
+        return None
+    asked = asked_for(entry.committed, event.uid, held)
+    return None if covers(asked, demand) else smallest(asked, demand)
+
+
+def _take_along(state: State, space: Namespace, left: str, charge: Amounts) -> None:
+    """Take from a root the right to what a pod takes that goes on running without it.
+
+    The root will make another in its place. It could otherwise, pod by pod, have any number run on
+    the room that one envelope was admitted to.
+    """
+    root = space.entries.get(left)
+    if root is None or root.committed is None:
+        return
+    asked = asked_for(root.committed, root.committed.uid, NOTHING)
+    _admit(state, space, left, root, minus(asked, smallest(asked, charge)))
 
 
 def _released(state: State, event: events.Released, time: int) -> Postings:
