@@ -29,6 +29,8 @@ class Lineage:
     """Finds the roots of objects of one cluster."""
 
     def __init__(self, tenure: Tenure) -> None:
+        self.astray: dict[str, None] = {}
+        """Qualified namespaces of pods whose root should be known and could not be found."""
         self._tenure = tenure
         self._ancestry = tenure.beyond.surroundings.ancestry if tenure.beyond is not None else None
 
@@ -47,6 +49,8 @@ class Lineage:
             found = await self._ancestry.root_of(
                 meta.namespace, meta, deadline=deadline or _in_time()
             )
+            if found is None and self._ancestry.controller_kind(meta) is not None:
+                self.astray[seen.namespace] = None
         elif recorded and not self._is_charged(seen.namespace, found):
             return msgspec.structs.replace(seen, root=recorded)
         return msgspec.structs.replace(seen, root=found.key) if found is not None else seen

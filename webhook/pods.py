@@ -66,6 +66,12 @@ class Pods:
                 if command is not None:
                     await self._tenure.courier.send(command)
 
+    def astray(self) -> list[str]:
+        """Return, once, the namespaces of pods whose root could not be found: it may be later."""
+        found = list(self._lineage.astray)
+        self._lineage.astray.clear()
+        return found
+
     async def look(self, namespace: str, keys: Collection[str]) -> Looked:
         """Look for pods of a qualified namespace, linearizably. Raises ClusterError."""
         listed = await self._tenure.cluster.list_pods(namespace.partition("/")[2])

@@ -1,7 +1,8 @@
 """Looking again: pods that have not changed themselves, but may count elsewhere now.
 
-A root ends before its pods, or a ReplicaSet loses its Deployment: then one list of the namespace
-says where its pods belong. It waits a moment, because mostly the pods go as well.
+A root ends before its pods, a ReplicaSet loses its Deployment, or an owner could not be read: then
+one list of the namespace says where its pods belong. It waits a moment, because mostly the pods go
+as well.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ DELAY_SECONDS: Final = 2.0
 """How long after the cause a namespace is listed."""
 
 AGAIN_SECONDS: Final = 10.0
-"""How long after a list that failed it is tried again."""
+"""How long after a list, or the reading of an owner, that failed it is tried again."""
 
 NAMESPACES_MAX: Final = 8
 """Namespaces that are listed in one round."""
@@ -42,6 +43,8 @@ class Relooking:
     async def settle(self) -> None:
         """Look at the namespaces whose time has come."""
         now = asyncio.get_running_loop().time()
+        for namespace in self._pods.astray():
+            self._due.setdefault(namespace, now + AGAIN_SECONDS)
         due = (name for name, when in self._due.items() if when <= now)
         for namespace in list(islice(due, NAMESPACES_MAX)):
             del self._due[namespace]

@@ -71,6 +71,8 @@ def sight_root(
         seen = msgspec.structs.replace(seen, problem=sentence(envelope))
     elif envelope.finished:
         seen = msgspec.structs.replace(seen, cause=Cause.FINISHED)
-    elif not charged.pods_only:
-        seen = msgspec.structs.replace(seen, demand=envelope.demand, traits=envelope.traits)
+    else:
+        # Quotas go on selecting its pods by its traits where the ledger has known it otherwise.
+        demand = {} if charged.pods_only else envelope.demand
+        seen = msgspec.structs.replace(seen, demand=demand, traits=envelope.traits)
     return RootSighting(seen, meta.controller())

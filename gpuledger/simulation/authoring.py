@@ -152,7 +152,7 @@ class Author:
     def change_root(self, at: float) -> ChangeRoot:
         """Something that makes pods is changed by one client or several."""
         source = self._source
-        clients = source.choice((1, 1, 1, 4))
+        clients = source.choice((1, 1, 2, 4))
         return ChangeRoot(
             at,
             self._cluster(),
@@ -204,10 +204,13 @@ class Author:
 
     def any_universe(self, at: float) -> Operation:
         """A UniverseResourceQuota is written or deleted."""
+        if self._source.random() < 0.2:
+            return DropUniverse(at, self._source.choice(UNIVERSE))
+        return self.universe(at)
+
+    def universe(self, at: float) -> SetUniverse:
+        """A UniverseResourceQuota is written."""
         source = self._source
-        name = source.choice(UNIVERSE)
-        if source.random() < 0.2:
-            return DropUniverse(at, name)
         spec: dict[str, object] = {"hard": {_MEMORY: source.choice(self._limits)}}
         if source.random() < 0.5:
             spec["namespaceSelector"] = {"matchLabels": {"tier": "gold"}}
@@ -217,7 +220,7 @@ class Author:
             spec["regions"] = [source.choice(REGIONS[1:])]
         if source.random() < 0.2:
             spec["clusters"] = [source.choice(CLUSTERS)]
-        return SetUniverse(at, name, spec)
+        return SetUniverse(at, source.choice(UNIVERSE), spec)
 
     def label(self, at: float) -> LabelNamespace:
         """A namespace gets other labels."""

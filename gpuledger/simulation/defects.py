@@ -5,13 +5,13 @@ with each of them until the mistake is found, and the same seeds without it.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
-import msgspec
-
 from gpuledger.simulation import replica
+from gpuledger.simulation.planting import Defect, Put, planting
+from gpuledger.simulation.root_defects import DEFECTS_OF_ROOTS
 from gpuledger.visible import Visible
 from ledger.core import charging, commands, decisions, events, observing, reserving, snapshots
 from ledger.core import state as core_state
@@ -27,17 +27,6 @@ from webhook.ages import Ages
 from webhook.barrier import Barrier
 from webhook.pods import Pods
 from webhook.tenure import WATCHED
-
-Put = Callable[[Any, str, Any], None]
-"""Replaces an attribute until the run ends."""
-
-
-class Defect(msgspec.Struct, frozen=True):
-    """A mistake: its name, what it is in one sentence, and how it is planted."""
-
-    name: str
-    says: str
-    plant: Callable[[Put], None]
 
 
 def _charge_by_sum(put: Put) -> None:
@@ -224,49 +213,35 @@ def _dry_run_charges(put: Put) -> None:
     put(Writer, "submit", submit)
 
 
-DEFECTS: Final = {
-    defect.name: defect
-    for defect in (
-        Defect("charge-by-sum", "bodies of one key add up", _charge_by_sum),
-        Defect("no-fence", "an append ignores the position it expects", _no_fence),
-        Defect("timer-alone", "age is taken as proof of absence", _timer_alone),
-        Defect("answer-first", "answers leave before the record is stored", _answer_first),
-        Defect("snapshot-off-by-one", "a snapshot names the next position", _snapshot_off_by_one),
-        Defect("lost-tail-unnoticed", "nobody looks at the witnesses", _lost_tail_unnoticed),
-        Defect("stamp-ignored", "tries of one request add up", _stamp_ignored),
-        Defect("commit-keeps-the-hold", "a commit ends no hold", _commit_keeps_the_hold),
-        Defect("fence-without-commit", "an update ends as if never written", _fence_without_commit),
-        Defect("unclear-means-stored", "a lost answer counts as yes", _unclear_means_stored),
-        Defect("stale-denial", "a denial does not look for news", _stale_denial),
-        Defect("deletion-releases-nothing", "deleted pods stay", _deletion_releases_nothing),
-        Defect("late-truth-dropped", "what was given up cannot come back", _late_truth_dropped),
-        Defect("undo-forgets-balances", "a conflict leaves its sums", _undo_forgets_balances),
-        Defect("early-list-is-proof", "a list begun too early is proof", _early_list_is_proof),
-        Defect("superseded-comes-back", "a late duplicate supersedes", _superseded_comes_back),
-        Defect("old-view", "settlement looks at a state before its answers", _old_view),
-        Defect("retry-unnoticed", "a second try at one base leaves no trace", _retry_unnoticed),
-        Defect("recount-overrules-news", "an old list ends what is new", _recount_overrules_news),
-        Defect("gaps-forgotten", "a list after a gap ends nothing", _gaps_forgotten),
-        Defect("grace-never-ends", "a lost node's pods stay charged", _grace_never_ends),
-        Defect("dry-run-charges", "a dry run is like the real thing", _dry_run_charges),
-    )
-}
+_OF_PODS: Final = (
+    Defect("charge-by-sum", "bodies of one key add up", _charge_by_sum),
+    Defect("no-fence", "an append ignores the position it expects", _no_fence),
+    Defect("timer-alone", "age is taken as proof of absence", _timer_alone),
+    Defect("answer-first", "answers leave before the record is stored", _answer_first),
+    Defect("snapshot-off-by-one", "a snapshot names the next position", _snapshot_off_by_one),
+    Defect("lost-tail-unnoticed", "nobody looks at the witnesses", _lost_tail_unnoticed),
+    Defect("stamp-ignored", "tries of one request add up", _stamp_ignored),
+    Defect("commit-keeps-the-hold", "a commit ends no hold", _commit_keeps_the_hold),
+    Defect("fence-without-commit", "an update ends as if never written", _fence_without_commit),
+    Defect("unclear-means-stored", "a lost answer counts as yes", _unclear_means_stored),
+    Defect("stale-denial", "a denial does not look for news", _stale_denial),
+    Defect("deletion-releases-nothing", "deleted pods stay", _deletion_releases_nothing),
+    Defect("late-truth-dropped", "what was given up cannot come back", _late_truth_dropped),
+    Defect("undo-forgets-balances", "a conflict leaves its sums", _undo_forgets_balances),
+    Defect("early-list-is-proof", "a list begun too early is proof", _early_list_is_proof),
+    Defect("superseded-comes-back", "a late duplicate supersedes", _superseded_comes_back),
+    Defect("old-view", "settlement looks at a state before its answers", _old_view),
+    Defect("retry-unnoticed", "a second try at one base leaves no trace", _retry_unnoticed),
+    Defect("recount-overrules-news", "an old list ends what is new", _recount_overrules_news),
+    Defect("gaps-forgotten", "a list after a gap ends nothing", _gaps_forgotten),
+    Defect("grace-never-ends", "a lost node's pods stay charged", _grace_never_ends),
+    Defect("dry-run-charges", "a dry run is like the real thing", _dry_run_charges),
+)
+
+DEFECTS: Final = {defect.name: defect for defect in (*_OF_PODS, *DEFECTS_OF_ROOTS)}
 """All of them, by name."""
 
 
-@contextmanager
-def planted(names: Sequence[str]) -> Iterator[None]:
-    """Plant defects and take them out again."""
-    kept: list[tuple[Any, str, Any]] = []
-
-    def put(owner: Any, name: str, value: Any) -> None:
-        kept.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, value)
-
-    try:
-        for name in names:
-            DEFECTS[name].plant(put)
-        yield
-    finally:
-        for owner, name, value in reversed(kept):
-            setattr(owner, name, value)
+def planted(names: Sequence[str]) -> AbstractContextManager[None]:
+    """Plant defects by name, until the context ends."""
+    return planting([DEFECTS[name] for name in names])

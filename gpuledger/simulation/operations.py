@@ -120,7 +120,8 @@ class ChangeRoot(Operation, frozen=True):
     """Clients change an object that makes pods at the same time, each to its own count.
 
     `memory` of a pod, `app` and `suspend` change with it unless they are 0, empty and None. With
-    `scale`, where the kind has one, the count alone is changed through the scale subresource.
+    `scale`, where the kind has one, every other client changes the count alone, through the scale
+    subresource.
     """
 
     cluster: int

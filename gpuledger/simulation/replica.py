@@ -5,6 +5,7 @@ What survives a kill is what would be on its disk: the head it noted last.
 
 import asyncio
 import random
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from gpuledger.simulation.apiserver import EPOCH
@@ -180,11 +181,19 @@ class Replica:
                 await asyncio.sleep(REOPEN_SECONDS)
         self._checker.applied(self.name, self.writer.state)
         await self._commands.start()
-        self._process.start(self.writer.run())
+        self._keep_up(self.writer.run())
         assert self._surroundings.following is not None, "every replica has a cluster"
-        self._process.start(self._surroundings.following.run())
-        self._process.start(self._settlement.run())
+        self._keep_up(self._surroundings.following.run())
+        self._keep_up(self._settlement.run())
         self._ready = True
+
+    def _keep_up(self, part: Coroutine[Any, Any, None]) -> None:
+        """Run a part of the service, which must not fail."""
+        self._process.start(part).add_done_callback(self._ended)
+
+    def _ended(self, part: "asyncio.Task[None]") -> None:
+        if not part.cancelled() and part.exception() is not None:
+            self._checker.fail("no part of a replica fails", repr(part.exception()))
 
     def _applied(self, record: Record) -> None:
         """After a record: compare, note the head now and then, and save a snapshot if wanted."""

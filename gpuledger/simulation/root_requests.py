@@ -87,7 +87,10 @@ class RootRequests:
         if found is not None:
             manner = Manner(USER, operation.ending, operation.late, operation.dry_run)
             await asyncio.gather(
-                *(self._change(operation, found, count, manner) for count in operation.counts)
+                *(
+                    self._change(operation, found, client, manner)
+                    for client in range(len(operation.counts))
+                )
             )
 
     async def scale(self, found: Workload, count: int, manner: Manner) -> Outcome:
@@ -190,14 +193,15 @@ class RootRequests:
         return Outcome.DONE
 
     async def _change(
-        self, operation: ChangeRoot, picked: Workload, count: int, manner: Manner
+        self, operation: ChangeRoot, picked: Workload, client: int, manner: Manner
     ) -> None:
+        count, scaling = operation.counts[client], operation.scale and not client % 2
         for number in range(UPDATE_TRIES):
             stored = self._server.stored(picked)
             if stored is None:
                 return
             old = self._older(stored) if operation.stale and not number else stored
-            if operation.scale and stored.kind != kinds.JOBS.kind:
+            if scaling and stored.kind != kinds.JOBS.kind:
                 outcome = await self.scale(old, count, manner)
             else:
                 outcome = await self._update(old, _changed(old, operation, count), manner)

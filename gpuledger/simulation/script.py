@@ -53,18 +53,25 @@ class _Theme(Enum):
     """
 
     NOTHING = (14, 8, 2, 5), (2, 2, 0, 1), (3, 1, 1, 0, 0)
-    STUBBORN = (8, 14, 1, 2), (1, 2, 0, 1), (3, 1, 1, 0, 0)
-    CHATTY = (20, 4, 2, 5), (2, 1, 0, 1), (3, 1, 1, 0, 0)
-    ROOTS = (5, 3, 3, 3), (14, 14, 4, 5), (3, 1, 1, 0, 1)
+    STUBBORN = (8, 14, 1, 2), (0, 1, 0, 0), (3, 0, 0, 0, 0)
+    CHATTY = (20, 4, 2, 5), (1, 0, 0, 0), (3, 0, 0, 0, 0)
+    ROOTS = (5, 3, 3, 3), (14, 16, 8, 5), (3, 1, 1, 0, 1)
     UNIVERSE = (8, 3, 1, 3), (5, 5, 1, 2), (3, 5, 5, 1, 3)
+
+
+_SHARES: Final = (1, 2, 1, 2, 2)
+"""How often each theme is played; what only one of them finds is rare."""
+
+_BOTH_CLUSTERS: Final = {_Theme.STUBBORN: 0.0, _Theme.CHATTY: 0.1, _Theme.UNIVERSE: 0.7}
+"""Share of the runs of a theme that have two clusters; the others go deeper into one."""
 
 
 class _Playwright:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._source = source = random.Random(f"script {seed}")
-        self._theme = source.choice(list(_Theme))
-        both = source.random() < (0.7 if self._theme is _Theme.UNIVERSE else 0.3)
+        self._theme = source.choices(list(_Theme), _SHARES)[0]
+        both = source.random() < _BOTH_CLUSTERS.get(self._theme, 0.3)
         self._clusters = len(CLUSTERS) if both else 1
         self._replicas = source.randint(self._clusters, REPLICAS_MAX)
         self._hostile = source.random() < 0.6
@@ -80,6 +87,8 @@ class _Playwright:
             for cluster in range(self._clusters)
             for namespace in NAMESPACES
         ]  # fmt: skip
+        if self._theme is _Theme.UNIVERSE:
+            made.append(author.universe(0.0))
         made += [self._operation(1.0 + source.random() * seconds) for _ in range(count)]
         made.sort(key=lambda one: one.at)
         recount = source.choice((20.0, NEVER))

@@ -23,14 +23,17 @@ from support.settled import CLUSTER, RULES
 
 from ledger.core.commands import BARRED, Reserve
 from ledger.core.events import Cause
-from ledger.kube.errors import NotServed
-from ledger.kube.objects import Pod
+from ledger.kube.errors import NotServed, Unavailable
+from ledger.kube.objects import Pod, Workload
 from ledger.log.submission import Accepted
+from webhook import relooking
 from webhook.ages import Ages
 from webhook.beyond import Beyond
 from webhook.courier import Courier
+from webhook.kinds.catalog import Catalog
 from webhook.pods import Pods
 from webhook.puzzling import Puzzling
+from webhook.root_sighting import Charged, sight_root
 from webhook.tenure import SettlementSettings, Site, Tenure
 
 WEB = "deployments.apps/web"
@@ -248,6 +251,24 @@ async def test_pods_follow_a_replicaset_that_its_deployment_released():
         assert charged(one, WEB) == TWO == charged(one, key)
 
 
+async def test_a_pod_whose_owner_could_not_be_read_is_looked_at_again(monkeypatch):
+    monkeypatch.setattr(relooking, "AGAIN_SECONDS", 0.1)
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        monkeypatch.setattr(one.surroundings.parents, "get", lambda _: None)
+        honest = one.every.get_object
+
+        async def unread(*_):
+            raise Unavailable("no answer")
+
+        one.every.get_object = unread
+        web_with_pods(one)
+        await one.until(lambda: one.entry("web-1-0") is not None)
+        assert one.entry("web-1-0").root == ""
+        one.every.get_object = honest
+        await one.until(lambda: {one.entry(f"web-1-{at}").root for at in range(2)} == {WEB})
+
+
 async def test_looking_again_charges_nothing_that_may_be_gone():
     async with full_world() as one:
         courier = Courier(one.writer)
@@ -386,6 +407,17 @@ async def test_what_is_left_behind_by_a_deleted_owner_is_not_charged_anew():
         await one.until(lambda: charged(one, "deployments.apps/last") == TWO)
         await one.until(lambda: one.every.reads > 0)
         assert one.root("replicasets.apps/gone-1") is None
+
+
+async def test_a_workload_that_is_charged_nothing_keeps_what_quotas_select_it_by():
+    kind = Catalog.load().of_resource("apps", "deployments")
+    assert kind is not None
+    body = deployment("web")
+    found = msgspec.convert(body | {"metadata": {"name": "web", "namespace": "red"}}, Workload)
+    usual = sight_root(kind, found, CLUSTER, RULES)
+    free = sight_root(kind, found, CLUSTER, RULES, Charged(pods_only=True))
+    assert free.seen.traits == usual.seen.traits != ()
+    assert (usual.seen.demand, free.seen.demand) == (TWO, {})
 
 
 async def test_changes_of_labels_are_told_once():

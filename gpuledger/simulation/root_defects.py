@@ -1,0 +1,151 @@
+"""Deliberate defects about roots, their envelopes, and quotas over many namespaces."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from gpuledger.simulation.planting import Defect, Put
+from ledger.core import (
+    charging,
+    commands,
+    coverage,
+    decisions,
+    events,
+    evolution,
+    invariants,
+    observing,
+)
+from ledger.core import state as core_state
+from ledger.core.amounts import plus
+from ledger.core.charging import Term, drawn_from
+from ledger.core.state import Entry, Namespace, State
+from ledger.kube.objects import Workload
+from webhook import sighting
+from webhook.judging import scales, standing
+from webhook.judging.scales import ScaleJudge
+from webhook.lineage import Lineage
+from webhook.surroundings.remembering import remembered
+
+
+def _envelope_and_pods_add_up(put: Put) -> None:
+    honest = charging.terms
+
+    def terms(space: Namespace, unit: str) -> Iterator[Term]:
+        entry, draw = space.entries.get(unit), space.draws.get(unit)
+        if entry is None or draw is None or drawn_from(entry):
+            yield from honest(space, unit)
+        else:
+            yield entry.traits, plus(entry.charge, draw.charge)
+
+    for module in (charging, coverage, invariants):
+        put(module, "terms", terms)
+
+
+def _envelope_stays(put: Put) -> None:
+    honest = decisions._DECIDE[commands.End]
+
+    def end(state: State, command: commands.End) -> Any:
+        is_root = not command.key.startswith(charging.PODS)
+        return [] if is_root and command.cause == "deleted" else honest(state, command)
+
+    put(decisions, "_DECIDE", {**decisions._DECIDE, commands.End: end})
+
+
+def _anybody_draws(put: Put) -> None:
+    put(standing, "is_controller", lambda *_: True)
+
+
+def _barred_until_seen(put: Put) -> None:
+    put(observing, "_barred", lambda _, command: command)
+
+
+def _one_account_skipped(put: Put) -> None:
+    honest = coverage.plans
+
+    def plans(known: Any, covering: Any) -> Any:
+        names = tuple(covering)
+        return honest(known, names[:-1] if len(names) > 1 else names)
+
+    put(coverage, "plans", plans)
+
+
+def _labels_move_nothing(put: Put) -> None:
+    def described(state: State, event: events.Described, _: int) -> charging.Postings:
+        core_state.put(state, state.described, event.subject, event.traits)
+        if "/" in event.subject:
+            coverage.open_namespace(state, event.subject)
+        return []
+
+    put(evolution, "_APPLY", {**evolution._APPLY, events.Described: described})
+
+
+def _opened_uncovered(put: Put) -> None:
+    def open_namespace(state: State, name: str) -> Namespace:
+        return state.namespaces.setdefault(name, Namespace())
+
+    put(coverage, "open_namespace", open_namespace)
+
+
+def _status_raises(put: Put) -> None:
+    put(observing, "_lowered", lambda _, command: command)
+    put(sighting, "_is_as", _is_the_same)
+
+
+def _is_the_same(stored: Any, seen: Any) -> bool:
+    known = stored.root, stored.traits, stored.demand
+    return known == (seen.root, seen.traits, seen.demand)
+
+
+def _superseded_draws_on(put: Put) -> None:
+    honest = charging._draw
+
+    def draw(state: State, space: Namespace, key: str, entry: Entry, sign: int) -> None:
+        unsettled = entry.committed is None and any(hold.stamp for hold in entry.holds)
+        if sign > 0 or not unsettled or key in space.entries:
+            honest(state, space, key, entry, sign)
+
+    put(charging, "_draw", draw)
+
+
+def _part_is_a_root(put: Put) -> None:
+    async def of_root(self: Lineage, one: Any, **_: Any) -> Any:
+        return one.seen, False
+
+    put(Lineage, "of_root", of_root)
+
+
+def _scaled_from_memory(put: Put) -> None:
+    async def parent(self: ScaleJudge, request: Any, kind: Any, old: Any, _: float) -> Any:
+        seen = self._surroundings.parents.get(old.metadata.uid)
+        known: Workload | None = remembered(seen) if seen is not None else None
+        return known or scales._Moot.ASKS_NOTHING
+
+    put(ScaleJudge, "_parent", parent)
+
+
+def _any_body_draws(put: Put) -> None:
+    honest = charging.entry_of
+
+    def entry_of(committed: Any, holds: Any) -> Entry:
+        entry = honest(committed, holds)
+        roots = [body.root for body in (committed, *holds) if body is not None and body.root]
+        if entry.root or not roots:
+            return entry
+        return Entry(entry.committed, entry.holds, entry.charge, roots[0], entry.traits)
+
+    put(evolution, "entry_of", entry_of)
+
+
+DEFECTS_OF_ROOTS: Final = (
+    Defect("envelope-plus-pods", "envelope and pods add up", _envelope_and_pods_add_up),
+    Defect("envelope-stays", "a deleted root keeps its envelope", _envelope_stays),
+    Defect("anybody-draws", "whoever names an owner draws from it", _anybody_draws),
+    Defect("barred-until-seen", "what was barred draws once it is seen", _barred_until_seen),
+    Defect("one-account-skipped", "of several accounts one is not charged", _one_account_skipped),
+    Defect("labels-move-nothing", "other labels leave quotas where they are", _labels_move_nothing),
+    Defect("opened-uncovered", "a new namespace counts in no universe quota", _opened_uncovered),
+    Defect("status-raises", "a status raises an envelope", _status_raises),
+    Defect("superseded-draws-on", "a superseded try goes on drawing", _superseded_draws_on),
+    Defect("part-is-a-root", "a ReplicaSet counts beside its Deployment", _part_is_a_root),
+    Defect("scaled-from-memory", "a scale is charged at a stale version", _scaled_from_memory),
+    Defect("any-body-draws", "a key draws although one of its bodies does not", _any_body_draws),
+)
