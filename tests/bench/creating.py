@@ -34,9 +34,6 @@ NOBODY, NATIVE, FLOOR, LEDGER = WAYS = ("nobody", "native", "floor", "ledger")
 KEYS: Final = {NATIVE: f"requests.{CARDS}", LEDGER: f"limits.{CARDS}"}
 """The quota's key, where there is one; of extended resources, each counts only its own."""
 
-UNSETTLED_MAX: Final = 10_000
-"""All pods have one owner here, and the watch follows on the same cores."""
-
 
 class Sizes(NamedTuple):
     """How many rounds, and pods of each: to warm up, to be timed, to be posted where few fit."""
@@ -186,6 +183,7 @@ def _open(on: Bed, sizes: Sizes, address: str, folder: Path) -> None:
 
 
 def _service(on: Bed, folder: Path, sizes: Sizes) -> Service:
+    """Return the service as it is shipped, but for the namespaces that others are measured in."""
     others = [
         _namespace(way, number) for way in WAYS if way != LEDGER for number in range(sizes.rounds)
     ]
@@ -193,7 +191,6 @@ def _service(on: Bed, folder: Path, sizes: Sizes) -> Service:
         folder,
         on.plane.kubeconfig(SERVICE),
         exempt_namespaces=",".join(("kube-system", *others)),
-        owner_holds_max=str(UNSETTLED_MAX),
         settle_seconds="60",
     )
 
