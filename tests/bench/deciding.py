@@ -34,8 +34,9 @@ NAMESPACES: Final = 100
 AT_ONCE: Final = 64
 """Reviews that wait for their answers together; they share a record."""
 
-FEW: Final = Fleet(NAMESPACES, roots=100, pods=0, replicas=100)
-MANY: Final = Fleet(NAMESPACES, roots=10_000, pods=10, replicas=100)
+FEW: Final = Fleet(NAMESPACES, roots=500, pods=0, replicas=20)
+"""Enough for every scale and pod to have a Deployment of its own."""
+MANY: Final = Fleet(NAMESPACES, roots=10_000, pods=10, replicas=20)
 UNIVERSE_LIMIT: Final = 2**33
 """Of every resource in all namespaces together: above what the fleet may run."""
 TOO_MANY: Final = 2**31 - 1
@@ -55,8 +56,8 @@ _DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 
 
 def run(quick: bool) -> list[Result]:
-    """Measure the same decisions with a hundred Deployments in the state and with many."""
-    rounds, count = (1, 320) if quick else (3, 1_920)
+    """Measure the same decisions with few Deployments in the state and with many."""
+    rounds, count = (1, 320) if quick else (5, 480)
     many = msgspec.structs.replace(MANY, roots=1_000) if quick else MANY
     small, large = (
         median([fresh(measure, fleet=_told(fleet), count=count) for _ in range(rounds)])
