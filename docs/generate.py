@@ -41,7 +41,7 @@ REASONS: Final = {
         "Look at what sends it; the message names the field.",
     ),
     Reason.INVALID_QUANTITY: (
-        "An amount is no quantity, has a binary suffix, is negative or beyond 2^53.",
+        "An amount is no quantity, has a binary suffix, is negative or absurdly large.",
         "Write a plain whole number, for card memory in MiB: `nvidia.com/gpumem: 8000`.",
     ),
     Reason.INVALID_PERCENTAGE: (

@@ -12,6 +12,21 @@ Amounts = dict[str, int]
 AMOUNT_MAX: Final = 2**53
 """Largest amount of one resource: what JSON readers in every language hold exactly."""
 
+OBJECT_MAX: Final = 2**40
+"""Largest amount of an extended resource that one object may ask for.
+
+What all objects ask for is added up where nothing limits it, and kept in 64 bits as soon as
+something does. With this bound that takes eight million objects.
+"""
+
+
+def most_of(resource: str) -> int:
+    """Return the largest amount of a resource that one object may ask for.
+
+    Bytes of memory are large numbers by themselves.
+    """
+    return OBJECT_MAX if "/" in resource else AMOUNT_MAX
+
 
 def largest(left: Amounts, right: Amounts) -> Amounts:
     """Return the larger amount of each resource."""

@@ -177,6 +177,8 @@ def replace(
     if is_simple(space, key, before, after):
         _put_entry(state, space, key, after)
         return _post(state, space, before.charge, after.charge, rule)
+    if drawn_from(after) and not key.startswith(PODS):
+        raise InvariantError(f"{key} is a root and draws from {after.root}: nobody would count it")
     changed = dict.fromkeys((unit_of(key, before), unit_of(key, after)))
     old = [term for unit in changed for term in terms(space, unit)]
     _put_entry(state, space, key, after)

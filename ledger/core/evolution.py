@@ -235,12 +235,10 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
     after = Account(covers, lines, event.version, event.reach, event.selects)
     coverage.put_account(state, event.account, after)
     old_lines = set(before.lines.values()) if before else set()
-    if before is not None and (before.covers, before.selects) == (covers, event.selects):
-        new_lines = set(lines.values()) - old_lines
-    else:
-        new_lines = set(lines.values())
+    is_elsewhere = before is None or (before.covers, before.selects) != (covers, event.selects)
+    new_lines = set(lines.values()) - (set() if is_elsewhere else old_lines)
     closed = old_lines - set(lines.values())
-    if new_lines or closed:
+    if new_lines or closed or is_elsewhere:
         coverage.cover(state, event.account, {*covers, *(before.covers if before else ())})
     ended = coverage.close(state, sorted(closed))
     return coverage.in_order(ended, coverage.recount(state, covers, sorted(new_lines)))

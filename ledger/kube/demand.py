@@ -6,7 +6,7 @@ what is compared can never differ by interpretation.
 
 import msgspec
 
-from ledger.core.amounts import AMOUNT_MAX, Amounts, largest, without_zeros
+from ledger.core.amounts import Amounts, largest, most_of, without_zeros
 from ledger.core.denials import Denial, Reason
 from ledger.kube.card_types import NONE, Named, named
 from ledger.kube.containers import Refusal, cards_of, managed_of, shown
@@ -50,7 +50,7 @@ def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
     if reading.denial is not None:
         return reading.denial
     for resource, amount in peak.items():
-        if amount > AMOUNT_MAX:
+        if amount > most_of(resource):
             return _beyond(resource, amount)
     return Demand(without_zeros(peak), reading.memory_unknown, reading.unknown)
 
@@ -165,7 +165,8 @@ def _plus(left: Amounts, right: Amounts) -> Amounts:
 def _beyond(resource: str, amount: int) -> Denial:
     return Denial(
         Reason.INVALID_QUANTITY,
-        f"{resource} of the whole pod comes to {shown(amount)}, which is beyond 2^53",
+        f"{resource} of the whole pod comes to {shown(amount)}, which is beyond"
+        f" {most_of(resource)}",
         transient=False,
         remedy="Ask for less: no cluster has that much",
         field="spec",

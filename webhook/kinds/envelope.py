@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ledger.core.amounts import AMOUNT_MAX, Amounts, without_zeros
+from ledger.core.amounts import Amounts, most_of, without_zeros
 from ledger.core.denials import Denial, Reason
 from ledger.core.traits import Traits
 from ledger.kube.containers import shown
@@ -133,12 +133,13 @@ def _demand(template: Template, rules: DemandRules) -> Demand:
 
 
 def _add(total: Amounts, amounts: Amounts, pods: int) -> None:
-    """Add what so many pods ask for. Raises Unfit beyond 2^53."""
+    """Add what so many pods ask for. Raises Unfit beyond `most_of`."""
     for resource, amount in amounts.items():
         sum_ = total.get(resource, 0) + pods * amount
-        if sum_ > AMOUNT_MAX:
+        if sum_ > most_of(resource):
             raise unfit(
-                f"{resource} of all pods comes to {shown(sum_)}, which is beyond 2^53",
+                f"{resource} of all pods comes to {shown(sum_)}, which is beyond"
+                f" {most_of(resource)}",
                 "spec",
                 shown(sum_),
                 "Ask for less: no cluster has that much",

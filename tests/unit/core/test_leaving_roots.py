@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from support.charging import MEMORY, NAMESPACE, kinds, mib, tell, with_limit
 
 from ledger.core import commands
+from ledger.core.charging import InvariantError
 from ledger.core.denials import Denial, Reason
 from ledger.core.state import State
 
@@ -104,3 +105,10 @@ def test_a_smaller_envelope_that_was_all_asked_for_is_a_right_again() -> None:
 def _limits(state: State, limit: int) -> tuple[str, tuple[str, ...], dict[str, int]]:
     (account,) = state.accounts
     return account, state.accounts[account].covers, {f"limits.{MEMORY}": limit}
+
+
+def test_a_root_that_would_draw_from_another_is_a_contradiction() -> None:
+    state = running(100)
+    command = commands.Reserve(NAMESPACE, OTHER, "uid-other", mib(50), root=WEB)
+    with pytest.raises(InvariantError, match="draws from deployments"):
+        tell(state, replace(command, forced=True))

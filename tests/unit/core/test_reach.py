@@ -223,3 +223,10 @@ def test_any_template_that_is_selected_selects_the_object() -> None:
 
 def test_a_text_is_sorted_by_key() -> None:
     assert traits.text_of({"b": "2", "!terminating": "", "a": "1"}) == "!terminating,a=1,b=2"
+
+
+def test_an_account_without_limits_covers_its_namespaces_all_the_same() -> None:
+    state = State()
+    tell(state, commands.SetLimits(accounts.universe("all"), ("c1/red",), {}))
+    assert list(invariants.violations(state)) == []
+    assert state.namespaces["c1/red"].accounts == (accounts.universe("all"),)

@@ -125,6 +125,13 @@ def test_other_names_can_be_configured() -> None:
     }
 
 
+@pytest.mark.parametrize("limits", [{GPU: 1, MEMORY: 2**40 + 1}, {GPU: 2, MEMORY: 2**39 + 1}])
+def test_a_pod_that_asks_for_more_than_there_is_is_refused(limits: dict[str, Any]) -> None:
+    denial = refused(limits)
+    assert denial.reason is Reason.INVALID_QUANTITY
+    assert f"which is beyond {2**40}" in denial.message
+
+
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
