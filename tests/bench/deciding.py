@@ -39,7 +39,7 @@ FEW: Final = Fleet(NAMESPACES, roots=500, pods=0, replicas=20)
 MANY: Final = Fleet(NAMESPACES, roots=10_000, pods=10, replicas=20)
 UNIVERSE_LIMIT: Final = 2**33
 """Of every resource in all namespaces together: above what the fleet may run."""
-TOO_MANY: Final = 2**31 - 1
+TOO_MANY: Final = 2_000_000
 """Replicas of a Deployment that is refused."""
 
 CASES: Final = {
