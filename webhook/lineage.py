@@ -21,6 +21,9 @@ from webhook.tenure import Tenure
 READ_SECONDS: Final = 2.0
 """Deadline of reading the owners of one object: the watch waits for it."""
 
+LIST_READ_SECONDS: Final = 10.0
+"""Deadline of reading the owners of all objects that one list of a namespace holds."""
+
 RECOUNT_READ_SECONDS: Final = 30.0
 """Deadline of reading the owners of all objects of one recount."""
 
@@ -47,7 +50,7 @@ class Lineage:
         found = self._ancestry.known_root_of(meta.namespace, meta)
         if not recorded and not self._is_charged(seen.namespace, found):
             found = await self._ancestry.root_of(
-                meta.namespace, meta, deadline=deadline or _in_time()
+                meta.namespace, meta, deadline=deadline or within(READ_SECONDS)
             )
             if found is None and self._ancestry.controller_kind(meta) is not None:
                 self.astray[seen.namespace] = None
@@ -73,7 +76,7 @@ class Lineage:
         above = self._ancestry.known_root_of(meta.namespace, meta)
         if above is None:
             above = await self._ancestry.root_of(
-                meta.namespace, meta, deadline=deadline or _in_time()
+                meta.namespace, meta, deadline=deadline or within(READ_SECONDS)
             )
         if above is not None:
             return msgspec.structs.replace(seen, cause=Cause.MOVED), True
@@ -85,5 +88,6 @@ class Lineage:
         return root is not None and holds_uid(self._tenure.entry(namespace, root.key), root.uid)
 
 
-def _in_time() -> float:
-    return asyncio.get_running_loop().time() + READ_SECONDS
+def within(seconds: float) -> float:
+    """Return the loop time at which so many seconds will have passed."""
+    return asyncio.get_running_loop().time() + seconds

@@ -1,6 +1,5 @@
 """Pods: what the watch tells becomes commits, releases and, after every list, a recount."""
 
-import asyncio
 from collections.abc import Callable, Collection
 
 import msgspec
@@ -11,7 +10,7 @@ from ledger.kube.port import Change, Changed, Listed
 from webhook import recounting
 from webhook.ages import Ages
 from webhook.barrier import Looked
-from webhook.lineage import RECOUNT_READ_SECONDS, Lineage
+from webhook.lineage import LIST_READ_SECONDS, RECOUNT_READ_SECONDS, Lineage, within
 from webhook.pod_sighting import POD_KEYS, sight
 from webhook.puzzling import Puzzling
 from webhook.recounting import Present
@@ -56,10 +55,10 @@ class Pods:
 
         A pod that the ledger does not know may be gone since the list, so it is left alone.
         """
-        stride = Stride()
+        stride, deadline = Stride(), within(LIST_READ_SECONDS)
         for pod in pods:
             await stride.step()
-            seen = await self._sighting(pod)
+            seen = await self._sighting(pod, deadline=deadline)
             entry = self._tenure.entry(seen.namespace, seen.key)
             if holds_uid(entry, seen.uid) and not seen.cause:
                 command = news(entry, seen, WATCHED)
@@ -76,7 +75,9 @@ class Pods:
         """Look for pods of a qualified namespace, linearizably. Raises ClusterError."""
         listed = await self._tenure.cluster.list_pods(namespace.partition("/")[2])
         pods = {POD_KEYS + pod.metadata.name: pod for pod in listed.objects}
-        seen = {key: await self._sighting(pods[key]) for key in keys if key in pods}
+        found, deadline = [pods[key] for key in keys if key in pods], within(LIST_READ_SECONDS)
+        sightings = [await self._sighting(pod, deadline=deadline) for pod in found]
+        seen = {one.key: one for one in sightings}
         return Looked(listed.version, {key: one.uid for key, one in seen.items()}, seen)
 
     async def _sighting(
@@ -120,7 +121,7 @@ class Pods:
     async def _tell_present(self, pods: list[Pod], hear: Hear) -> Present:
         """Tell what exists; return the uids by namespace and key."""
         tenure, stride = self._tenure, Stride()
-        deadline = asyncio.get_running_loop().time() + RECOUNT_READ_SECONDS
+        deadline = within(RECOUNT_READ_SECONDS)
         present: Present = {}
         for pod in pods:
             seen = await self._see(pod, deleted=False, deadline=deadline)

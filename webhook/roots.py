@@ -21,7 +21,7 @@ from webhook import recounting
 from webhook.ages import Ages
 from webhook.barrier import Looked
 from webhook.kinds.kind import Kind, key_of
-from webhook.lineage import RECOUNT_READ_SECONDS, Lineage
+from webhook.lineage import LIST_READ_SECONDS, RECOUNT_READ_SECONDS, Lineage, within
 from webhook.manners import Manners
 from webhook.puzzling import Puzzling
 from webhook.recounting import Present
@@ -96,7 +96,8 @@ class Roots:
         """Look for objects of a qualified namespace, linearizably. Raises ClusterError."""
         listed = await self._list(namespace)
         found = {one.seen.key: one for one in listed.objects if one.seen.key in keys}
-        told = {key: await self.sighting(one) for key, one in found.items()}
+        deadline = within(LIST_READ_SECONDS)
+        told = {key: await self.sighting(one, deadline) for key, one in found.items()}
         return Looked(
             listed.version,
             {key: one.seen.uid for key, one in found.items()},
@@ -164,7 +165,7 @@ class Roots:
 
     async def _tell_present(self, objects: list[RootSighting]) -> Present:
         stride, present = Stride(), Present()
-        deadline = asyncio.get_running_loop().time() + RECOUNT_READ_SECONDS
+        deadline = within(RECOUNT_READ_SECONDS)
         for one in objects:
             present[one.seen.namespace, one.seen.key] = one.seen.uid
             seen = await self.sighting(one, deadline)

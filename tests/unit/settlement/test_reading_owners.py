@@ -1,0 +1,63 @@
+"""Owners that cannot be read: one list waits for all of them together, not for each."""
+
+import asyncio
+import contextlib
+
+import msgspec
+import pytest
+from support.apiserver import pod_body
+from support.everything import REPLICASETS, FullWorld, full_world, reference, template, workload
+from support.settled import CLUSTER, RULES
+
+from ledger.core.commands import Reserve
+from ledger.kube.objects import Pod
+from ledger.log.submission import Accepted
+from webhook.ages import Ages
+from webhook.beyond import Beyond
+from webhook.courier import Courier
+from webhook.pods import Pods
+from webhook.puzzling import Puzzling
+from webhook.tenure import SettlementSettings, Site, Tenure
+
+NAMESPACE = f"{CLUSTER}/red"
+PODS = 20
+
+
+async def never(*_: object) -> None:
+    await asyncio.Event().wait()
+
+
+async def owned_pods(one: FullWorld) -> list[Pod]:
+    """Return pods of as many owners that nobody remembers, all of them known to the ledger."""
+    found = []
+    for number in range(PODS):
+        owner = workload(REPLICASETS, f"rs-{number}", replicas=1, template=template())
+        owner["metadata"]["uid"] = f"rs-uid-{number}"
+        body = pod_body(f"p{number}", gpucores=0)
+        body["metadata"]["ownerReferences"] = [reference(owner)]
+        pod = msgspec.convert(one.server.create("pods", "red", body), Pod)
+        reserve = Reserve(NAMESPACE, f"pods/p{number}", pod.metadata.uid, {"nvidia.com/gpu": 1})
+        assert isinstance(await one.writer.submit(reserve), Accepted)
+        found.append(pod)
+    return found
+
+
+@pytest.mark.parametrize("looking", ["again", "behind the barrier"])
+async def test_the_owners_of_one_list_are_waited_for_together(looking, monkeypatch):
+    monkeypatch.setattr("webhook.pods.LIST_READ_SECONDS", 0.05)
+    async with full_world() as one:
+        one.every.get_object = never
+        site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
+        courier = Courier(one.writer)
+        tenure = Tenure(one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier)
+        pods, found = Pods(tenure, Ages(), Puzzling()), await owned_pods(one)
+        task = asyncio.create_task(courier.run())
+        async with asyncio.timeout(1.5):
+            if looking == "again":
+                await pods.look_again(found)
+            else:
+                looked = await pods.look(NAMESPACE, [f"pods/p{number}" for number in range(PODS)])
+                assert len(looked.seen) == PODS
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
