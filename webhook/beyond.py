@@ -7,11 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from ledger.kube.port import Kept, Universe, Workloads, Writes
+from ledger.kube.port import Governed, Kept, Workloads, Writes
 from webhook.surroundings.whole import Surroundings
 
 
-class FullCluster(Workloads, Kept, Universe, Writes, Protocol):
+class FullCluster(Workloads, Kept, Governed, Writes, Protocol):
     """A cluster's workloads, namespaces and own objects, to be read and written."""
 
 

@@ -115,7 +115,6 @@ class FurtherDuties:
         return self._cluster.watch_namespaces()
 
     def _watch_universe(self) -> AsyncGenerator[Change[Workload], None]:
-        # Not `watch_universe_quotas`, which says nothing at all while they are not defined.
         return self._cluster.watch_objects(UNIVERSE_QUOTAS)
 
     async def _take_namespace(self, change: Change[Workload]) -> None:

@@ -105,10 +105,6 @@ class WatchedCluster:
         """Tell all namespaces and their changes."""
         return self.watch_objects(NAMESPACES)
 
-    def watch_universe_quotas(self) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all UniverseResourceQuotas and their changes."""
-        return self.watch_objects(UNIVERSE_QUOTAS)
-
     def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
         """Tell all LedgerPolicies and their changes."""
         return self.watch_objects(POLICIES)

@@ -99,9 +99,12 @@ class Parents(Generic[D]):
         def keep(seen: Workload) -> Parent[D]:
             return self.parent_of(resource, seen)
 
-        async with aclosing(cluster.watch_kept(resource, keep)) as changes:
-            async for change in changes:
-                await self.feed(resource, change)
+        try:
+            async with aclosing(cluster.watch_kept(resource, keep)) as changes:
+                async for change in changes:
+                    await self.feed(resource, change)
+        finally:
+            self._current.discard(resource.name)
 
     async def feed(self, resource: Resource, change: Change[Parent[D]]) -> None:
         """Take in what a watch tells. A long list lets others have their turn."""

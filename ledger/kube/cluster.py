@@ -34,7 +34,7 @@ _workloads: Final = msgspec.json.Decoder(Workload)
 class KubernetesCluster:
     """A cluster through its API server. Errors and deadlines are those of the client.
 
-    Implements `Cluster`, `Workloads`, `Kept`, `Universe` and `Writes`, whose words hold here.
+    Implements `Cluster`, `Workloads`, `Kept`, `Governed` and `Writes`, whose words hold here.
     """
 
     def __init__(self, client: Client, sleep: Sleep = asyncio.sleep) -> None:
@@ -101,13 +101,9 @@ class KubernetesCluster:
         """Tell all namespaces and their changes, without end."""
         return self.watch_objects(resources.NAMESPACES)
 
-    def watch_universe_quotas(self) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all UniverseResourceQuotas and their changes, without end."""
-        return workloads.where_defined(self.watch_objects(resources.UNIVERSE_QUOTAS))
-
     def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
         """Tell all LedgerPolicies and their changes, without end."""
-        return workloads.where_defined(self.watch_objects(resources.POLICIES))
+        return self.watch_objects(resources.POLICIES)
 
     async def patch_quota_status(
         self, namespace: str, name: str, used: dict[str, str], version: int

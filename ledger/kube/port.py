@@ -129,15 +129,14 @@ class Kept(Protocol):
         ...
 
 
-class Universe(Protocol):
-    """The service's own objects. Their definitions may be missing; that is no interruption."""
-
-    def watch_universe_quotas(self) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all UniverseResourceQuotas and their changes, none while they are not defined."""
-        ...
+class Governed(Protocol):
+    """A cluster whose namespaces may be under policies."""
 
     def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all LedgerPolicies and their changes, none while they are not defined."""
+        """Tell all LedgerPolicies and their changes, like `Workloads.watch_objects`.
+
+        Their definition may be missing, which is told like that of any other kind.
+        """
         ...
 
 

@@ -44,16 +44,6 @@ async def watch(
                 yield change
 
 
-async def where_defined(
-    changes: AsyncGenerator[Change[K], None],
-) -> AsyncGenerator[Change[K], None]:
-    """Pass on everything but that a resource is absent, for those that nobody has to define."""
-    async with aclosing(changes):
-        async for change in changes:
-            if not (isinstance(change, Interrupted) and change.absent):
-                yield change
-
-
 async def _until_served(
     client: Client, resource: Resource, backoff: Backoff
 ) -> AsyncGenerator[Listed[Any] | Interrupted, None]:

@@ -97,7 +97,8 @@ async def test_a_retired_version_is_not_taken_for_no_objects(
 async def test_our_own_definitions_may_be_missing_at_first(
     port: KubernetesCluster, cluster: Cluster
 ) -> None:
-    async with aclosing(port.watch_universe_quotas()) as changes:
+    async with aclosing(port.watch_objects(UNIVERSE_QUOTAS)) as changes:
+        assert (await told(changes, Interrupted)).absent
         assert isinstance(await told(changes, Listed), Listed)
         await universe_is_defined(port, cluster)
         name = f"u-{uuid.uuid4().hex[:8]}"

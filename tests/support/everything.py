@@ -96,9 +96,6 @@ class EveryCluster(ModelCluster):
     def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
         return self._always(NAMESPACES)
 
-    def watch_universe_quotas(self) -> AsyncGenerator[Change[Workload], None]:
-        return self._always(UNIVERSE_QUOTAS)
-
     def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
         return self._always(POLICIES)
 

@@ -112,6 +112,7 @@ class OwnedCluster:
         self.serves: tuple[Resource, ...] = ()
         self.discovered = 0
         self.watches: list[str] = []
+        self.versions: list[str] = []
 
     def put(self, thing: Manifest) -> None:
         self.objects[_address(thing)] = thing
@@ -145,6 +146,7 @@ class OwnedCluster:
         self, resource: Resource, keep: Callable[[Workload], Any]
     ) -> AsyncGenerator[Change[Any], None]:
         self.watches.append(resource.name)
+        self.versions.append(resource.version)
         changes = self.kinds.setdefault(resource.name, asyncio.Queue())
         while True:
             change = await changes.get()
@@ -156,9 +158,6 @@ class OwnedCluster:
 
     def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
         return _told(self.policies)
-
-    def watch_universe_quotas(self) -> AsyncGenerator[Change[Workload], None]:
-        raise AssertionError("universe quotas are settlement's")
 
 
 def around(

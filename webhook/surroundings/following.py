@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from ledger.kube.cache import Parents
 from ledger.kube.errors import ClusterError
 from ledger.kube.objects import Workload
-from ledger.kube.port import Change, Kept, Universe, Workloads
+from ledger.kube.port import Change, Governed, Kept, Workloads
 from ledger.kube.resources import Resource
 from webhook.kinds.catalog import Catalog
 from webhook.surroundings.namespaces import Namespaces
@@ -28,7 +28,7 @@ RETRY_SECONDS: Final = 2.0
 _log: Final = logging.getLogger(__name__)
 
 
-class Surrounding(Workloads, Kept, Universe, Protocol):
+class Surrounding(Workloads, Kept, Governed, Protocol):
     """What is watched of a cluster."""
 
 
@@ -49,7 +49,7 @@ class Following:
         self._parents = parents
         self._namespaces = namespaces
         self._policies = policies
-        self._followed: set[str] = set()
+        self._followed: dict[str, tuple[Resource, asyncio.Task[None]]] = {}
         self._problem = "not asked yet which kinds are served"
 
     def problems(self) -> list[str]:
@@ -58,6 +58,7 @@ class Following:
 
     async def run(self) -> None:
         """Follow until cancelled."""
+        self._followed.clear()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_namespaces())
             tasks.create_task(self._follow_policies())
@@ -75,10 +76,20 @@ class Following:
             return False
         self._problem = ""
         for resource in served:
-            if self._makes_pods(resource) and resource.name not in self._followed:
-                self._followed.add(resource.name)
-                tasks.create_task(self._parents.follow(self._cluster, resource))
+            if self._makes_pods(resource):
+                await self._follow(tasks, resource)
         return True
+
+    async def _follow(self, tasks: asyncio.TaskGroup, resource: Resource) -> None:
+        """Follow a kind in the version that is preferred by now, and no longer in another."""
+        known, task = self._followed.get(resource.name, (None, None))
+        if known == resource:
+            return
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        task = tasks.create_task(self._parents.follow(self._cluster, resource))
+        self._followed[resource.name] = resource, task
 
     def _makes_pods(self, resource: Resource) -> bool:
         kind = self._catalog.of_resource(resource.group, resource.plural)

@@ -12,7 +12,7 @@ from support.answers import Answers, failure
 from ledger.kube.cluster import KubernetesCluster
 from ledger.kube.errors import NotServed
 from ledger.kube.port import Changed, Interrupted, Listed
-from ledger.kube.resources import DEFINITIONS, UNIVERSE_QUOTAS, Resource
+from ledger.kube.resources import DEFINITIONS, POLICIES, Resource
 
 SECONDS = 20.0
 RAY = Resource("ray.io", "v1", "rayclusters", "RayCluster")
@@ -233,15 +233,18 @@ async def test_another_failure_while_it_is_absent_is_told(ray, changes, answers,
     assert "may not" in refused.reason
 
 
-async def test_definitions_of_our_own_may_be_missing(answers, cluster):
-    ours = Definable(answers, UNIVERSE_QUOTAS)
-    async with contextlib.aclosing(cluster.watch_universe_quotas()) as changes:
+async def test_definitions_of_our_own_may_be_missing_and_are_told_of_as_any(answers, cluster):
+    ours = Definable(answers, POLICIES)
+    async with contextlib.aclosing(cluster.watch_policies()) as changes:
+        missing = await told(changes)
+        assert isinstance(missing, Interrupted)
+        assert missing.absent
         assert await told(changes) == Listed(ours.version, [])
 
 
 async def test_a_failure_that_is_no_absence_is_told_as_before(answers, cluster):
-    answers.by_path[UNIVERSE_QUOTAS.collection()] = failure(403, "Forbidden", "may not")
-    async with contextlib.aclosing(cluster.watch_universe_quotas()) as changes:
+    answers.by_path[POLICIES.collection()] = failure(403, "Forbidden", "may not")
+    async with contextlib.aclosing(cluster.watch_policies()) as changes:
         refused = await told(changes)
     assert isinstance(refused, Interrupted)
     assert not refused.absent

@@ -19,7 +19,7 @@ from support.owned import (
 
 from ledger.kube.errors import Unavailable
 from ledger.kube.objects import Workload
-from ledger.kube.port import Changed, Listed, Reached
+from ledger.kube.port import Changed, Interrupted, Listed, Reached
 from ledger.kube.resources import PODS
 from webhook.surroundings import following, whole
 from webhook.surroundings.remembering import remembered
@@ -75,6 +75,30 @@ async def test_a_kind_that_is_defined_later_is_found_and_followed_once(
         assert cluster.watches == ["deployments.apps", "jobs.batch"]
 
 
+async def test_a_kind_is_followed_in_the_version_that_is_preferred_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following, "DISCOVER_SECONDS", 0.001)
+    cluster = OwnedCluster()
+    cluster.serves = (JOBS,)
+    async with followed(cluster) as surroundings:
+        await until(lambda: "jobs.batch" in cluster.kinds)
+        train = workload(manifest(JOBS, "train"))
+        cluster.kinds["jobs.batch"].put_nowait(Listed(3, [train]))
+        await until(lambda: surroundings.parents.is_current(JOBS))
+        newer = msgspec.structs.replace(JOBS, version="v2")
+        cluster.serves = (newer,)
+        await until(lambda: cluster.versions == ["v1", "v2"])
+        assert not surroundings.parents.is_current(newer)
+        cluster.kinds["jobs.batch"].put_nowait(Listed(4, [train]))
+        await until(lambda: surroundings.parents.is_current(newer))
+        known = surroundings.parents.get("u-train")
+        assert known is not None
+        assert known.resource == newer
+        await until(lambda: cluster.discovered > 10)
+        assert cluster.versions == ["v1", "v2"]
+
+
 async def test_a_discovery_that_fails_is_a_problem_until_it_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -127,6 +151,13 @@ async def test_a_review_waits_for_the_first_list_of_policies() -> None:
     assert not asking.done()
     surroundings.policies.take(Listed(1, [policy("p", namespaces=["team"])]))
     assert await asking == "p"
+
+
+async def test_where_policies_are_not_defined_nobody_waits_for_them() -> None:
+    surroundings = around(Viewed(), OwnedCluster(), policies_known=False)
+    surroundings.policies.take(Interrupted("not served, nobody may read why", absent=True))
+    async with asyncio.timeout(whole.LOOK_SECONDS / 2):
+        assert await soon(surroundings, "team", 3600) == ""
 
 
 async def test_a_list_that_does_not_come_is_waited_for_within_bounds(
