@@ -316,6 +316,6 @@ def _summary(record: records.Record) -> str:
 
 
 def _told(event: object) -> str:
-    fields = ("account", "namespace", "key", "uid", "base", "version", "cause")
+    fields = ("account", "subject", "namespace", "key", "uid", "base", "version", "cause", "root")
     shown = " ".join(str(getattr(event, name)) for name in fields if hasattr(event, name))
     return f"{type(event).__name__} {shown}"

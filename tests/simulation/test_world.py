@@ -1,0 +1,75 @@
+"""The simulated world does what it is for: seeds reach the situations that rules are about."""
+
+from itertools import chain
+
+import pytest
+
+from gpuledger.simulation import kinds, truth
+from gpuledger.simulation.authoring import LATE_SECONDS_MAX
+from gpuledger.simulation.running import run
+from gpuledger.simulation.settings import RULES, SETTLE_SECONDS
+from gpuledger.simulation.writing import ETCD_SECONDS_MAX
+from ledger.kube.objects import ObjectMeta, Workload
+from webhook.kinds.envelope import Envelope, envelope_of
+from webhook.policy import Policy
+
+SEEDS = range(80)
+
+
+@pytest.fixture(scope="module")
+def traces() -> list[str]:
+    """Return all lines of some runs."""
+    return list(chain.from_iterable(run(seed).trace for seed in SEEDS))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("Reserved c1/", "deployments.apps/"),
+        ("Reserved c2/", "pods/", "deployments.apps/"),
+        ("Reserved c1/", "trainings.example.io/"),
+        ("Reserved", "pods/", " 0 -"),
+        ("Committed", "jobs.batch/"),
+        ("Raised", "deployments.apps/"),
+        ("Released", "pods/", "superseded"),
+        ("Released", "deployments.apps/", "fenced"),
+        ("Released", "deployments.apps/", "deleted"),
+        ("Released", "jobs.batch/", "absent"),
+        ("Observed", "pods/", "moved"),
+        ("Observed", "deployments.apps/", "unreserved"),
+        ("Observed", "pods/", "late"),
+        ("LimitSet universe/",),
+        ("AccountClosed universe/",),
+        ("Described c2/",),
+        ("UPDATE", "deployments.apps/", "scale: denied"),
+        ("UPDATE", "trainings.example.io/", "scale: allowed"),
+        ("CREATE", "replicasets.apps/", "no answer"),
+        ("CREATE", "jobs.batch/", "denied"),
+        ("do CutLink",),
+        ("do MoveCluster",),
+        ("do SetPolicy", "podsOnly"),
+        ("do DeleteRoot", "ORPHAN"),
+    ],
+    ids=" ".join,
+)
+def test_some_seed_reaches(words: tuple[str, ...], traces: list[str]) -> None:
+    assert any(all(word in line for word in words) for line in traces)
+
+
+@pytest.mark.parametrize("resource", kinds.ROOTS.values(), ids=str)
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_what_must_be_charged_is_worked_out_as_the_product_does(resource, count: int) -> None:
+    pods = kinds.template(1, 2_000, "", "")
+    spec = kinds.spec_of(resource, count, pods)
+    found = Workload(resource.api_version, resource.kind, ObjectMeta(name="a"), spec)
+    kind = kinds.catalog().of_resource(resource.group, resource.plural)
+    assert kind is not None
+    envelope = envelope_of(kind, found, RULES)
+    assert isinstance(envelope, Envelope)
+    assert truth.envelope(found) == envelope.demand
+    assert kinds.count_of(kinds.with_count(found, count + 1)) == count + 1
+
+
+def test_the_bound_of_proof_is_longer_than_any_request() -> None:
+    longest = Policy().deadline + 1.0 + ETCD_SECONDS_MAX + LATE_SECONDS_MAX
+    assert longest < SETTLE_SECONDS
