@@ -180,15 +180,29 @@ def replace(
     if drawn_from(after) and not key.startswith(PODS):
         raise InvariantError(f"{key} is a root and draws from {after.root}: nobody would count it")
     changed = dict.fromkeys((unit_of(key, before), unit_of(key, after)))
-    old = [term for unit in changed for term in terms(space, unit)]
+    old = [term for unit in changed for term in _touched(space, unit, key)]
     _put_entry(state, space, key, after)
     _draw(state, space, key, before, -1)
     _draw(state, space, key, after, 1)
-    new = [term for unit in changed for term in terms(space, unit)]
+    new = [term for unit in changed for term in _touched(space, unit, key)]
     if old == new:
         return []
     selecting = {line for _, line, _ in space.selected}
     return _post_lines(state, by_line(space, old), by_line(space, new), rule, selecting)
+
+
+def _touched(space: Namespace, unit: str, key: str) -> Iterator[Term]:
+    """Yield what of a unit's charge a change of this key may alter.
+
+    The pods of a root that is not known count one by one. There may be very many of them, so only
+    the one that changes is looked at.
+    """
+    if unit == key or unit in space.entries:
+        yield from terms(space, unit)
+        return
+    pod = space.entries.get(key)
+    if pod is not None and drawn_from(pod) == unit:
+        yield pod.traits, pod.charge
 
 
 def _put_entry(state: State, space: Namespace, key: str, after: Entry) -> None:

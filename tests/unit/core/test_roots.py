@@ -1,9 +1,9 @@
 """Roots: an envelope and the pods that draw from it are charged once, at the larger of the two."""
 
 import pytest
-from support.charging import MEMORY, NAMESPACE, QUOTA, ended, kinds, mib, tell, with_limit
+from support.charging import KEY, MEMORY, NAMESPACE, QUOTA, ended, kinds, mib, tell, with_limit
 
-from ledger.core import commands, shortages
+from ledger.core import charging, commands, shortages, traits
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Reason, sentence
 from ledger.core.state import State
@@ -268,3 +268,24 @@ def test_what_was_seen_and_is_asked_for_later_may_be_drawn() -> None:
     tell(state, root_seen("r", 12, 300, generation=3))
     tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {f"limits.{MEMORY}": 100}))
     assert kinds(tell(state, pod("a", 300))) == ["Reserved"]
+
+
+def test_a_pod_of_an_unknown_root_is_charged_without_looking_at_its_siblings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[traits.Traits] = []
+
+    def matches(selection: traits.Selection, texts: traits.Traits) -> bool:
+        looked.append(texts)
+        return traits.matches(selection, texts)
+
+    state = State()
+    selects = (traits.Requirement("app", "In", ("a",)),)
+    tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {KEY: 100}, selects=selects))
+    for name in "abcdef":
+        tell(state, pod(name, 10, traits=(f"app={name}",)))
+    monkeypatch.setattr(charging, "matches", matches)
+    seen = commands.Observe(NAMESPACE, "pods/a", "uid-a", 50, mib(5), root=WEB, traits=("app=a",))
+    tell(state, seen)
+    assert set(looked) == {("app=a",)}
+    assert state.used == [5]
