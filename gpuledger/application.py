@@ -33,6 +33,7 @@ from webhook import app as admission
 from webhook.explaining import Explanation, explain
 from webhook.mutating import Mutating
 from webhook.review import BadReview
+from webhook.settlement import Settlement
 from webhook.stamps import Stamps
 from webhook.validating import Validating
 
@@ -191,6 +192,7 @@ class Application:
         telemetry, keeper = self._telemetry, self._keeper
         telemetry.set("build_info", 1, VERSION)
         telemetry.register(self._usage)
+        telemetry.read("log_reachable", lambda: keeper.trouble() is None)
         telemetry.read("log_position", lambda: keeper.state.position)
         telemetry.read("log_bytes", lambda: _extent(keeper)[0])
         telemetry.read("log_bytes_max", lambda: _extent(keeper)[1])
@@ -204,10 +206,18 @@ class Application:
             certificates = self._certificates
             telemetry.read("certificate_expiry_timestamp_seconds", lambda: certificates.expires_at)
         if self._kubernetes is not None:
-            settlement = self._kubernetes.settlement
-            telemetry.read("holds_open", lambda: settlement.open_attempts)
-            telemetry.read("settler", keeper.is_active)
+            self._add_cluster_metrics(self._kubernetes.settlement)
         keeper.subscribe(self._count)
+
+    def _add_cluster_metrics(self, settlement: Settlement) -> None:
+        telemetry, parents = self._telemetry, self._surroundings.parents
+        telemetry.read("holds_open", lambda: settlement.open_attempts)
+        telemetry.read("settler", self._keeper.is_active)
+        telemetry.read("objects_not_understood", lambda: settlement.puzzling)
+        telemetry.read("pods_waiting", lambda: settlement.waiting)
+        telemetry.read("pods_waiting_seconds_max", lambda: settlement.waiting_seconds_max)
+        telemetry.read("owners_known", lambda: len(parents))
+        parents.when_turned_away = lambda: telemetry.count("owners_turned_away_total")
 
     def _took(self, webhook: str, seconds: float) -> None:
         self._telemetry.observe("admission_seconds", seconds, webhook)

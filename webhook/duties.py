@@ -12,6 +12,7 @@ from webhook.ages import Ages
 from webhook.barrier import Barrier, Looking
 from webhook.drift import drift_of
 from webhook.further_duties import FurtherDuties
+from webhook.gates import Gates
 from webhook.pods import Pods
 from webhook.puzzling import Puzzling
 from webhook.quota_accounts import QuotaAccounts
@@ -46,6 +47,11 @@ class Duties:
         self._barrier = Barrier(tenure, self.ages, self._looking)
         self.watches.expect(PODS, essential=True)
         self.watches.expect(QUOTAS, essential=True)
+
+    @property
+    def gates(self) -> Gates | None:
+        """What lets waiting pods in, None where no full cluster is settled."""
+        return self._more.gates if self._more is not None else None
 
     async def run(self) -> None:
         """Do all of it until cancelled."""

@@ -58,6 +58,14 @@ class Gates:
         """How many pods wait."""
         return sum(len(queue.pods) for queue in self._queues.values())
 
+    def waiting_seconds_max(self) -> float:
+        """Return for how long the oldest of them exists, 0 when none waits."""
+        pods = (one for queue in self._queues.values() for one in queue.pods.values())
+        oldest = min((one.created for one in pods), default=None)
+        if oldest is None:
+            return 0.0
+        return max(0.0, self._tenure.now() / 1e6 - oldest.timestamp())
+
     def note(self, pod: Pod, seen: Sighting) -> None:
         """Take note of a pod that was seen: it waits, or waits no longer."""
         if not seen.gated or seen.cause or seen.problem or pod.metadata.deletion_timestamp:

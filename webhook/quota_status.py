@@ -84,13 +84,21 @@ class QuotaStatus:
         shown = {key: hard.quantity(key, amount, rules) for key, amount in used.items()}
         try:
             await self._writes.patch_quota_status(told.namespace, told.name, shown, told.version)
-        except (Conflict, NotFound):
+        except NotFound:
+            return True  # the watch is about to tell that it is gone
+        except Conflict:
+            self._count("conflict")
             return True  # the watch is about to tell what it is now
         except ClusterError as error:
             where = f"{told.namespace}/{told.name}"
             _log.warning("quota_status_not_written", extra={"key": where, "reason": str(error)})
+            self._count("failed")
             return False
+        self._count("done")
         return True
+
+    def _count(self, outcome: str) -> None:
+        self._tenure.count("status_writes_total", "resourcequotas", outcome)
 
     def _used(self, account: str) -> dict[str, int]:
         """Return what the ledger counts by our keys, in the unit in which it is written."""

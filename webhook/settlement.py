@@ -83,6 +83,18 @@ class Settlement:
         """How many objects exist whose request cannot be understood."""
         return len(self._duties.puzzling) if self._duties is not None else 0
 
+    @property
+    def waiting(self) -> int:
+        """How many pods wait behind the gate."""
+        gates = self._duties.gates if self._duties is not None else None
+        return gates.waiting if gates is not None else 0
+
+    @property
+    def waiting_seconds_max(self) -> float:
+        """For how long the oldest of these pods exists."""
+        gates = self._duties.gates if self._duties is not None else None
+        return gates.waiting_seconds_max() if gates is not None else 0.0
+
     def problems(self) -> list[str]:
         """Return what keeps the ledger from knowing the cluster; empty on a passive replica."""
         found = self._duties.watches.problems() if self._duties is not None else []

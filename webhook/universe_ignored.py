@@ -12,7 +12,7 @@ from ledger.kube.port import Change, Changed, Listed, Writes
 from webhook.conditions import Condition, Status
 from webhook.pausing import Pausing
 from webhook.tenure import Tenure
-from webhook.universe_status import IN_EFFECT, RETRY_SECONDS, RETRY_SECONDS_MAX
+from webhook.universe_status import IN_EFFECT, RESOURCE, RETRY_SECONDS, RETRY_SECONDS_MAX
 
 NOT_IN_EFFECT: Final = Condition(
     IN_EFFECT,
@@ -57,8 +57,11 @@ class IgnoredQuotas:
             except ClusterError as error:
                 extra = {"key": name, "reason": str(error)}
                 _log.warning("universe_status_not_written", extra=extra)
+                self._tenure.count("status_writes_total", RESOURCE, "failed")
                 self._pausing.failed()
                 return
+            else:
+                self._tenure.count("status_writes_total", RESOURCE, "done")
             self._untold.pop(name, None)
         self._pausing.worked()
 

@@ -29,6 +29,9 @@ NAMESPACES_MAX: Final = 1_000
 RETRY_SECONDS: Final = 5.0
 RETRY_SECONDS_MAX: Final = 120.0
 
+RESOURCE: Final = "universeresourcequotas"
+"""What these statuses are counted under."""
+
 IN_EFFECT: Final = "InEffect"
 """The type of the condition that says whether a quota limits anything."""
 
@@ -74,8 +77,10 @@ class UniverseStatus:
             return True  # the watch is about to tell that it is gone
         except ClusterError as error:
             _log.warning("universe_status_not_written", extra={"key": name, "reason": str(error)})
+            self._tenure.count("status_writes_total", RESOURCE, "failed")
             return False
         self._written[name] = status
+        self._tenure.count("status_writes_total", RESOURCE, "done")
         return True
 
     async def _status(self, name: str, quota: Workload) -> Status | None:

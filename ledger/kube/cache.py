@@ -51,8 +51,8 @@ class Parents(Generic[D]):
         self, digest: Callable[[Resource, Workload], D], parents_max: int = PARENTS_MAX
     ) -> None:
         """`digest` says what to keep of an object besides its metadata; it must not raise."""
-        self.turned_away = 0
-        """How often, since the start, an object found no room: a counter for the metrics."""
+        self.when_turned_away: Callable[[], None] = _ignored
+        """What to do whenever an object finds no room: count it, for the metrics."""
         self._digest = digest
         self._parents_max = parents_max
         self._by_uid: dict[str, Parent[D]] = {}
@@ -140,7 +140,7 @@ class Parents(Generic[D]):
         if held is not None and held.version > parent.version:
             return
         if held is None and len(self._by_uid) >= self._parents_max:
-            self.turned_away += 1
+            self.when_turned_away()
             return
         self._by_uid[parent.uid] = parent
         self._of(parent.resource)[f"{parent.namespace}/{parent.name}"] = parent
@@ -153,6 +153,10 @@ class Parents(Generic[D]):
 
     def _of(self, resource: Resource) -> dict[str, Parent[D]]:
         return self._by_address.setdefault(resource.name, {})
+
+
+def _ignored() -> None:
+    """Count nothing, for whoever keeps no metrics."""
 
 
 async def _turn(count: int) -> None:

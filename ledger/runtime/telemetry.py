@@ -83,6 +83,11 @@ METRICS: Final = (
         Kind.COUNTER,
         "Commands refused because their events would contradict the state: a defect.",
     ),
+    Metric(
+        "log_reachable",
+        Kind.GAUGE,
+        "1 while the log, and the link that leads to it, let decisions be made.",
+    ),
     Metric("log_position", Kind.GAUGE, "Last position this process has applied."),
     Metric("log_bytes", Kind.GAUGE, "Size of the log, bytes."),
     Metric("log_bytes_max", Kind.GAUGE, "Size at which the log is full, bytes; 0 without one."),
@@ -129,6 +134,27 @@ METRICS: Final = (
     ),
     Metric("settle_lists_total", Kind.COUNTER, "Linearizable lists read to prove holds dead."),
     Metric("settle_failures_total", Kind.COUNTER, "Of these, lists that failed and prove nothing."),
+    Metric(
+        "objects_not_understood",
+        Kind.GAUGE,
+        "Objects that exist, ask for what makes no sense, and are charged nothing.",
+    ),
+    Metric("pods_waiting", Kind.GAUGE, "Pods that wait behind the gate for room."),
+    Metric("pods_waiting_seconds_max", Kind.GAUGE, "How long the oldest of them exists."),
+    Metric(
+        "status_writes_total",
+        Kind.COUNTER,
+        "Statuses of quotas written for people to see: done, in conflict with another write, or"
+        " failed.",
+        ("resource", "outcome"),
+    ),
+    # What is around a request
+    Metric("owners_known", Kind.GAUGE, "Owners of pods that are remembered."),
+    Metric(
+        "owners_turned_away_total",
+        Kind.COUNTER,
+        "Owners that found no room and are read from the API server at every review.",
+    ),
     # The read side
     Metric("projection_lag_records", Kind.GAUGE, "Records of the log not yet in the projection."),
 )

@@ -57,7 +57,8 @@ class World:
     @property
     def drift(self) -> dict[str, int]:
         """What was counted as drift, by cause."""
-        return {labels[0]: many for (name, *labels), many in self.counted.items() if labels}
+        found = self.counted.items()
+        return {labels[0]: many for (name, *labels), many in found if name == "drift_total"}
 
     def count(self, name: str, *labels: str) -> None:
         """Count as the metrics would."""

@@ -109,15 +109,16 @@ async def test_a_list_forgets_what_is_gone_of_its_resource_alone(parents):
 
 
 async def test_a_full_cache_turns_away_what_is_new_and_keeps_up_with_what_it_has(parents):
-    small = Parents(replicas, parents_max=2)
+    small, turned_away = Parents(replicas, parents_max=2), []
+    small.when_turned_away = lambda: turned_away.append(1)
     await small.feed(SETS, Listed(1, [seen(small, name) for name in "abc"]))
-    assert (len(small), small.turned_away) == (2, 1)
+    assert (len(small), len(turned_away)) == (2, 1)
     await small.feed(SETS, changed(seen(small, "a", version=2)))
     assert small.get("u-a").version == 2
     await small.feed(SETS, changed(seen(small, "a", version=3), deleted=True))
     await small.feed(SETS, changed(seen(small, "c", version=4)))
     assert small.get("u-c").version == 4
-    assert (len(small), small.turned_away) == (2, 1)
+    assert (len(small), len(turned_away)) == (2, 1)
 
 
 async def test_what_is_interrupted_is_not_current_until_it_is_told_on(parents):

@@ -1,6 +1,7 @@
 """Metrics: the table, what is exposed, and bounds."""
 
 import re
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -14,6 +15,8 @@ from ledger.log.submission import Accepted
 from ledger.runtime import telemetry
 from ledger.runtime.telemetry import METRICS, Kind, Metric, Telemetry
 from ledger.runtime.writer_metrics import WriterMetrics
+
+PACKAGES = ("gpuledger", "ledger", "webhook", "projections")
 
 
 async def scrape(metrics: Telemetry, accept: str = "", **options: object) -> httpx2.Response:
@@ -39,6 +42,14 @@ async def test_every_metric_without_labels_is_there_from_the_start() -> None:
         if not metric.labels:
             zero = rf"^{metric.full_name}(_count)? 0\.0$"
             assert re.search(zero, text, re.MULTILINE), metric.name
+
+
+def test_every_metric_is_measured_somewhere() -> None:
+    root = Path(__file__).parents[3]
+    table = root / "ledger" / "runtime" / "telemetry.py"
+    files = [one for of in PACKAGES for one in (root / of).rglob("*.py") if one != table]
+    source = "".join(one.read_text() for one in files)
+    assert [one.name for one in METRICS if f'"{one.name}"' not in source] == []
 
 
 async def test_what_was_measured_is_exposed() -> None:

@@ -68,6 +68,19 @@ async def test_a_pod_without_room_counts_nothing_until_something_is_freed():
         await one.until(lambda: not is_gated(one, "p"))
 
 
+async def test_it_is_known_how_many_pods_wait_and_for_how_long():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        assert (one.settlement.waiting, one.settlement.waiting_seconds_max) == (0, 0.0)
+        await limited(one, 0)
+        wait(one, "young", age=60)
+        wait(one, "old", age=600)
+        await one.until(lambda: one.settlement.waiting == 2)
+        since_begin = one.now / 1e6 - BEGIN.timestamp()
+        assert one.settlement.waiting_seconds_max == since_begin + 600
+    assert (one.settlement.waiting, one.settlement.waiting_seconds_max) == (0, 0.0)
+
+
 async def test_a_pod_without_room_is_not_asked_for_again_and_again():
     async with full_world() as one, settling_everything(one):
         await one.synced()

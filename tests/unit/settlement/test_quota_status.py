@@ -34,6 +34,12 @@ def used(one: FullWorld, name: str = "q") -> dict:
     return one.server.objects["resourcequotas", "red", name]["status"]["used"]
 
 
+def outcomes(one: FullWorld, resource: str = "resourcequotas") -> dict[str, int]:
+    """Return how often statuses were written, by outcome."""
+    name = "status_writes_total"
+    return {key[2]: many for key, many in one.counted.items() if key[:2] == (name, resource)}
+
+
 async def test_what_is_charged_is_shown_by_the_keys_that_kubernetes_does_not_count():
     async with full_world() as one, settling_everything(one):
         await one.synced()
@@ -81,6 +87,7 @@ async def test_a_quota_that_somebody_else_has_written_holds_up_no_other():
         quota(one, "r", **{GPUS: "4"})
         await one.until(lambda: used(one, "r").get(GPUS) == "0")
         assert 0 < len(conflicts) < 100
+        assert outcomes(one) == {"conflict": len(conflicts), "done": 1}
         conflicts += [0] * 100
         await one.until(lambda: used(one).get(GPUS) == "0")
 
@@ -93,6 +100,7 @@ async def test_a_failure_is_tried_again_after_a_pause():
         await one.until(lambda: one.limits("q") == {GPUS: 4})
         await asyncio.sleep(0.2)
         assert GPUS not in used(one)
+        assert outcomes(one)["failed"] >= 1
         one.every.refusing = None
         await one.until(lambda: used(one).get(GPUS) == "0")
 

@@ -137,6 +137,12 @@ def status(one: FullWorld, name: str = "all") -> dict:
     return one.server.objects[UNIVERSE_QUOTAS.name, "", name].get("status", {})
 
 
+def outcomes(one: FullWorld) -> set[str]:
+    """Return how writing statuses came out, each way once."""
+    where = ("status_writes_total", "universeresourcequotas")
+    return {key[2] for key in one.counted if key[:2] == where}
+
+
 def condition(one: FullWorld, kind: str) -> dict:
     found = [one for one in status(one).get("conditions", []) if one["type"] == kind]
     return found[0] if found else {}
@@ -223,6 +229,7 @@ async def test_a_status_that_cannot_be_written_is_tried_again_later(quick, monke
         await asyncio.sleep(0.3)
         one.every.refusing = None
         await one.until(lambda: status(one).get("used") == {GPUS: "0"})
+        assert outcomes(one) == {"failed", "done"}
 
 
 async def test_a_quota_of_another_cluster_than_the_authority_says_that_it_does_not_count(quick):
@@ -258,6 +265,7 @@ async def test_what_could_not_be_said_of_an_ignored_quota_is_said_later(quick, m
         one.server.delete(UNIVERSE_QUOTAS.name, "", "gone")
         one.every.refusing = None
         await one.until(lambda: condition(one, "InEffect").get("reason") == "NotTheAuthority")
+        assert outcomes(one) == {"failed", "done"}
 
 
 async def test_a_breakdown_that_is_kept_up_to_date_is_the_one_worked_out_anew():
