@@ -58,10 +58,8 @@ class Courier:
         """Queue a command behind the earlier ones of its key; wait while its lane is full."""
         address = _address(command)
         self._pending[address] += 1
-        # Not hash(): which commands share a lane must not depend on the process.
-        lane = zlib.crc32("/".join(address).encode()) % LANES
         try:
-            await self._lanes[lane].put(command)
+            await self._lanes[_lane_of(address)].put(command)
         except asyncio.CancelledError:
             # Whoever sent it was told to begin anew: this one is not on its way.
             self._forget(address)
@@ -74,9 +72,9 @@ class Courier:
     async def flush(self) -> None:
         """Wait until everything that was sent before has arrived, whatever is sent meanwhile."""
         marks = []
-        for lane in self._lanes:
+        for lane in list(dict.fromkeys(map(_lane_of, self._pending))):
             marks.append(asyncio.Event())
-            await lane.put(marks[-1])
+            await self._lanes[lane].put(marks[-1])
         for mark in marks:
             await mark.wait()
 
@@ -111,6 +109,11 @@ class Courier:
             self._pending[address] -= 1
         else:
             del self._pending[address]
+
+
+def _lane_of(address: Address) -> int:
+    """Return the lane of an address. Not hash(): it must not depend on the process."""
+    return zlib.crc32("/".join(address).encode()) % LANES
 
 
 def _address(command: AnyCommand) -> Address:
