@@ -2,7 +2,8 @@
 
 Either something was seen that no hold had let in (`Observed`, with the cause `unreserved` or
 `late`), or a comparison with a full list found the end of something whose deletion nobody saw. That
-other accounts count an object since its labels changed is no correction.
+other accounts count an object since its labels changed, or that it is part of a root now, is no
+correction.
 """
 
 from typing import Final, TypeGuard
@@ -65,7 +66,9 @@ class Drift:
 def _is_correction(event: AnyEvent) -> TypeGuard[Observed | Released]:
     if isinstance(event, Observed):
         return event.cause in _UNTOLD
-    return isinstance(event, Released) and event.actor == RECOUNT
+    if not isinstance(event, Released):
+        return False
+    return event.actor == RECOUNT and event.cause != Cause.MOVED
 
 
 def _released(change: Change, event: Released) -> Amounts:

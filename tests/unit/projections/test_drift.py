@@ -9,9 +9,11 @@ from support.projecting import SECOND, START, log_of, project, viewing
 from ledger.core import commands
 from ledger.core.commands import AnyCommand
 from ledger.core.state import State
+from ledger.log import records
 from projections.queries.drift import Correction, Over, drift
 from projections.queries.scopes import EVERYTHING, Scope
 from projections.tables.drift import RECOUNT
+from webhook.drift import drift_of
 from webhook.tenure import RECOUNTED
 
 GPU = "nvidia.com/gpu"
@@ -33,15 +35,22 @@ STEPS: list[list[AnyCommand]] = [
     [commands.Observe(*where("other", "c1/blue"), 9, {GPU: 1}, "settlement")],
     [commands.End(*where("asked"), 10, "deleted", RECOUNT)],
     [commands.End(*where("late"), 11, "deleted", "settlement")],
+    [commands.End(*where("other", "c1/blue"), 12, "moved", RECOUNT)],
 ]
+
+
+def payloads() -> list[bytes]:
+    """Return the records that the steps lead to."""
+    state = State()
+    found = [record(state, step, time=START + n * SECOND) for n, step in enumerate(STEPS)]
+    assert all(found)
+    return [payload for payload in found if payload is not None]
 
 
 @pytest.fixture
 async def path(tmp_path: Path) -> Path:
-    state, path = State(), tmp_path / "ledger.sqlite"
-    payloads = [record(state, step, time=START + n * SECOND) for n, step in enumerate(STEPS)]
-    assert all(payloads)
-    await project(path, log_of([payload for payload in payloads if payload is not None]))
+    path = tmp_path / "ledger.sqlite"
+    await project(path, log_of(payloads()))
     return path
 
 
@@ -86,6 +95,15 @@ async def test_small_pages_together_are_the_whole(path: Path) -> None:
             if before is None:
                 break
     assert pages == await told(path)
+
+
+async def test_the_metric_counts_what_is_told(path: Path) -> None:
+    state, counted = State(), list[tuple[int, str]]()
+    for position, payload in enumerate(payloads(), start=1):
+        for item in records.fold(state, position, payload).items:
+            cause = drift_of(item.event, None)
+            counted += [(position, cause)] if cause else []
+    assert counted == [(one.position, one.cause) for one in reversed(await told(path))]
 
 
 def test_the_actor_of_a_comparison_is_the_one_that_settlement_names() -> None:
