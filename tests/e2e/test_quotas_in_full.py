@@ -143,6 +143,20 @@ async def test_a_type_of_card_has_a_limit_of_its_own(team: Team) -> None:
     assert lines[team.namespace, QUOTA, f"limits.{MEMORY}"] == 48_000
 
 
+async def test_the_type_of_card_of_a_pod_that_exists_stays(team: Team) -> None:
+    line = f"limits.v100.{MEMORY}"
+    await team.limit({line: "16000"})
+    await team.created(pod("one", memory=8_000, **V100))
+    path = f"{team.path}/pods/one"
+    for other in ("t4", None):
+        change = {"metadata": {"annotations": {"nvidia.com/use-gputype": other}}}
+        refused = await team.cluster.patch(path, change)
+        assert refused.status == 403
+        assert "GpuTypeChanged" in refused.message
+    lines = await assert_ledger_is_cluster(team)
+    assert lines[team.namespace, QUOTA, line] == 8_000
+
+
 async def test_a_type_that_nobody_knows_is_refused_with_the_known_ones(team: Team) -> None:
     await team.limit({LINE: "9"})
     unknown = {"annotations": {"nvidia.com/use-gputype": "Voodoo2"}}
