@@ -152,14 +152,14 @@ class Author:
     def change_root(self, at: float) -> ChangeRoot:
         """Something that makes pods is changed by one client or several."""
         source = self._source
-        clients = source.choice((1, 1, 2, 4))
+        clients = source.choice((1, 2, 2, 4))
         return ChangeRoot(
             at,
             self._cluster(),
             self._pick(),
             tuple(source.choice((0, 1, 2, 3, 4)) for _ in range(clients)),
             self._ending(),
-            memory=self._memory() if source.random() < 0.4 else 0,
+            memory=self._memory() if source.random() < 0.6 else 0,
             app=source.choice((*APPS, "")),
             suspend=source.choice((None, None, True, False)),
             scale=source.random() < 0.5,

@@ -59,7 +59,7 @@ class _Theme(Enum):
     UNIVERSE = (8, 3, 1, 3), (5, 5, 1, 2), (3, 5, 5, 1, 3)
 
 
-_SHARES: Final = (1, 2, 1, 2, 2)
+_SHARES: Final = (1, 2, 2, 2, 2)
 """How often each theme is played; what only one of them finds is rare."""
 
 _BOTH_CLUSTERS: Final = {_Theme.STUBBORN: 0.0, _Theme.CHATTY: 0.1, _Theme.UNIVERSE: 0.7}

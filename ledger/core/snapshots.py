@@ -1,7 +1,7 @@
 """Snapshots: the state at a position as bytes, the same bytes for the same state.
 
-A snapshot holds what cannot be derived: positions, accounts, lines, keys with their objects and
-holds, and the memory of what ended. Charges and indexes are worked out again when it is read. It
+A snapshot holds what cannot be derived: positions, accounts, lines, known namespaces with their
+keys, objects and holds, and the memory of what ended. Charges and indexes are worked out again when it is read. It
 carries its own hash and is disposable: a wrong one is refused and an older one, or the whole log,
 takes its place.
 """
@@ -62,9 +62,8 @@ def encode(state: State) -> bytes:
         state.used,
         state.limit,
         {
-            name: {key: _Kept(entry.committed, entry.holds) for key, entry in keys.items()}
-            for name, keys in ((name, one.entries) for name, one in state.namespaces.items())
-            if keys
+            name: {key: _Kept(entry.committed, entry.holds) for key, entry in space.entries.items()}
+            for name, space in state.namespaces.items()
         },
         [(uid, state.ended[uid]) for uid in state.ended_order],
         state.described,

@@ -91,6 +91,18 @@ def test_a_label_of_what_is_gone_reaches_nothing_any_more() -> None:
     assert state.used == [0]
 
 
+def test_a_snapshot_knows_every_namespace_that_a_quota_may_reach() -> None:
+    live = State()
+    tell(live, commands.Describe("c1/a", "!name=a,tier=gold"))
+    tell(live, pod("c1/b", "p", 60))
+    tell(live, commands.End("c1/b", "pods/p", "uid-p", 0, "deleted"))
+    restored = snapshots.decode(snapshots.encode(live))
+    for state in (live, restored):
+        tell(state, commands.SetLimits(ALL, (), {KEY: 100}, reach=Reach()))
+        assert state.accounts[ALL].covers == ("c1/a", "c1/b")
+    assert snapshots.encode(restored) == snapshots.encode(live)
+
+
 def test_a_cluster_that_moves_takes_its_namespaces_along() -> None:
     state = limited(100, EUROPE)
     tell(state, pod("c1/a", "p", 60))
