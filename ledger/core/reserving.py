@@ -153,9 +153,14 @@ def _is_simple(
     """Return whether what the attempt adds can be seen from its own key alone."""
     if command.root not in _OWN or (entry is not None and _may_draw(entry)):
         return False
-    if superseded is not None and _may_draw(space.entries[superseded[0]]):
+    if superseded is not None and not _frees_all(space, superseded[0]):
         return False
     return not space.selected and command.key.startswith(charging.PODS)
+
+
+def _frees_all(space: Namespace, key: str) -> bool:
+    """Return whether an end at a key frees what that key is charged: no root's pods share it."""
+    return key.startswith(charging.PODS) and not _may_draw(space.entries[key])
 
 
 def _is_over(state: State, command: commands.Reserve) -> bool:
