@@ -9,11 +9,18 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts
+from ledger.core.amounts import Amounts, most_of
 from ledger.core.denials import Reason
 from ledger.kube import quantities
 from ledger.kube.objects import Container, Quantities, Resources
-from ledger.kube.quantities import BinarySuffix, Fraction, NotAQuantity, QuantityError
+from ledger.kube.quantities import (
+    BinarySuffix,
+    Fraction,
+    NotAQuantity,
+    QuantityError,
+    TooLarge,
+    TooLong,
+)
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import WHOLE, Vendor
 
@@ -225,6 +232,9 @@ def _integer(name: str, value: str | int, reason: Reason, unit: str) -> int:
         return quantities.parse_integer(value)
     except BinarySuffix as error:
         remedy = _instead_of_bytes(name, value, unit)
+        raise Refusal(reason, name, value, str(error), remedy) from error
+    except (TooLarge, TooLong) as error:
+        remedy = f"{name} counts {unit}: write {most_of(name)} at most"
         raise Refusal(reason, name, value, str(error), remedy) from error
     except QuantityError as error:
         remedy = f"{name} counts {unit}: write a whole number without a fraction or a sign"
