@@ -16,6 +16,7 @@ from ledger.core.decisions import decide
 from ledger.core.denials import Denial
 from ledger.core.evolution import evolve
 from ledger.core.state import State
+from ledger.core.traits import Selection
 from ledger.kube.rules import DemandRules
 from ledger.log.submission import Accepted, Ledger
 from webhook.app import application
@@ -40,12 +41,12 @@ class CoreLedger:
         self.submitted: list[tuple[AnyCommand, bool]] = []
         self.answer: Denial | None = None
 
-    def limit(self, **limits: int) -> None:
-        """Limit cards, memory or cores of the namespace in one quota."""
+    def limit(self, *, selects: Selection = (), **limits: int) -> None:
+        """Limit cards, memory or cores of the namespace, or of what is selected, in one quota."""
         names = {"cards": GPU, "memory": MEMORY, "cores": CORES}
         keys = {f"limits.{names[name]}": limit for name, limit in limits.items()}
         account = accounts.quota(CLUSTER, "team", "gpu")
-        self._do(SetLimits(account, (NAMESPACE,), keys))
+        self._do(SetLimits(account, (NAMESPACE,), keys, selects=selects))
 
     def used(self) -> dict[str, int]:
         """Return what is charged, by limit key."""

@@ -117,7 +117,9 @@ class PodJudge:
         denial = forged(ancestry, pod.metadata, stored.metadata, user)
         if denial is not None:
             return Verdict(denial)
-        if is_gated(pod.spec) or covers(before.amounts, demand.amounts):
+        counted_anew = bool(demand.amounts) and _gains_an_end(pod, stored)
+        covered = covers(before.amounts, demand.amounts)
+        if is_gated(pod.spec) or (covered and not counted_anew):
             return UNTOUCHED
         reserve = self._attempts.update(
             request, "pods", pod.metadata, stored.metadata, demand.amounts
@@ -188,6 +190,17 @@ class PodJudge:
         if old is None and not self._policy.allow_privileged:
             return objections.privileged(pod, self._rules)
         return None
+
+
+def _gains_an_end(pod: Pod, stored: Pod) -> bool:
+    """Return whether quotas of the scope Terminating count the pod from now on.
+
+    Of all that quotas select by, it is the one part of a spec that may be changed. Labels may be,
+    too, but who writes them must not depend on this service.
+    """
+    return pod.spec.active_deadline_seconds is not None and (
+        stored.spec.active_deadline_seconds is None
+    )
 
 
 def _completed(reserve: Reserve, root: str, pod: Pod, demand: Demand, before: Demand) -> Reserve:

@@ -22,6 +22,7 @@ from support.admission import (
 
 from ledger.core.commands import Observe, Reserve
 from ledger.core.denials import Denial, Reason
+from ledger.core.traits import TERMINATING, Requirement
 from ledger.kube.card_types import CardType
 from ledger.kube.rules import DemandRules
 from webhook.policy import HAMI_IDENTITIES, Policy
@@ -179,6 +180,28 @@ async def test_an_update_that_asks_for_no_more_does_not_need_the_ledger(
     ledger = CoreLedger()
     ledger.answer = Denial(Reason.LEDGER_UNAVAILABLE, "down", transient=True)
     assert (await answered(update(pod(limits, labels={"a": "b"}), pod(CARD)), ledger))["allowed"]
+    assert ledger.submitted == []
+
+
+@pytest.mark.parametrize(("memory", "allowed"), [(7999, False), (8000, True)])
+async def test_a_pod_that_gains_a_deadline_needs_room_where_such_pods_are_counted(
+    memory: int, allowed: bool
+) -> None:
+    ledger = CoreLedger()
+    ledger.limit(selects=(Requirement(TERMINATING, "Exists"),), memory=memory)
+    assert (await answered(review(pod(CARD)), ledger))["allowed"]
+    ending = pod(CARD)
+    ending["spec"]["activeDeadlineSeconds"] = 60
+    assert (await answered(update(ending, pod(CARD)), ledger))["allowed"] is allowed
+
+
+async def test_a_deadline_that_changes_or_is_of_no_card_does_not_need_the_ledger() -> None:
+    ledger = CoreLedger()
+    for limits, before in ((CARD, 90), ({GPU: "0"}, None)):
+        ending, stored = pod(limits), pod(limits)
+        ending["spec"]["activeDeadlineSeconds"] = 60
+        stored["spec"]["activeDeadlineSeconds"] = before
+        assert (await answered(update(ending, stored), ledger))["allowed"]
     assert ledger.submitted == []
 
 
