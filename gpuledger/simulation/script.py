@@ -54,7 +54,7 @@ class _Theme(Enum):
 
     NOTHING = (14, 8, 2, 5), (2, 2, 0, 1), (3, 1, 1, 0, 0)
     STUBBORN = (8, 14, 1, 2), (0, 1, 0, 0), (3, 0, 0, 0, 0)
-    CHATTY = (20, 4, 2, 5), (1, 0, 0, 0), (3, 0, 0, 0, 0)
+    CHATTY = (26, 3, 1, 3), (0, 0, 0, 0), (2, 0, 0, 0, 0)
     ROOTS = (5, 3, 3, 3), (14, 16, 8, 5), (3, 1, 1, 0, 1)
     UNIVERSE = (8, 3, 1, 3), (5, 5, 1, 2), (3, 5, 5, 1, 3)
 
@@ -73,7 +73,9 @@ class _Playwright:
         self._theme = source.choices(list(_Theme), _SHARES)[0]
         both = source.random() < _BOTH_CLUSTERS.get(self._theme, 0.3)
         self._clusters = len(CLUSTERS) if both else 1
-        self._replicas = source.randint(self._clusters, REPLICAS_MAX)
+        # Messages between replicas take two of them, most of all where there are many.
+        least = 2 if self._theme is _Theme.CHATTY else self._clusters
+        self._replicas = source.randint(least, REPLICAS_MAX)
         self._hostile = source.random() < 0.6
         self._author = Author(source, self._replicas, chatty=self._theme is _Theme.CHATTY)
 

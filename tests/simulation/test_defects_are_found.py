@@ -11,7 +11,7 @@ from gpuledger.simulation.defects import DEFECTS
 from gpuledger.simulation.running import run
 
 SEEDS_MAX = 400
-"""Most are found within 60; the rarest about once in 80, whatever else changes the runs."""
+"""Most are found within 60, the rarest within 160; other changes may make that some more."""
 
 
 def test_there_are_enough_of_them() -> None:
