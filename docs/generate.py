@@ -128,6 +128,10 @@ REASONS: Final = {
         "The ledger found that its log is not intact and stopped.",
         "An operator has to look at it: `gpuledger audit verify` names the position.",
     ),
+    Reason.INTERNAL_ERROR: (
+        "This one request met a defect of gpuledger; nothing was charged, and others go on.",
+        "Report it with the service's log around that moment.",
+    ),
 }
 
 

@@ -42,6 +42,7 @@ _OF_REASON: Final = {
     Reason.LEDGER_UNAVAILABLE: Exit.UNREACHABLE,
     Reason.OVERLOADED: Exit.NOT_READY,
     Reason.LEDGER_STOPPED: Exit.FAILED,
+    Reason.INTERNAL_ERROR: Exit.FAILED,
 }
 
 

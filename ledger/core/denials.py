@@ -39,6 +39,7 @@ class Reason(StrEnum):
     OVERLOADED = "Overloaded"
     LEDGER_UNAVAILABLE = "LedgerUnavailable"
     LEDGER_STOPPED = "LedgerStopped"
+    INTERNAL_ERROR = "InternalError"
 
 
 class Shortage(msgspec.Struct, frozen=True):

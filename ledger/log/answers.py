@@ -30,6 +30,16 @@ def overloaded(reason: str) -> Denial:
     return Denial(Reason.OVERLOADED, reason, transient=True, remedy=_LATER)
 
 
+def defective(problem: str) -> Denial:
+    """Return the answer to a command that meets a defect of ours; asking again does not help."""
+    return Denial(
+        Reason.INTERNAL_ERROR,
+        f"the decision contradicts the ledger's state: {problem}",
+        transient=False,
+        remedy="Report it with the service's log around this moment; other requests are not hurt",
+    )
+
+
 def too_large(size: int, most: int) -> Denial:
     """Return the answer to a command whose events do not fit into one record, in bytes."""
     return Denial(

@@ -276,7 +276,7 @@ class Writer:
         problem = f"{type(error).__name__}: {error}"
         self._observer.contradicted(problem)
         _logger.error("command_met_a_defect", problem=problem, exc_info=error)
-        return answers.unavailable(f"the decision contradicts the ledger's state ({problem})")
+        return answers.defective(problem)
 
     def _split(self, group: Group) -> int:
         """Take back a record that is too large for the log; return how many to decide next."""

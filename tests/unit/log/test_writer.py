@@ -315,6 +315,7 @@ async def test_a_defect_in_a_rule_costs_one_command_and_not_the_service(monkeypa
         )
         assert writer.stopped is None
     assert isinstance(poisoned, Denial)
+    assert poisoned.reason is Reason.INTERNAL_ERROR
     assert "a defect" in poisoned.message
     assert isinstance(healthy, Accepted)
 

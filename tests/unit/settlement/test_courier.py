@@ -62,8 +62,9 @@ async def test_commands_of_a_key_arrive_in_order_whatever_is_refused(courier, de
     assert desk.accepted == commands
 
 
-async def test_a_command_that_the_ledger_cannot_accept_is_not_repeated(courier, desk):
-    desk.refusals = [Reason.ATTEMPT_DIFFERS]
+@pytest.mark.parametrize("reason", [Reason.ATTEMPT_DIFFERS, Reason.INTERNAL_ERROR])
+async def test_a_command_that_the_ledger_cannot_accept_is_not_repeated(courier, desk, reason):
+    desk.refusals = [reason]
     await courier.send(seen(1))
     await courier.send(seen(2))
     await courier.flush()
