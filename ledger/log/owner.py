@@ -20,7 +20,7 @@ import structlog
 from ledger.log import api
 from ledger.log.api import Stored
 from ledger.log.connection import Connection
-from ledger.log.port import LogError, Unreachable
+from ledger.log.port import LogError, Lost, Unreachable
 from ledger.log.streams import Names, owner_stream, settler_stream
 
 RELEASE_SECONDS: Final = 1
@@ -106,11 +106,19 @@ class Owner:
     async def _look(self) -> None:
         """Look who holds the lease, and take or renew it if it is free or ours."""
         try:
-            await self._settle()
+            await self._settle_or_begin_again()
         except (LogError, TimeoutError) as error:
             # What was known stays known until it runs out.
             _logger.debug("owner_lease_unknown", error=str(error))
         self._tell()
+
+    async def _settle_or_begin_again(self) -> None:
+        try:
+            await self._settle()
+        except Lost:
+            # Leases are in memory: all are gone when the last server that had them was restarted.
+            await api.ensure(self._connection, self._stream, create=True)
+            await self._settle()
 
     async def _settle(self) -> None:
         asked = asyncio.get_running_loop().time()

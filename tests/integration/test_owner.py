@@ -144,6 +144,27 @@ async def test_a_dead_owners_lease_runs_out(dial: Dial, names: Names) -> None:
     await second.stop()
 
 
+async def test_there_is_an_owner_again_after_all_servers_were_restarted(
+    own_server: NatsServer, names: Names
+) -> None:
+    access = Access((own_server.url,))
+    connections = [await Connection.connect(access, deadline=5.0) for _ in range(2)]
+    first, second = (
+        Owner(connection, names, writer, cluster="east", settings=QUICK)
+        for connection, writer in zip(connections, ("w1", "w2"), strict=True)
+    )
+    await first.start()
+    await second.start()
+    own_server.kill()
+    await settled(lambda: first.owner is None and second.owner is None)
+    await own_server.start()
+    await settled(lambda: first.owner == second.owner is not None)
+    assert first.is_owner is not second.is_owner
+    for owner, connection in zip((first, second), connections, strict=True):
+        await owner.stop()
+        await connection.close()
+
+
 async def test_every_cluster_of_a_shard_has_a_lease_of_its_own(dial: Dial, names: Names) -> None:
     writing = Owner(await dial(), names, "w1", settings=QUICK)
     east = Owner(await dial(), names, "w2", cluster="east", settings=QUICK)
