@@ -41,7 +41,7 @@ def traces() -> list[str]:
         ("LimitSet universe/",),
         ("AccountClosed universe/",),
         ("Described c2/",),
-        ("UPDATE", "deployments.apps/", "scale: denied"),
+        ("UPDATE", "scale: denied"),
         ("UPDATE", "trainings.example.io/", "scale: allowed"),
         ("CREATE", "replicasets.apps/", "no answer"),
         ("CREATE", "jobs.batch/", "denied"),
