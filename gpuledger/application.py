@@ -133,6 +133,7 @@ class Application:
         if self._kubernetes is not None:
             health.add("cluster", self._check_cluster)
             health.add("surroundings", self._check_surroundings)
+            health.add("settler", self._check_settler)
         self._telemetry.read("ready", lambda: health.ready().ok)
 
     def _check_ledger(self) -> tuple[bool, str]:
@@ -181,6 +182,15 @@ class Application:
         assert self._kubernetes is not None
         problems = self._kubernetes.problems()
         return not problems, "; ".join(problems)
+
+    def _check_settler(self) -> tuple[bool, str]:
+        settler = self._keeper.settler
+        if settler is None or settler.owner is not None:
+            return True, ""
+        return True, (
+            f"no replica is known to settle cluster {self._settings.cluster}: holds stay open"
+            " until one does"
+        )
 
     def _check_surroundings(self) -> tuple[bool, str]:
         """Reviews read through what is not known, so this only warns."""

@@ -1,0 +1,21 @@
+"""What readiness says of settlement, which fails silently if nobody looks."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuledger.application import Application
+
+
+@pytest.mark.parametrize(
+    ("owner", "warned"), [("host-1-abc", False), (None, True)], ids=["held", "lapsed"]
+)
+def test_a_cluster_that_nobody_settles_is_warned_of(owner: str | None, warned: bool) -> None:
+    parts: Any = SimpleNamespace(
+        _keeper=SimpleNamespace(settler=SimpleNamespace(owner=owner)),
+        _settings=SimpleNamespace(cluster="east-1"),
+    )
+    ok, reason = Application._check_settler(parts)
+    assert ok
+    assert ("no replica is known to settle cluster east-1" in reason) is warned
