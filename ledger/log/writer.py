@@ -35,6 +35,9 @@ from ledger.log.refusals import Refusals
 from ledger.log.submission import Accepted
 from ledger.log.witness import Head
 
+BALANCE_MAX: Final = 2**62
+"""Largest balance that a record may hold; readers and projections keep 64 bits with a sign."""
+
 _logger: Final = structlog.get_logger("ledger.log")
 
 
@@ -259,6 +262,8 @@ class Writer:
             items += [
                 records.Item(event, evolution.evolve(self.state, event, time_us)) for event in found
             ]
+            if any(max(item.postings, default=0) > BALANCE_MAX for item in items[kept:]):
+                raise OverflowError("a balance would need more than 64 bits")
         except Exception as error:  # noqa: BLE001 - a defect may cost one command, not the service
             self.state.undo(mark)
             del items[kept:]

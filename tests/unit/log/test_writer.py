@@ -300,6 +300,20 @@ async def test_a_decision_that_contradicts_the_state_is_refused_alone(monkeypatc
     assert list(invariants.violations(folded(store))) == []
 
 
+async def test_a_balance_beyond_what_can_be_kept_costs_one_command_and_not_the_service() -> None:
+    store = MemoryStore()
+    seen = [commands.Observe("c/n", f"pods/{n}", f"u{n}", 1, {"memory": 2**53}) for n in range(520)]
+    limit = commands.SetLimits("quota/c/n/q", ("c/n",), {"requests.memory": 1, "memory": 1})
+    async with running(store) as writer:
+        for one in seen:
+            assert isinstance(await writer.submit(one), Accepted)
+        refused = await writer.submit(limit)
+        assert isinstance(await writer.submit(reserve(1)), Accepted)
+    assert isinstance(refused, Denial)
+    assert refused.reason is Reason.INTERNAL_ERROR
+    assert list(invariants.violations(folded(store))) == []
+
+
 async def test_a_defect_in_a_rule_costs_one_command_and_not_the_service(monkeypatch) -> None:
     store, real = MemoryStore(), decisions.decide
 
