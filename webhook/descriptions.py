@@ -40,7 +40,7 @@ class Descriptions:
 
     async def _recount(self, listed: Listed[Workload]) -> None:
         tenure, stride = self._tenure, Stride()
-        await tenure.courier.flush()
+        await tenure.catch_up()
         present = {self._subject(one.metadata.name) for one in listed.objects}
         for subject in [one for one in tenure.view.state.described if tenure.owns(one)]:
             await stride.step()

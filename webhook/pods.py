@@ -110,7 +110,7 @@ class Pods:
 
     async def _recount(self, listed: Listed[Pod], hear: Hear) -> None:
         """Compare the ledger with everything that exists at one version, and tell what differs."""
-        await self._tenure.courier.flush()
+        await self._tenure.catch_up()
         self._terminating.clear()
         self._puzzling.clear(POD_KEYS)
         present = await self._tell_present(listed.objects, hear)

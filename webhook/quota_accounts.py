@@ -32,7 +32,7 @@ class QuotaAccounts:
 
     async def _recount(self, quotas: list[ResourceQuota]) -> None:
         """Set every account anew and close those whose quota is gone."""
-        await self._tenure.courier.flush()
+        await self._tenure.catch_up()
         stride = Stride()
         for quota in quotas:
             await self._set(quota, RECOUNTED)

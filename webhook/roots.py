@@ -156,7 +156,7 @@ class Roots:
 
     async def _recount(self, listed: Listed[RootSighting]) -> None:
         """Compare the ledger with all objects of the kind at one version."""
-        await self._tenure.courier.flush()
+        await self._tenure.catch_up()
         self._puzzling.clear(self.prefix)
         present = await self._tell_present(listed.objects)
         await recounting.tell_missing(self._tenure, self.prefix, present, listed.version)

@@ -7,6 +7,8 @@ from typing import Final, Protocol
 import msgspec
 
 from ledger.core import accounts
+from ledger.core.commands import End
+from ledger.core.events import Cause
 from ledger.core.state import Entry, State
 from ledger.kube.demand import DemandRules
 from ledger.kube.port import Cluster
@@ -102,6 +104,14 @@ class Tenure:
         self.count = count
         roots = beyond.surroundings.catalog.roots if beyond is not None else ()
         self._settled = frozenset(("pods", *(kind.name for kind in roots)))
+
+    async def catch_up(self) -> None:
+        """Wait until all that was sent has arrived and the state is as new as the log was before.
+
+        A list is compared with the state: one that is behind does not show what has to end.
+        """
+        await self.courier.send(End(f"{self.name}/", "", "", 0, Cause.DELETED, RECOUNTED))
+        await self.courier.flush()
 
     def settles(self, key: str) -> bool:
         """Return whether settlement speaks for a key: that of a pod, or of a kind of roots."""

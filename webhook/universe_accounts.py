@@ -41,7 +41,7 @@ class UniverseAccounts:
 
     async def _recount(self, quotas: list[Workload]) -> None:
         """Set every account anew and close those whose quota is gone."""
-        await self._tenure.courier.flush()
+        await self._tenure.catch_up()
         present = {quota.metadata.name for quota in quotas}
         for name in [name for name in self.existing if name not in present]:
             await self._forget(name, RECOUNTED)

@@ -55,7 +55,7 @@ def _anybody_draws(put: Put) -> None:
 
 
 def _barred_until_seen(put: Put) -> None:
-    put(observing, "_barred", lambda _, command: command)
+    put(charging, "is_barred", lambda *_: False)
 
 
 def _one_account_skipped(put: Put) -> None:

@@ -75,6 +75,15 @@ def bodies_of(entry: Entry) -> tuple[Object | Hold, ...]:
     return entry.holds if entry.committed is None else (entry.committed, *entry.holds)
 
 
+def is_barred(entry: Entry, uid: str) -> bool:
+    """Return whether the object of this uid may not draw: that stays so, whoever tells of it.
+
+    Only the review of its creation knew who made it, and the view of whoever tells of it now may be
+    older than that.
+    """
+    return any(one.root == BARRED and one.uid == uid for one in bodies_of(entry))
+
+
 def drawn_from(entry: Entry) -> str:
     """Return the key of the root that an entry draws from, empty when it draws from none."""
     return "" if entry.root == BARRED else entry.root

@@ -25,7 +25,8 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     entry = space.entries.get(command.key) if space is not None else None
     if entry is None:
         return [_observed(command, ended, events.NO_HOLD)] if command.demand else []
-    command = _barred(entry, command)
+    if charging.is_barred(entry, command.uid):
+        command = msgspec.structs.replace(command, root=commands.BARRED)
     stored = entry.committed
     if stored is not None:
         command = _lowered(stored, command)
@@ -47,18 +48,6 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     base = _ending_first(ending).base if ending else events.NO_HOLD
     found.append(_observed(command, ended, base, moved=expected))
     return found + _fenced(command, ending)
-
-
-def _barred(entry: Entry, command: commands.Observe) -> commands.Observe:
-    """Return the observation of an object that may not draw: it stays so, whoever tells of it.
-
-    Settlement does not know who made an object, and the view that it looks at may be older than
-    the reservation.
-    """
-    bodies = charging.bodies_of(entry)
-    if any(one.root == commands.BARRED and one.uid == command.uid for one in bodies):
-        return msgspec.structs.replace(command, root=commands.BARRED)
-    return command
 
 
 def _lowered(stored: Object, command: commands.Observe) -> commands.Observe:

@@ -3,6 +3,8 @@
 import itertools
 from typing import Final
 
+import msgspec
+
 from ledger.core import amounts, charging, commands, coverage, denials, events, shortages, traits
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Reason
@@ -35,6 +37,8 @@ def reserve(state: State, command: commands.Reserve) -> Decision:
 def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decision:
     entry = space.entries.get(command.key)
     if entry is not None:
+        if charging.is_barred(entry, command.uid):
+            command = msgspec.structs.replace(command, root=commands.BARRED)
         known = _known(state, space, entry, command)
         if known is not None:
             return known

@@ -1,5 +1,6 @@
 """Roots: an envelope and the pods that draw from it are charged once, at the larger of the two."""
 
+import msgspec
 import pytest
 from support.charging import KEY, MEMORY, NAMESPACE, QUOTA, ended, kinds, mib, tell, with_limit
 
@@ -115,6 +116,17 @@ def test_a_barred_pod_stays_barred_whoever_says_otherwise() -> None:
         assert state.used == [110]
     tell(state, pod_seen("forged", 5, 70))
     assert state.used == [105]
+
+
+def test_an_update_of_a_barred_pod_stays_barred_whoever_says_otherwise() -> None:
+    state = running(110, 100)
+    tell(state, pod("forged", 10, drawn_from=commands.BARRED))
+    tell(state, pod_seen("forged", 10, 50))
+    more = commands.Reserve(NAMESPACE, "pods/forged", "uid-forged", mib(20), 50, root=WEB)
+    assert isinstance(tell(state, more), Denial)
+    found = tell(state, msgspec.structs.replace(more, forced=True))
+    assert not isinstance(found, Denial)
+    assert [event.root for event in found] == [commands.BARRED]
 
 
 def test_another_object_at_the_name_of_a_barred_pod_may_draw() -> None:

@@ -21,19 +21,23 @@ from support.everything import (
 )
 from support.settled import CLUSTER, RULES
 
-from ledger.core.commands import BARRED, Reserve
+from ledger.core.commands import BARRED, Observe, Reserve
 from ledger.core.events import Cause
+from ledger.core.state import State
 from ledger.kube.errors import NotServed, Unavailable
 from ledger.kube.objects import Pod, Workload
+from ledger.kube.port import Listed
 from ledger.log.submission import Accepted
 from webhook import relooking
 from webhook.ages import Ages
 from webhook.beyond import Beyond
 from webhook.courier import Courier
 from webhook.kinds.catalog import Catalog
+from webhook.manners import Manners
 from webhook.pods import Pods
 from webhook.puzzling import Puzzling
 from webhook.root_sighting import Charged, sight_root
+from webhook.roots import Roots
 from webhook.tenure import SettlementSettings, Site, Tenure
 
 WEB = "deployments.apps/web"
@@ -280,6 +284,40 @@ async def test_looking_again_charges_nothing_that_may_be_gone():
         await pods.look_again([msgspec.convert(gone, Pod)])
         await courier.flush()
         assert one.entry("gone") is None
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+class Behind:
+    """A view that is behind the log until it was asked for something, as a cut-off replica's is."""
+
+    def __init__(self, writer):
+        self._writer, self._asked = writer, False
+
+    @property
+    def state(self) -> State:
+        return self._writer.state if self._asked else State()
+
+    async def submit(self, command, *, dry_run=False):
+        self._asked = True
+        return await self._writer.submit(command, dry_run=dry_run)
+
+
+async def test_a_list_is_compared_with_a_state_that_is_as_new():
+    async with full_world() as one:
+        await reserve(one, WEB, "web-uid")
+        seen = Observe(f"{CLUSTER}/red", WEB, "web-uid", 5, TWO)
+        assert isinstance(await one.writer.submit(seen), Accepted)
+        behind = Behind(one.writer)
+        courier = Courier(behind)
+        site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
+        tenure = Tenure(behind, site, SettlementSettings(rules=RULES), lambda: 0, courier)
+        task = asyncio.create_task(courier.run())
+        kind = Catalog.load().of_resource("apps", "deployments")
+        roots = Roots(kind, DEPLOYMENTS, tenure, Ages(), Puzzling(), Manners(tenure), print)
+        await roots.take(Listed(9, []))
+        assert one.root(WEB) is None
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
