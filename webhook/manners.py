@@ -10,16 +10,17 @@ class Manners:
 
     def __init__(self, tenure: Tenure) -> None:
         self._policies = tenure.beyond.surroundings.policies if tenure.beyond is not None else None
-        self._known: dict[str, Charged] = {}
+        self._known: dict[str, set[Charged]] = {}
 
     def of(self, namespace: str) -> Charged:
         """Return how roots of a namespace are charged now."""
-        found = self._known[namespace] = self._look_up(namespace)
+        found = self._look_up(namespace)
+        self._known.setdefault(namespace, set()).add(found)
         return found
 
     def have_changed(self) -> bool:
         """Return whether any namespace asked about before is treated otherwise now."""
-        return any(self._look_up(name) != known for name, known in self._known.items())
+        return any(known != {self._look_up(name)} for name, known in self._known.items())
 
     def forget(self) -> None:
         """Begin anew: everything is about to be listed again."""

@@ -9,7 +9,7 @@ later try of the same request, or by proof that it was never written; truth is a
 from collections.abc import Callable
 from typing import Any, Final
 
-from ledger.core import accounts, commands, events
+from ledger.core import accounts, charging, commands, events
 from ledger.core.denials import Denial, Reason
 from ledger.core.observing import observe
 from ledger.core.reserving import Decision, reserve
@@ -25,6 +25,8 @@ def _end(state: State, command: commands.End) -> Decision:
     space = state.namespaces.get(command.namespace)
     entry = space.entries.get(command.key) if space is not None else None
     if entry is None:
+        return []
+    if command.cause == events.Cause.MOVED and charging.is_barred(entry, command.uid):
         return []
     found: list[events.AnyEvent] = []
     where = (command.namespace, command.key, command.uid)

@@ -13,7 +13,7 @@ from ledger.kube.objects import ObjectMeta, Workload
 from webhook.kinds.envelope import Envelope, envelope_of
 from webhook.policy import Policy
 
-SEEDS = range(80)
+SEEDS = range(120)
 
 
 @pytest.fixture(scope="module")

@@ -129,6 +129,16 @@ def test_an_update_of_a_barred_pod_stays_barred_whoever_says_otherwise() -> None
     assert [event.root for event in found] == [commands.BARRED]
 
 
+def test_a_barred_root_becomes_no_part_of_another_whoever_says_so() -> None:
+    state = with_limit(100)
+    forged = commands.Reserve(NAMESPACE, WEB, "r", mib(60), root=commands.BARRED)
+    tell(state, forged)
+    assert tell(state, commands.End(NAMESPACE, WEB, "r", 20, "moved")) == []
+    assert state.used == [60]
+    tell(state, commands.End(NAMESPACE, WEB, "r", 20, "deleted"))
+    assert state.used == [0]
+
+
 def test_another_object_at_the_name_of_a_barred_pod_may_draw() -> None:
     state = running(110, 100)
     tell(state, pod("a", 10, drawn_from=commands.BARRED))

@@ -1,0 +1,48 @@
+"""How roots are charged is noticed to be over, whoever was told of it first."""
+
+from types import SimpleNamespace
+
+from webhook.manners import Manners
+from webhook.surroundings.policies import NamespacePolicy
+
+USUAL, PODS_ONLY = NamespacePolicy(), NamespacePolicy(pods_only=True)
+
+
+class Policies:
+    def __init__(self) -> None:
+        self.now = USUAL
+
+    def of(self, _: str) -> NamespacePolicy:
+        return self.now
+
+
+def manners() -> tuple[Manners, Policies]:
+    policies = Policies()
+    surroundings = SimpleNamespace(policies=policies)
+    return Manners(SimpleNamespace(beyond=SimpleNamespace(surroundings=surroundings))), policies
+
+
+def test_nothing_has_changed_while_everything_is_treated_as_before() -> None:
+    found, _ = manners()
+    assert found.of("red") == found.of("red")
+    assert not found.have_changed()
+
+
+def test_a_change_is_noticed_also_when_another_object_was_already_treated_by_it() -> None:
+    found, policies = manners()
+    found.of("red")
+    policies.now = PODS_ONLY
+    assert found.of("red").pods_only
+    assert found.have_changed()
+    found.forget()
+    assert found.of("red").pods_only
+    assert not found.have_changed()
+
+
+def test_a_change_that_was_taken_back_is_noticed_if_any_object_was_treated_by_it() -> None:
+    found, policies = manners()
+    found.of("red")
+    policies.now = PODS_ONLY
+    found.of("red")
+    policies.now = USUAL
+    assert found.have_changed()
