@@ -16,6 +16,10 @@ from webhook.tenure import RECOUNTED, WATCHED, Stride, Tenure
 GONE: Final = ""
 """The description of what is to be forgotten."""
 
+TELL_SECONDS: Final = 10.0
+"""How often it is looked whether the ledger knows the cluster as the settings describe it: what a
+replica of older settings said may arrive after what one of newer ones did."""
+
 
 class Descriptions:
     """Keeps what the ledger knows of the labels of one cluster and of its namespaces."""

@@ -9,7 +9,7 @@ from ledger.kube.port import Change
 from ledger.kube.resources import UNIVERSE_QUOTAS, Resource
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
-from webhook import default_quotas, quota_status, universe_status
+from webhook import default_quotas, descriptions, quota_status, universe_status
 from webhook.ages import Ages
 from webhook.beyond import Beyond
 from webhook.breakdown import Breakdown
@@ -91,6 +91,7 @@ class FurtherDuties:
         tasks.create_task(every(tick, self.kinds.follow_policies))
         tasks.create_task(every(tick, self.gates.settle))
         tasks.create_task(self._descriptions.tell_cluster())
+        tasks.create_task(every(descriptions.TELL_SECONDS, self._descriptions.tell_cluster))
         tasks.create_task(follow(NAMESPACES, self._watch_namespaces, self._take_namespace))
         tasks.create_task(every(default_quotas.MAKE_SECONDS, self._defaults.make))
         if settings.write_quota_status:

@@ -14,7 +14,7 @@ from ledger.core.traits import NAME, Reach, Requirement
 from ledger.kube import place_traits
 from ledger.kube.errors import Unavailable
 from ledger.kube.resources import NAMESPACES, UNIVERSE_QUOTAS
-from webhook import tenure, universe_ignored, universe_status
+from webhook import descriptions, tenure, universe_ignored, universe_status
 from webhook.breakdown import Breakdown
 
 GPUS = "limits.nvidia.com/gpu"
@@ -95,6 +95,15 @@ async def test_labels_of_namespaces_say_what_is_reached_as_soon_as_they_change()
         await one.until(lambda: one.used(ALL, GPUS) == 3)
         one.server.delete(NAMESPACES.name, "", "red")
         await one.until(lambda: one.used(ALL, GPUS) == 2)
+
+
+async def test_an_older_replicas_word_on_the_cluster_does_not_stand(monkeypatch):
+    monkeypatch.setattr(descriptions, "TELL_SECONDS", 0.1)
+    traits = place_traits.of_cluster(CLUSTER, "eu", None)
+    async with full_world(cluster_traits=traits) as one, settling_everything(one):
+        await one.until(lambda: one.state.described.get(CLUSTER) == traits)
+        await one.writer.submit(Describe(CLUSTER, f"!name={CLUSTER}"))
+        await one.until(lambda: one.state.described.get(CLUSTER) == traits)
 
 
 async def test_what_is_known_of_cluster_and_namespaces_is_told_once():
