@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
+from contextlib import suppress
 from typing import Final
 
 from tests.e2e.pods import CARDS, demands, pod, total
@@ -10,6 +11,7 @@ from tests.e2e.sites import Site
 from tests.e2e.workloads import replicated
 
 LOAD_SECONDS: Final = 60.0
+LIKELY_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.05
 HELD_MAX: Final = 4
 """Pods that a client keeps, so that no cluster takes everything."""
@@ -54,6 +56,16 @@ class Contending:
         async with asyncio.timeout(LOAD_SECONDS):
             while counts[site.name] < goal:  # noqa: ASYNC110 - clients in other tasks count
                 await asyncio.sleep(PAUSE_SECONDS)
+
+    async def may_reach(self, counts: Counter[str], site: Site, more: int) -> None:
+        """Wait a little for what is likely and not certain.
+
+        Attempts of a cluster that is cut off hold their room until it is back, so there may be none
+        left for the other.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LIKELY_SECONDS):
+                await self.reaches(counts, site, more)
 
     async def _fill(self, site: Site, client: str) -> None:
         """Create pods; delete the oldest of one's own when there is no room."""

@@ -97,6 +97,7 @@ async def test_a_retired_version_is_not_taken_for_no_objects(
 async def test_our_own_definitions_may_be_missing_at_first(
     port: KubernetesCluster, cluster: Cluster
 ) -> None:
+    await universe_is_not_defined(port, cluster)
     async with aclosing(port.watch_objects(UNIVERSE_QUOTAS)) as changes:
         assert (await told(changes, Interrupted)).absent
         assert isinstance(await told(changes, Listed), Listed)
@@ -287,6 +288,17 @@ async def universe_is_defined(port: KubernetesCluster, cluster: Cluster) -> None
         return UNIVERSE_QUOTAS in await port.served()
 
     await eventually(look, bool, within=SECONDS, what="universe quotas are served")
+
+
+async def universe_is_not_defined(port: KubernetesCluster, cluster: Cluster) -> None:
+    """Take the definition away that an earlier test on this control plane may have installed."""
+    answer = await cluster.ask("DELETE", DEFINITIONS.object("", UNIVERSE_QUOTAS.name))
+    assert answer.status in (200, 404), answer
+
+    async def look() -> bool:
+        return UNIVERSE_QUOTAS not in await port.served()
+
+    await eventually(look, bool, within=SECONDS, what="universe quotas are not served")
 
 
 def definition() -> Manifest:
