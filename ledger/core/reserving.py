@@ -54,7 +54,7 @@ def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decis
     if denial is None:
         denial = _too_many_unsettled(space, command, superseded)
     if denial is None:
-        denial = _no_room(state, space, entry, command, superseded)
+        denial = _no_room(state, space, entry, found, command, superseded)
     return found if denial is None else denial
 
 
@@ -114,6 +114,7 @@ def _no_room(
     state: State,
     space: Namespace,
     entry: Entry | None,
+    found: list[events.AnyEvent],
     command: commands.Reserve,
     superseded: tuple[str, str] | None,
 ) -> Denial | None:
@@ -121,11 +122,7 @@ def _no_room(
     if entry is None and superseded is None and _is_within_envelope(space, command):
         return None
     if not _is_simple(space, entry, command, superseded):
-        found: list[events.AnyEvent] = [_reserved(command)]
-        if superseded is not None:
-            found.insert(0, _release(superseded, command))
-        denial = shortages.attempt(state, space, found, command)
-        return denial if denial is not None else shortages.beyond(state, space, command)
+        return shortages.attempt(state, space, found, command)
     if superseded is not None:
         freed = _freed(space, superseded)
         if superseded[0] == command.key:

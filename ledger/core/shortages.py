@@ -71,7 +71,7 @@ def attempt(
 ) -> Denial | None:
     """Return a denial when applying these events would bring a line over its limit.
 
-    They are applied and taken back, so what is checked is exactly what will be charged. The last
+    Also when a pod would draw on what it has no right to, see `_beyond`. They are applied and taken back, so what is checked is exactly what will be charged. The last
     one is forced, or applying it would fail instead of telling by how much.
     """
     with state.trying():
@@ -85,24 +85,25 @@ def attempt(
             for line, more, after in zip(values, values, values, strict=True)
             if more > 0 and after > state.limit[line]
         ]
+    short = short or _beyond(state, space, command)
     return _no_room(state, space, short, _about(space, command)) if short else None
 
 
-def beyond(state: State, space: Namespace, command: commands.Reserve) -> Denial | None:
-    """Return a denial when a pod draws on a part of an envelope that nobody asked for.
+def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[_Short]:
+    """Return the lines over their limits on whose excess a pod of an envelope would draw.
 
-    Such a part is charged, because it exists. Its pods may come as long as there is room for it.
+    A part of an envelope that nobody asked for is charged, because it exists. Its pods may come as
+    long as there is room for it.
     """
     root = space.entries.get(command.root)
     if root is None or root.committed is None or root.committed.admitted is None:
-        return None
+        return []
     counting = charging.by_line(space, [(root.traits, command.demand)])
-    short = [
+    return [
         _Short(line, need, state.used[line], need)
         for line, need in counting.items()
         if state.used[line] > state.limit[line]
     ]
-    return _no_room(state, space, short, _about(space, command)) if short else None
 
 
 def _resource(state: State, line: int) -> str:

@@ -311,3 +311,14 @@ def test_a_pod_of_an_unknown_root_is_charged_without_looking_at_its_siblings(
     tell(state, seen)
     assert set(looked) == {("app=a",)}
     assert state.used == [5]
+
+
+def test_an_update_may_not_grow_into_a_part_of_an_envelope_that_nobody_asked_for() -> None:
+    state = running(100, 60)
+    tell(state, pod("a", 50))
+    tell(state, pod_seen("a", 50))
+    tell(state, root_seen("r", 11, 200, generation=2))
+    tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {f"limits.{MEMORY}": 500}))
+    assert kinds(tell(state, pod("a", 80, base=50))) == ["Reserved"]
+    tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {f"limits.{MEMORY}": 100}))
+    assert isinstance(tell(state, pod("a", 90, base=50)), Denial)
