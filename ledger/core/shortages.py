@@ -71,8 +71,9 @@ def attempt(
 ) -> Denial | None:
     """Return a denial when applying these events would bring a line over its limit.
 
-    Also when a pod would draw on what it has no right to, see `_beyond`. They are applied and taken back, so what is checked is exactly what will be charged. The last
-    one is forced, or applying it would fail instead of telling by how much.
+    Also when a pod would draw on what it has no right to. They are applied and taken back, so what
+    is checked is exactly what will be charged. The last one is forced, or applying it would fail
+    instead of telling by how much.
     """
     with state.trying():
         for event in found[:-1]:
