@@ -37,11 +37,18 @@ async def watch(
         async with aclosing(watching.watch(client, source, Backoff(sleep))) as changes:
             async for change in changes:
                 if isinstance(change, Interrupted) and change.absent:
+                    reason = change.reason
                     break
                 yield change
+        was_absent = False
         async with aclosing(_until_served(client, resource, Backoff(sleep))) as news:
             async for change in news:
+                was_absent = True
                 yield change
+        if not was_absent:
+            # API servers that do not agree, or a server that lists what it does not watch.
+            yield Interrupted(reason)
+            await Backoff(sleep).pause()
 
 
 async def _until_served(

@@ -233,6 +233,28 @@ async def test_another_failure_while_it_is_absent_is_told(ray, changes, answers,
     assert "may not" in refused.reason
 
 
+async def test_a_resource_that_is_listed_and_not_watched_is_told_and_not_asked_for_at_once_again(
+    changes, answers, clock
+):
+    async def collection(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            return web.Response(status=404, text="404 page not found\n")
+        return web.json_response({"metadata": {"resourceVersion": "10"}, "items": []})
+
+    answers.by_path[RAY.collection()] = collection
+    assert isinstance(await told(changes), Listed)
+    broken = await told(changes)
+    assert isinstance(broken, Interrupted)
+    assert not broken.absent, "it is served, so nothing is proved"
+    assert "404" in broken.reason
+    again = asyncio.create_task(told(changes))
+    async with asyncio.timeout(SECONDS):
+        await clock.asleep.wait()
+    assert not again.done()
+    clock.wake()
+    assert isinstance(await again, Listed)
+
+
 async def test_definitions_of_our_own_may_be_missing_and_are_told_of_as_any(answers, cluster):
     ours = Definable(answers, POLICIES)
     async with contextlib.aclosing(cluster.watch_policies()) as changes:
