@@ -4,7 +4,7 @@ import random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.folding import apply
+from support.folding import apply, used_of
 from support.following import following_command
 from support.generating import random_command, random_commands
 from support.oracle import Oracle
@@ -40,12 +40,7 @@ def test_whatever_follows_is_decided_without_a_contradiction(seed: int) -> None:
         for item in apply(state, upcoming(source, state)):
             oracle.see(item.event)
         assert list(invariants.violations(state)) == []
-        used = {
-            state.names[line]: state.used[line]
-            for account in state.accounts.values()
-            for line in account.lines.values()
-        }
-        assert used == oracle.used()
+        assert used_of(state) == oracle.used()
 
 
 @given(seeds)

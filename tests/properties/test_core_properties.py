@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.folding import apply, record
+from support.folding import apply, record, used_of
 from support.generating import random_command, random_commands
 from support.oracle import Oracle
 
@@ -29,12 +29,7 @@ def test_every_step_keeps_all_invariants_and_agrees_with_the_oracle(seed: int) -
         for item in apply(state, command):
             oracle.see(item.event)
         assert list(invariants.violations(state)) == []
-        used = {
-            state.names[line]: state.used[line]
-            for account in state.accounts.values()
-            for line in account.lines.values()
-        }
-        assert used == oracle.used()
+        assert used_of(state) == oracle.used()
 
 
 @given(seeds)
@@ -129,11 +124,7 @@ def test_the_oracle_disagrees_when_a_charge_is_a_sum(seed: int, monkeypatch) -> 
         for command in random_commands(seed, 200):
             for item in apply(state, command):
                 oracle.see(item.event)
-        used = {
-            state.names[line]: state.used[line]
-            for account in state.accounts.values()
-            for line in account.lines.values()
-        }
+        used = used_of(state)
     except InvariantError:
         return
     assert used != oracle.used()

@@ -31,3 +31,12 @@ def record(state: State, commands: Iterable[AnyCommand], *, time: int = 0) -> by
     payload, digest = records.encode(made)
     state.seal(made.position, digest, made.time)
     return payload
+
+
+def used_of(state: State) -> dict[tuple[str, str], int]:
+    """Return what is used of every line of every open account, by account and quota key."""
+    return {
+        state.names[line]: state.used[line]
+        for account in state.accounts.values()
+        for line in account.lines.values()
+    }
