@@ -47,22 +47,18 @@ async def rolled_out(space: Space, replicas: int) -> None:
     await eventually(status, done, within=CONTROLLER_SECONDS, what="the roll-out is done")
 
 
-async def test_a_surge_takes_what_is_free_and_gives_it_back(team: Team) -> None:
-    await team.limit({LINE: "6"})
+@pytest.mark.parametrize(
+    ("limit", "strategy"),
+    [("6", rolling(2, 0)), ("4", rolling(1, 1))],
+    ids=["room for a surge", "no room, old pods go first"],
+)
+async def test_a_roll_out_ends_with_what_it_began_with(
+    team: Team, limit: str, strategy: Manifest
+) -> None:
+    await team.limit({LINE: limit})
     space = Space(team)
     async with space.kubelet():
-        await space.created(replicated("Deployment", 4, spec=rolling(2, 0)))
-        await rolled_out(space, 4)
-        assert (await roll_out(space)).status == 200
-        await rolled_out(space, 4)
-    assert await cards_used(space.team) == 4
-
-
-async def test_a_surge_without_room_waits_for_old_pods_to_go(team: Team) -> None:
-    await team.limit({LINE: "4"})
-    space = Space(team)
-    async with space.kubelet():
-        await space.created(replicated("Deployment", 4, spec=rolling(1, 1)))
+        await space.created(replicated("Deployment", 4, spec=strategy))
         await rolled_out(space, 4)
         assert (await roll_out(space)).status == 200
         await rolled_out(space, 4)
