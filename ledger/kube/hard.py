@@ -12,6 +12,7 @@ from typing import Final
 
 from ledger.core.amounts import AMOUNT_MAX
 from ledger.kube import quantities
+from ledger.kube.containers import shown
 from ledger.kube.objects import Quantities
 from ledger.kube.quantities import BinarySuffix, Fraction, QuantityError, TooLarge
 from ledger.kube.rules import DemandRules
@@ -19,7 +20,6 @@ from ledger.kube.selectors import Warn
 
 PREFIXES: Final = ("limits.", "requests.")
 _MILLI: Final = 1_000
-_SHOWN_MAX: Final = 64
 _RULES_MAX: Final = 8
 """A process has one set of rules; tests have some."""
 
@@ -39,7 +39,7 @@ def read(
         try:
             limit, oddity = _limit(hard[key], managed[key])
         except QuantityError as error:
-            warn(f"{key}: {_shown(hard[key])} {error}: this key limits nothing")
+            warn(f"{key}: {shown(hard[key])} {error}: this key limits nothing")
             continue
         if oddity:
             warn(f"{key}: {oddity}")
@@ -111,10 +111,10 @@ def _limit(value: str | int, managed: tuple[str, int]) -> tuple[int, str]:
         limit = quantities.parse_integer(value)
     except Fraction:
         limit = quantities.parse_scaled(value) - 1  # parse_scaled rounds up
-        oddity = f"{_shown(value)} is not a whole number and holds as {limit}"
+        oddity = f"{shown(value)} is not a whole number and holds as {limit}"
     except BinarySuffix:
         limit = quantities.parse_scaled(value)
-        oddity = f"{_shown(value)} counts no bytes here and means {limit}; write a plain number"
+        oddity = f"{shown(value)} counts no bytes here and means {limit}; write a plain number"
     limit *= unit or 1
     if limit > AMOUNT_MAX:
         raise TooLarge("is beyond 2^53")
@@ -141,10 +141,6 @@ def _lint(key: str, managed: dict[str, tuple[str, int]], rules: DemandRules) -> 
 def _no_type(name: str, rules: DemandRules) -> str:
     known = f"known are {', '.join(rules.known_types)}" if rules.types else "none is known"
     return (
-        f"{_shown(name)!r} is no known type of card ({known}), so nobody enforces this key; use a"
+        f"{shown(name)!r} is no known type of card ({known}), so nobody enforces this key; use a"
         " known one, or add it with the setting gpu_types"
     )
-
-
-def _shown(value: str | int) -> str:
-    return str(value)[:_SHOWN_MAX]

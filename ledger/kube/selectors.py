@@ -13,6 +13,7 @@ import msgspec
 
 from ledger.core import traits
 from ledger.core.traits import OPERATORS, Requirement, Selection
+from ledger.kube.containers import shown
 from ledger.kube.objects import ScopeRequirement, ScopeSelector
 
 _SCOPES: Final = {
@@ -24,7 +25,6 @@ _SCOPES: Final = {
 }
 _PRIORITY_CLASS: Final = "PriorityClass"
 _NOT_OF_PODS: Final = "VolumeAttributesClass"
-_SHOWN_MAX: Final = 64
 
 Warn = Callable[[str], None]
 """Takes a sentence for whoever wrote the selector."""
@@ -97,16 +97,16 @@ def _scope(scope: str, operator: str, values: Sequence[str] | None) -> Requireme
         return problem or Requirement(traits.PRIORITY, operator, tuple(values or ()))
     if scope not in _SCOPES:
         known = ", ".join((*_SCOPES, _PRIORITY_CLASS))
-        return f"{_shown(scope)} is no known scope; use one of {known}"
+        return f"{shown(scope)!r} is no known scope; use one of {known}"
     if operator != "Exists":
-        return f"the scope {scope} takes the operator Exists alone, not {_shown(operator)}"
+        return f"the scope {scope} takes the operator Exists alone, not {shown(operator)!r}"
     return _SCOPES[scope]
 
 
 def _problem(operator: str, values: Sequence[str] | None) -> str:
     """Return what is wrong with an operator and its values, or nothing."""
     if operator not in OPERATORS:
-        return f"the operator {_shown(operator)} is none of {', '.join(OPERATORS)}"
+        return f"the operator {shown(operator)!r} is none of {', '.join(OPERATORS)}"
     takes_values = operator in ("In", "NotIn")
     if takes_values and not values:
         return f"the operator {operator} needs values"
@@ -117,7 +117,3 @@ def _problem(operator: str, values: Sequence[str] | None) -> str:
 
 def _left_out(where: str, problem: str) -> str:
     return f"{where}: {problem}; the condition is left out, and the quota counts more for it"
-
-
-def _shown(text: str) -> str:
-    return repr(text[:_SHOWN_MAX])
