@@ -1,14 +1,15 @@
 """What this service writes to a cluster besides its own registration: four small requests.
 
-Each is one write that the API server applies whole or not at all, and says by a precondition what
-it was decided on. None is repeated here: whoever asked knows whether it is still wanted.
+Each is one write that the API server applies whole or not at all. Those that change what others
+write too say by a precondition what they were decided on; the status of a UniverseResourceQuota is
+replaced whatever it was. None is repeated here: whoever asked knows whether it is still wanted.
 """
 
 from typing import Any, Final
 
 import msgspec
 
-from ledger.kube.client import Client
+from ledger.kube.client import JSON, Client
 from ledger.kube.errors import AlreadyExists
 from ledger.kube.objects import Quantities
 from ledger.kube.resources import PODS, QUOTAS, UNIVERSE_QUOTAS
@@ -80,9 +81,7 @@ async def remove_gate(client: Client, namespace: str, name: str, gate: str, vers
     await _send(client, "PATCH", PODS.object(namespace, name), patch, _STRATEGIC)
 
 
-async def _send(
-    client: Client, method: str, path: str, body: object, kind: str = "application/json"
-) -> None:
+async def _send(client: Client, method: str, path: str, body: object, kind: str = JSON) -> None:
     await client.request(
         method,
         path,
