@@ -74,8 +74,8 @@ class World:
         self._hold((0,), range(len(self._replicas)))
         for replica in self._replicas:
             replica.start()
-        running = [asyncio.create_task(place.controllers.run()) for place in self._places]
-        controlling, running = running, []
+        controlling = [asyncio.create_task(place.controllers.run()) for place in self._places]
+        running = []
         for operation in self._plan.operations:
             await asyncio.sleep(operation.at - loop.time())
             self._note(f"do {operation}")
