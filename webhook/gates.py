@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final
 
 from ledger.core import events
@@ -95,27 +96,30 @@ class Gates:
         """Ask for pods until all namespaces sleep, a bound is reached, or something fails."""
         if not self._pausing.is_over():
             return
-        tries = 0
-        while tries < TRIES_MAX:
-            turn = list(self._turn())[: TRIES_MAX - tries]
-            if not turn:
-                break
-            for queue, one in turn:
-                if not await self._let_in(queue, one):
-                    self._pausing.failed()
-                    return
-            tries += len(turn)
+        for queue, one in islice(self._turns(), TRIES_MAX):
+            if not await self._let_in(queue, one):
+                self._pausing.failed()
+                return
         self._pausing.worked()
 
-    def _turn(self) -> Iterator[tuple[Queue, Waiter]]:
-        """Yield whose turn it is in each namespace; the namespaces of this turn go to the end."""
-        now = asyncio.get_running_loop().time()
-        for namespace in list(self._queues):
-            queue = self._queues.pop(namespace)
-            self._queues[namespace] = queue
-            one = queue.first(now)
-            if one is not None:
-                yield queue, one
+    def _turns(self) -> Iterator[tuple[Queue, Waiter]]:
+        """Yield whose turn it is in one namespace after the other, as long as any has somebody.
+
+        A namespace goes to the end before its turn, so the next round begins with those that had
+        none, also when this one ends early.
+        """
+        clock, anybody = asyncio.get_running_loop().time, True
+        while anybody:
+            anybody = False
+            for namespace in list(self._queues):
+                queue = self._queues.pop(namespace, None)
+                if queue is None:
+                    continue  # forgotten since this turn began
+                self._queues[namespace] = queue
+                one = queue.first(clock())
+                if one is not None:
+                    anybody = True
+                    yield queue, one
 
     async def _let_in(self, queue: Queue, one: Waiter) -> bool:
         """Ask for a pod and remove its gate; return whether to go on with others."""

@@ -131,7 +131,9 @@ async def test_a_pod_that_can_never_fit_does_not_hold_up_the_others():
             await one.until(lambda: not is_gated(one, "z-old"))
 
 
-async def test_namespaces_take_turns():
+@pytest.mark.parametrize("tries", [1, gates.TRIES_MAX])
+async def test_namespaces_take_turns(tries, monkeypatch):
+    monkeypatch.setattr(gates, "TRIES_MAX", tries)
     async with full_world() as one:
         for number in range(5):
             wait(one, f"r{number}", 100 - number)
