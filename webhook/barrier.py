@@ -17,6 +17,7 @@ import msgspec
 from ledger.core.commands import AnyCommand
 from ledger.kube.errors import ClusterError, Unavailable
 from webhook.ages import Ages, OpenAttempt
+from webhook.pausing import Pausing
 from webhook.sighting import Attempt, Sighting, missing, news, unwritten
 from webhook.tenure import WATCHED, Tenure
 
@@ -52,16 +53,6 @@ class Looking(Protocol):
         ...
 
 
-class _Pause(msgspec.Struct, frozen=True):
-    """No list of this place before `until`; the next pause takes `seconds`."""
-
-    until: float
-    seconds: float
-
-
-_NO_PAUSE: Final = _Pause(0.0, RETRY_SECONDS)
-
-
 class Barrier:
     """Proves open attempts of one cluster dead, or finds them alive."""
 
@@ -72,7 +63,7 @@ class Barrier:
         self._tenure = tenure
         self._ages = ages
         self._looking = looking
-        self._pauses: dict[Place, _Pause] = {}
+        self._pauses: dict[Place, Pausing] = {}
 
     async def settle(self) -> None:
         """Go through the places that have attempts beyond the bound."""
@@ -82,13 +73,16 @@ class Barrier:
         for attempt in islice(self._ages.at_least(bound, clock()), ATTEMPTS_MAX):
             waiting[attempt.namespace, attempt.key.partition("/")[0]].append(attempt)
         for place, attempts in waiting.items():
-            if self._pauses.get(place, _NO_PAUSE).until <= clock():
+            pausing = self._pauses.get(place)
+            if pausing is None or pausing.is_over():
                 await self._settle(place, attempts)
 
     async def _settle(self, place: Place, attempts: list[OpenAttempt]) -> None:
         begun = asyncio.get_running_loop().time()
         self._tenure.count("settle_lists_total")
-        keys = dict.fromkeys(attempt.key for attempt in attempts)
+        keys: dict[str, list[OpenAttempt]] = defaultdict(list)
+        for attempt in attempts:
+            keys[attempt.key].append(attempt)
         try:
             looked = await self._look(place, keys)
         except ClusterError as error:
@@ -96,9 +90,9 @@ class Barrier:
             self._postpone(place, str(error))
             return
         self._pauses.pop(place, None)
-        for key in keys:
+        for key, asked in keys.items():
             found = self._judge(place[0], key, looked, begun)
-            self._ask_later(place[0], key, [one for one in attempts if one.key == key])
+            self._ask_later(place[0], key, asked)
             for command in found:
                 await self._tenure.courier.send(command)
 
@@ -142,8 +136,7 @@ class Barrier:
 
     def _postpone(self, place: Place, reason: str) -> None:
         """A list that failed proves nothing: try again later, and later still."""
-        seconds = self._pauses.get(place, _NO_PAUSE).seconds
-        until = asyncio.get_running_loop().time() + seconds
-        self._pauses[place] = _Pause(until, min(2 * seconds, RETRY_SECONDS_MAX))
+        pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        self._pauses.setdefault(place, pausing).failed()
         extra = {"namespace": place[0], "kind": place[1], "reason": reason}
         _log.warning("barrier_postponed", extra=extra)

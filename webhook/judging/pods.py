@@ -117,9 +117,8 @@ class PodJudge:
         denial = forged(ancestry, pod.metadata, stored.metadata, user)
         if denial is not None:
             return Verdict(denial)
-        counted_anew = bool(demand.amounts) and _gains_an_end(pod, stored)
         covered = covers(before.amounts, demand.amounts)
-        if is_gated(pod.spec) or (covered and not counted_anew):
+        if is_gated(pod.spec) or (covered and not _gains_an_end(pod, stored)):
             return UNTOUCHED
         reserve = self._attempts.update(
             request, "pods", pod.metadata, stored.metadata, demand.amounts

@@ -26,6 +26,7 @@ from ledger.kube.port import Workloads
 from ledger.kube.resources import Resource
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.kind import Kind, key_of
+from webhook.sighting import holds_uid
 
 DEPTH_MAX: Final = 8
 """Owners above an object that are followed; the deepest known chain has five."""
@@ -147,10 +148,10 @@ class Ancestry:
         kind = self._kind_of(owner)
         if kind is not None:
             key = key_of(kind, owner.name)
-            is_charged = _has(space.entries.get(key), owner.uid)
+            is_charged = holds_uid(space.entries.get(key), owner.uid)
             return Root(kind, key, owner.uid) if is_charged else None
         pod = space.entries.get(charging.PODS + owner.name) if _is_pod(owner) else None
-        if pod is None or not _has(pod, owner.uid):
+        if pod is None or not holds_uid(pod, owner.uid):
             return None
         return self._of_key(charging.drawn_from(pod), space.entries)
 
@@ -205,12 +206,3 @@ class Ancestry:
 def _is_pod(owner: OwnerReference) -> bool:
     # The leader of a LeaderWorkerSet's group owns the StatefulSet of its workers.
     return owner.kind == "Pod" and owner.api_version == "v1"
-
-
-def _has(entry: Entry | None, uid: str) -> bool:
-    """Return whether what a key holds, or may hold, is the object of this uid."""
-    if entry is None:
-        return False
-    if entry.committed is not None and entry.committed.uid == uid:
-        return True
-    return any(hold.uid == uid for hold in entry.holds)

@@ -54,7 +54,7 @@ class Following:
 
     def problems(self) -> list[str]:
         """Return what is not known of the cluster; reviews read it through meanwhile."""
-        return [*([f"discovery: {self._problem}"] if self._problem else ())]
+        return [f"discovery: {self._problem}"] if self._problem else []
 
     async def run(self) -> None:
         """Follow until cancelled."""
