@@ -60,6 +60,14 @@ def describe(event: events.AnyEvent) -> Description:
         case events.Released() | events.Observed():
             key, uid, cause = event.key, event.uid, str(event.cause)
             amounts = event.demand if isinstance(event, events.Observed) else {}
+        case events.CardsRegistered() | events.NodeRemoved():
+            cluster, key = event.node.partition("/")[0], event.node
+        case events.Placed() | events.Advanced() | events.Resized():
+            key, uid, amounts = event.key, event.uid, event.stands
+        case events.Unplaced() | events.Withdrawn():
+            key, uid, cause = event.key, event.uid, str(event.cause)
+        case events.Claimed():
+            key, uid = event.key, event.uid
         case _:
             key, uid, amounts = event.key, event.uid, event.demand or {}
     told = (type(event).__name__, cause, cluster, namespace, key, uid, amounts, event.actor)

@@ -30,6 +30,16 @@ KEYED: Final = (
 )
 """The events that concern one key, the most frequent first."""
 
+PLACING: Final = (
+    events.Placed,
+    events.Advanced,
+    events.Unplaced,
+    events.Resized,
+    events.Claimed,
+    events.Withdrawn,
+)
+"""The events that concern the cards of one pod."""
+
 KeyedEvent = events.Reserved | events.Committed | events.Released | events.Observed | events.Raised
 
 _OWN: Final = ("", BARRED)

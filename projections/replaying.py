@@ -10,7 +10,15 @@ from typing import Any, Final
 import msgspec
 
 from ledger.core import snapshots
-from ledger.core.events import AccountClosed, AnyEvent, ClusterRegistered, Described, LimitSet
+from ledger.core.events import (
+    AccountClosed,
+    AnyEvent,
+    CardsRegistered,
+    ClusterRegistered,
+    Described,
+    LimitSet,
+    NodeRemoved,
+)
 from ledger.core.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost, Snapshot
@@ -196,7 +204,7 @@ def _balance(state: State, event: AnyEvent) -> tuple[str, dict[str, int]]:
     Several accounts may cover a namespace; the oldest line's account is told here, and all that
     changed are in the postings.
     """
-    if isinstance(event, ClusterRegistered | Described):
+    if isinstance(event, ClusterRegistered | Described | CardsRegistered | NodeRemoved):
         return "", {}
     if isinstance(event, LimitSet | AccountClosed):
         name = event.account

@@ -5,7 +5,7 @@ largest of the envelope and of what the pods take. Where the ledger knows no suc
 count one by one. A line that selects counts a unit by the traits of the root, or of the pod.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Final
 
 from ledger.core.amounts import Amounts, largest, minus, plus, rise
@@ -196,8 +196,30 @@ def replace(
     new = [term for unit in changed for term in _touched(space, unit, key)]
     if old == new:
         return []
-    selecting = {line for _, line, _ in space.selected}
-    return _post_lines(state, by_line(space, old), by_line(space, new), rule, selecting)
+    return post_lines(state, by_line(space, old), by_line(space, new), rule, _selecting(space))
+
+
+def replace_all(state: State, space: Namespace, changes: dict[str, Entry], rule: int) -> Postings:
+    """Put the new entries of several keys in the place of the old ones, and post it as one change.
+
+    They are a pod with the root it draws from, or one key alone.
+    """
+    if len(changes) == 1:
+        for key, after in changes.items():
+            return replace(state, space, key, space.entries[key], after, rule)
+    unit = next(unit_of(key, after) for key, after in changes.items() if drawn_from(after))
+    old = list(terms(space, unit))
+    for key, after in changes.items():
+        before = space.entries[key]
+        _put_entry(state, space, key, after)
+        _draw(state, space, key, before, -1)
+        _draw(state, space, key, after, 1)
+    new = list(terms(space, unit))
+    return post_lines(state, by_line(space, old), by_line(space, new), rule, _selecting(space))
+
+
+def _selecting(space: Namespace) -> set[int]:
+    return {line for _, line, _ in space.selected}
 
 
 def _touched(space: Namespace, unit: str, key: str) -> Iterator[Term]:
@@ -268,12 +290,12 @@ def _post(state: State, space: Namespace, before: Amounts, after: Amounts, rule:
     return postings
 
 
-def _post_lines(
+def post_lines(
     state: State,
     old: dict[int, int],
     new: dict[int, int],
     rule: int,
-    selecting: set[int],
+    selecting: Set[int],
 ) -> Postings:
     """Charge the difference of two sums by line; see `_post`.
 

@@ -14,6 +14,7 @@ run at once. A pod names the key of its root in the same namespace and draws fro
 import msgspec
 
 from ledger.core.amounts import Amounts
+from ledger.core.cards import Card, Parts
 from ledger.core.traits import Reach, Selection, Traits
 
 CREATE = 0
@@ -152,8 +153,126 @@ class Describe(Command, frozen=True, gc=False):
     version: int = 0
 
 
+class RegisterCards(Command, frozen=True, gc=False):
+    """A node, `<cluster>/<node>`, announces these cards; `keeper` is who hands them out.
+
+    `version` is the node's resourceVersion, 0 when it has none: an older one than is known changes
+    nothing.
+    """
+
+    node: str
+    keeper: str
+    cards: tuple[Card, ...]
+    actor: str = ""
+    version: int = 0
+
+
+class RemoveNode(Command, frozen=True, gc=False):
+    """The node does not exist any more since `version`, 0 when that is not known."""
+
+    node: str
+    actor: str = ""
+    version: int = 0
+
+
+class Place(Command, frozen=True, gc=False):
+    """Give a pod these shares of a node's cards, if there is room for them and on its quotas.
+
+    `stands` are the amounts, by resource, that are known only with the cards. `alone` wants cards
+    on which nobody is (HAMi's policy `mutex`). `seen` says that the pod runs there already, placed
+    by somebody else: the truth is charged.
+    """
+
+    namespace: str
+    key: str
+    uid: str
+    node: str
+    parts: Parts
+    stands: Amounts = {}
+    alone: bool = False
+    seen: bool = False
+    actor: str = ""
+
+
+class Advance(Command, frozen=True, gc=False):
+    """A placement has come to a stage; `initialised` when the init containers are over.
+
+    `stands` replaces what stood above the pod's spec, where it is less.
+    """
+
+    namespace: str
+    key: str
+    uid: str
+    stage: int
+    initialised: bool = False
+    stands: Amounts = {}
+    actor: str = ""
+
+
+class Unplace(Command, frozen=True, gc=False):
+    """Give a pod's cards on `node` back: the pod is not bound there and never will be by this."""
+
+    namespace: str
+    key: str
+    uid: str
+    node: str
+    cause: str
+    actor: str = ""
+
+
+class Resize(Command, frozen=True, gc=False):
+    """Give a pod other amounts of the cards that it has; `stands` as in `Place`."""
+
+    namespace: str
+    key: str
+    uid: str
+    parts: Parts
+    stands: Amounts
+    actor: str = ""
+
+
+class MakeRoom(Command, frozen=True, gc=False):
+    """Keep these shares of a node's cards for a pod, as `victims` leave: `(namespace, key, uid)`.
+
+    Refused when the shares would not be free once they have left.
+    """
+
+    namespace: str
+    key: str
+    uid: str
+    node: str
+    parts: Parts
+    victims: tuple[tuple[str, str, str], ...]
+    actor: str = ""
+
+
+class Withdraw(Command, frozen=True, gc=False):
+    """Keep nothing for the pod any more."""
+
+    namespace: str
+    key: str
+    uid: str
+    cause: str
+    actor: str = ""
+
+
 AnyCommand = (
-    Reserve | Observe | End | Refute | SetLimits | CloseAccount | RegisterCluster | Describe
+    Reserve
+    | Observe
+    | End
+    | Refute
+    | SetLimits
+    | CloseAccount
+    | RegisterCluster
+    | Describe
+    | RegisterCards
+    | RemoveNode
+    | Place
+    | Advance
+    | Unplace
+    | Resize
+    | MakeRoom
+    | Withdraw
 )
 
 BARRED = "-"

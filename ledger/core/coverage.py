@@ -111,6 +111,12 @@ def recount(state: State, covers: Iterable[str], lines: Iterable[int]) -> Postin
     return _move(state, {line: total - state.used[line] for line, total in totals.items()})
 
 
+def set_limits(state: State, lines: Iterable[int], limit: int) -> None:
+    """Set the limits of open lines; what is used of them stays."""
+    for line in lines:
+        put_line(state, state.limit, line, limit)
+
+
 def close(state: State, lines: Iterable[int]) -> Postings:
     """Let lines count nothing any more."""
     closed = list(lines)

@@ -9,7 +9,7 @@ later try of the same request, or by proof that it was never written; truth is a
 from collections.abc import Callable
 from typing import Any, Final
 
-from ledger.core import accounts, charging, commands, events
+from ledger.core import accounts, charging, claiming, commands, events, placing, registering
 from ledger.core.denials import Denial, Reason
 from ledger.core.observing import observe
 from ledger.core.reserving import Decision, reserve
@@ -142,4 +142,12 @@ _DECIDE: Final[dict[type, Callable[[State, Any], Decision]]] = {
     commands.CloseAccount: _close_account,
     commands.RegisterCluster: _register_cluster,
     commands.Describe: _describe,
+    commands.RegisterCards: registering.register_cards,
+    commands.RemoveNode: registering.remove_node,
+    commands.Place: placing.place,
+    commands.Advance: placing.advance,
+    commands.Unplace: placing.unplace,
+    commands.Resize: placing.resize,
+    commands.MakeRoom: claiming.make_room,
+    commands.Withdraw: claiming.withdraw,
 }

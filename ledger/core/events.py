@@ -12,6 +12,7 @@ import msgspec
 
 from ledger.core.accounts import Line
 from ledger.core.amounts import Amounts
+from ledger.core.cards import Card, Parts
 from ledger.core.traits import Reach, Selection, Traits
 
 
@@ -38,6 +39,12 @@ class Cause(StrEnum):
     """Seen after its hold had been released as absent or superseded: late truth wins."""
     MOVED = "moved"
     """Its root or its labels changed, and other accounts count it now."""
+    SEEN = "seen"
+    """Somebody else placed the pod."""
+    ELAPSED = "elapsed"
+    """What was kept for a pod was kept for long enough."""
+    PLACED = "placed"
+    """What was kept for a pod is its own now."""
 
 
 GONE: Final = frozenset({Cause.DELETED, Cause.FINISHED})
@@ -170,6 +177,105 @@ class Released(Event, frozen=True, gc=False):
     actor: str = ""
 
 
+class CardsRegistered(Event, frozen=True, gc=False):
+    """A node, `<cluster>/<node>`, announces these cards now; `keeper` is who hands them out.
+
+    `lines` are the numbers of each card's lines, in the order of `cards.LINES`. Cards that it had
+    before and that pods still hold can be promised to nobody any more.
+    """
+
+    node: str
+    keeper: str
+    cards: tuple[Card, ...]
+    lines: tuple[tuple[int, int, int], ...]
+    actor: str = ""
+    version: int = 0
+
+
+class NodeRemoved(Event, frozen=True, gc=False):
+    """A node is gone, and its cards with it; what pods hold of them stays charged."""
+
+    node: str
+    actor: str = ""
+    version: int = 0
+
+
+class Placed(Event, frozen=True, gc=False):
+    """A pod got these shares of a node's cards.
+
+    `stands` are the amounts, by resource, that are known only with the cards: the pod is charged
+    them in the place of what its spec says. The cause is empty when the limits were kept, `seen`
+    when somebody else placed the pod and the truth is charged.
+    """
+
+    namespace: str
+    key: str
+    uid: str
+    node: str
+    parts: Parts
+    stands: Amounts
+    cause: str = ""
+    actor: str = ""
+
+
+class Advanced(Event, frozen=True, gc=False):
+    """A placement came to a later `stage`; `initialised` says that init containers are over.
+
+    `stands` are as in `Placed`, and never more than they were.
+    """
+
+    namespace: str
+    key: str
+    uid: str
+    stage: int
+    initialised: bool
+    stands: Amounts
+    actor: str = ""
+
+
+class Unplaced(Event, frozen=True, gc=False):
+    """A pod gave its cards back and exists on. What stood above its spec still does."""
+
+    namespace: str
+    key: str
+    uid: str
+    cause: str
+    actor: str = ""
+
+
+class Resized(Event, frozen=True, gc=False):
+    """A pod has these shares of the same cards now; `stands` are as in `Placed`."""
+
+    namespace: str
+    key: str
+    uid: str
+    parts: Parts
+    stands: Amounts
+    actor: str = ""
+
+
+class Claimed(Event, frozen=True, gc=False):
+    """These shares of a node's cards are kept for a pod, while `victims` are evicted for it."""
+
+    namespace: str
+    key: str
+    uid: str
+    node: str
+    parts: Parts
+    victims: tuple[tuple[str, str, str], ...]
+    actor: str = ""
+
+
+class Withdrawn(Event, frozen=True, gc=False):
+    """Nothing is kept for the pod any more."""
+
+    namespace: str
+    key: str
+    uid: str
+    cause: str
+    actor: str = ""
+
+
 AnyEvent = (
     ClusterRegistered
     | LimitSet
@@ -180,6 +286,14 @@ AnyEvent = (
     | Observed
     | Released
     | Described
+    | CardsRegistered
+    | NodeRemoved
+    | Placed
+    | Advanced
+    | Unplaced
+    | Resized
+    | Claimed
+    | Withdrawn
 )
 
 OBJECT = -1

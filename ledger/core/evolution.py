@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from ledger.core import coverage, events
+from ledger.core import coverage, events, placements
 from ledger.core.amounts import Amounts, covers, largest, minus, smallest
 from ledger.core.charging import (
     EMPTY,
@@ -221,7 +221,10 @@ def _released(state: State, event: events.Released, time: int) -> Postings:
         holds = _end_hold(state, space, entry, _hold(entry, event.uid, event.base))
     if event.base <= 0 and event.cause in REMEMBERED:
         _remember(state, event.uid, Ended(event.cause, event.version))
-    return replace(state, space, event.key, entry, entry_of(committed, holds), FALLING)
+    after = entry_of(committed, holds)
+    postings = replace(state, space, event.key, entry, after, FALLING)
+    vacated = placements.vacate(state, space, (event.namespace, event.key))
+    return coverage.in_order(postings, vacated) if vacated else postings
 
 
 def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
@@ -283,6 +286,14 @@ _APPLY: Final[dict[type, Callable[[State, Any, int], Postings]]] = {
     events.AccountClosed: _account_closed,
     events.ClusterRegistered: _cluster_registered,
     events.Described: _described,
+    events.CardsRegistered: placements.cards_registered,
+    events.NodeRemoved: placements.node_removed,
+    events.Placed: placements.placed,
+    events.Advanced: placements.advanced,
+    events.Unplaced: placements.unplaced,
+    events.Resized: placements.resized,
+    events.Claimed: placements.claimed,
+    events.Withdrawn: placements.withdrawn,
 }
 
 

@@ -6,10 +6,12 @@ asserted there; here is what needs a look at the whole.
 
 from collections.abc import Iterator
 
-from ledger.core import accounts
+from ledger.core import accounts, card_rules, cards
+from ledger.core.accounts import Kind
 from ledger.core.amounts import plus, without_zeros
-from ledger.core.charging import NOTHING, drawn_from, entry_of, terms, units
+from ledger.core.charging import NOTHING, bodies_of, drawn_from, entry_of, terms, units
 from ledger.core.coverage import reached
+from ledger.core.placements import account_of, bookings_of
 from ledger.core.state import Account, Draw, Namespace, State
 from ledger.core.traits import matches
 
@@ -22,6 +24,9 @@ def violations(state: State) -> Iterator[str]:
     yield from _indexes_match_the_entries(state)
     yield from _draws_are_what_pods_take(state)
     yield from _reaches_select_what_is_covered(state)
+    yield from _cards_are_what_placements_book(state)
+    yield from _placements_are_of_known_pods(state)
+    yield from _nobody_is_in_the_way(state)
 
 
 def excesses(state: State) -> dict[int, int]:
@@ -38,13 +43,14 @@ def _usage_is_the_sum_of_charges(state: State) -> Iterator[str]:
     for account, one in state.accounts.items():
         for key, line in one.lines.items():
             resource = accounts.resource_of(key)
-            expected[line] = sum(
-                _counted(state.namespaces[name], one, resource) for name in one.covers
-            )
+            if accounts.kind(account) is not Kind.CARD:
+                expected[line] = sum(
+                    _counted(state.namespaces[name], one, resource) for name in one.covers
+                )
             if state.names[line] != (account, key):
                 yield f"line {line} is {state.names[line]}, not {key} of {account}"
     for line, (used, total) in enumerate(zip(state.used, expected, strict=True)):
-        if used != total:
+        if used != total and accounts.kind(state.names[line][0]) is not Kind.CARD:
             yield f"line {line} {state.names[line]}: used {used} is not the sum of charges {total}"
 
 
@@ -128,3 +134,48 @@ def _reaches_select_what_is_covered(state: State) -> Iterator[str]:
     for account, one in state.accounts.items():
         if one.reach is not None and one.covers != reached(state, one.reach):
             yield f"{account} covers {one.covers}, and reaches {reached(state, one.reach)}"
+
+
+def _cards_are_what_placements_book(state: State) -> Iterator[str]:
+    expected = [0] * len(state.names)
+    for node in state.residents:
+        for _, key, placed in card_rules.residents(state, node):
+            for uuid, booking in bookings_of(placed).items():
+                account = state.accounts.get(account_of(node, uuid))
+                if account is None:
+                    yield f"{key} is on card {uuid} of {node}, which is no account"
+                    continue
+                for one, amount in zip(cards.LINES, booking, strict=True):
+                    expected[account.lines[one]] += amount
+    for line, (name, key) in enumerate(state.names):
+        if accounts.kind(name) is Kind.CARD and state.used[line] != expected[line]:
+            yield f"line {line} {key} of {name}: used {state.used[line]}, not {expected[line]}"
+
+
+def _placements_are_of_known_pods(state: State) -> Iterator[str]:
+    found: dict[str, set[tuple[str, str]]] = {node: set() for node in state.residents}
+    for name, space in state.namespaces.items():
+        for key, placed in space.placed.items():
+            entry = space.entries.get(key)
+            if entry is None or placed.uid not in {one.uid for one in bodies_of(entry)}:
+                yield f"{name}/{key} is placed as {placed.uid}, which is not known"
+            if not placed.node and not placed.stands:
+                yield f"{name}/{key} has a placement that says nothing"
+            if placed.node:
+                found.setdefault(placed.node, set()).add((name, key))
+    if found != {node: set(there) for node, there in state.residents.items()}:
+        yield f"pods are placed on {found}, indexed {state.residents}"
+    if set(state.nodes) != set(state.residents):
+        yield f"nodes are {sorted(state.nodes)}, indexed {sorted(state.residents)}"
+
+
+def _nobody_is_in_the_way(state: State) -> Iterator[str]:
+    """Yield cards that one pod has alone beside others; what others have placed is not ours."""
+    for node in state.residents:
+        there = [one for one in card_rules.residents(state, node) if not one[2].observed]
+        for _, key, placed in there:
+            alone = cards.exclusive_on(placed.parts, initialised=placed.initialised)
+            for _, other, beside in there:
+                shared = alone & bookings_of(beside).keys()
+                if other != key and shared:
+                    yield f"{other} is on {sorted(shared)} of {node}, which {key} has alone"

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import amounts, charging, commands, events
+from ledger.core import amounts, charging, commands, events, placements
 from ledger.core.amounts import Amounts
 from ledger.core.state import Ended, Entry, Hold, Object, State
 
@@ -27,6 +27,9 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
         return [_observed(command, ended, events.NO_HOLD)] if command.demand else []
     if charging.is_barred(entry, command.uid):
         command = msgspec.structs.replace(command, root=commands.BARRED)
+    if space is not None and command.key in space.placed:
+        demand = placements.standing(space, command.key, command.uid, command.demand)
+        command = msgspec.structs.replace(command, demand=demand)
     stored = entry.committed
     if stored is not None:
         command = _lowered(stored, command)

@@ -5,7 +5,17 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import amounts, charging, commands, coverage, denials, events, shortages, traits
+from ledger.core import (
+    amounts,
+    charging,
+    commands,
+    coverage,
+    denials,
+    events,
+    placements,
+    shortages,
+    traits,
+)
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Reason
 from ledger.core.state import Entry, Hold, Namespace, State
@@ -39,6 +49,9 @@ def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decis
     if entry is not None:
         if charging.is_barred(entry, command.uid):
             command = msgspec.structs.replace(command, root=commands.BARRED)
+        if command.key in space.placed:
+            demand = placements.standing(space, command.key, command.uid, command.demand)
+            command = msgspec.structs.replace(command, demand=demand)
         known = _known(state, space, entry, command)
         if known is not None:
             return known

@@ -30,7 +30,7 @@ _EXCEEDED: Final = {
 }
 
 
-class _Short(NamedTuple):
+class Short(NamedTuple):
     """A line without room: the increase, what is used, and what the key would be charged."""
 
     line: int
@@ -62,8 +62,8 @@ def check(
                 used -= freed.get(resource, 0)
             if used + need > limit[line]:
                 short = short or []
-                short.append(_Short(line, need, used, after.get(resource, 0)))
-    return _no_room(state, space, short) if short else None
+                short.append(Short(line, need, used, after.get(resource, 0)))
+    return no_room(state, space, short) if short else None
 
 
 def attempt(
@@ -82,15 +82,15 @@ def attempt(
         charge = space.entries[command.key].charge
         values = iter(postings)
         short = [
-            _Short(line, more, after - more, charge.get(_resource(state, line), 0))
+            of_line(state, line, more, after, charge)
             for line, more, after in zip(values, values, values, strict=True)
             if more > 0 and after > state.limit[line]
         ]
     short = short or _beyond(state, space, command)
-    return _no_room(state, space, short, _about(space, command)) if short else None
+    return no_room(state, space, short, _about(space, command)) if short else None
 
 
-def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[_Short]:
+def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[Short]:
     """Return the lines over their limits on whose excess a pod of an envelope would draw.
 
     A part of an envelope that nobody asked for is charged, because it exists. Its pods may come as
@@ -101,14 +101,16 @@ def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[_
         return []
     counting = charging.by_line(space, [(root.traits, command.demand)])
     return [
-        _Short(line, need, state.used[line], need)
+        Short(line, need, state.used[line], need)
         for line, need in counting.items()
         if state.used[line] > state.limit[line]
     ]
 
 
-def _resource(state: State, line: int) -> str:
-    return accounts.resource_of(state.names[line][1])
+def of_line(state: State, line: int, more: int, after: int, charge: Amounts) -> Short:
+    """Return a line without room for a posting, for a key that is charged this."""
+    resource = accounts.resource_of(state.names[line][1])
+    return Short(line, more, after - more, charge.get(resource, 0))
 
 
 def _about(space: Namespace, command: commands.Reserve) -> str:
@@ -126,10 +128,10 @@ def _about(space: Namespace, command: commands.Reserve) -> str:
     return f" (beyond the envelope of {command.root}, of which its pods take {parts})"
 
 
-def _no_room(state: State, space: Namespace, short: list[_Short], about: str = "") -> Denial:
-    """Build the denial: never before later, universe before quota, then by line number."""
+def no_room(state: State, space: Namespace, short: list[Short], about: str = "") -> Denial:
+    """Return the denial: never before later, universe before quota, then by line number."""
     ranked = sorted(short, key=lambda one: (_PRECEDENCE[_reason(state, one)], one.line))
-    shortages = tuple(_shortage(state, one) for one in ranked)
+    shortages = tuple(shortage_of(state, one) for one in ranked)
     reason = _reason(state, ranked[0])
     head = shortages[0]
     holders, more = _holders(state, space, head)
@@ -150,13 +152,14 @@ def _no_room(state: State, space: Namespace, short: list[_Short], about: str = "
     )
 
 
-def _reason(state: State, short: _Short) -> Reason:
+def _reason(state: State, short: Short) -> Reason:
     if short.total > state.limit[short.line]:
         return Reason.EXCEEDS_LIMIT
     return _EXCEEDED[accounts.kind(state.names[short.line][0])]
 
 
-def _shortage(state: State, short: _Short) -> Shortage:
+def shortage_of(state: State, short: Short) -> Shortage:
+    """Return the numbers of a line without room."""
     account, key = state.names[short.line]
     used, limit = short.used, state.limit[short.line]
     free = max(0, limit - used)

@@ -13,11 +13,12 @@ from typing import Final
 import msgspec
 
 from ledger.core.amounts import plus
+from ledger.core.cards import Claim, Node, Placement
 from ledger.core.charging import NOTHING, drawn_from, entry_of
 from ledger.core.coverage import plans
 from ledger.core.state import Account, Draw, Ended, Entry, Hold, Namespace, Object, State
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 
 
 class InvalidSnapshot(Exception):
@@ -42,6 +43,9 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     ended: list[tuple[str, Ended]]
     described: dict[str, str]
     described_at: dict[str, int]
+    nodes: dict[str, Node]
+    placed: dict[str, dict[str, Placement]]
+    claims: dict[str, tuple[Claim, ...]]
 
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
@@ -68,6 +72,9 @@ def encode(state: State) -> bytes:
         [(uid, state.ended[uid]) for uid in state.ended_order],
         state.described,
         state.described_at,
+        state.nodes,
+        {name: space.placed for name, space in state.namespaces.items() if space.placed},
+        state.claims,
     )
     body = _encoder.encode(image)
     return _encoder.encode((SCHEMA, hashlib.sha256(body).digest(), body))
@@ -103,7 +110,19 @@ def _restore(image: _Image) -> State:
         if space is None:
             space = state.namespaces[name] = Namespace()
         _fill(space, keys)
+    _place(state, image)
     return state
+
+
+def _place(state: State, image: _Image) -> None:
+    """Restore where pods are placed, and index it by node."""
+    state.nodes, state.claims = image.nodes, image.claims
+    state.residents = {name: {} for name in image.nodes}
+    for name, placed in image.placed.items():
+        state.namespaces[name].placed = placed
+        for key, one in placed.items():
+            if one.node:
+                state.residents[one.node][name, key] = None
 
 
 def _covered_namespaces(open_accounts: dict[str, Account]) -> dict[str, Namespace]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ledger.core.amounts import Amounts
+from ledger.core.cards import Claim, Node, Placement
 from ledger.core.traits import Reach, Selection, Traits
 
 ENDED_MAX: Final = 16_384
@@ -113,7 +114,8 @@ class Namespace:
     with `(resource, line number)` for every line that counts all objects here, `selected` with
     `(resource, line number, selection)` for those that select, both in order of numbers, `stamps`
     and `owners` of open CREATE holds, `draws` and `members` of roots: what their pods are charged
-    and which they are. A new coverage makes a new value around the same mappings.
+    and which they are. `placed` is truth, too: where the cards of pods are, by key. A new coverage
+    makes a new value around the same mappings.
     """
 
     __slots__ = (
@@ -122,6 +124,7 @@ class Namespace:
         "entries",
         "members",
         "owners",
+        "placed",
         "plan",
         "selected",
         "stamps",
@@ -136,6 +139,7 @@ class Namespace:
         self.selected: SelectingPlan = ()
         self.draws: dict[str, Draw] = {}
         self.members: dict[str, dict[str, None]] = {}
+        self.placed: dict[str, Placement] = {}
 
     def covered_by(
         self, accounts: tuple[str, ...], plan: Plan, selected: SelectingPlan
@@ -144,6 +148,7 @@ class Namespace:
         covered = Namespace()
         covered.entries, covered.stamps, covered.owners = self.entries, self.stamps, self.owners
         covered.draws, covered.members = self.draws, self.members
+        covered.placed = self.placed
         covered.accounts, covered.plan, covered.selected = accounts, plan, selected
         return covered
 
@@ -154,11 +159,14 @@ class State:
     Per line number: `used` and `limit` in the unit of the line's key, `names` as
     `(account, key)`. A closed line keeps its number, with used and limit 0. `described` has the
     traits of clusters and of qualified namespaces, as far as they were told, and `described_at` the
-    resourceVersions at which they were. `reaching` is an index: the accounts that have a reach.
+    resourceVersions at which they were. `nodes` have cards, which are accounts that cover no
+    namespace; `claims` are kept for pods, by node. Indexes are `reaching`, the accounts that have a
+    reach, and `residents`, the `(namespace, key)` of the pods that are placed on each node.
     """
 
     __slots__ = (
         "accounts",
+        "claims",
         "clusters",
         "described",
         "described_at",
@@ -169,8 +177,10 @@ class State:
         "limit",
         "names",
         "namespaces",
+        "nodes",
         "position",
         "reaching",
+        "residents",
         "time",
         "used",
     )
@@ -185,6 +195,9 @@ class State:
         self.accounts: dict[str, Account] = {}
         self.reaching: dict[str, None] = {}
         self.namespaces: dict[str, Namespace] = {}
+        self.nodes: dict[str, Node] = {}
+        self.residents: dict[str, dict[tuple[str, str], None]] = {}
+        self.claims: dict[str, tuple[Claim, ...]] = {}
         self.names: list[tuple[str, str]] = []
         self.used: list[int] = []
         self.limit: list[int] = []

@@ -7,7 +7,7 @@ import msgspec
 
 from ledger.core import accounts, events
 from ledger.log.records import Item
-from projections.folding import KEYED, Change
+from projections.folding import KEYED, PLACING, Change
 from projections.tables.names import Names
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -51,9 +51,9 @@ class History:
 
 def namespace_of(event: events.AnyEvent) -> str:
     """Return the one qualified namespace that an event concerns, empty when there is none."""
-    if isinstance(event, KEYED):
+    if isinstance(event, KEYED + PLACING):
         return event.namespace
-    if isinstance(event, events.ClusterRegistered):
+    if isinstance(event, events.ClusterRegistered | events.CardsRegistered | events.NodeRemoved):
         return ""
     if isinstance(event, events.Described):
         return event.subject if "/" in event.subject else ""

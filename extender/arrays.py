@@ -1,0 +1,104 @@
+"""Arrays: all cards of a cluster as a struct of arrays, one row per node, one column per card.
+
+Rows are never moved, so that a row number names a node for as long as it exists; the row of a node
+that is gone has no card `present`. There are as many columns as the node with most cards has.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+Slices = npt.NDArray[np.uint64]
+
+ROWS_FIRST: Final = 64
+COLUMNS_FIRST: Final = 8
+
+INTEGERS: Final = (
+    "memory",
+    "cores",
+    "slots",
+    "used_memory",
+    "used_cores",
+    "used_slots",
+    "numa",
+    "index",
+    "kind",
+    "vendor",
+    "mode",
+    "table",
+    "alone",
+)
+BOOLEANS: Final = ("present", "usable", "cordoned")
+
+
+class Arrays:
+    """Every array has the shape `(rows, columns)`.
+
+    `memory` and `used_memory` are MiB, `cores` and `used_cores` percent, `slots` and `used_slots`
+    containers; used is what is acknowledged. `usable` are healthy cards. `alone` counts the pods
+    that have a card for themselves. `kind` indexes `kinds` (models of cards), `vendor` `vendors`,
+    `mode` `modes`, and `table` `tables` (profiles of cards that are cut into instances; 0 is none).
+    `slices` has a bit for each slice of such a card that is taken. Names of cards are in `uuids`,
+    by row and column. `scores[row]` has how well two cards of a node are linked, by column, where
+    that is known. `keepers[row]` hands the cards out; `waiting[row]` counts the placements on it
+    that are not handed out yet.
+    """
+
+    def __init__(self, rows: int = ROWS_FIRST, columns: int = COLUMNS_FIRST) -> None:
+        """Make room for so many; `grow` makes more."""
+        shape = (rows, columns)
+        self.memory: Integers = np.zeros(shape, np.int64)
+        self.cores: Integers = np.zeros(shape, np.int64)
+        self.slots: Integers = np.zeros(shape, np.int64)
+        self.used_memory: Integers = np.zeros(shape, np.int64)
+        self.used_cores: Integers = np.zeros(shape, np.int64)
+        self.used_slots: Integers = np.zeros(shape, np.int64)
+        self.numa: Integers = np.zeros(shape, np.int64)
+        self.index: Integers = np.zeros(shape, np.int64)
+        self.kind: Integers = np.zeros(shape, np.int64)
+        self.vendor: Integers = np.zeros(shape, np.int64)
+        self.mode: Integers = np.zeros(shape, np.int64)
+        self.table: Integers = np.zeros(shape, np.int64)
+        self.alone: Integers = np.zeros(shape, np.int64)
+        self.slices: Slices = np.zeros(shape, np.uint64)
+        self.present: Booleans = np.zeros(shape, np.bool_)
+        self.usable: Booleans = np.zeros(shape, np.bool_)
+        self.cordoned: Booleans = np.zeros(shape, np.bool_)
+        self.keepers: list[str] = [""] * rows
+        self.waiting: list[int] = [0] * rows
+        self.uuids: list[list[str]] = [[""] * columns for _ in range(rows)]
+        self.scores: dict[int, Integers] = {}
+        self.kinds: list[str] = []
+        self.vendors: list[str] = []
+        self.modes: list[str] = []
+        self.tables: list[tuple[object, ...]] = [()]
+
+    @property
+    def rows(self) -> int:
+        """Return how many nodes there is room for."""
+        return int(self.memory.shape[0])
+
+    @property
+    def columns(self) -> int:
+        """Return how many cards of one node there is room for."""
+        return int(self.memory.shape[1])
+
+    def grow(self, rows: int, columns: int) -> None:
+        """Make room for at least so many."""
+        more = max(rows, self.rows), max(columns, self.columns)
+        if more == (self.rows, self.columns):
+            return
+        padding = ((0, more[0] - self.rows), (0, more[1] - self.columns))
+        self.scores = {
+            row: np.pad(scores, ((0, padding[1][1]), (0, padding[1][1])))
+            for row, scores in self.scores.items()
+        }
+        self.uuids = [[*names, *[""] * padding[1][1]] for names in self.uuids]
+        self.uuids += [[""] * more[1] for _ in range(padding[0][1])]
+        self.keepers += [""] * padding[0][1]
+        self.waiting += [0] * padding[0][1]
+        for name in (*INTEGERS, *BOOLEANS, "slices"):
+            setattr(self, name, np.pad(getattr(self, name), padding))

@@ -1,0 +1,224 @@
+"""Card rules: what else than sums decides whether a pod may have cards of a node.
+
+A card may be ill or closed, somebody may have it alone, and instances of a card that is cut must
+lie where they can and not overlap. Each function returns a denial, None when nothing is wrong.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ledger.core import cards
+from ledger.core.amounts import AMOUNT_MAX
+from ledger.core.cards import Card, Node, Parts, Phase, Placement, Share, Stage
+from ledger.core.charging import bodies_of
+from ledger.core.denials import Denial, Reason
+from ledger.core.placements import bookings_of, lines_of
+from ledger.core.state import State
+
+SHARES_MAX: Final = 1_024
+"""Most shares of one pod, and most cards of a node; what has more is a mistake."""
+
+
+def refused(reason: Reason, message: str, *, card: str = "") -> Denial:
+    """Refuse a placement that another node, another card or a later moment may allow."""
+    return Denial(reason, message, transient=True, field="card" if card else "", value=card)
+
+
+def invalid(message: str, field: str, value: str) -> Denial:
+    """Refuse a command that no state would allow."""
+    return Denial(
+        Reason.INVALID_PLACEMENT,
+        message,
+        transient=False,
+        remedy="This is a defect of whoever proposed it; nothing was changed",
+        field=field,
+        value=value,
+    )
+
+
+def wrong_cards(announced: tuple[Card, ...]) -> str:
+    """Say what is wrong with what a node announces; empty when nothing is."""
+    if len(announced) > SHARES_MAX:
+        return f"{len(announced)} cards are more than {SHARES_MAX}"
+    if len({card.uuid for card in announced}) != len(announced):
+        return "two cards have one uuid"
+    for card in announced:
+        if not card.uuid:
+            return "a card has no uuid"
+        if not all(0 <= limit <= AMOUNT_MAX for limit in card.limits()):
+            return f"card {card.uuid} has limits {card.limits()}"
+    return ""
+
+
+def wrong_parts(parts: Parts) -> str:
+    """Say what is wrong with the shares of a pod; empty when nothing is."""
+    shares = [share for part in parts for share in part.shares]
+    if not shares:
+        return "no card is asked for"
+    if len(shares) > SHARES_MAX:
+        return f"{len(shares)} shares are more than {SHARES_MAX}"
+    if not cards.ordered(parts):
+        return "an init container comes after an app container"
+    for share in shares:
+        if not (0 <= share.memory <= AMOUNT_MAX and 0 <= share.cores <= AMOUNT_MAX):
+            return f"a share of card {share.uuid} is {share.memory} MiB and {share.cores} %"
+    return ""
+
+
+def moved(before: Parts, after: Parts) -> str:
+    """Say by what a resize would do more than resize; empty when by nothing."""
+    if _outline(before) != _outline(after):
+        return "a resize keeps the containers and their cards"
+    if any(share.profile for part in before for share in part.shares):
+        return "an instance of a card that is cut cannot be resized"
+    return ""
+
+
+def unknown_pod(state: State, namespace: str, key: str, uid: str) -> Denial | None:
+    """Refuse a pod that the ledger does not know."""
+    space = state.namespaces.get(namespace)
+    entry = space.entries.get(key) if space is not None else None
+    if entry is not None and any(one.uid == uid for one in bodies_of(entry)):
+        return None
+    return refused(
+        Reason.POD_UNKNOWN, f"the ledger does not know {namespace}/{key} of uid {uid} yet"
+    )
+
+
+def residents(state: State, node: str) -> Iterator[tuple[str, str, Placement]]:
+    """Yield what is placed on a node: namespace, key, placement."""
+    for namespace, key in state.residents.get(node, ()):
+        yield namespace, key, state.namespaces[namespace].placed[key]
+
+
+def missing(node: Node, name: str, parts: Parts, *, lost_too: bool) -> Denial | None:
+    """Refuse cards that the node does not have."""
+    known = {card.uuid for card in (*node.cards, *(node.lost if lost_too else ()))}
+    for uuid in cards.uuids(parts):
+        if uuid not in known:
+            return refused(Reason.CARD_NOT_FOUND, f"node {name} has no card {uuid}", card=uuid)
+    return None
+
+
+def busy(state: State, node: Node, name: str) -> Denial | None:
+    """Refuse a node whose keeper hands cards out to one pod at a time while it does so."""
+    if node.keeper != cards.HAMI:
+        return None
+    for _, key, placed in residents(state, name):
+        if placed.stage < Stage.ALLOCATED:
+            return refused(
+                Reason.NODE_BUSY, f"node {name} is handing out cards to {key}, to one pod at a time"
+            )
+    return None
+
+
+def unusable(state: State, node: Node, name: str, parts: Parts, *, alone: bool) -> Denial | None:
+    """Refuse shares of cards that may not be shared, or not like this."""
+    for part in parts:
+        for share in part.shares:
+            card = cards.card_of(node, share.uuid)
+            assert card is not None, "what is missing was refused"
+            denial = _unusable(state, name, card, share, alone=alone)
+            if denial is not None:
+                return denial
+    return None
+
+
+def in_the_way(state: State, name: str, parts: Parts) -> Denial | None:
+    """Refuse a card that another pod has, or leaves to nobody, and instances that overlap."""
+    wanted = cards.exclusive_on(parts)
+    ours = cards.uuids(parts)
+    for _, key, placed in residents(state, name):
+        taken = bookings_of(placed)
+        alone = cards.exclusive_on(placed.parts, initialised=placed.initialised)
+        for uuid in ours.keys() & taken.keys():
+            where = f"card {uuid} of node {name}"
+            if uuid in alone or uuid in wanted:
+                return refused(
+                    Reason.EXCLUSIVE_CONFLICT,
+                    f"{where} is {key}'s alone" if uuid in alone else f"{key} is on {where}",
+                    card=uuid,
+                )
+            if _clash(placed, parts, uuid):
+                return refused(
+                    Reason.CARD_MIG_INFEASIBLE, f"{key} has these slices of {where}", card=uuid
+                )
+    return None
+
+
+def at_odds(key: str, parts: Parts) -> Denial | None:
+    """Refuse what containers of one pod that run at the same time would take from each other."""
+    running: list[Share] = []
+    for part in parts:
+        for number, share in enumerate(part.shares):
+            for other in (*running, *part.shares[:number]):
+                if other.uuid == share.uuid and _excludes(share, other):
+                    return refused(
+                        Reason.CARD_MIG_INFEASIBLE if share.profile else Reason.EXCLUSIVE_CONFLICT,
+                        f"two containers of {key} would take the same of card {share.uuid}",
+                        card=share.uuid,
+                    )
+        if part.phase != Phase.INIT:
+            running += part.shares
+    return None
+
+
+def _unusable(state: State, name: str, card: Card, share: Share, *, alone: bool) -> Denial | None:
+    where = f"card {card.uuid} of node {name}"
+    if not card.healthy:
+        return refused(Reason.CARD_NOT_HEALTHY, f"{where} is not healthy", card=card.uuid)
+    if card.cordoned:
+        return refused(Reason.CARD_CORDONED, f"{where} is cordoned", card=card.uuid)
+    _, cores, slots = lines_of(state, name, card.uuid)
+    if alone and state.used[slots]:
+        return refused(
+            Reason.EXCLUSIVE_CONFLICT, f"{where} is in use, an unused one is wanted", card=card.uuid
+        )
+    if not share.cores and card.cores and state.used[cores] >= card.cores:
+        return refused(
+            Reason.CARD_COMPUTE_UNITS_EXHAUSTED,
+            f"all {card.cores} % of {where} are promised",
+            card=card.uuid,
+        )
+    if share.profile or card.mode == cards.MIG:
+        return _no_instance(where, card, share)
+    return None
+
+
+def _no_instance(where: str, card: Card, share: Share) -> Denial | None:
+    """Refuse what is no instance that the card can be cut into."""
+    if card.mode == cards.MIG and _is_instance(card, share):
+        return None
+    wanted = f"{share.profile or 'shares'} at slice {share.start}"
+    return refused(
+        Reason.CARD_MIG_INFEASIBLE, f"{where} cannot be cut into {wanted}", card=card.uuid
+    )
+
+
+def _is_instance(card: Card, share: Share) -> bool:
+    return any(
+        profile.name == share.profile
+        and (share.start, share.size) in profile.placements
+        and (share.memory, share.cores) == (profile.memory, profile.cores)
+        for profile in card.profiles
+    )
+
+
+def _clash(placed: Placement, parts: Parts, uuid: str) -> bool:
+    there = cards.instances(placed.parts, uuid, initialised=placed.initialised)
+    wanted = cards.instances(parts, uuid)
+    return any(cards.overlap(one, other) for one in there for other in wanted)
+
+
+def _excludes(share: Share, other: Share) -> bool:
+    if share.exclusive or other.exclusive:
+        return True
+    if not share.profile:
+        return False
+    return cards.overlap((share.start, share.size), (other.start, other.size))
+
+
+def _outline(parts: Parts) -> list[tuple[str, int, tuple[str, ...]]]:
+    return [
+        (part.container, part.phase, tuple(share.uuid for share in part.shares)) for part in parts
+    ]

@@ -1,0 +1,264 @@
+"""Cards: what a node has, what containers take of it, and what that books on each card.
+
+A **share** is what one container takes of one card; a **part** is one container with its shares. A
+pod books on each card the most that runs there at once, by the Kubernetes rule: init containers one
+after the other, beside the sidecars that began before them, then sidecars and app containers
+together.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ledger.core.amounts import Amounts
+
+MEMORY: Final = "memory"
+CORES: Final = "cores"
+SLOTS: Final = "slots"
+
+LINES: Final = (MEMORY, CORES, SLOTS)
+"""The keys of a card account's lines, in the order in which events number them: MiB, percent of a
+card, and how many containers may share it."""
+
+HAMI: Final = "hami"
+"""The keeper of a node whose cards HAMi's device plugin announces and hands out."""
+OWN: Final = "gpuledger"
+"""The keeper of a node whose cards our agent announces and hands out."""
+
+WHOLE: Final = 100
+"""The cores of a whole card, in percent."""
+
+MIG: Final = "mig"
+"""The mode of a card that is cut into instances."""
+
+
+class Profile(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One size of instance that a card can be cut into: MiB, percent of its cores, slices.
+
+    `placements` are the `(start, size)` in slices where such an instance may lie.
+    """
+
+    name: str
+    memory: int
+    cores: int
+    slices: int
+    placements: tuple[tuple[int, int], ...]
+
+
+class Card(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One physical card as its node announces it.
+
+    `memory` (MiB), `cores` (percent) and `slots` are what may be promised of it. `memory_scale` and
+    `cores_scale` say in percent by how much that is more than it has; 100 where nobody overcommits.
+    """
+
+    uuid: str
+    index: int
+    type: str
+    memory: int
+    cores: int
+    slots: int
+    vendor: str = "nvidia"
+    numa: int = 0
+    mode: str = ""
+    healthy: bool = True
+    cordoned: bool = False
+    profiles: tuple[Profile, ...] = ()
+    memory_scale: int = 100
+    cores_scale: int = 100
+
+    def limits(self) -> tuple[int, int, int]:
+        """Return the limits of the account's lines, in the order of `LINES`."""
+        return self.memory, self.cores, self.slots
+
+
+class Share(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one container takes of one card: MiB and percent; `exclusive` bears no other pod.
+
+    On a card that is cut into instances, `profile` names the size of the instance, which lies at
+    slice `start` and is `size` slices long.
+    """
+
+    uuid: str
+    memory: int
+    cores: int
+    exclusive: bool = False
+    profile: str = ""
+    start: int = 0
+    size: int = 0
+
+
+class Phase(IntEnum):
+    """When a container runs."""
+
+    INIT = 0
+    SIDECAR = 1
+    APP = 2
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One container and the cards it is given, none for one that asked for none."""
+
+    container: str
+    phase: int
+    shares: tuple[Share, ...] = ()
+
+
+Parts = tuple[Part, ...]
+"""The containers of a pod: init containers and sidecars as in its spec, then app containers."""
+
+
+class Stage(IntEnum):
+    """How far a placement has come."""
+
+    PROPOSED = 0
+    """The pod is not bound yet, as far as is known."""
+    BOUND = 1
+    """The API server has bound the pod to the node."""
+    ALLOCATED = 2
+    """The node has handed the cards out."""
+
+
+class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where a pod's cards are. With an empty `node` only what `stands` is left of it.
+
+    `stands` are the amounts that the cards decided, by resource: they stand above what the pod's
+    spec says until the pod ends. `initialised` says that the init containers are over and book
+    nothing any more, `observed` that somebody else placed the pod. `time` in µs of Unix time.
+    """
+
+    uid: str
+    node: str
+    parts: Parts
+    stands: Amounts
+    time: int
+    stage: int = Stage.PROPOSED
+    initialised: bool = False
+    observed: bool = False
+
+
+class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Cards that are kept for a pod while pods that hold them are evicted.
+
+    `victims` are these pods, as `(namespace, key, uid)`; `time` in µs of Unix time.
+    """
+
+    namespace: str
+    key: str
+    uid: str
+    parts: Parts
+    victims: tuple[tuple[str, str, str], ...]
+    time: int
+
+
+class Node(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A node's cards, who announces them, and those it no longer has although pods hold them.
+
+    `version` is the resourceVersion of what announced them. A node that is `gone` has none left.
+    """
+
+    keeper: str
+    cards: tuple[Card, ...]
+    version: int = 0
+    lost: tuple[Card, ...] = ()
+    gone: bool = False
+
+
+class Booking(NamedTuple):
+    """What a pod books on one card, in the order of `LINES`."""
+
+    memory: int = 0
+    cores: int = 0
+    slots: int = 0
+
+
+Bookings = dict[str, Booking]
+"""By the uuid of the card."""
+
+
+def card_of(node: Node, uuid: str) -> Card | None:
+    """Return a card that the node announces."""
+    for card in node.cards:
+        if card.uuid == uuid:
+            return card
+    return None
+
+
+def booked(parts: Parts, *, initialised: bool = False) -> Bookings:
+    """Return what parts book on each card; without init containers where they are over."""
+    running: Bookings = {}
+    peak: Bookings = {}
+    for part in parts:
+        if part.phase == Phase.INIT:
+            if not initialised:
+                _raise(peak, _beside(running, part))
+            continue
+        running = _beside(running, part)
+        _raise(peak, running)
+    return peak
+
+
+def ordered(parts: Parts) -> bool:
+    """Return whether no init container or sidecar comes after an app container."""
+    apps = [part.phase == Phase.APP for part in parts]
+    return apps == sorted(apps)
+
+
+def concurrent(parts: Parts) -> tuple[Part, ...]:
+    """Return the parts that run until the pod ends: sidecars and app containers."""
+    return tuple(part for part in parts if part.phase != Phase.INIT)
+
+
+def exclusive_on(parts: Parts, *, initialised: bool = False) -> set[str]:
+    """Return the uuids of the cards that these parts hold for themselves."""
+    return {
+        share.uuid
+        for part in parts
+        if not (initialised and part.phase == Phase.INIT)
+        for share in part.shares
+        if share.exclusive
+    }
+
+
+def instances(parts: Parts, uuid: str, *, initialised: bool = False) -> set[tuple[int, int]]:
+    """Return where on a card the instances of these parts lie, as `(start, size)`."""
+    return {
+        (share.start, share.size)
+        for part in parts
+        if not (initialised and part.phase == Phase.INIT)
+        for share in part.shares
+        if share.uuid == uuid and share.profile
+    }
+
+
+def overlap(left: tuple[int, int], right: tuple[int, int]) -> bool:
+    """Return whether two instances, `(start, size)`, have a slice in common."""
+    return left[0] < right[0] + right[1] and right[0] < left[0] + left[1]
+
+
+def _beside(running: Bookings, part: Part) -> Bookings:
+    """Return what is booked when a part runs beside others."""
+    if not part.shares:
+        return running
+    found = dict(running)
+    for share in part.shares:
+        memory, cores, slots = found.get(share.uuid, Booking())
+        found[share.uuid] = Booking(memory + share.memory, cores + share.cores, slots + 1)
+    return found
+
+
+def _raise(peak: Bookings, found: Bookings) -> None:
+    for uuid, booking in found.items():
+        before = peak.get(uuid)
+        peak[uuid] = booking if before is None else _larger(before, booking)
+
+
+def _larger(left: Booking, right: Booking) -> Booking:
+    return Booking(*map(max, left, right))
+
+
+def uuids(parts: Iterable[Part]) -> dict[str, None]:
+    """Return the cards that parts name, each once, in order."""
+    return {share.uuid: None for part in parts for share in part.shares}

@@ -1,0 +1,128 @@
+"""Claiming: cards that are kept for a pod while others are evicted for it."""
+
+from ledger.core import card_rules, commands, events
+from ledger.core.cards import MIG, Booking, Bookings, Claim, Node, booked, card_of
+from ledger.core.denials import Denial, Reason
+from ledger.core.placements import bookings_of, claim_of, lines_of
+from ledger.core.state import State
+
+Decision = list[events.AnyEvent] | Denial
+
+
+def make_room(state: State, command: commands.MakeRoom) -> Decision:
+    """Decide to keep cards for a pod, as its victims leave."""
+    node = state.nodes.get(command.node)
+    denial = _pointless(state, command)
+    if denial is None and (node is None or node.gone):
+        denial = card_rules.refused(
+            Reason.NODE_UNREGISTERED, f"node {command.node} announces no cards"
+        )
+    if denial is not None or node is None:
+        return denial or []
+    denial = card_rules.missing(node, command.node, command.parts, lost_too=False)
+    denial = denial or _never_free(state, node, command)
+    if denial is not None:
+        return denial
+    known = claim_of(state, command.namespace, command.key)
+    wanted = (command.uid, command.parts, command.victims)
+    if known is not None and (known.uid, known.parts, known.victims) == wanted:
+        return []
+    return [
+        events.Claimed(
+            command.namespace,
+            command.key,
+            command.uid,
+            command.node,
+            command.parts,
+            command.victims,
+            command.actor,
+        )
+    ]
+
+
+def withdraw(state: State, command: commands.Withdraw) -> Decision:
+    """Decide to keep nothing for a pod any more."""
+    known = claim_of(state, command.namespace, command.key)
+    if known is None or known.uid != command.uid:
+        return []
+    return [
+        events.Withdrawn(command.namespace, command.key, command.uid, command.cause, command.actor)
+    ]
+
+
+def kept(state: State, node: str, namespace: str, key: str) -> dict[int, int]:
+    """Return by line what of a node's cards is kept for other pods than this one.
+
+    What victims still hold there is not counted twice: their room is what is kept.
+    """
+    found: dict[int, int] = {}
+    for claim in state.claims.get(node, ()):
+        if (claim.namespace, claim.key) == (namespace, key):
+            continue
+        held = _held_by_victims(state, node, claim)
+        for uuid, booking in booked(claim.parts).items():
+            there = held.get(uuid, Booking())
+            for line, want, has in zip(_lines(state, node, uuid), booking, there, strict=False):
+                found[line] = found.get(line, 0) + max(0, want - has)
+    return found
+
+
+def _pointless(state: State, command: commands.MakeRoom) -> Denial | None:
+    """Refuse to keep anything for a pod that is placed, unknown, or asks for nothing."""
+    denial = card_rules.unknown_pod(state, command.namespace, command.key, command.uid)
+    if denial is not None:
+        return denial
+    wrong = card_rules.wrong_parts(command.parts)
+    if wrong:
+        return card_rules.invalid(f"{command.key}: {wrong}", "parts", command.key)
+    before = state.namespaces[command.namespace].placed.get(command.key)
+    if before is not None and before.node:
+        return card_rules.refused(
+            Reason.POD_PLACED, f"{command.key} is placed on {before.node} already"
+        )
+    return None
+
+
+def _never_free(state: State, node: Node, command: commands.MakeRoom) -> Denial | None:
+    """Refuse shares that would not be free although every victim has left."""
+    claim = Claim(command.namespace, command.key, command.uid, command.parts, command.victims, 0)
+    leaving = _held_by_victims(state, command.node, claim)
+    others = kept(state, command.node, command.namespace, command.key)
+    for uuid, booking in booked(command.parts).items():
+        card = card_of(node, uuid)
+        assert card is not None, "what is missing was refused"
+        if not card.healthy or card.cordoned or card.mode == MIG:
+            return card_rules.refused(
+                Reason.CARD_NOT_HEALTHY, f"card {uuid} cannot be kept for anybody", card=uuid
+            )
+        freed = leaving.get(uuid, Booking())
+        lines = _lines(state, command.node, uuid)
+        for line, want, free, limit in zip(lines, booking, freed, card.limits(), strict=True):
+            if state.used[line] - free + others.get(line, 0) + want > limit:
+                return card_rules.refused(
+                    Reason.CARD_CLAIMED,
+                    f"card {uuid} of node {command.node} would still be held by others",
+                    card=uuid,
+                )
+    return None
+
+
+def _held_by_victims(state: State, node: str, claim: Claim) -> Bookings:
+    found: Bookings = {}
+    for namespace, key, uid in claim.victims:
+        space = state.namespaces.get(namespace)
+        placed = space.placed.get(key) if space is not None else None
+        if placed is None or (placed.uid, placed.node) != (uid, node):
+            continue
+        for uuid, booking in bookings_of(placed).items():
+            there = found.get(uuid, Booking())
+            found[uuid] = Booking(*(one + more for one, more in zip(there, booking, strict=True)))
+    return found
+
+
+def _lines(state: State, node: str, uuid: str) -> tuple[int, ...]:
+    """Return a card's lines, none when the card is gone."""
+    try:
+        return lines_of(state, node, uuid)
+    except KeyError:
+        return ()

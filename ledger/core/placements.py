@@ -1,0 +1,347 @@
+"""Placements: applying events about nodes, cards and where pods are placed. See `evolution`.
+
+A card is an account that covers no namespace: what is used of its lines is what placements book.
+"""
+
+from typing import Final
+
+from msgspec import structs
+
+from ledger.core import accounts, coverage, events
+from ledger.core.accounts import Line
+from ledger.core.amounts import Amounts, covers, largest, minus, smallest, without_zeros
+from ledger.core.cards import (
+    CORES,
+    LINES,
+    MEMORY,
+    SLOTS,
+    Bookings,
+    Card,
+    Claim,
+    Node,
+    Placement,
+    Stage,
+    booked,
+)
+from ledger.core.charging import (
+    FALLING,
+    NOTHING,
+    TRUTH,
+    WITHIN_LIMITS,
+    InvariantError,
+    Postings,
+    bodies_of,
+    drawn_from,
+    entry_of,
+    post_lines,
+    replace_all,
+)
+from ledger.core.state import Account, Entry, Namespace, State, drop, put
+
+_NOWHERE: Final[Bookings] = {}
+_NO_LINES: Final = frozenset[int]()
+
+
+def account_of(node: str, uuid: str) -> str:
+    """Name the account of a card of a qualified node."""
+    cluster, _, name = node.partition("/")
+    return accounts.card(cluster, name, uuid)
+
+
+def lines_of(state: State, node: str, uuid: str) -> tuple[int, int, int]:
+    """Return the numbers of a card's lines, in the order of `LINES`."""
+    numbers = state.accounts[account_of(node, uuid)].lines
+    return numbers[MEMORY], numbers[CORES], numbers[SLOTS]
+
+
+def standing(space: Namespace, key: str, uid: str, demand: Amounts) -> Amounts:
+    """Return what the pod of this uid is charged whose spec demands this much."""
+    placed = space.placed.get(key)
+    if placed is None or placed.uid != uid or not placed.stands or not demand:
+        return demand
+    return without_zeros({**demand, **placed.stands})
+
+
+def cards_registered(state: State, event: events.CardsRegistered, time: int) -> Postings:
+    """Apply it: open the lines of new cards, and let nobody be promised what is gone."""
+    before = state.nodes.get(event.node)
+    _index_node(state, event.node)
+    for card, numbers in zip(event.cards, event.lines, strict=True):
+        name = account_of(event.node, card.uuid)
+        for key, number, limit in zip(LINES, numbers, card.limits(), strict=True):
+            coverage.set_line(state, name, Line(number, key, limit))
+        coverage.put_account(
+            state, name, Account((), dict(zip(LINES, numbers, strict=True)), event.version)
+        )
+    kept = {card.uuid for card in event.cards}
+    lost = _lose(state, event.node, [card for card in _known(before) if card.uuid not in kept])
+    put(state, state.nodes, event.node, Node(event.keeper, event.cards, event.version, lost))
+    return []
+
+
+def node_removed(state: State, event: events.NodeRemoved, time: int) -> Postings:
+    """Apply it: its cards are gone, as far as no pod holds them."""
+    before = state.nodes.get(event.node)
+    if before is None:
+        raise InvariantError(f"node {event.node} is not known")
+    lost = _lose(state, event.node, _known(before))
+    _put_node(state, event.node, Node(before.keeper, (), event.version, lost, gone=True))
+    return []
+
+
+def placed(state: State, event: events.Placed, time: int, rule: int = WITHIN_LIMITS) -> Postings:
+    """Apply it. What somebody else has placed may go over a limit."""
+    space, entry = _pod(state, event.namespace, event.key, event.uid)
+    before = space.placed.get(event.key)
+    if before is not None and before.node:
+        raise InvariantError(f"{event.key} is placed on {before.node} already")
+    seen = event.cause == events.Cause.SEEN
+    if seen:
+        rule = TRUTH
+    stage = Stage.BOUND if seen else Stage.PROPOSED
+    after = Placement(event.uid, event.node, event.parts, event.stands, time, stage, observed=seen)
+    quotas = _stand(state, space, event.key, entry, event.stands, rule)
+    _put(state, space, (event.namespace, event.key), before, after)
+    _end_claim(state, event.namespace, event.key)
+    return coverage.in_order(quotas, _book(state, event.node, _NOWHERE, booked(event.parts), rule))
+
+
+def advanced(state: State, event: events.Advanced, time: int) -> Postings:
+    """Apply it."""
+    space, entry = _pod(state, event.namespace, event.key, event.uid)
+    before = _placement(space, event.key, event.uid)
+    after = structs.replace(
+        before, stage=event.stage, initialised=event.initialised, stands=event.stands
+    )
+    quotas = _stand(state, space, event.key, entry, event.stands, FALLING)
+    put(state, space.placed, event.key, after)
+    cards = _book(state, before.node, bookings_of(before), bookings_of(after), FALLING)
+    return coverage.in_order(quotas, cards)
+
+
+def resized(state: State, event: events.Resized, time: int, rule: int = WITHIN_LIMITS) -> Postings:
+    """Apply it."""
+    space, entry = _pod(state, event.namespace, event.key, event.uid)
+    before = _placement(space, event.key, event.uid)
+    after = structs.replace(before, parts=event.parts, stands=event.stands)
+    quotas = _stand(state, space, event.key, entry, event.stands, rule)
+    put(state, space.placed, event.key, after)
+    cards = _book(state, before.node, bookings_of(before), bookings_of(after), rule)
+    return coverage.in_order(quotas, cards)
+
+
+def unplaced(state: State, event: events.Unplaced, time: int) -> Postings:
+    """Apply it."""
+    space, _ = _pod(state, event.namespace, event.key, event.uid)
+    before = _placement(space, event.key, event.uid)
+    return _leave(state, space, (event.namespace, event.key), before, before.stands)
+
+
+def claimed(state: State, event: events.Claimed, time: int) -> Postings:
+    """Apply it."""
+    claim = Claim(event.namespace, event.key, event.uid, event.parts, event.victims, time)
+    _end_claim(state, event.namespace, event.key)
+    put(state, state.claims, event.node, (*state.claims.get(event.node, ()), claim))
+    return []
+
+
+def withdrawn(state: State, event: events.Withdrawn, time: int) -> Postings:
+    """Apply it."""
+    if not _end_claim(state, event.namespace, event.key):
+        raise InvariantError(f"nothing is kept for {event.namespace}/{event.key}")
+    return []
+
+
+def vacate(state: State, space: Namespace, place: tuple[str, str]) -> Postings:
+    """End the placement at a key, and what is kept for it, once its pod no longer counts there."""
+    namespace, key = place
+    before = space.placed.get(key)
+    claim = claim_of(state, namespace, key) if state.claims else None
+    if before is None and claim is None:
+        return []
+    entry = space.entries.get(key)
+    uids = {one.uid for one in bodies_of(entry)} if entry is not None else set()
+    if claim is not None and claim.uid not in uids:
+        _end_claim(state, namespace, key)
+    if before is None or before.uid in uids:
+        return []
+    return _leave(state, space, place, before, NOTHING)
+
+
+def bookings_of(placement: Placement) -> Bookings:
+    """Return what a placement books now."""
+    return booked(placement.parts, initialised=placement.initialised)
+
+
+def claim_of(state: State, namespace: str, key: str) -> Claim | None:
+    """Return what is kept for a pod."""
+    for claims in state.claims.values():
+        for claim in claims:
+            if (claim.namespace, claim.key) == (namespace, key):
+                return claim
+    return None
+
+
+def _known(node: Node | None) -> tuple[Card, ...]:
+    return (*node.cards, *node.lost) if node is not None else ()
+
+
+def _lose(state: State, node: str, gone: list[Card] | tuple[Card, ...]) -> tuple[Card, ...]:
+    """Close the accounts of cards that nobody holds; return those that pods still hold."""
+    held = []
+    for card in gone:
+        numbers = lines_of(state, node, card.uuid)
+        if any(state.used[line] for line in numbers):
+            held.append(card)
+        else:
+            coverage.drop_account(state, account_of(node, card.uuid))
+        coverage.set_limits(state, numbers, 0)
+    return tuple(held)
+
+
+def _index_node(state: State, node: str) -> None:
+    if node not in state.residents:
+        put(state, state.residents, node, {})
+
+
+def _put_node(state: State, name: str, node: Node) -> None:
+    """Keep a node, unless nothing is left of it."""
+    if node.gone and not node.lost and not state.residents[name]:
+        drop(state, state.nodes, name)
+        drop(state, state.residents, name)
+        drop(state, state.claims, name)
+    else:
+        put(state, state.nodes, name, node)
+
+
+def _pod(state: State, namespace: str, key: str, uid: str) -> tuple[Namespace, Entry]:
+    space = state.namespaces.get(namespace)
+    entry = space.entries.get(key) if space is not None else None
+    if space is None or entry is None or all(one.uid != uid for one in bodies_of(entry)):
+        raise InvariantError(f"{namespace}/{key} is no pod {uid} that is known")
+    return space, entry
+
+
+def _placement(space: Namespace, key: str, uid: str) -> Placement:
+    found = space.placed.get(key)
+    if found is None or found.uid != uid or not found.node:
+        raise InvariantError(f"{key} of {uid} is not placed")
+    return found
+
+
+def _put(
+    state: State,
+    space: Namespace,
+    place: tuple[str, str],
+    before: Placement | None,
+    after: Placement | None,
+) -> None:
+    """Put a key's new placement in the place of its old one, and index on which node it is."""
+    if before is not None and before.node:
+        drop(state, state.residents[before.node], place)
+    if after is None:
+        drop(state, space.placed, place[1])
+        return
+    put(state, space.placed, place[1], after)
+    if after.node:
+        put(state, state.residents[after.node], place, None)
+
+
+def _leave(
+    state: State, space: Namespace, place: tuple[str, str], before: Placement, stands: Amounts
+) -> Postings:
+    """Take a pod off its node; remember what stands above its spec."""
+    rest = structs.replace(before, node="", parts=(), stage=Stage.PROPOSED) if stands else None
+    _put(state, space, place, before, rest)
+    if not before.node:
+        return []
+    postings = _book(state, before.node, bookings_of(before), _NOWHERE, FALLING)
+    node = state.nodes[before.node]
+    if node.lost or node.gone:
+        _put_node(state, before.node, _without_unused(state, before.node, node))
+    return postings
+
+
+def _without_unused(state: State, name: str, node: Node) -> Node:
+    """Close the accounts of lost cards that nobody holds any more."""
+    return structs.replace(node, lost=_lose(state, name, node.lost))
+
+
+def _book(state: State, node: str, before: Bookings, after: Bookings, rule: int) -> Postings:
+    """Post what changes on a node's cards."""
+    old, new = _by_line(state, node, before), _by_line(state, node, after)
+    return post_lines(state, old, new, rule, _NO_LINES)
+
+
+def _by_line(state: State, node: str, found: Bookings) -> dict[int, int]:
+    return {
+        line: amount
+        for uuid, booking in found.items()
+        for line, amount in zip(lines_of(state, node, uuid), booking, strict=True)
+    }
+
+
+def _stand(
+    state: State, space: Namespace, key: str, entry: Entry, stands: Amounts, rule: int
+) -> Postings:
+    """Charge a pod what stands above its spec, and lower its root's envelope by what it is less."""
+    if not stands:
+        return []
+    after = _restated(entry, stands)
+    if after == entry:
+        return []
+    changes = {key: after}
+    root = drawn_from(entry)
+    known = space.entries.get(root) if root else None
+    if known is not None and known.committed is not None:
+        changes[root] = _lowered(space, root, known, entry, after)
+    return replace_all(state, space, changes, rule)
+
+
+def _restated(entry: Entry, stands: Amounts) -> Entry:
+    committed = entry.committed
+    if committed is not None:
+        demand = without_zeros({**committed.demand, **stands})
+        committed = structs.replace(committed, demand=demand)
+    holds = tuple(
+        structs.replace(hold, demand=without_zeros({**hold.demand, **stands}))
+        for hold in entry.holds
+    )
+    return entry_of(committed, holds)
+
+
+def _lowered(space: Namespace, root: str, known: Entry, before: Entry, after: Entry) -> Entry:
+    """Return a root's entry with an envelope that is less by what one of its pods turned out to be.
+
+    It does not fall below what its pods take: that was lowered for them already.
+    """
+    stored = known.committed
+    assert stored is not None, "only what is committed is lowered"
+    saved = minus(before.charge, smallest(before.charge, after.charge))
+    if not saved:
+        return known
+    taken = space.draws[root].charge
+    pods = {name: amount - saved.get(name, 0) for name, amount in taken.items()}
+
+    def less(demand: Amounts) -> Amounts:
+        reduced = minus(demand, smallest(demand, saved))
+        return without_zeros(smallest(demand, largest(reduced, pods)))
+
+    demand = less(stored.demand)
+    admitted = None if stored.admitted is None else less(stored.admitted)
+    if admitted is not None and covers(admitted, demand):
+        admitted = None
+    return entry_of(structs.replace(stored, demand=demand, admitted=admitted), known.holds)
+
+
+def _end_claim(state: State, namespace: str, key: str) -> bool:
+    """Keep nothing for a pod any more; return whether anything was kept."""
+    for node, claims in state.claims.items():
+        left = tuple(one for one in claims if (one.namespace, one.key) != (namespace, key))
+        if len(left) != len(claims):
+            if left:
+                put(state, state.claims, node, left)
+            else:
+                drop(state, state.claims, node)
+            return True
+    return False

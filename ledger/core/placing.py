@@ -1,0 +1,212 @@
+"""Placing: on which cards a pod runs, and what becomes of that.
+
+Whoever proposes cards may have looked at an older state. So everything is checked here once more:
+that the cards are there and may be used, that nobody is in the way, and that there is room on the
+cards and on the quotas. The latter by applying the event and taking it back, so that what is
+checked is exactly what will be charged.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ledger.core import (
+    card_rules,
+    cards,
+    claiming,
+    commands,
+    denials,
+    events,
+    placements,
+    shortages,
+)
+from ledger.core.accounts import Kind, kind
+from ledger.core.cards import Placement
+from ledger.core.charging import TRUTH, Postings
+from ledger.core.denials import Denial, Reason
+from ledger.core.shortages import Short
+from ledger.core.state import State
+
+Decision = list[events.AnyEvent] | Denial
+
+_OF_LINE: Final = {
+    cards.MEMORY: Reason.CARD_INSUFFICIENT_MEMORY,
+    cards.CORES: Reason.CARD_INSUFFICIENT_CORE,
+    cards.SLOTS: Reason.CARD_TIME_SLICING_EXHAUSTED,
+}
+
+
+def place(state: State, command: commands.Place) -> Decision:
+    """Decide on which cards a pod runs."""
+    denial = card_rules.unknown_pod(state, command.namespace, command.key, command.uid)
+    if denial is not None:
+        return denial
+    before = _placement(state, command)
+    if before is not None:
+        return _again(before, command)
+    denial = _forbidden(state, command)
+    if denial is not None:
+        return denial
+    event = events.Placed(
+        command.namespace,
+        command.key,
+        command.uid,
+        command.node,
+        command.parts,
+        command.stands,
+        events.Cause.SEEN if command.seen else "",
+        command.actor,
+    )
+    if command.seen:
+        return [event]
+    return _if_there_is_room(
+        state, event, command.node, lambda: placements.placed(state, event, state.time, TRUTH)
+    )
+
+
+def advance(state: State, command: commands.Advance) -> Decision:
+    """Decide that a placement has come further. It never goes back, and takes no more."""
+    placed = _placement(state, command)
+    if placed is None:
+        return []
+    less = {
+        name: amount
+        for name, amount in command.stands.items()
+        if amount < placed.stands.get(name, amount)
+    }
+    after = msgspec.structs.replace(
+        placed,
+        stage=max(placed.stage, command.stage),
+        initialised=placed.initialised or command.initialised,
+        stands={**placed.stands, **less},
+    )
+    if after == placed:
+        return []
+    return [
+        events.Advanced(
+            command.namespace,
+            command.key,
+            command.uid,
+            after.stage,
+            after.initialised,
+            after.stands,
+            command.actor,
+        )
+    ]
+
+
+def unplace(state: State, command: commands.Unplace) -> Decision:
+    """Decide that a pod gives its cards back."""
+    placed = _placement(state, command)
+    if placed is None or placed.node != command.node:
+        return []
+    return [
+        events.Unplaced(command.namespace, command.key, command.uid, command.cause, command.actor)
+    ]
+
+
+def resize(state: State, command: commands.Resize) -> Decision:
+    """Decide on other amounts of the same cards."""
+    placed = _placement(state, command)
+    if placed is None:
+        return card_rules.refused(
+            Reason.POD_UNKNOWN, f"{command.key} of uid {command.uid} is placed on no card"
+        )
+    wrong = card_rules.wrong_parts(command.parts) or card_rules.moved(placed.parts, command.parts)
+    if wrong:
+        return card_rules.invalid(f"{command.key}: {wrong}", "parts", command.key)
+    stands = {**placed.stands, **command.stands}
+    if (placed.parts, placed.stands) == (command.parts, stands):
+        return []
+    event = events.Resized(
+        command.namespace, command.key, command.uid, command.parts, stands, command.actor
+    )
+    return _if_there_is_room(
+        state, event, placed.node, lambda: placements.resized(state, event, state.time, TRUTH)
+    )
+
+
+def _placement(
+    state: State,
+    command: commands.Place | commands.Advance | commands.Unplace | commands.Resize,
+) -> Placement | None:
+    """Return where the pod of a command is placed."""
+    space = state.namespaces.get(command.namespace)
+    placed = space.placed.get(command.key) if space is not None else None
+    if placed is None or placed.uid != command.uid or not placed.node:
+        return None
+    return placed
+
+
+def _again(before: Placement, command: commands.Place) -> Decision:
+    if before.node == command.node and (before.parts == command.parts or command.seen):
+        return []
+    return card_rules.refused(
+        Reason.POD_PLACED, f"{command.key} has cards of {before.node} already"
+    )
+
+
+def _forbidden(state: State, command: commands.Place) -> Denial | None:
+    """Refuse what is no question of amounts; of what runs already, only what cannot be."""
+    node, name, parts = state.nodes.get(command.node), command.node, command.parts
+    if node is None or (node.gone and not command.seen):
+        return card_rules.refused(Reason.NODE_UNREGISTERED, f"node {name} announces no cards")
+    wrong = card_rules.wrong_parts(parts)
+    if wrong:
+        return card_rules.invalid(f"{command.key}: {wrong}", "parts", command.key)
+    denial = card_rules.missing(node, name, parts, lost_too=command.seen)
+    if denial is not None or command.seen:
+        return denial
+    return (
+        card_rules.busy(state, node, name)
+        or card_rules.unusable(state, node, name, parts, alone=command.alone)
+        or card_rules.in_the_way(state, name, parts)
+        or card_rules.at_odds(command.key, parts)
+    )
+
+
+def _if_there_is_room(
+    state: State,
+    event: events.Placed | events.Resized,
+    node: str,
+    attempt: Callable[[], Postings],
+) -> Decision:
+    """Return the event, or a denial when what it posts would bring a line over its limit."""
+    held = claiming.kept(state, node, event.namespace, event.key) if state.claims else {}
+    space = state.namespaces[event.namespace]
+    with state.trying():
+        postings = iter(attempt())
+        charge = space.entries[event.key].charge
+        short = [
+            shortages.of_line(state, line, more, after, charge)
+            for line, more, after in zip(postings, postings, postings, strict=True)
+            if more > 0 and after + held.get(line, 0) > state.limit[line]
+        ]
+    if not short:
+        return [event]
+    of_cards = [one for one in short if kind(state.names[one.line][0]) is Kind.CARD]
+    if len(of_cards) == len(short):
+        return _no_room_on_cards(state, of_cards)
+    of_quotas = [one for one in short if kind(state.names[one.line][0]) is not Kind.CARD]
+    denial = shortages.no_room(state, space, of_quotas)
+    return msgspec.structs.replace(denial, reason=Reason.RESOURCE_QUOTA_NOT_FIT, transient=True)
+
+
+def _no_room_on_cards(state: State, short: list[Short]) -> Denial:
+    """Build the denial; where there would be room but for what is kept for others, say that."""
+    found = [shortages.shortage_of(state, one) for one in short]
+    real = [one for one in found if one.short > 0]
+    if not real:
+        head = found[0]
+        return card_rules.refused(
+            Reason.CARD_CLAIMED,
+            f"{denials.describe(head)}; the rest is kept for a pod that others are evicted for",
+        )
+    return Denial(
+        _OF_LINE[real[0].resource],
+        denials.describe(real[0]),
+        transient=True,
+        remedy="Another card or node may have room",
+        shortages=tuple(real),
+    )

@@ -1,0 +1,47 @@
+"""Registering: what follows from the cards that nodes announce."""
+
+from ledger.core import card_rules, commands, events
+from ledger.core.denials import Denial
+from ledger.core.placements import account_of, lines_of
+from ledger.core.state import State
+
+Decision = list[events.AnyEvent] | Denial
+
+
+def register_cards(state: State, command: commands.RegisterCards) -> Decision:
+    """Decide what a node announces."""
+    known = state.nodes.get(command.node)
+    if known is not None and not known.gone:
+        if 0 < command.version < known.version:
+            return []
+        if (known.keeper, known.cards) == (command.keeper, command.cards):
+            return []
+    wrong = card_rules.wrong_cards(command.cards)
+    if wrong:
+        return card_rules.invalid(f"node {command.node}: {wrong}", "cards", command.node)
+    opened = len(state.names)
+    lines: list[tuple[int, int, int]] = []
+    for card in command.cards:
+        if account_of(command.node, card.uuid) in state.accounts:
+            lines.append(lines_of(state, command.node, card.uuid))
+        else:
+            lines.append((opened, opened + 1, opened + 2))
+            opened += 3
+    return [
+        events.CardsRegistered(
+            command.node,
+            command.keeper,
+            command.cards,
+            tuple(lines),
+            command.actor,
+            command.version,
+        )
+    ]
+
+
+def remove_node(state: State, command: commands.RemoveNode) -> Decision:
+    """Decide that a node is gone."""
+    known = state.nodes.get(command.node)
+    if known is None or known.gone or 0 < command.version < known.version:
+        return []
+    return [events.NodeRemoved(command.node, command.actor, command.version)]
