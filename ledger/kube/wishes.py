@@ -17,12 +17,31 @@ CARD_POLICIES: Final = ("binpack", "spread", "numa", "mutex", "topology-aware", 
 """How cards of a node are preferred; several stand in order of importance."""
 
 
+class Choice(msgspec.Struct, frozen=True, gc=False):
+    """Which cards of one vendor a pod accepts.
+
+    Types are accepted whose model contains one of `use_types`, in any case of letters (all when
+    that is empty), and none of `nouse_types`; uuids exactly, likewise. `mode` must contain the
+    card's mode, if both have one.
+    """
+
+    use_types: tuple[str, ...] = ()
+    nouse_types: tuple[str, ...] = ()
+    use_uuids: tuple[str, ...] = ()
+    nouse_uuids: tuple[str, ...] = ()
+    mode: str = ""
+
+
+ANY: Final = Choice()
+"""Every card of the vendor."""
+
+
 class CardWish(msgspec.Struct, frozen=True, gc=False):
     """Cards of one vendor that one container wants; everything is per card.
 
     `memory` is MiB; with `percentage` 1 to 100 it is that part of each card's memory, rounded down,
-    and `memory` is 0. `cores` is percent. `exclusive` wants the cards for nobody else: all cores of
-    a card were asked for.
+    and `memory` is 0. `cores` is in the unit in which the vendor's cards are announced, percent for
+    most. `exclusive` wants the cards for nobody else: all of a card was asked for.
     """
 
     vendor: str
@@ -31,6 +50,7 @@ class CardWish(msgspec.Struct, frozen=True, gc=False):
     percentage: int
     cores: int
     exclusive: bool
+    choice: Choice = ANY
 
 
 class Wish(msgspec.Struct, frozen=True, gc=False):
@@ -52,22 +72,15 @@ class Weights(msgspec.Struct, frozen=True, gc=False):
 class PodWish(msgspec.Struct, frozen=True):
     """What a pod wants: init containers and sidecars in order of the spec, then app containers.
 
-    Types are accepted whose model contains one of `use_types` in any case of letters (all when that
-    is empty) and none of `nouse_types`; uuids exactly. `mode` must contain the card's mode, if both
-    have one. `numa_bind` wants the cards of each container on one NUMA node. An empty
-    `node_policy` or `card_policies` leaves it to the setting.
+    `numa_bind` wants the cards of each container on one NUMA node. An empty `node_policy`, empty
+    `card_policies` or no `weights` leave it to the setting.
     """
 
     wishes: tuple[Wish, ...]
-    use_types: tuple[str, ...] = ()
-    nouse_types: tuple[str, ...] = ()
-    use_uuids: tuple[str, ...] = ()
-    nouse_uuids: tuple[str, ...] = ()
-    mode: str = ""
     numa_bind: bool = False
     node_policy: str = ""
     card_policies: tuple[str, ...] = ()
-    weights: Weights = Weights()
+    weights: Weights | None = None
 
     def wants_cards(self) -> bool:
         """Return whether any container wants a card."""
