@@ -1,0 +1,64 @@
+"""Spelling: names of JSON fields in any case of letters, as Go's decoder takes them.
+
+Only for callers that do not write them as kube-scheduler does: it reads the body as plain values
+first, which costs far more than reading it as what it should be.
+"""
+
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+KINDS_MAX: Final = 64
+"""Structs whose spelling is remembered: all that requests are made of."""
+
+Spelling = dict[str, tuple[str, inspect.Type]]
+"""By a field's name in small letters: as it is spelt, and what it holds."""
+
+
+def respelled(value: Any, kind: type) -> Any:
+    """Return a JSON value with the names of fields as `kind` spells them, at every depth.
+
+    Of names that differ only in the case of their letters, the last one counts, as in Go.
+    """
+    return _respelled(value, inspect.type_info(kind))
+
+
+def _respelled(value: Any, kind: inspect.Type) -> Any:
+    if isinstance(kind, inspect.UnionType):
+        return _respelled(value, _some(kind)) if value is not None else None
+    if isinstance(kind, inspect.StructType) and isinstance(value, dict):
+        return _fields(value, _spelling(kind.cls))
+    if isinstance(kind, inspect.ListType) and isinstance(value, list):
+        return [_respelled(one, kind.item_type) for one in value]
+    if isinstance(kind, inspect.DictType) and isinstance(value, dict):
+        return {name: _respelled(one, kind.value_type) for name, one in value.items()}
+    if isinstance(kind, inspect.RawType):
+        return msgspec.Raw(msgspec.json.encode(value))
+    return value
+
+
+def _fields(value: dict[str, Any], spelling: Spelling) -> dict[str, Any]:
+    found = {}
+    for name, one in value.items():
+        spelt, kind = spelling.get(name.lower(), (name, _ANY))
+        found[spelt] = _respelled(one, kind)
+    return found
+
+
+def _some(kind: inspect.UnionType) -> inspect.Type:
+    """Return what an optional field holds when it is there."""
+    return next((one for one in kind.types if not isinstance(one, inspect.NoneType)), _ANY)
+
+
+@lru_cache(KINDS_MAX)
+def _spelling(kind: type) -> Spelling:
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType), f"{kind} is no struct"
+    return {
+        field.encode_name.lower(): (field.encode_name, field.type) for field in info.fields
+    }
+
+
+_ANY: Final = inspect.AnyType()
