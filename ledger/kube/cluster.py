@@ -1,16 +1,18 @@
 """The real cluster behind all of `ledger.kube.port`: an API server reached over HTTPS."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ledger.kube import discovery, resources, watching, workloads, writing
+from ledger.kube import discovery, pod_events, resources, scheduling, watching, workloads, writing
 from ledger.kube.client import Client
 from ledger.kube.errors import Malformed, NotFound, NotServed
 from ledger.kube.objects import (
     Bookmark,
+    Node,
+    NodeList,
     Pod,
     PodList,
     Quantities,
@@ -18,15 +20,17 @@ from ledger.kube.objects import (
     ResourceQuotaList,
     Workload,
 )
-from ledger.kube.port import Change, Listed
+from ledger.kube.port import Binding, Change, Listed, PodEvent
 from ledger.kube.resources import Resource
 from ledger.kube.watching import Backoff, Source, whole
 from ledger.kube.workloads import Sleep
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 _PODS: Final = Source(resources.PODS.collection(), Pod, PodList, whole)
 _QUOTAS: Final = Source(resources.QUOTAS.collection(), ResourceQuota, ResourceQuotaList, whole)
+_NODES: Final = Source(resources.NODES.collection(), Node, NodeList, whole)
 _metadata: Final = msgspec.json.Decoder(Bookmark)
 _workloads: Final = msgspec.json.Decoder(Workload)
 
@@ -34,7 +38,8 @@ _workloads: Final = msgspec.json.Decoder(Workload)
 class KubernetesCluster:
     """A cluster through its API server. Errors and deadlines are those of the client.
 
-    Implements `Cluster`, `Workloads`, `Kept`, `Governed` and `Writes`, whose words hold here.
+    Implements `Cluster`, `Workloads`, `Kept`, `Governed`, `Writes`, `Nodes`, `Binds` and `Evicts`,
+    whose words hold here.
     """
 
     def __init__(self, client: Client, sleep: Sleep = asyncio.sleep) -> None:
@@ -77,15 +82,23 @@ class KubernetesCluster:
 
     async def get_object(self, resource: Resource, namespace: str, name: str) -> Workload | None:
         """Read an object as of now, linearizably; None without one. Raises ClusterError."""
-        path = resource.object(namespace, name)
-        try:
-            return _workloads.decode(await self._client.get(path))
-        except NotServed:
-            raise
-        except NotFound:
-            return None
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise Malformed(f"{path} does not decode: {error}") from error
+        return await self._get(resource.object(namespace, name), _workloads)
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """Read a pod as of now, linearizably; None without one. Raises ClusterError."""
+        return await self._get(resources.PODS.object(namespace, name), _PODS.objects)
+
+    async def get_node(self, name: str) -> Node | None:
+        """Read a node as of now, linearizably; None without one. Raises ClusterError."""
+        return await self._get(resources.NODES.object("", name), _NODES.objects)
+
+    async def list_nodes(self) -> Listed[Node]:
+        """List all nodes as of now, linearizably. Raises ClusterError."""
+        return await watching.list_all(self._client, _NODES)
+
+    def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
+        """Tell all nodes and their changes, without end."""
+        return watching.watch(self._client, _NODES, Backoff(self._sleep))
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
         """Tell all objects of a resource and their changes, without end."""
@@ -122,3 +135,32 @@ class KubernetesCluster:
     async def remove_gate(self, namespace: str, name: str, gate: str, version: int) -> None:
         """Remove a pod's scheduling gate. Raises ClusterError."""
         await writing.remove_gate(self._client, namespace, name, gate, version)
+
+    async def bind(self, binding: Binding) -> None:
+        """Bind a pod to a node. Raises ClusterError."""
+        await scheduling.bind(self._client, binding)
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Ask for the eviction of a pod. Raises ClusterError, BudgetExhausted among them."""
+        await scheduling.evict(self._client, namespace, name, uid)
+
+    async def patch_node_annotations(
+        self, name: str, changes: Mapping[str, str | None], version: str = ""
+    ) -> None:
+        """Set and remove annotations of a node. Raises ClusterError."""
+        await scheduling.patch_node_annotations(self._client, name, changes, version)
+
+    async def create_event(self, event: PodEvent) -> None:
+        """Tell something of a pod. Raises ClusterError."""
+        await pod_events.create(self._client, event)
+
+    async def _get(self, path: str, decoder: msgspec.json.Decoder[T]) -> T | None:
+        """Read one object; None when it does not exist. Raises ClusterError."""
+        try:
+            return decoder.decode(await self._client.get(path))
+        except NotServed:
+            raise
+        except NotFound:
+            return None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Malformed(f"{path} does not decode: {error}") from error

@@ -33,6 +33,10 @@ class AlreadyExists(Conflict):
     """An object of that name is there already (409)."""
 
 
+class BudgetExhausted(ClusterError):
+    """A PodDisruptionBudget does not allow the eviction now (429): another pod, or later."""
+
+
 class Rejected(ClusterError):
     """The request itself is refused (any other 4xx); `status` is the HTTP status."""
 

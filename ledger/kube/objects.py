@@ -138,15 +138,54 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     node_name: str = ""
     scheduler_name: str = ""
     priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
     active_deadline_seconds: int | None = None
     affinity: Affinity | None = None
     scheduling_gates: list[SchedulingGate] | None = None
 
 
-class PodStatus(msgspec.Struct, frozen=True, gc=False):
+class Running(msgspec.Struct, frozen=True, gc=False):
+    """A container runs, of which it matters only that it does."""
+
+
+class Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A container has ended, with this exit code."""
+
+    exit_code: int = 0
+
+
+class ContainerState(msgspec.Struct, frozen=True, gc=False):
+    """How a container is; it waits when it neither runs nor has ended."""
+
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """How far a container has come; `started` when its startup probe has passed."""
+
+    name: str = ""
+    started: bool | None = None
+    state: ContainerState = ContainerState()
+
+    def has_begun(self) -> bool:
+        """Return whether the container has run, for however short a time."""
+        state = self.state
+        return bool(self.started or state.running or state.terminated)
+
+    def has_succeeded(self) -> bool:
+        """Return whether the container has ended with exit code 0."""
+        ended = self.state.terminated
+        return ended is not None and ended.exit_code == 0
+
+
+class PodStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """How far a pod has come: Pending, Running, Succeeded, Failed or Unknown."""
 
     phase: str = ""
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):
@@ -210,6 +249,39 @@ class ResourceQuota(msgspec.Struct, frozen=True, gc=False):
     status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
+class NodeSpec(msgspec.Struct, frozen=True, gc=False):
+    """Whether pods may be scheduled to a node."""
+
+    unschedulable: bool = False
+
+
+class NodeCondition(msgspec.Struct, frozen=True, gc=False):
+    """One thing that is said of a node, such as Ready: True, False or Unknown."""
+
+    type: str = ""
+    status: str = ""
+
+
+class NodeStatus(msgspec.Struct, frozen=True, gc=False):
+    """What a node has to offer, and how it is."""
+
+    allocatable: Quantities | None = None
+    conditions: list[NodeCondition] | None = None
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """A node; its annotations may announce cards."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    def is_ready(self) -> bool:
+        """Return whether the node's kubelet says that it is ready, and said so lately."""
+        conditions = self.status.conditions or ()
+        return any(one.type == "Ready" and one.status == "True" for one in conditions)
+
+
 class ListMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Metadata of a list; a non-empty `continue_` asks for the next page."""
 
@@ -222,6 +294,13 @@ class PodList(msgspec.Struct, frozen=True, gc=False):
 
     metadata: ListMeta = ListMeta()
     items: list[Pod] | None = None
+
+
+class NodeList(msgspec.Struct, frozen=True, gc=False):
+    """One page of nodes."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[Node] | None = None
 
 
 class ResourceQuotaList(msgspec.Struct, frozen=True, gc=False):
@@ -244,10 +323,18 @@ class Bookmark(msgspec.Struct, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class StatusCause(msgspec.Struct, frozen=True, gc=False):
+    """One reason, in a word and in a sentence, of a `Status`."""
+
+    reason: str = ""
+    message: str = ""
+
+
 class StatusDetails(msgspec.Struct, frozen=True, gc=False):
     """What a `Status` is about; `name` is empty when it is about no object."""
 
     name: str = ""
+    causes: list[StatusCause] | None = None
 
 
 class Status(msgspec.Struct, frozen=True, gc=False):
@@ -261,3 +348,8 @@ class Status(msgspec.Struct, frozen=True, gc=False):
     def names_an_object(self) -> bool:
         """Return whether it is about an object, and not about an API or a whole request."""
         return self.details is not None and bool(self.details.name)
+
+    def cause(self, reason: str) -> StatusCause | None:
+        """Return the cause of this reason, if it is one of those given."""
+        causes = self.details.causes if self.details is not None else None
+        return next((one for one in causes or () if one.reason == reason), None)

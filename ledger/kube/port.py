@@ -5,12 +5,12 @@ settlement with models of an API server. The ports are small, so that a model st
 than what its user calls.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from ledger.kube.objects import Pod, Quantities, ResourceQuota, Workload
+from ledger.kube.objects import Node, Pod, Quantities, ResourceQuota, Workload
 from ledger.kube.resources import Resource
 
 T = TypeVar("T")
@@ -164,5 +164,102 @@ class Writes(Protocol):
         """Remove one scheduling gate of a pod; nothing happens when it does not have it.
 
         Raises Conflict unless the pod is at `version`.
+        """
+        ...
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod's binding to a node, with what is to be merged into the pod in the same write.
+
+    It holds for the pod of this uid only and, unless `version` is empty, of this resourceVersion.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
+    version: str = ""
+
+
+class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of a pod to whoever describes it.
+
+    `reason` is a CamelCase word, `note` a sentence; `action` says what was tried.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    note: str
+    action: str
+    warning: bool = False
+
+
+class Nodes(Protocol):
+    """The nodes of a cluster. Every call has a deadline of its own."""
+
+    async def get_node(self, name: str) -> Node | None:
+        """Read a node, linearizably; None when it does not exist.
+
+        Raises ClusterError; then nothing is known.
+        """
+        ...
+
+    async def list_nodes(self) -> Listed[Node]:
+        """List all nodes, linearizably. Raises ClusterError; then nothing is known."""
+        ...
+
+    def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
+        """Tell all nodes, then their changes, like `Cluster.watch_pods`."""
+        ...
+
+
+class Binds(Protocol):
+    """What placing pods writes. Every call has a deadline of its own and may raise ClusterError.
+
+    Of a write that was refused (Conflict, NotFound, Forbidden, Rejected) nothing is stored. After
+    Unavailable, a time-out or a failure of the server, it may be stored or not, or come to be.
+    """
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """Read a pod, linearizably; None when it does not exist."""
+        ...
+
+    async def get_node(self, name: str) -> Node | None:
+        """Read a node, linearizably; None when it does not exist."""
+        ...
+
+    async def bind(self, binding: Binding) -> None:
+        """Bind a pod that is not bound yet; raises Conflict for one that is.
+
+        Raises Conflict unless it is the pod of that uid and version.
+        """
+        ...
+
+    async def patch_node_annotations(
+        self, name: str, changes: Mapping[str, str | None], version: str = ""
+    ) -> None:
+        """Set annotations of a node, and remove those that are None; others stay.
+
+        Raises Conflict unless the node is at `version`, where that is given.
+        """
+        ...
+
+    async def create_event(self, event: PodEvent) -> None:
+        """Tell something of a pod."""
+        ...
+
+
+class Evicts(Protocol):
+    """What making room writes; what is said of `Binds` holds here too."""
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Ask for the eviction of a pod, which then ends within its grace period.
+
+        Raises Conflict unless the pod has that uid, and BudgetExhausted while a
+        PodDisruptionBudget forbids it.
         """
         ...

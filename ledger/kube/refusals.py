@@ -6,6 +6,7 @@ import msgspec
 
 from ledger.kube.errors import (
     AlreadyExists,
+    BudgetExhausted,
     ClusterError,
     Conflict,
     Forbidden,
@@ -27,6 +28,9 @@ _CLASSES: Final[dict[int, type[ClusterError]]] = {
     429: Unavailable,
 }
 
+_BUDGET: Final = "DisruptionBudget"
+"""The cause by which the refusal of an eviction differs from that of an overloaded server."""
+
 _statuses: Final = msgspec.json.Decoder(Status)
 
 
@@ -41,6 +45,8 @@ def error_of(what: str, status: int, reason: str | None, body: bytes) -> Cluster
         return NotServed(message)
     if status == 409 and said.reason == "AlreadyExists":
         return AlreadyExists(message)
+    if status == 429 and (budget := said.cause(_BUDGET)) is not None:
+        return BudgetExhausted(f"{message} {budget.message}".rstrip())
     if status in _CLASSES:
         return _CLASSES[status](message)
     return Rejected(message, status) if 400 <= status < 500 else Unavailable(message)

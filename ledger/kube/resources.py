@@ -45,6 +45,8 @@ class Resource(msgspec.Struct, frozen=True):
 PODS: Final = Resource("", "v1", "pods", "Pod")
 QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 UNIVERSE_QUOTAS: Final = Resource(
     GROUP, "v1alpha1", "universeresourcequotas", "UniverseResourceQuota", namespaced=False
 )

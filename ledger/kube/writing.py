@@ -23,7 +23,9 @@ FIELD_MANAGER: Final = "gpuledger"
 OWN_KEYS: Final = "limits."
 """Quota keys that Kubernetes accepts and never counts begin so; all others it counts itself."""
 
-_MERGE: Final = "application/merge-patch+json"
+MERGE: Final = "application/merge-patch+json"
+"""The content type of a patch that names what changes; null removes."""
+
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _PATCH: Final = "application/json-patch+json"
 
@@ -41,7 +43,7 @@ async def patch_quota_status(
             )
     patch = {"metadata": {"resourceVersion": str(version)}, "status": {"used": used}}
     path = QUOTAS.object(namespace, name) + "/status"
-    await _send(client, "PATCH", path, patch, _MERGE)
+    await send(client, "PATCH", path, patch, MERGE)
 
 
 async def patch_universe_status(client: Client, name: str, status: dict[str, Any]) -> None:
@@ -50,7 +52,7 @@ async def patch_universe_status(client: Client, name: str, status: dict[str, Any
     Not merged, because keys and clusters that are no longer covered have to go.
     """
     patch = [{"op": "add", "path": "/status", "value": status}]
-    await _send(client, "PATCH", UNIVERSE_QUOTAS.object("", name) + "/status", patch, _PATCH)
+    await send(client, "PATCH", UNIVERSE_QUOTAS.object("", name) + "/status", patch, _PATCH)
 
 
 async def create_quota(client: Client, namespace: str, name: str, hard: Quantities) -> bool:
@@ -62,7 +64,7 @@ async def create_quota(client: Client, namespace: str, name: str, hard: Quantiti
         "spec": {"hard": hard},
     }
     try:
-        await _send(client, "POST", QUOTAS.collection(namespace), quota)
+        await send(client, "POST", QUOTAS.collection(namespace), quota)
     except AlreadyExists:
         return False
     return True
@@ -78,10 +80,11 @@ async def remove_gate(client: Client, namespace: str, name: str, gate: str, vers
         "metadata": {"resourceVersion": str(version)},
         "spec": {"schedulingGates": [{"$patch": "delete", "name": gate}]},
     }
-    await _send(client, "PATCH", PODS.object(namespace, name), patch, _STRATEGIC)
+    await send(client, "PATCH", PODS.object(namespace, name), patch, _STRATEGIC)
 
 
-async def _send(client: Client, method: str, path: str, body: object, kind: str = JSON) -> None:
+async def send(client: Client, method: str, path: str, body: object, kind: str = JSON) -> None:
+    """Send one write, of this content type, under our name. Raises ClusterError."""
     await client.request(
         method,
         path,

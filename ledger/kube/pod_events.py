@@ -1,0 +1,52 @@
+"""Events: what `kubectl describe pod` shows under that word."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from ledger.kube.client import Client
+from ledger.kube.port import PodEvent
+from ledger.kube.resources import EVENTS, PODS
+from ledger.kube.writing import send
+
+REPORTER: Final = "gpuledger.io/gpuledger"
+"""Who tells events, as Kubernetes wants it named."""
+
+NOTE_BYTES_MAX: Final = 1_024
+"""Longest note that the API server takes."""
+
+_CUT: Final = "…"
+
+
+async def create(client: Client, event: PodEvent) -> None:
+    """Tell something of a pod. Raises ClusterError.
+
+    The name is left to the API server: two events are never one, whoever tells them.
+    """
+    body = {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {"generateName": f"{event.name}.", "namespace": event.namespace},
+        "regarding": {
+            "apiVersion": PODS.api_version,
+            "kind": PODS.kind,
+            "namespace": event.namespace,
+            "name": event.name,
+            "uid": event.uid,
+        },
+        "type": "Warning" if event.warning else "Normal",
+        "reason": event.reason,
+        "action": event.action,
+        "note": shortened(event.note),
+        "eventTime": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "reportingController": REPORTER,
+        "reportingInstance": REPORTER,
+    }
+    await send(client, "POST", EVENTS.collection(event.namespace), body)
+
+
+def shortened(note: str) -> str:
+    """Return a note as long as it may be."""
+    text = note.encode()
+    if len(text) <= NOTE_BYTES_MAX:
+        return note
+    return text[: NOTE_BYTES_MAX - len(_CUT.encode())].decode(errors="ignore") + _CUT
