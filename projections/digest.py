@@ -89,6 +89,16 @@ _TABLES: Final = {
             CASE WHEN closed <= :p THEN fork END
         FROM draws WHERE opened <= :p ORDER BY number
     """,
+    "cards": f"""
+        SELECT account, cluster, node, keeper, state, body, opened, {_CLOSED} FROM cards
+        WHERE opened <= :p ORDER BY account, opened
+    """,
+    "placements": f"""
+        SELECT
+            namespace, key, uid, node, parts, stands, since, stage, initialised, observed,
+            opened, {_CLOSED}, CASE WHEN closed <= :p THEN fork END
+        FROM placements WHERE opened <= :p ORDER BY number
+    """,
     "drift": """
         SELECT position, number, namespace, key, uid, type, cause, amounts, over FROM drift
         WHERE position <= :p ORDER BY position, number

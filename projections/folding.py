@@ -10,8 +10,10 @@ import msgspec
 
 from ledger.core import charging, events
 from ledger.core.amounts import Amounts
+from ledger.core.cards import Card, Node, Placement
 from ledger.core.charging import Term
 from ledger.core.commands import BARRED
+from ledger.core.placements import account_of
 from ledger.core.state import Account, Entry, Namespace, State
 from ledger.log import records
 from ledger.log.records import Record
@@ -40,7 +42,19 @@ PLACING: Final = (
 )
 """The events that concern the cards of one pod."""
 
-KeyedEvent = events.Reserved | events.Committed | events.Released | events.Observed | events.Raised
+_STATING: Final = (events.Placed, events.Advanced, events.Resized)
+"""The events that say what a pod is charged in the place of what its spec says."""
+
+KeyedEvent = (
+    events.Reserved
+    | events.Committed
+    | events.Released
+    | events.Observed
+    | events.Raised
+    | events.Placed
+    | events.Advanced
+    | events.Resized
+)
 
 _OWN: Final = ("", BARRED)
 """The roots of what draws from nobody."""
@@ -61,9 +75,9 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
 class Change(msgspec.Struct, frozen=True, gc=False):
     """What one record changed. `state` is the state after it, until the next one is folded.
 
-    `keys`, `units`, `draws` and `accounts` hold the values from before: what a key held, what
-    committed demand it was charged for as a unit, and what pods took that name it as their root.
-    `causes` says why the parts of charges that a release names have ended, as `(namespace, key,
+    `keys`, `units`, `draws`, `accounts`, `nodes` and `placed` hold the values from before: what a
+    key held, what committed demand it was charged for as a unit, what pods took that name it as
+    their root, and where the pod at a key was placed. `causes` says why the parts of charges that a release names have ended, as `(namespace, key,
     uid, base)`; `lines` is the number of lines that were known before.
     """
 
@@ -74,6 +88,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     units: dict[Place, Terms]
     draws: dict[Place, Taken | None]
     accounts: dict[str, Account | None]
+    nodes: dict[str, Node | None]
+    placed: dict[Place, Placement | None]
     causes: dict[tuple[str, str, str, int], str]
     lines: int
 
@@ -84,7 +100,7 @@ def step(state: State, position: int, payload: bytes) -> Change:
     Verifies what `ledger.log.records.fold` verifies. Raises Lost and NewerSchema.
     """
     record, digest = records.check(state, position, payload)
-    change = Change(record, digest, state, {}, {}, {}, {}, {}, len(state.names))
+    change = Change(record, digest, state, {}, {}, {}, {}, {}, {}, {}, len(state.names))
     reaching = _before(change)
     records.apply(state, record, position)
     for name, account in reaching.items():
@@ -121,12 +137,17 @@ def _before(change: Change) -> dict[str, Account]:
         event = item.event
         if isinstance(event, KEYED):
             _note_key(change, event)
+        elif isinstance(event, PLACING):
+            _note_placing(change, event)
+        elif isinstance(event, events.CardsRegistered | events.NodeRemoved):
+            _note_announcement(change, event)
         elif isinstance(event, events.LimitSet | events.AccountClosed):
             account = change.state.accounts.get(event.account)
             change.accounts.setdefault(event.account, account)
         if not reaching and _moves_coverage(change.state, event):
             known = change.state.accounts
             reaching = {name: known[name] for name in change.state.reaching}
+    _note_envelopes(change)
     return reaching
 
 
@@ -143,8 +164,65 @@ def _note_key(change: Change, event: KeyedEvent) -> None:
             _note_root(change, space, (namespace, root))
     if isinstance(event, events.Released):
         change.causes[(*place, event.uid, event.base)] = event.cause
+        _note_placement(change, namespace, key)
     elif isinstance(event, events.Reserved | events.Observed) and event.root not in _OWN:
         _note_root(change, space, (namespace, event.root))
+
+
+def _note_placing(change: Change, event: events.AnyEvent) -> None:
+    """Note what an event about the cards of a pod touches."""
+    if isinstance(event, _STATING) and event.stands:
+        _note_key(change, event)
+    if isinstance(event, events.Placed):
+        _note_placement(change, event.namespace, event.key, event.node)
+    elif isinstance(event, events.Advanced | events.Unplaced | events.Resized):
+        _note_placement(change, event.namespace, event.key)
+
+
+def _note_placement(change: Change, namespace: str, key: str, node: str = "") -> None:
+    """Note where the pod at a key is placed, and the node that it leaves or comes to."""
+    space = change.state.namespaces.get(namespace)
+    known = space.placed.get(key) if space is not None else None
+    if known is not None or node:
+        change.placed.setdefault((namespace, key), known)
+    for name in (known.node if known is not None else "", node):
+        _note_node(change, name)
+
+
+def _note_node(change: Change, name: str) -> None:
+    """Note a node of which cards may be forgotten when nobody holds them any more."""
+    node = change.state.nodes.get(name)
+    if node is not None and (node.lost or node.gone):
+        change.nodes.setdefault(name, node)
+        _note_cards(change, name, node.lost)
+
+
+def _note_announcement(
+    change: Change, event: events.CardsRegistered | events.NodeRemoved
+) -> None:
+    """Note a node, and the accounts of the cards that it had and that it has now."""
+    node = change.state.nodes.get(event.node)
+    change.nodes.setdefault(event.node, node)
+    if node is not None:
+        _note_cards(change, event.node, (*node.cards, *node.lost))
+    if isinstance(event, events.CardsRegistered):
+        _note_cards(change, event.node, event.cards)
+
+
+def _note_cards(change: Change, node: str, cards: tuple[Card, ...]) -> None:
+    for card in cards:
+        name = account_of(node, card.uuid)
+        change.accounts.setdefault(name, change.state.accounts.get(name))
+
+
+def _note_envelopes(change: Change) -> None:
+    """Note the entries of roots whose envelopes are lowered by what their pods turn out to be."""
+    if not any(isinstance(item.event, _STATING) for item in change.record.items):
+        return
+    for namespace, key in change.draws:
+        space = change.state.namespaces.get(namespace)
+        if space is not None and key in space.entries:
+            change.keys.setdefault((namespace, key), space.entries[key])
 
 
 def _note_root(change: Change, space: Namespace | None, place: Place) -> None:

@@ -16,12 +16,14 @@ from projections.folding import step
 from projections.resuming import state_at
 from projections.store import Head, Store
 from projections.tables.balances import Balances
+from projections.tables.cards import Cards
 from projections.tables.catalog import Catalog
 from projections.tables.charges import Charges
 from projections.tables.draws import Draws
 from projections.tables.drift import Drift
 from projections.tables.history import History
 from projections.tables.names import Names
+from projections.tables.placements import Placements
 from projections.tables.port import Table
 
 EVENTS_PER_TRANSACTION: Final = 32_768
@@ -74,6 +76,8 @@ class Projector:
             Catalog(names),
             Charges(names),
             Draws(names),
+            Cards(names),
+            Placements(names),
             Drift(names),
             Balances(names, state),
         )

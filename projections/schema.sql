@@ -5,7 +5,7 @@
 -- `opened` on, up to but without position `closed`, or still when `closed` is NULL.
 
 PRAGMA application_id = 0x67707564;  -- "gpud": a projection of gpuledger, and not another file
-PRAGMA user_version = 2;             -- another version is deleted and built again
+PRAGMA user_version = 3;             -- another version is deleted and built again
 
 -- One row per record. The last one says how far the projection is, in the same transaction as
 -- everything that follows from it.
@@ -135,6 +135,44 @@ CREATE TABLE draws (
 
 CREATE INDEX draws_open ON draws (namespace, root) WHERE closed IS NULL;
 CREATE INDEX draws_closed ON draws (fork, namespace, closed, opened) WHERE closed IS NOT NULL;
+
+-- The cards of nodes, whose accounts have the same names. `state` is `announced`; `lost` when the
+-- node no longer announces a card that pods still hold, `gone` when the node does not exist any more.
+-- `body` is the card as JSON.
+CREATE TABLE cards (
+  account INTEGER NOT NULL,
+  cluster TEXT NOT NULL,
+  node    TEXT NOT NULL,
+  keeper  TEXT NOT NULL,               -- who hands the card out
+  state   TEXT NOT NULL,
+  body    TEXT NOT NULL,
+  opened  INTEGER NOT NULL,
+  closed  INTEGER,
+  PRIMARY KEY (account, opened)
+) STRICT, WITHOUT ROWID;
+
+-- Where the cards of pods are. `node` is `<cluster>/<node>`, empty when only what `stands` is left:
+-- the amounts that the cards decided. `parts` are the containers with their shares of cards.
+CREATE TABLE placements (
+  number      INTEGER PRIMARY KEY,     -- in the order of opening
+  namespace   INTEGER NOT NULL,
+  key         TEXT NOT NULL,
+  uid         TEXT NOT NULL,
+  node        TEXT NOT NULL,
+  parts       BLOB NOT NULL,
+  stands      BLOB NOT NULL,
+  since       INTEGER NOT NULL,        -- time at which the pod was placed
+  stage       INTEGER NOT NULL,        -- 0 proposed, 1 bound, 2 handed out
+  initialised INTEGER NOT NULL,        -- whether init containers are over and book nothing
+  observed    INTEGER NOT NULL,        -- whether somebody else placed the pod
+  opened      INTEGER NOT NULL,
+  closed      INTEGER,
+  fork        INTEGER                  -- where a closed row is filed; see intervals.py
+) STRICT;
+
+CREATE INDEX placements_open ON placements (node, namespace, key) WHERE closed IS NULL;
+CREATE INDEX placements_closed ON placements (fork, node, closed, opened)
+  WHERE closed IS NOT NULL;
 
 -- Corrections: truth that the ledger was not told in time; see tables/drift.py. `number` counts from
 -- 0 in the record. `over` is a list of `[line, used, limit]` that it brought over their limits.

@@ -5,6 +5,7 @@ from typing import Final
 import aiosqlite
 import msgspec
 
+from ledger.core.accounts import Kind, kind
 from ledger.core.state import Account, State
 from projections.folding import Change
 from projections.tables.committing import Committed
@@ -28,6 +29,7 @@ class Balances:
         touched = set(change.accounts)
         for namespace in {namespace for namespace, _ in change.keys}:
             touched.update(state.namespaces[namespace].accounts)
+        touched.update(_cards(change))
         for name in sorted(touched):
             account = self._names.account(name, position)
             body = _encoder.encode(self._body(state, state.accounts.get(name)))
@@ -45,3 +47,10 @@ class Balances:
         for line in sorted(account.lines.values()) if account is not None else ():
             body += (line, state.limit[line], state.used[line], self._committed.totals[line])
         return body
+
+
+def _cards(change: Change) -> set[str]:
+    """Return the accounts of cards of which a record's events changed what is used."""
+    names = change.state.names
+    touched = {names[line][0] for item in change.record.items for line in item.postings[::3]}
+    return {name for name in touched if kind(name) is Kind.CARD}

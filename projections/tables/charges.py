@@ -15,9 +15,9 @@ from projections.tables.names import Names
 COMMITTED: Final = "committed"
 """The hold ended because its object was seen persisted."""
 RAISED: Final = "raised"
-"""The hold goes on in the next row, with a larger demand."""
+"""The hold goes on in the next row, with a larger demand or with what its cards decided."""
 UPDATED: Final = "updated"
-"""The object goes on in the next row, at a newer version."""
+"""The object goes on in the next row, at a newer version or with what its cards decided."""
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
