@@ -87,11 +87,11 @@ class ApiServer:
     async def changes(self, kind: str, after: int) -> AsyncGenerator[tuple[int, str, Object], None]:
         """Yield the writes of a kind after a version, without end."""
         while True:
+            written = self._written  # before looking, or what is written meanwhile wakes nobody
             for version, its_kind, change, body in list(self.history):
                 if its_kind == kind and version > after:
                     after = version
                     yield version, change, body
-            written = self._written
             await written.wait()
 
     def _write(self, change: str, key: tuple[str, str, str], body: Object) -> Object:
