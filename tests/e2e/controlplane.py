@@ -22,17 +22,20 @@ ADMIN: Final = "admin"
 SERVICE: Final = "gpuledger"
 TENANT: Final = "alice"
 CONTROLLERS: Final = "system:kube-controller-manager"
+SCHEDULER: Final = "system:kube-scheduler"
 
 _IDENTITIES: Final = {
     ADMIN: "system:masters",
     SERVICE: "gpuledger",
     TENANT: "tenants",
     CONTROLLERS: "controllers",
+    SCHEDULER: "schedulers",
 }
 """User name to group. The token of each is `<user>-token`; only the first may do everything.
 
-The controller manager has the user that Kubernetes' own roles are bound to. Each of its controllers
-acts with a service account of its own, so a webhook sees who makes a pod as on a real cluster.
+The controller manager and the scheduler have the users that Kubernetes' own roles are bound to.
+Each controller acts with a service account of its own, so a webhook sees who makes a pod as on a
+real cluster.
 """
 
 

@@ -1,0 +1,23 @@
+"""kwok: it plays the kubelets of all nodes. Pods run at once, and those of Jobs come to their end."""
+
+from pathlib import Path
+from typing import Final
+
+from tests.e2e.processes import Child, free_port
+
+PROGRAM: Final = "kwok"
+STAGES: Final = Path(__file__).with_name("stages.yaml")
+LEASE_SECONDS: Final = 40
+
+
+def start(assets: Path, folder: Path, kubeconfig: Path) -> Child:
+    """Start kwok for every node of a cluster; whoever starts it ends it."""
+    command = [
+        str(assets / PROGRAM),
+        f"--kubeconfig={kubeconfig}",
+        f"--config={STAGES}",
+        "--manage-all-nodes=true",
+        f"--node-lease-duration-seconds={LEASE_SECONDS}",
+        f"--server-address=127.0.0.1:{free_port()}",
+    ]
+    return Child(PROGRAM, command, folder / f"{PROGRAM}.log")
