@@ -14,11 +14,12 @@ from ledger.kube.access import KubernetesReviewer
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
 from ledger.kube.errors import ClusterError
+from ledger.runtime.counting import Count
 from ledger.runtime.settings import Settings
 from webhook import registration
 from webhook.beyond import Beyond
 from webhook.settlement import Settlement
-from webhook.tenure import Count, Site
+from webhook.tenure import Site
 
 REGISTER_AGAIN_SECONDS: Final = 2.0
 

@@ -13,7 +13,7 @@ from ledger.core.denials import Denial
 from ledger.log import answers
 from ledger.log.records import Record
 from ledger.log.submission import Accepted, Ledger
-from webhook.tenure import View
+from ledger.log.view import View
 
 APPLIED_SECONDS: Final = 10.0
 """How long an answer may wait until it is applied here; it is then asked for again."""

@@ -16,8 +16,8 @@ import msgspec
 
 from ledger.core.commands import AnyCommand
 from ledger.kube.errors import ClusterError, Unavailable
+from ledger.kube.pausing import Pausing
 from webhook.ages import Ages, OpenAttempt
-from webhook.pausing import Pausing
 from webhook.sighting import Attempt, Sighting, missing, news, unwritten
 from webhook.tenure import WATCHED, Tenure
 

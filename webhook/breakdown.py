@@ -7,7 +7,8 @@ record after that, because the whole is too much to add up again for every chang
 from ledger.core import charging, events
 from ledger.core.state import State
 from ledger.log.records import Record
-from webhook.tenure import Stride, View
+from ledger.log.turns import Stride
+from ledger.log.view import View
 
 Shares = dict[str, dict[int, int]]
 """Amounts by qualified namespace and line number."""

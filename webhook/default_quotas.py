@@ -9,10 +9,10 @@ from typing import Final
 
 from ledger.kube.errors import ClusterError
 from ledger.kube.objects import ResourceQuota, Workload
+from ledger.kube.pausing import Pausing
 from ledger.kube.port import Change, Changed, Listed, Writes
-from webhook.pausing import Pausing
+from ledger.log.turns import Stride
 from webhook.surroundings.policies import DefaultQuota, Policies
-from webhook.tenure import Stride
 
 MAKE_SECONDS: Final = 2.0
 """How often it is looked where a quota is missing."""

@@ -11,7 +11,8 @@ from ledger.core.commands import Describe
 from ledger.kube import place_traits
 from ledger.kube.objects import ObjectMeta, Workload
 from ledger.kube.port import Change, Changed, Listed
-from webhook.tenure import RECOUNTED, WATCHED, Stride, Tenure
+from ledger.log.turns import Stride
+from webhook.tenure import RECOUNTED, WATCHED, Tenure
 
 GONE: Final = ""
 """The description of what is to be forgotten."""

@@ -6,8 +6,10 @@ from typing import Final
 from ledger.core.events import AnyEvent
 from ledger.kube.objects import Pod, ResourceQuota
 from ledger.kube.port import Change, Listed
+from ledger.kube.watches import Watches
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
+from ledger.log.turns import every
 from webhook.ages import Ages
 from webhook.barrier import Barrier, Looking
 from webhook.drift import drift_of
@@ -18,8 +20,7 @@ from webhook.puzzling import Puzzling
 from webhook.quota_accounts import QuotaAccounts
 from webhook.recounting import find_open
 from webhook.relooking import Relooking
-from webhook.tenure import Tenure, every
-from webhook.watches import Watches
+from webhook.tenure import Tenure
 
 TICK_SECONDS: Final = 1.0
 """How often grace periods and open attempts are looked at, less when the bound is short."""

@@ -7,8 +7,10 @@ from typing import Final
 from ledger.kube.objects import ResourceQuota, Workload
 from ledger.kube.port import Change
 from ledger.kube.resources import UNIVERSE_QUOTAS, Resource
+from ledger.kube.watches import Watches
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
+from ledger.log.turns import every
 from webhook import default_quotas, descriptions, quota_status, universe_status
 from webhook.ages import Ages
 from webhook.beyond import Beyond
@@ -23,11 +25,10 @@ from webhook.puzzling import Puzzling
 from webhook.quota_status import QuotaStatus
 from webhook.relooking import Relooking
 from webhook.roots import Roots
-from webhook.tenure import Tenure, every
+from webhook.tenure import Tenure
 from webhook.universe_accounts import UniverseAccounts
 from webhook.universe_ignored import IgnoredQuotas
 from webhook.universe_status import UniverseStatus
-from webhook.watches import Watches
 
 NAMESPACES: Final = "namespaces"
 UNIVERSE: Final = "universe quotas"

@@ -20,11 +20,11 @@ from ledger.kube.demand import Demand, demand_of
 from ledger.kube.errors import ClusterError, Conflict, NotFound
 from ledger.kube.gates import GATE
 from ledger.kube.objects import Pod
+from ledger.kube.pausing import Pausing
 from ledger.kube.port import Writes
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
 from webhook.gate_queue import Queue, Waiter
-from webhook.pausing import Pausing
 from webhook.sighting import Sighting, holds_uid
 from webhook.surroundings.policies import Policies
 from webhook.tenure import WATCHED, Tenure

@@ -13,13 +13,14 @@ from typing import Final
 from ledger.kube.errors import ClusterError
 from ledger.kube.port import Change
 from ledger.kube.resources import Resource
+from ledger.kube.watches import Watches
+from ledger.log.turns import Stride
 from webhook.beyond import Beyond
 from webhook.kinds.kind import Kind
 from webhook.manners import Manners
 from webhook.root_sighting import RootSighting
 from webhook.roots import Roots
-from webhook.tenure import Stride, Tenure
-from webhook.watches import Watches
+from webhook.tenure import Tenure
 
 DISCOVER_SECONDS: Final = 45.0
 """How often it is asked which kinds are served."""

@@ -7,6 +7,7 @@ import msgspec
 from ledger.core.events import Cause
 from ledger.kube.objects import Pod
 from ledger.kube.port import Change, Changed, Listed
+from ledger.log.turns import Stride
 from webhook import recounting
 from webhook.ages import Ages
 from webhook.barrier import Looked
@@ -15,7 +16,7 @@ from webhook.pod_sighting import POD_KEYS, sight
 from webhook.puzzling import Puzzling
 from webhook.recounting import Present
 from webhook.sighting import Sighting, holds_uid, news, told
-from webhook.tenure import RECOUNTED, WATCHED, Stride, Tenure
+from webhook.tenure import RECOUNTED, WATCHED, Tenure
 
 Hear = Callable[[Pod, Sighting], None]
 

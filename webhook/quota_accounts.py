@@ -8,8 +8,9 @@ from ledger.core.commands import CloseAccount, SetLimits
 from ledger.kube.objects import ResourceQuota
 from ledger.kube.port import Change, Changed, Listed
 from ledger.kube.quotas import limits_of
+from ledger.log.turns import Stride
 from webhook.limits import is_set
-from webhook.tenure import RECOUNTED, WATCHED, Stride, Tenure
+from webhook.tenure import RECOUNTED, WATCHED, Tenure
 
 _log: Final = logging.getLogger(__name__)
 

@@ -16,10 +16,11 @@ from ledger.core.state import Account
 from ledger.kube import hard, quantities
 from ledger.kube.errors import ClusterError, Conflict, NotFound
 from ledger.kube.objects import ObjectMeta, Quantities, ResourceQuota
+from ledger.kube.pausing import Pausing
 from ledger.kube.port import Change, Changed, Listed, Writes
 from ledger.kube.quantities import QuantityError
-from webhook.pausing import Pausing
-from webhook.tenure import Stride, Tenure
+from ledger.log.turns import Stride
+from webhook.tenure import Tenure
 
 WRITE_SECONDS: Final = 3.0
 """How often it is looked what has changed: each write makes a new version of the quota."""

@@ -2,9 +2,10 @@
 
 import asyncio
 
+from ledger.log.turns import Stride
 from webhook.ages import Ages, OpenAttempt
 from webhook.sighting import missing
-from webhook.tenure import RECOUNTED, Stride, Tenure
+from webhook.tenure import RECOUNTED, Tenure
 
 Present = dict[tuple[str, str], str]
 """The uids that a list holds, by qualified namespace and key."""

@@ -17,6 +17,7 @@ from ledger.kube.errors import NotServed, Unavailable
 from ledger.kube.objects import Workload
 from ledger.kube.port import Change, Changed, Interrupted, Listed
 from ledger.kube.resources import Resource
+from ledger.log.turns import Stride
 from webhook import recounting
 from webhook.ages import Ages
 from webhook.barrier import Looked
@@ -27,7 +28,7 @@ from webhook.puzzling import Puzzling
 from webhook.recounting import Present
 from webhook.root_sighting import RootSighting, sight_root
 from webhook.sighting import Sighting, news, told
-from webhook.tenure import RECOUNTED, WATCHED, Stride, Tenure
+from webhook.tenure import RECOUNTED, WATCHED, Tenure
 
 PROOF_SECONDS: Final = 5.0
 """Deadline of finding out whether a kind that is not served has objects."""

@@ -13,11 +13,13 @@ from typing import Final
 from ledger.core.commands import RegisterCluster
 from ledger.core.denials import Denial, Reason, sentence
 from ledger.kube.errors import ClusterError
+from ledger.log.courier import Courier
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
-from webhook.courier import Courier
+from ledger.log.view import View
+from ledger.runtime.counting import Count, uncounted
 from webhook.duties import Duties
-from webhook.tenure import WATCHED, Count, SettlementSettings, Site, Tenure, View, uncounted
+from webhook.tenure import WATCHED, SettlementSettings, Site, Tenure
 
 TURN_SECONDS: Final = 0.2
 """How often this replica looks whether it is the active one."""

@@ -1,54 +1,26 @@
 """A tenure: one period in which this replica is the active one, and what its parts share."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from ledger.core import accounts
 from ledger.core.commands import End
 from ledger.core.events import Cause
-from ledger.core.state import Entry, State
+from ledger.core.state import Entry
 from ledger.kube.demand import DemandRules
 from ledger.kube.port import Cluster
-from ledger.log.records import Record
+from ledger.log.courier import Courier
+from ledger.log.view import View
+from ledger.runtime.counting import Count, uncounted
 from webhook.beyond import Beyond
-from webhook.courier import Courier
-
-STRIDE: Final = 32
-"""Objects that are looked at before the event loop gets its turn: well below 2 ms."""
 
 WATCHED: Final = "settlement"
 """The actor of commands that follow from the watch or from a proof."""
 
 RECOUNTED: Final = "recount"
 """The actor of commands that follow from comparing everything with a list."""
-
-
-class Count(Protocol):
-    """Counts something for the metrics."""
-
-    def __call__(self, name: str, *labels: str) -> None:
-        """Raise the counter of this name and these labels by one."""
-        ...
-
-
-def uncounted(name: str, *labels: str) -> None:
-    """Count nothing, for whoever keeps no metrics."""
-
-
-class View(Protocol):
-    """The state that the ledger has reached; read it, never change it."""
-
-    @property
-    def state(self) -> State:
-        """The state at the newest position this replica has applied."""
-        ...
-
-    def subscribe(self, callback: Callable[[Record], None]) -> None:
-        """Call back after every record that was applied."""
-        ...
 
 
 class SettlementSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,26 +116,3 @@ class Tenure:
         """Return the open quota accounts of this cluster."""
         prefix = accounts.quota(self.name, "", "").rstrip("/") + "/"
         return [account for account in self.view.state.accounts if account.startswith(prefix)]
-
-
-async def every(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
-    """Do something again and again, so many seconds after it was done."""
-    while True:
-        await asyncio.sleep(seconds)
-        await action()
-
-
-class Stride:
-    """Lets the event loop have its turn every so many steps.
-
-    Steps are counted and not timed, so that a simulation takes the same turns every time.
-    """
-
-    def __init__(self) -> None:
-        self._steps = 0
-
-    async def step(self) -> None:
-        """Count one object; now and then, let others run."""
-        self._steps += 1
-        if not self._steps % STRIDE:
-            await asyncio.sleep(0)

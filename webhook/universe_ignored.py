@@ -8,9 +8,9 @@ from typing import Final
 
 from ledger.kube.errors import ClusterError, NotFound
 from ledger.kube.objects import Workload
+from ledger.kube.pausing import Pausing
 from ledger.kube.port import Change, Changed, Listed, Writes
 from webhook.conditions import Condition, Status
-from webhook.pausing import Pausing
 from webhook.tenure import Tenure
 from webhook.universe_status import IN_EFFECT, RESOURCE, RETRY_SECONDS, RETRY_SECONDS_MAX
 

@@ -13,10 +13,10 @@ from ledger.core.state import Account
 from ledger.kube import hard
 from ledger.kube.errors import ClusterError, NotFound
 from ledger.kube.objects import Workload
+from ledger.kube.pausing import Pausing
 from ledger.kube.port import Writes
 from webhook.breakdown import Breakdown, Shares
 from webhook.conditions import Condition, Status
-from webhook.pausing import Pausing
 from webhook.tenure import Tenure
 from webhook.universe_accounts import UniverseAccounts
 

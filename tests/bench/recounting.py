@@ -20,6 +20,7 @@ from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
 from ledger.kube.port import Listed
 from ledger.kube.resources import Resource
+from ledger.log.courier import Courier
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.writer import Writer
 from ledger.runtime import collector
@@ -31,7 +32,6 @@ from tests.bench.running import fresh, start
 from tests.bench.services import free_port
 from webhook.ages import Ages
 from webhook.beyond import Beyond
-from webhook.courier import Courier
 from webhook.manners import Manners
 from webhook.pods import Pods
 from webhook.puzzling import Puzzling

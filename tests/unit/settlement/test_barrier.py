@@ -10,9 +10,9 @@ from support.settled import CLUSTER, DEMAND, RULES, World, world
 
 from ledger.core.commands import CREATE, Reserve
 from ledger.kube.errors import Forbidden
+from ledger.log.courier import Courier
 from webhook.ages import Ages, OpenAttempt
 from webhook.barrier import Barrier
-from webhook.courier import Courier
 from webhook.pods import Pods
 from webhook.puzzling import Puzzling
 from webhook.recounting import find_open

@@ -11,10 +11,10 @@ from support.settled import CLUSTER, RULES
 
 from ledger.core.commands import Reserve
 from ledger.kube.objects import Pod
+from ledger.log.courier import Courier
 from ledger.log.submission import Accepted
 from webhook.ages import Ages
 from webhook.beyond import Beyond
-from webhook.courier import Courier
 from webhook.pods import Pods
 from webhook.puzzling import Puzzling
 from webhook.tenure import SettlementSettings, Site, Tenure

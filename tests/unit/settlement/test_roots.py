@@ -27,11 +27,11 @@ from ledger.core.state import State
 from ledger.kube.errors import NotServed, Unavailable
 from ledger.kube.objects import Pod, Workload
 from ledger.kube.port import Listed
+from ledger.log.courier import Courier
 from ledger.log.submission import Accepted
 from webhook import relooking
 from webhook.ages import Ages
 from webhook.beyond import Beyond
-from webhook.courier import Courier
 from webhook.kinds.catalog import Catalog
 from webhook.manners import Manners
 from webhook.pods import Pods

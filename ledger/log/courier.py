@@ -13,7 +13,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from ledger.core.commands import AnyCommand, CloseAccount, Describe, SetLimits
+from ledger.core.commands import (
+    AnyCommand,
+    CloseAccount,
+    Describe,
+    RegisterCards,
+    RemoveNode,
+    SetLimits,
+)
 from ledger.core.denials import Denial, Reason, sentence
 from ledger.log.submission import Ledger
 
@@ -122,4 +129,6 @@ def _address(command: AnyCommand) -> Address:
         return "", command.account
     if isinstance(command, Describe):
         return command.subject, ""
+    if isinstance(command, RegisterCards | RemoveNode):
+        return "", command.node
     return getattr(command, "namespace", ""), getattr(command, "key", "")

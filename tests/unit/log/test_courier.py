@@ -5,11 +5,11 @@ import contextlib
 
 import pytest
 
-from ledger.core.commands import CloseAccount, End, Observe
+from ledger.core.commands import CloseAccount, End, Observe, RegisterCards, RemoveNode
 from ledger.core.denials import Denial, Reason
+from ledger.log import courier as couriers
+from ledger.log.courier import Courier
 from ledger.log.submission import Accepted
-from webhook import courier as couriers
-from webhook.courier import Courier
 
 
 class Desk:
@@ -145,3 +145,15 @@ async def test_a_flush_does_not_wait_for_what_is_sent_after_it(courier, desk):
             await asyncio.sleep(0)
     assert desk.accepted[0] == seen(0)
     assert courier.is_pending("c/red", "pods/p")
+
+
+async def test_what_is_told_of_a_node_waits_for_earlier_news_of_that_node_alone(courier, desk):
+    desk.refusals = [Reason.OVERLOADED] * 3
+    told = [RegisterCards("c/slow", "hami", ()), RemoveNode("c/slow"), RemoveNode("c/quick")]
+    for command in told:
+        await courier.send(command)
+        assert courier.is_pending("", command.node)
+    await courier.flush()
+    assert [one for one in desk.accepted if one.node == "c/slow"] == told[:2]
+    assert told[2] in desk.accepted
+    assert not courier.is_pending("", "c/slow")
