@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from projections import parameters
 from projections.parameters import InvalidParameter
+from projections.queries.cards import cards
 from projections.queries.denials import denials
 from projections.queries.drift import drift
 from projections.queries.history import START, history
@@ -41,6 +42,7 @@ def routes(readers: Readers) -> list[Route]:
         "/v1/usage": _usage,
         "/v1/holders": _holders,
         "/v1/holds": _holds,
+        "/v1/cards": _cards,
         "/v1/events": _events,
         "/v1/denials": _denials,
         "/v1/drift": _drift,
@@ -129,6 +131,18 @@ async def _holds(view: View, request: Request) -> Answer:
     scope, limit = parameters.scope(query), parameters.limit(query)
     after = parameters.text(query, "after")
     return position, *await holds(view, position, scope, limit=limit, after=after)
+
+
+async def _cards(view: View, request: Request) -> Answer:
+    query = request.query_params
+    position = await _position(view, request, "at")
+    cluster, node = parameters.text(query, "cluster"), parameters.text(query, "node")
+    after, pods = parameters.text(query, "after"), parameters.flag(query, "pods")
+    limit = parameters.limit(query)
+    rows, more = await cards(
+        view, position, limit=limit, cluster=cluster, node=node, after=after, pods=pods
+    )
+    return position, rows, more
 
 
 async def _events(view: View, request: Request) -> Answer:

@@ -77,8 +77,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     `keys`, `units`, `draws`, `accounts`, `nodes` and `placed` hold the values from before: what a
     key held, what committed demand it was charged for as a unit, what pods took that name it as
-    their root, and where the pod at a key was placed. `causes` says why the parts of charges that a release names have ended, as `(namespace, key,
-    uid, base)`; `lines` is the number of lines that were known before.
+    their root, and where the pod at a key was placed. `causes` says why the parts of charges that a
+    release names have ended, as `(namespace, key, uid, base)`; `lines` is the number of lines that
+    were known before.
     """
 
     record: Record
@@ -197,9 +198,7 @@ def _note_node(change: Change, name: str) -> None:
         _note_cards(change, name, node.lost)
 
 
-def _note_announcement(
-    change: Change, event: events.CardsRegistered | events.NodeRemoved
-) -> None:
+def _note_announcement(change: Change, event: events.CardsRegistered | events.NodeRemoved) -> None:
     """Note a node, and the accounts of the cards that it had and that it has now."""
     node = change.state.nodes.get(event.node)
     change.nodes.setdefault(event.node, node)

@@ -1,7 +1,7 @@
 """Usage and progress for Prometheus, read from the projection when it is scraped.
 
 Labels are bounded: an installation has as many lines as its quotas have keys, and beyond
-`LINES_MAX` of them the rest is counted, not listed. No label names a pod.
+`LINES_MAX` of them, and `CARDS_MAX` cards, the rest is counted, not listed. No label names a pod.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,8 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ledger.core.accounts import Kind
+from projections.queries.cards import Card, cards, cards_open
 from projections.queries.scopes import EVERYTHING
 from projections.queries.usage import Usage, usage
 from projections.reading import Readers
@@ -17,6 +19,8 @@ from projections.store import Head
 
 LINES_MAX: Final = 5_000
 """How many lines are listed."""
+CARDS_MAX: Final = 5_000
+"""How many cards are listed."""
 
 _LABELS: Final = ("cluster", "namespace", "quota", "resource")
 _VALUES: Final = {
@@ -24,15 +28,27 @@ _VALUES: Final = {
     "used": "What a quota line is charged, in the unit of its resource.",
     "committed": "The part of used that persisted objects explain.",
 }
+_CARD_LABELS: Final = ("cluster", "node", "card")
+_CARD_VALUES: Final = {
+    "memory_limit_mib": ("memory", "Memory of a card that may be promised, MiB."),
+    "memory_used_mib": ("used_memory", "Memory of a card that is promised to pods, MiB."),
+    "cores_limit": ("cores", "Cores of a card that may be promised, percent of a card."),
+    "cores_used": ("used_cores", "Cores of a card that are promised to pods, percent of a card."),
+    "slots_limit": ("slots", "How many containers may be on a card."),
+    "slots_used": ("used_slots", "How many containers are on a card."),
+    "healthy": ("health", "1 while the node says that the card is healthy."),
+}
 
 
 class UsageCollector(Collector):
-    """Gauges of every quota line. Whoever serves a scrape awaits `refresh` first."""
+    """Gauges of every quota line and card. Whoever serves a scrape awaits `refresh` first."""
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
         self._lines: list[Usage] = []
         self._left_out = 0
+        self._cards: list[Card] = []
+        self._cards_left_out = 0
         self._head = Head(0, 0, b"")
 
     @property
@@ -44,10 +60,10 @@ class UsageCollector(Collector):
         """Read the projection as it is now. Raises StoreError, and TimeoutError."""
         async with self._readers.view() as view:
             lines, _ = await usage(view, view.head.position, EVERYTHING, limit=LINES_MAX)
-            async with view.connection.execute(
-                "SELECT count(*) FROM lines WHERE closed IS NULL"
-            ) as rows:
+            async with view.connection.execute(_LINES_OPEN) as rows:
                 row = await rows.fetchone()
+            self._cards, _ = await cards(view, view.head.position, limit=CARDS_MAX)
+            self._cards_left_out = await cards_open(view) - len(self._cards)
             self._head = view.head
         self._lines = lines[:LINES_MAX]
         self._left_out = (row[0] if row is not None else 0) - len(self._lines)
@@ -65,6 +81,7 @@ class UsageCollector(Collector):
             "Quota lines that are not listed, because there are too many.",
             value=self._left_out,
         )
+        yield from self._of_cards()
         yield GaugeMetricFamily(
             "gpuledger_projection_position",
             "Position of the last record in the projection.",
@@ -75,3 +92,21 @@ class UsageCollector(Collector):
             "Time of the last record in the projection.",
             value=self._head.time / 1_000_000,
         )
+
+    def _of_cards(self) -> Iterator[Metric]:
+        for name, (field, help_text) in _CARD_VALUES.items():
+            family = GaugeMetricFamily(f"gpuledger_card_{name}", help_text, labels=_CARD_LABELS)
+            for card in self._cards:
+                family.add_metric((card.cluster, card.node, card.uuid), getattr(card, field))
+            yield family
+        yield GaugeMetricFamily(
+            "gpuledger_cards_left_out",
+            "Cards that are not listed, because there are too many.",
+            value=self._cards_left_out,
+        )
+
+
+_LINES_OPEN: Final = f"""
+    SELECT count(*) FROM lines JOIN accounts ON accounts.number = lines.account
+    WHERE closed IS NULL AND name NOT GLOB '{Kind.CARD}/*'
+"""

@@ -1,10 +1,14 @@
-"""Usage: limit, reserved, committed, used and free of every line, now or as of a position."""
+"""Usage: limit, reserved, committed, used and free of every line, now or as of a position.
+
+Cards are accounts as well, and have a query of their own: `projections.queries.cards`.
+"""
 
 from typing import Final
 
 import msgspec
 
 from ledger.core import accounts
+from ledger.core.accounts import Kind
 from projections.queries.scopes import EVERYTHING, Scope
 from projections.reading import View
 
@@ -30,7 +34,7 @@ class Usage(msgspec.Struct, frozen=True):
 async def usage(
     view: View, position: int, scope: Scope, *, limit: int, quota: str = "", after: str = ""
 ) -> tuple[list[Usage], str]:
-    """Return the usage of at most `limit` accounts of a scope, by name, as of a position.
+    """Return the usage of at most `limit` quotas of a scope, by name, as of a position.
 
     Only of quotas named `quota`, unless that is empty. A namespace's usage includes quotas that
     cover it together with others. Returns with it the account to go on `after`, empty at the end.
@@ -85,12 +89,12 @@ def _lines(account: str, body: bytes, keys: dict[int, str]) -> list[Usage]:
 _bodies: Final = msgspec.msgpack.Decoder(list[int])
 _NO_LINES: Final = msgspec.msgpack.encode([])
 
-_BALANCE: Final = """
+_BALANCE: Final = f"""
     SELECT number, name, (
         SELECT body FROM balances
         WHERE account = number AND position <= :position ORDER BY position DESC LIMIT 1
     )
-    FROM accounts WHERE opened <= :position AND name > :after
+    FROM accounts WHERE opened <= :position AND name > :after AND name NOT GLOB '{Kind.CARD}/*'
     AND (:quota = '' OR substr(name, -length(:quota) - 1) = '/' || :quota)
 """
 _END: Final = "ORDER BY name LIMIT :limit"
