@@ -1,4 +1,4 @@
-"""kwok: it plays the kubelets of all nodes. Pods run at once, and those of Jobs come to their end."""
+"""kwok: it plays the kubelets of all nodes. Pods run at once, and those of Jobs end by themselves."""
 
 from pathlib import Path
 from typing import Final

@@ -33,8 +33,12 @@ class Shape(NamedTuple):
     model: str = "NVIDIA A10"
 
 
+A10: Final = Shape()
+BIG: Final = Shape(cards=8, memory=81_920, model="NVIDIA H100 80GB HBM3")
+
+
 def node(
-    name: str, shape: Shape = Shape(), *, keeper: str = OWN, form: Form = "json", **also: str
+    name: str, shape: Shape = A10, *, keeper: str = OWN, form: Form = "json", **also: str
 ) -> Manifest:
     """Return a node with cards `GPU-<name>-<index>`, half of them on each NUMA node.
 
@@ -55,7 +59,7 @@ def node(
     }
 
 
-def uuids(name: str, shape: Shape = Shape()) -> list[str]:
+def uuids(name: str, shape: Shape = A10) -> list[str]:
     """Return the names of a node's cards, in order of their index."""
     return [f"GPU-{name}-{index}" for index in range(shape.cards)]
 

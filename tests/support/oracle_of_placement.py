@@ -1,0 +1,299 @@
+"""What every card must count, and what is wrong, from plain lists of nodes and pods alone.
+
+Written from the rules as the pages tell them, without any code of the product: nodes say in an
+annotation which cards they have, pods say in another what they were given. A pod takes of each card
+the most that runs there at once, by the Kubernetes rule.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+Manifest = dict[str, Any]
+
+NODE_CARDS: Final = "hami.io/node-nvidia-register"
+POD_CARDS: Final = "hami.io/vgpu-devices-allocated"
+POD_NODE: Final = "hami.io/vgpu-node"
+
+COUNT: Final = "nvidia.com/gpu"
+MEMORY: Final = "nvidia.com/gpumem"
+PERCENTAGE: Final = "nvidia.com/gpumem-percentage"
+CORES: Final = "nvidia.com/gpucores"
+
+WHOLE: Final = 100
+_FINISHED: Final = ("Succeeded", "Failed")
+_THOUSANDS: Final = {"k": 10**3, "M": 10**6}
+
+
+class Has(NamedTuple):
+    """What may be promised of a card, and where it is."""
+
+    memory: int
+    cores: int
+    slots: int
+    type: str
+    numa: int
+    healthy: bool
+
+
+class Given(NamedTuple):
+    """One entry of a pod's annotation: MiB and percent of a card."""
+
+    uuid: str
+    memory: int
+    cores: int
+
+
+class Used(NamedTuple):
+    """What is taken of a card."""
+
+    memory: int = 0
+    cores: int = 0
+    slots: int = 0
+
+    def plus(self, other: "Used") -> "Used":
+        """Return both together."""
+        return Used(*(one + more for one, more in zip(self, other, strict=True)))
+
+    def most(self, other: "Used") -> "Used":
+        """Return the larger of both, line by line."""
+        return Used(*map(max, self, other))
+
+
+CardsOf = dict[str, dict[str, Has]]
+"""Cards by node and uuid."""
+
+Usage = dict[tuple[str, str], Used]
+"""What is taken, by node and uuid."""
+
+
+def cards_of(nodes: list[Manifest]) -> CardsOf:
+    """Return the cards that nodes announce, in either of the formats."""
+    return {
+        node["metadata"]["name"]: _announced(text)
+        for node in nodes
+        if (text := node["metadata"].get("annotations", {}).get(NODE_CARDS))
+    }
+
+
+def usage_of(pods: list[Manifest]) -> Usage:
+    """Return what pods that run on a node take of its cards; cards of which nothing is taken lack.
+
+    A finished pod takes nothing.
+    """
+    found: Usage = {}
+    for pod in filter(_takes, pods):
+        node = pod["spec"]["nodeName"]
+        for uuid, used in _taken(pod).items():
+            found[node, uuid] = found.get((node, uuid), Used()).plus(used)
+    return found
+
+
+def complaints(nodes: list[Manifest], pods: list[Manifest]) -> list[str]:
+    """Return all that is wrong, one sentence each; none when every card keeps what it promised."""
+    cards = cards_of(nodes)
+    found = [*_over(cards, usage_of(pods)), *_not_alone(pods)]
+    for pod in filter(_takes, pods):
+        found += (f"{_name(pod)}: {wrong}" for wrong in _wrong(cards, pod))
+    return found
+
+
+def wants_cards(pod: Manifest) -> bool:
+    """Return whether any container of a pod asks for cards."""
+    return any(_asked(container) for container in _containers(pod))
+
+
+def _over(cards: CardsOf, usage: Usage) -> Iterator[str]:
+    for (node, uuid), used in usage.items():
+        has = cards.get(node, {}).get(uuid)
+        if has is None:
+            continue  # said of each of its pods
+        for word, taken, limit in zip(Used._fields, used, has, strict=False):
+            if taken > limit:
+                yield f"card {uuid} of {node}: {taken} of {limit} {word} are taken"
+
+
+def _not_alone(pods: list[Manifest]) -> Iterator[str]:
+    """Tell of cards that a pod has for itself and that another pod has too."""
+    holders: dict[tuple[str, str], set[str]] = {}
+    alone: set[tuple[str, str]] = set()
+    for pod in filter(_takes, pods):
+        for container, given in _shares(pod):
+            for one in given:
+                place = pod["spec"]["nodeName"], one.uuid
+                holders.setdefault(place, set()).add(_name(pod))
+                if _asked(container).get(CORES) == WHOLE:
+                    alone.add(place)
+    for node, uuid in sorted(alone):
+        if len(holders[node, uuid]) > 1:
+            yield f"card {uuid} of {node} was to be one pod's alone: {holders[node, uuid]}"
+
+
+def _wrong(cards: CardsOf, pod: Manifest) -> Iterator[str]:
+    """Tell what a pod was given otherwise than it asked, or than it could be."""
+    node = pod["spec"]["nodeName"]
+    annotations = pod["metadata"].get("annotations", {})
+    if POD_CARDS not in annotations:
+        yield f"was bound to {node} without cards"
+        return
+    if annotations.get(POD_NODE) != node:
+        yield f"runs on {node}, and its annotation says {annotations.get(POD_NODE)}"
+    has = cards.get(node, {})
+    for container, given in _shares(pod):
+        name = container["name"]
+        for one in given:
+            if one.uuid not in has:
+                yield f"{name} was given {one.uuid}, which {node} does not have"
+                return
+        yield from (f"{name} {wrong}" for wrong in _against(pod, _asked(container), given, has))
+
+
+def _against(
+    pod: Manifest, asked: Counter[str], given: list[Given], has: dict[str, Has]
+) -> Iterator[str]:
+    """Tell how what a container was given differs from what it asked."""
+    if len(given) != asked[COUNT]:
+        yield f"asked for {asked[COUNT]} cards and was given {len(given)}"
+    if len({one.uuid for one in given}) != len(given):
+        yield "was given one card twice"
+    for one in given:
+        memory = _memory(asked, has[one.uuid])
+        if one.memory != memory:
+            yield f"was given {one.memory} MiB of {one.uuid}, not {memory}"
+        if one.cores != asked[CORES]:
+            yield f"was given {one.cores} % of {one.uuid}, not {asked[CORES]}"
+    yield from _unwanted(pod["metadata"].get("annotations", {}), given, has)
+
+
+def _unwanted(
+    annotations: dict[str, str], given: list[Given], has: dict[str, Has]
+) -> Iterator[str]:
+    types = _words(annotations.get("nvidia.com/use-gputype", ""))
+    uuids = _words(annotations.get("nvidia.com/use-gpuuuid", ""))
+    for one in given:
+        model = has[one.uuid].type
+        if types and not any(word.lower() in model.lower() for word in types):
+            yield f"was given a {model}"
+        if uuids and one.uuid not in uuids:
+            yield f"was given {one.uuid}, which it did not name"
+    if annotations.get("nvidia.com/numa-bind") == "true":
+        nodes = {has[one.uuid].numa for one in given}
+        if len(nodes) > 1:
+            yield f"was given cards of the NUMA nodes {sorted(nodes)}"
+
+
+def _memory(asked: Counter[str], card: Has) -> int:
+    """Return the MiB of a card that are asked for: so many, a part, or all that is on offer."""
+    if asked[MEMORY]:
+        return asked[MEMORY]
+    return card.memory * (asked[PERCENTAGE] or WHOLE) // WHOLE
+
+
+def _taken(pod: Manifest) -> dict[str, Used]:
+    """Return what a pod takes of each card at most."""
+    running: dict[str, Used] = {}
+    most: dict[str, Used] = {}
+    ended = _ended(pod)
+    for container, given in _shares(pod):
+        beside = dict(running)
+        for one in given:
+            share = Used(one.memory, one.cores, 1)
+            beside[one.uuid] = beside.get(one.uuid, Used()).plus(share)
+        if container["name"] in ended:
+            continue
+        for uuid, used in beside.items():
+            most[uuid] = most.get(uuid, Used()).most(used)
+        if not _is_passing(pod, container):
+            running = beside
+    return most
+
+
+def _ended(pod: Manifest) -> set[str]:
+    """Return the init containers that run no more, once all of them are over."""
+    passing = {one["name"] for one in _containers(pod) if _is_passing(pod, one)}
+    over = {
+        status["name"]
+        for status in pod.get("status", {}).get("initContainerStatuses") or ()
+        if "terminated" in status.get("state", {})
+    }
+    return passing if passing <= over else set()
+
+
+def _is_passing(pod: Manifest, container: Manifest) -> bool:
+    """Return whether it is an init container and no sidecar."""
+    first = pod["spec"].get("initContainers") or []
+    return container in first and container.get("restartPolicy") != "Always"
+
+
+def _shares(pod: Manifest) -> Iterator[tuple[Manifest, list[Given]]]:
+    """Return the containers of a pod in order, each with what its annotation gives it."""
+    text = pod["metadata"].get("annotations", {}).get(POD_CARDS, "")
+    slots = text.split(";")
+    for number, container in enumerate(_containers(pod)):
+        yield container, _given(slots[number]) if number < len(slots) else []
+
+
+def _given(slot: str) -> list[Given]:
+    found = []
+    for entry in filter(None, slot.split(":")):
+        uuid, _, memory, cores, *_ = entry.split(",")
+        if uuid:
+            found.append(Given(uuid, int(memory), int(cores)))
+    return found
+
+
+def _announced(text: str) -> dict[str, Has]:
+    if text.lstrip().startswith("["):
+        return {
+            one["id"]: Has(
+                one.get("devmem", 0),
+                one.get("devcore", 0),
+                one.get("count", 0),
+                one.get("type", ""),
+                one.get("numa", 0),
+                one.get("health", False),
+            )
+            for one in json.loads(text)
+        }
+    found = {}
+    for entry in filter(None, text.split(":")):
+        uuid, slots, memory, cores, model, numa, health, *_ = entry.split(",")
+        found[uuid] = Has(int(memory), int(cores), int(slots), model, int(numa), health == "true")
+    return found
+
+
+def _asked(container: Manifest) -> Counter[str]:
+    """Return what a container asks for by its limits, which come before its requests.
+
+    Cards alone are whole cards.
+    """
+    resources = container.get("resources", {})
+    both = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    names = (COUNT, MEMORY, PERCENTAGE, CORES)
+    asked = Counter({name: _integer(both[name]) for name in names if name in both})
+    return Counter(asked, **{CORES: WHOLE}) if set(asked) == {COUNT} else asked
+
+
+def _containers(pod: Manifest) -> list[Manifest]:
+    return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
+
+
+def _takes(pod: Manifest) -> bool:
+    if "nodeName" not in pod["spec"] or not wants_cards(pod):
+        return False
+    return pod.get("status", {}).get("phase") not in _FINISHED
+
+
+def _integer(quantity: str) -> int:
+    """Read a quantity as the API server writes whole numbers: `8000` comes back as `8k`."""
+    factor = _THOUSANDS.get(quantity[-1])
+    return int(quantity) if factor is None else int(quantity[:-1]) * factor
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _name(pod: Manifest) -> str:
+    return f"pod {pod['metadata']['namespace']}/{pod['metadata']['name']}"
