@@ -56,6 +56,10 @@ REASONS: Final = {
         "A number of cards, or of pods of a workload, cannot be understood.",
         "Give a whole number; the message names the field.",
     ),
+    Reason.INVALID_POLICY: (
+        "An annotation that says how nodes and cards are chosen for a pod cannot be understood.",
+        "Write one of the words that the message lists, or leave the annotation out.",
+    ),
     Reason.UNKNOWN_GPU_TYPE: (
         "The annotation that says which type of card is needed names none that is known.",
         "Write one of those that the message lists, or have it added to gpu_types.",

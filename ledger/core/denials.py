@@ -20,6 +20,7 @@ class Reason(StrEnum):
     INVALID_PERCENTAGE = "InvalidPercentage"
     INVALID_CORES = "InvalidCores"
     INVALID_COUNT = "InvalidCount"
+    INVALID_POLICY = "InvalidPolicy"
     UNKNOWN_GPU_TYPE = "UnknownGpuType"
     GPU_TYPE_CHANGED = "GpuTypeChanged"
     RESERVED_ANNOTATION = "ReservedAnnotation"

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.amounts import Amounts, most_of
-from ledger.core.denials import Reason
+from ledger.core.denials import Denial, Reason
 from ledger.kube import quantities
 from ledger.kube.objects import Container, Quantities, Resources
 from ledger.kube.quantities import (
@@ -42,21 +42,42 @@ class Refusal(Exception):
         self.why = why
         self.remedy = remedy
 
+    def denial(self, field: str, who: str) -> Denial:
+        """Return the denial of the object in whose `field` it is that `who` asks so."""
+        return Denial(
+            self.reason,
+            f"{self.resource} of {shown(who)} is {self.value}, which {self.why}",
+            transient=False,
+            remedy=self.remedy,
+            field=f"{field}[{self.resource}]",
+            value=self.value,
+        )
+
 
 class CardRequest(msgspec.Struct, frozen=True, gc=False):
     """Cards of one vendor that a container asks for.
 
     `memory` in MiB and `cores` in the vendor's unit are per card; `memory` is None for a share of
-    a card whose size is not known. `count_given` and `cores_given` say whether the container named
-    them or a default stands in.
+    a card whose size is not known. `percentage` is the share of each card's memory that was asked
+    for where MiB were not, 0 where they were. `count_given` and `cores_given` say whether the
+    container named them or a default stands in.
     """
 
     vendor: Vendor
     count: int
     memory: int | None
+    percentage: int
     cores: int
     count_given: bool
     cores_given: bool
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether all of each card is asked for, so that nobody else can run on it."""
+        vendor = self.vendor
+        if vendor.cores and vendor.whole_cores:
+            return self.cores >= vendor.whole_cores
+        return self.percentage == WHOLE
 
 
 def asks_for_cards(container: Container, rules: DemandRules) -> bool:
@@ -153,12 +174,16 @@ def _asked(
         raise _no_cards(vendor, count)
     if vendor.several_whole and count is not None and count > 1:
         memory, percentage, cores = 0, WHOLE, vendor.whole_cores
-    exclusive = not memory and percentage in (None, WHOLE)
+    whole = not memory and percentage in (None, WHOLE)
+    if percentage is None:
+        memory = memory or vendor.default_memory
+    share = 0 if memory else percentage or WHOLE
     return CardRequest(
         vendor=vendor,
         count=vendor.default_count if count is None else count,
-        memory=memory or _share(percentage, vendor, rules, card_memory),
-        cores=_default_cores(exclusive, vendor) if cores is None else cores,
+        memory=memory or _share(share, vendor, rules, card_memory),
+        percentage=share,
+        cores=_default_cores(whole, vendor) if cores is None else cores,
         count_given=count is not None,
         cores_given=cores is not None,
     )
@@ -273,16 +298,12 @@ def _no_cards(vendor: Vendor, count: int | None) -> Refusal:
     )
 
 
-def _share(
-    percentage: int | None, vendor: Vendor, rules: DemandRules, card_memory: int
-) -> int | None:
+def _share(percentage: int, vendor: Vendor, rules: DemandRules, card_memory: int) -> int | None:
     """Return the MiB of a card that is asked for without naming them, held at the worst card."""
-    if percentage is None and vendor.default_memory:
-        return vendor.default_memory
     worst = card_memory or vendor.card_memory or rules.worst_card_memory
-    return -(-worst * (percentage or WHOLE) // WHOLE) if worst is not None else None
+    return -(-worst * percentage // WHOLE) if worst is not None else None
 
 
-def _default_cores(exclusive: bool, vendor: Vendor) -> int:
+def _default_cores(whole: bool, vendor: Vendor) -> int:
     """Whoever takes all memory of a card leaves nothing to run on its cores with."""
-    return vendor.whole_cores if exclusive and vendor.whole_cores else vendor.default_cores
+    return vendor.whole_cores if whole and vendor.whole_cores else vendor.default_cores

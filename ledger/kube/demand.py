@@ -6,7 +6,7 @@ what is compared can never differ by interpretation.
 
 import msgspec
 
-from ledger.core.amounts import Amounts, largest, most_of, without_zeros
+from ledger.core.amounts import Amounts, largest, most_of, plus, without_zeros
 from ledger.core.denials import Denial, Reason
 from ledger.kube.card_types import NONE, Named, named
 from ledger.kube.containers import Refusal, cards_of, managed_of, shown
@@ -72,12 +72,12 @@ class _Reading:
         running: Amounts = {}
         peak: Amounts = {}
         for number, container in enumerate(spec.init_containers or ()):
-            beside = _plus(running, self._asks("initContainers", number, container))
+            beside = plus(running, self._asks("initContainers", number, container))
             if container.restart_policy == "Always":
                 running = beside
             peak = largest(peak, beside)
         for number, container in enumerate(spec.containers or ()):
-            running = _plus(running, self._asks("containers", number, container))
+            running = plus(running, self._asks("containers", number, container))
         return largest(peak, running)
 
     def with_pod_level(self, peak: Amounts, spec: PodSpec) -> Amounts:
@@ -88,7 +88,7 @@ class _Reading:
         peak = {**peak, **self._managed("spec.resources", spec.resources)}
         overhead = self._managed("spec.overhead", Resources(limits=spec.overhead))
         counted = {key: overhead[key] for key in overhead if key[:7] != "limits." or key in peak}
-        return _plus(peak, counted)
+        return plus(peak, counted)
 
     def with_types(self, peak: Amounts, types: Named) -> Amounts:
         """Return the amounts with those of the types of cards that the pod names."""
@@ -142,24 +142,7 @@ class _Reading:
 
     def _refuse(self, field: str, who: str, refusal: Refusal) -> None:
         if self.denial is None:
-            self.denial = Denial(
-                refusal.reason,
-                f"{refusal.resource} of {shown(who)} is {refusal.value}, which {refusal.why}",
-                transient=False,
-                remedy=refusal.remedy,
-                field=f"{field}[{refusal.resource}]",
-                value=refusal.value,
-            )
-
-
-def _plus(left: Amounts, right: Amounts) -> Amounts:
-    """Return the sum per resource."""
-    if not left or not right:
-        return left or right
-    total = dict(left)
-    for resource, amount in right.items():
-        total[resource] = total.get(resource, 0) + amount
-    return total
+            self.denial = refusal.denial(field, who)
 
 
 def _beyond(resource: str, amount: int) -> Denial:

@@ -73,7 +73,8 @@ class PodWish(msgspec.Struct, frozen=True):
     """What a pod wants: init containers and sidecars in order of the spec, then app containers.
 
     `numa_bind` wants the cards of each container on one NUMA node. An empty `node_policy`, empty
-    `card_policies` or no `weights` leave it to the setting.
+    `card_policies` or no `weights` leave it to the setting. `types` are the known types of cards
+    that the pod is charged as (`DemandRules.types`).
     """
 
     wishes: tuple[Wish, ...]
@@ -81,6 +82,7 @@ class PodWish(msgspec.Struct, frozen=True):
     node_policy: str = ""
     card_policies: tuple[str, ...] = ()
     weights: Weights | None = None
+    types: tuple[str, ...] = ()
 
     def wants_cards(self) -> bool:
         """Return whether any container wants a card."""
