@@ -45,7 +45,7 @@ def place(state: State, command: commands.Place) -> Decision:
     before = _placement(state, command)
     if before is not None:
         return _again(before, command)
-    denial = _forbidden(state, command)
+    denial = _followed(state, command) or _forbidden(state, command)
     if denial is not None:
         return denial
     event = events.Placed(
@@ -147,15 +147,27 @@ def _again(before: Placement, command: commands.Place) -> Decision:
     )
 
 
+def _followed(state: State, command: commands.Place) -> Denial | None:
+    """Refuse a pod whose namesake of another uid has its cards still."""
+    placed = state.namespaces[command.namespace].placed.get(command.key)
+    if placed is None or not placed.node:
+        return None
+    return card_rules.refused(
+        Reason.POD_PLACED,
+        f"{command.key} of uid {placed.uid} has cards of {placed.node} until it is gone",
+    )
+
+
 def _forbidden(state: State, command: commands.Place) -> Denial | None:
     """Refuse what is no question of amounts; of what runs already, only what cannot be."""
     node, name, parts = state.nodes.get(command.node), command.node, command.parts
     if node is None or (node.gone and not command.seen):
         return card_rules.refused(Reason.NODE_UNREGISTERED, f"node {name} announces no cards")
-    wrong = card_rules.wrong_parts(parts)
+    wrong = card_rules.wrong_parts(parts) or card_rules.elsewhere(name, command.namespace)
     if wrong:
         return card_rules.invalid(f"{command.key}: {wrong}", "parts", command.key)
     denial = card_rules.missing(node, name, parts, lost_too=command.seen)
+    denial = denial or card_rules.taken(state, command.namespace, command.key)
     if denial is not None or command.seen:
         return denial
     return (
