@@ -16,6 +16,7 @@ from msgspec import Meta
 from ledger.core.card_rules import SHARES_MAX
 from ledger.core.cards import Card, Profile
 from ledger.kube.containers import shown
+from ledger.kube.int32 import INT32_MAX, INT32_MIN, int32_of
 
 TEXT_MAX: Final = 262_144
 """Longest text that is read; the API server allows no more for all annotations of an object."""
@@ -24,18 +25,16 @@ SLICES_MAX: Final = 64
 PROFILES_MAX: Final = 64
 """Most sizes of instances of one card, and most places of one size."""
 
-_INT32_MAX: Final = 2**31 - 1
 _HAMI_CORE: Final = "hami-core"
 """The mode of cards from before modes were told: shared through a library in each container."""
 _FIELDS: Final = ("uuid", "slots", "memory", "cores", "type", "numa", "health", "index", "mode")
 _WITHOUT_INDEX: Final = 7
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _UUID: Final = re.compile(r"[!-~]{1,253}", re.ASCII)
 _SEPARATORS: Final = frozenset(",:;")
 _TRUTH: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
-Number = Annotated[int, Meta(ge=0, le=_INT32_MAX)]
-Signed = Annotated[int, Meta(ge=-(2**31), le=_INT32_MAX)]
+Number = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+Signed = Annotated[int, Meta(ge=INT32_MIN, le=INT32_MAX)]
 Slices = Annotated[int, Meta(ge=0, le=SLICES_MAX)]
 
 
@@ -135,19 +134,18 @@ def _segment(number: int, segment: str) -> _Written:
         devmem=_number(number, given, "memory"),
         devcore=_number(number, given, "cores"),
         type=given["type"],
-        numa=_number(number, given, "numa", least=-_INT32_MAX),
+        numa=_number(number, given, "numa", least=INT32_MIN),
         mode=given["mode"],
         health=_truth(number, given["health"]),
     )
 
 
 def _number(card: int, fields: dict[str, str], name: str, least: int = 0) -> int:
-    text = fields[name]
-    if _NUMBER.fullmatch(text) is None or not least <= int(text) <= _INT32_MAX:
-        raise BadCards(
-            f"card {card}: {name} {shown(text)!r} is no number from {least} to {_INT32_MAX}"
-        )
-    return int(text)
+    number = int32_of(fields[name], least)
+    if number is None:
+        text = shown(fields[name])
+        raise BadCards(f"card {card}: {name} {text!r} is no number from {least} to {INT32_MAX}")
+    return number
 
 
 def _truth(card: int, text: str) -> bool:

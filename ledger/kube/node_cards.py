@@ -73,12 +73,10 @@ def _at_odds(found: list[Card]) -> str:
     """Say what is wrong with cards that are right one by one; empty when nothing is."""
     if len(found) > SHARES_MAX:
         return f"{len(found)} cards are more than {SHARES_MAX}. {_WHAT_TO_DO}"
-    uuid, times = max(Counter(card.uuid for card in found).items(), key=_times, default=("", 0))
-    return f"{times} cards have the uuid {uuid}. {_WHAT_TO_DO}" if times > 1 else ""
-
-
-def _times(counted: tuple[str, int]) -> int:
-    return counted[1]
+    for uuid, times in Counter(card.uuid for card in found).most_common(1):
+        if times > 1:
+            return f"{times} cards have the uuid {uuid}. {_WHAT_TO_DO}"
+    return ""
 
 
 def _scores(annotations: Mapping[str, str]) -> tuple[PairScores, str]:

@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from ledger.kube.card_lists import TEXT_MAX
+from ledger.kube.int32 import INT32_MAX
 
-Score = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Score = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 
 PairScores = dict[tuple[str, str], int]
 """By the uuids of two cards, under both orders of the two."""

@@ -1,0 +1,46 @@
+"""Placement annotations: what a pod carries to its node, in HAMi's words.
+
+They go into the Binding itself, so the pod is never bound without them.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ledger.core.cards import Card, Parts
+from ledger.kube import device_lists, hami, instances
+
+LABEL_MAX: Final = 63
+"""Longest value of a label."""
+
+_NVIDIA: Final = "nvidia"
+
+
+def annotations_of(parts: Parts, node: str, cards: Iterable[Card], now: float) -> dict[str, str]:
+    """Return what to write on a pod that is given `parts` of a node's `cards`.
+
+    `node` is the name of the Node, `now` in seconds of Unix time. Raises ValueError when a card is
+    not among `cards`.
+    """
+    seconds = str(int(now))
+    found = {
+        hami.NODE: node,
+        hami.TIME: seconds,
+        hami.BIND_TIME: seconds,
+        hami.BIND_PHASE: hami.ALLOCATING,
+    }
+    slots = device_lists.slots_of(parts, {card.uuid: card.vendor for card in cards})
+    for vendor, of_vendor in slots.items():
+        words = hami.WORDS[vendor]
+        text = device_lists.write(of_vendor, words.word)
+        found |= {words.to_allocate: text, words.allocated: text}
+    cut = instances.write(slots.get(_NVIDIA, []))
+    return found | {hami.INSTANCES: cut} if cut else found
+
+
+def labels_of(node: str) -> dict[str, str]:
+    """Return the labels of a pod that is given cards of this node.
+
+    HAMi's monitoring finds pods by it. A name too long for a label is left out, because a Binding
+    with it would be refused; the annotation has it all the same.
+    """
+    return {hami.NODE: node} if len(node) <= LABEL_MAX else {}
