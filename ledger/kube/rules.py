@@ -25,6 +25,11 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     type_annotations: tuple[str, ...] = card_types.ANNOTATIONS
 
     @cached_property
+    def by_name(self) -> dict[str, Vendor]:
+        """The vendors by name."""
+        return {vendor.name: vendor for vendor in self.vendors}
+
+    @cached_property
     def vendor_of(self) -> dict[str, Vendor]:
         """Whose cards, or shares of them, a resource asks for."""
         return {name: vendor for vendor in self.vendors for name in vendor.names()}

@@ -87,3 +87,7 @@ class PodWish(msgspec.Struct, frozen=True):
     def wants_cards(self) -> bool:
         """Return whether any container wants a card."""
         return any(wish.cards for wish in self.wishes)
+
+    def of(self, container: str) -> tuple[CardWish, ...]:
+        """Return what a container wants, nothing for one that is not known."""
+        return next((wish.cards for wish in self.wishes if wish.container == container), ())
