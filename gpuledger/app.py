@@ -6,6 +6,7 @@ from gpuledger.command import epilog
 from gpuledger.commands import (
     archive,
     audit,
+    cards,
     demo,
     drift,
     explain,
@@ -40,7 +41,7 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for family in (demo, serve, reading, drift, explain, settle, archive, simulate, version):
+    for family in (demo, serve, reading, cards, drift, explain, settle, archive, simulate, version):
         family.register(app)
     app.add_typer(quota.app, name="quota")
     app.add_typer(audit.app, name="audit")
