@@ -1,8 +1,8 @@
 """The inventory: the arrays of a cluster's cards, kept up to date from the log.
 
 Every record that was applied changes what it says and nothing else: postings tell what is used of
-each line, events which cards there are, who has one alone, and what is kept for whom. The state
-itself is read only to begin: later it may be ahead of the record that is told of.
+each line, events which cards there are, who has one alone, and what is kept for whom. What is used
+is never read from the state but to begin: later it may be ahead of the record that is told of.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from extender.rows import Column, PairScores
 from ledger.core import cards, events
 from ledger.core.cards import Booking, Claim, Placement, Stage
 from ledger.core.evolution import Postings
-from ledger.core.placements import bookings_of, lines_of
+from ledger.core.placements import bookings_of, claim_of, lines_of
 from ledger.core.state import State
 from ledger.log.records import Record
 
@@ -99,7 +99,7 @@ class Inventory:
             return
         problem = "" if record.position == self.position + 1 else "a record is missing"
         if self.loaded and not problem:
-            problem = self._try(record)
+            problem = self._try(state, record)
         if problem:
             self.reloads += 1
             _logger.warning("inventory_is_loaded_anew", position=record.position, problem=problem)
@@ -114,19 +114,19 @@ class Inventory:
         if node in self.rows:
             rows.write_scores(self.arrays, self.rows[node], pairs)
 
-    def _try(self, record: Record) -> str:
+    def _try(self, state: State, record: Record) -> str:
         """Apply a record; return what in it contradicts what is known, empty when nothing does."""
         for item in record.items:
             try:
-                self._apply(item.event, item.postings)
+                self._apply(state, item.event, item.postings)
             except LookupError as error:
                 return f"{type(item.event).__name__} names {error}, which is not known"
         return ""
 
-    def _apply(self, event: events.AnyEvent, postings: Postings) -> None:
+    def _apply(self, state: State, event: events.AnyEvent, postings: Postings) -> None:
         apply = _APPLY.get(type(event))
         if apply is not None:
-            apply(self, event, postings)
+            apply(self, event, state)
         for at in range(0, len(postings), 3):
             spot = self._spots.get(postings[at])
             if spot is not None:
@@ -154,7 +154,7 @@ class Inventory:
         for claim in state.claims.get(name, ()):
             self._claim(name, claim)
 
-    def _registered(self, event: events.CardsRegistered, _: Postings) -> None:
+    def _registered(self, event: events.CardsRegistered, _: State) -> None:
         if not event.node.startswith(self._prefix):
             return
         known = self._open(event.node)
@@ -162,7 +162,7 @@ class Inventory:
         columns = rows.in_order(zip(event.cards, event.lines, strict=True))
         self._change(event.node, known, event.keeper, columns)
 
-    def _removed(self, event: events.NodeRemoved, _: Postings) -> None:
+    def _removed(self, event: events.NodeRemoved, _: State) -> None:
         if not event.node.startswith(self._prefix):
             return
         known = self._nodes[event.node]
@@ -170,7 +170,7 @@ class Inventory:
         self._change(event.node, known, self.arrays.keepers[known.row], [])
         self._forget_if_empty(event.node)
 
-    def _placed_on(self, event: events.Placed, _: Postings) -> None:
+    def _placed_on(self, event: events.Placed, _: State) -> None:
         if not event.node.startswith(self._prefix):
             return
         self._end_claim((event.namespace, event.key))
@@ -182,37 +182,44 @@ class Inventory:
             Placement(event.uid, event.node, event.parts, {}, 0, stage, observed=seen),
         )
 
-    def _advanced(self, event: events.Advanced, _: Postings) -> None:
+    def _advanced(self, event: events.Advanced, _: State) -> None:
         if event.namespace.startswith(self._prefix):
             place = event.namespace, event.key
             before = self._leave(place)
             after = structs.replace(before, stage=event.stage, initialised=event.initialised)
             self._enter(place, after)
 
-    def _resized(self, event: events.Resized, _: Postings) -> None:
+    def _resized(self, event: events.Resized, _: State) -> None:
         if event.namespace.startswith(self._prefix):
             place = event.namespace, event.key
             self._enter(place, structs.replace(self._leave(place), parts=event.parts))
 
-    def _unplaced(self, event: events.Unplaced, _: Postings) -> None:
+    def _unplaced(self, event: events.Unplaced, _: State) -> None:
         if event.namespace.startswith(self._prefix):
             self._forget_if_empty(self._leave((event.namespace, event.key)).node)
 
-    def _released(self, event: events.Released, postings: Postings) -> None:
-        """Follow the end of a pod, which gives cards back, or of a try that was not the pod."""
+    def _released(self, event: events.Released, state: State) -> None:
+        """Follow the end of a pod, unless something else at its key has ended.
+
+        Only the state knows: an object and several attempts to write it may be the same pod.
+        """
         place = event.namespace, event.key
-        if place in self._claimed:
-            self._release_claim(place, event)
-        if place in self._placed and any(line in self._spots for line in postings[::3]):
+        if place in self._claimed and claim_of(state, *place) is None:
+            self._end_claim(place)
+        before = self._placed.get(place)
+        if before is None:
+            return
+        after = state.namespaces[event.namespace].placed.get(event.key)
+        if after is None or after.uid != before.uid:
             self._forget_if_empty(self._leave(place).node)
 
-    def _claimed_on(self, event: events.Claimed, _: Postings) -> None:
+    def _claimed_on(self, event: events.Claimed, _: State) -> None:
         if event.node.startswith(self._prefix):
             self._end_claim((event.namespace, event.key))
             claim = Claim(event.namespace, event.key, event.uid, event.parts, event.victims, 0)
             self._claim(event.node, claim)
 
-    def _withdrawn(self, event: events.Withdrawn, _: Postings) -> None:
+    def _withdrawn(self, event: events.Withdrawn, _: State) -> None:
         self._end_claim((event.namespace, event.key))
 
     def _open(self, name: str) -> _Node:
@@ -281,7 +288,9 @@ class Inventory:
         self._reclaim(known)
 
     def _enter(self, place: Place, placed: Placement) -> None:
-        """Add a pod to what is known of its node."""
+        """Add a pod to what is known of its node, in the place of what was known of it."""
+        if place in self._placed:
+            self._leave(place)
         known = self._nodes[placed.node]
         self._placed[place] = known.residents[place] = placed
         self._count(known, placed, 1)
@@ -325,12 +334,6 @@ class Inventory:
         name = self._claimed.pop(place, "")
         if name:
             self.overlay.release(self._nodes[name].claims.pop(place).uid)
-
-    def _release_claim(self, place: Place, event: events.Released) -> None:
-        """Keep nothing for a pod that is over; an update of it that was not written is not that."""
-        claim = self._nodes[self._claimed[place]].claims[place]
-        if claim.uid == event.uid and event.base <= 0:
-            self._end_claim(place)
 
     def _reclaim(self, known: _Node) -> None:
         """Work out again what is kept on a node: what the victims of a claim have left of it."""
@@ -381,7 +384,7 @@ def _more_than(held: Booking, wanted: Booking) -> Booking:
     return Booking(*(max(0, want - has) for want, has in zip(wanted, held, strict=True)))
 
 
-_APPLY: Final[dict[type, Callable[[Inventory, Any, Postings], None]]] = {
+_APPLY: Final[dict[type, Callable[[Inventory, Any, State], None]]] = {
     events.CardsRegistered: Inventory._registered,
     events.NodeRemoved: Inventory._removed,
     events.Placed: Inventory._placed_on,

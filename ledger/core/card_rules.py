@@ -65,6 +65,13 @@ def wrong_parts(parts: Parts) -> str:
     return ""
 
 
+def elsewhere(node: str, namespace: str) -> str:
+    """Say that a node is of another cluster than a namespace; empty when it is not."""
+    if node.partition("/")[0] == namespace.partition("/")[0]:
+        return ""
+    return f"node {node} is of another cluster"
+
+
 def moved(before: Parts, after: Parts) -> str:
     """Say by what a resize would do more than resize; empty when by nothing."""
     if _outline(before) != _outline(after):
@@ -82,6 +89,17 @@ def unknown_pod(state: State, namespace: str, key: str, uid: str) -> Denial | No
         return None
     return refused(
         Reason.POD_UNKNOWN, f"the ledger does not know {namespace}/{key} of uid {uid} yet"
+    )
+
+
+def taken(state: State, namespace: str, key: str) -> Denial | None:
+    """Refuse a pod whose name an earlier pod had, until that one is seen to be gone."""
+    before = state.namespaces[namespace].placed.get(key)
+    if before is None or not before.node:
+        return None
+    return refused(
+        Reason.POD_PLACED,
+        f"an earlier {key} of uid {before.uid} has cards of {before.node} until its end is seen",
     )
 
 

@@ -41,6 +41,8 @@ from ledger.core.state import Account, Entry, Namespace, State, drop, put
 _NOWHERE: Final[Bookings] = {}
 _NO_LINES: Final = frozenset[int]()
 
+_Standing = events.Placed | events.Advanced | events.Resized
+
 
 def account_of(node: str, uuid: str) -> str:
     """Name the account of a card of a qualified node."""
@@ -100,7 +102,7 @@ def placed(state: State, event: events.Placed, time: int, rule: int = WITHIN_LIM
         rule = TRUTH
     stage = Stage.BOUND if seen else Stage.PROPOSED
     after = Placement(event.uid, event.node, event.parts, event.stands, time, stage, observed=seen)
-    quotas = _stand(state, space, event.key, entry, event.stands, rule)
+    quotas = _stand(state, space, event, entry, rule)
     _put(state, space, (event.namespace, event.key), before, after)
     _end_claim(state, event.namespace, event.key)
     return coverage.in_order(quotas, _book(state, event.node, _NOWHERE, booked(event.parts), rule))
@@ -113,7 +115,7 @@ def advanced(state: State, event: events.Advanced, time: int) -> Postings:
     after = structs.replace(
         before, stage=event.stage, initialised=event.initialised, stands=event.stands
     )
-    quotas = _stand(state, space, event.key, entry, event.stands, FALLING)
+    quotas = _stand(state, space, event, entry, FALLING)
     put(state, space.placed, event.key, after)
     cards = _book(state, before.node, bookings_of(before), bookings_of(after), FALLING)
     return coverage.in_order(quotas, cards)
@@ -124,7 +126,7 @@ def resized(state: State, event: events.Resized, time: int, rule: int = WITHIN_L
     space, entry = _pod(state, event.namespace, event.key, event.uid)
     before = _placement(space, event.key, event.uid)
     after = structs.replace(before, parts=event.parts, stands=event.stands)
-    quotas = _stand(state, space, event.key, entry, event.stands, rule)
+    quotas = _stand(state, space, event, entry, rule)
     put(state, space.placed, event.key, after)
     cards = _book(state, before.node, bookings_of(before), bookings_of(after), rule)
     return coverage.in_order(quotas, cards)
@@ -281,16 +283,14 @@ def _by_line(state: State, node: str, found: Bookings) -> dict[int, int]:
     }
 
 
-def _stand(
-    state: State, space: Namespace, key: str, entry: Entry, stands: Amounts, rule: int
-) -> Postings:
+def _stand(state: State, space: Namespace, event: _Standing, entry: Entry, rule: int) -> Postings:
     """Charge a pod what stands above its spec, and lower its root's envelope by what it is less."""
-    if not stands:
+    if not event.stands:
         return []
-    after = _restated(entry, stands)
+    after = _restated(entry, event.uid, event.stands)
     if after == entry:
         return []
-    changes = {key: after}
+    changes = {event.key: after}
     root = drawn_from(entry)
     known = space.entries.get(root) if root else None
     if known is not None and known.committed is not None:
@@ -298,13 +298,17 @@ def _stand(
     return replace_all(state, space, changes, rule)
 
 
-def _restated(entry: Entry, stands: Amounts) -> Entry:
+def _restated(entry: Entry, uid: str, stands: Amounts) -> Entry:
+    """Return an entry in which the pod of this uid, and no other, demands what stands."""
+
+    def restated(demand: Amounts) -> Amounts:
+        return without_zeros({**demand, **stands})
+
     committed = entry.committed
-    if committed is not None:
-        demand = without_zeros({**committed.demand, **stands})
-        committed = structs.replace(committed, demand=demand)
+    if committed is not None and committed.uid == uid:
+        committed = structs.replace(committed, demand=restated(committed.demand))
     holds = tuple(
-        structs.replace(hold, demand=without_zeros({**hold.demand, **stands}))
+        structs.replace(hold, demand=restated(hold.demand)) if hold.uid == uid else hold
         for hold in entry.holds
     )
     return entry_of(committed, holds)
