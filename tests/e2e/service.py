@@ -47,6 +47,11 @@ class Service:
         """Return HOST:PORT of the service."""
         return self._listen
 
+    @property
+    def authority(self) -> Path:
+        """Return the file of the CA that the service's certificate is checked against."""
+        return self._store / "tls" / "ca.crt"
+
     def start(self) -> None:
         """Start `gpuledger serve` and return at once."""
         assert self._child is None, "the service runs already"
@@ -66,7 +71,7 @@ class Service:
         """
         assert self._child is not None, "the service does not run"
         for path in ("/readyz", "/v1/usage"):
-            self._child.wait_healthy(f"https://{self._listen}{path}", self._ca, READY_SECONDS)
+            self._child.wait_healthy(f"https://{self._listen}{path}", self.authority, READY_SECONDS)
 
     async def run_again(self) -> None:
         """Start the service and return when it is ready, while other tasks go on."""
@@ -121,7 +126,7 @@ class Service:
             session.get(
                 f"https://{self._listen}{path}",
                 params=query,
-                ssl=ssl.create_default_context(cafile=str(self._ca)),
+                ssl=ssl.create_default_context(cafile=str(self.authority)),
                 timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
             ) as response,
         ):
@@ -167,7 +172,3 @@ class Service:
         """Replay what happened, oldest first."""
         _, output = await self.run("audit", "replay", *options)
         return [json.loads(line) for line in output.splitlines()]
-
-    @property
-    def _ca(self) -> Path:
-        return self._store / "tls" / "ca.crt"

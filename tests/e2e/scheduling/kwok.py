@@ -1,4 +1,4 @@
-"""kwok: it plays the kubelets of all nodes. Pods run at once, and those of Jobs end by themselves."""
+"""kwok plays the kubelets of all nodes: pods run at once, and those of Jobs end by themselves."""
 
 from pathlib import Path
 from typing import Final

@@ -1,0 +1,141 @@
+"""A cluster that schedules: control plane, kwok's nodes, a log, extenders and kube-schedulers."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+from support.nats import NatsServer
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.controlplane import ADMIN, SCHEDULER, SERVICE, ControlPlane
+from tests.e2e.opening import kinds_are_served, let_serve, make_canary, webhooks_are_in_effect
+from tests.e2e.processes import Child
+from tests.e2e.rights import RIGHTS
+from tests.e2e.scheduling import kwok
+from tests.e2e.scheduling.scheduler import PROFILE, Extender, Scheduler
+from tests.e2e.service import COMMAND, Service
+
+CONNECTIONS_MAX: Final = 64
+SETTLE_SECONDS: Final = 5
+
+
+class Alone(Service):
+    """`gpuledger extender`: the verbs of the extender, without admission."""
+
+    def start(self) -> None:
+        """Start it and return at once."""
+        assert self._child is None, "the extender runs already"
+        arguments = [
+            f"--store-dir={self._store}",
+            f"--listen={self._listen}",
+            f"--kubeconfig={self._kubeconfig}",
+        ]
+        command = [str(COMMAND), "extender", *arguments]
+        self._child = Child("gpuledger extender", command, self._log, self._env)
+
+    def wait_ready(self) -> None:
+        """Return when it says that it is ready."""
+        assert self._child is not None, "the extender does not run"
+        self._child.wait_healthy(f"https://{self.address}/readyz", self.authority, 60.0)
+
+
+class Yard:
+    """Everything that runs, and what else can be started beside it.
+
+    `service` is `gpuledger serve`, whose webhooks are in effect. Whatever is started is ended with
+    the yard.
+    """
+
+    def __init__(self, assets: Path, folder: Path, cluster: Cluster, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.cluster = cluster
+        self.nats = NatsServer(folder / "nats")
+        self.service = self._service(Service, folder / "serve")
+        self._assets = assets
+        self._folder = folder
+        self._services: list[Service] = [self.service]
+        self._schedulers: list[Scheduler] = []
+
+    async def start(self) -> None:
+        """Start the log and the service, and wait until its webhooks are in effect."""
+        await self.nats.start()
+        await self.service.run_again()
+        await webhooks_are_in_effect(self.cluster)
+
+    async def extender(self, kubeconfig: Path | None = None) -> Service:
+        """Start another extender on the same log, and return it when it is ready."""
+        made = self._service(Alone, self._folder / f"extender-{len(self._services)}", kubeconfig)
+        self._services.append(made)
+        await made.run_again()
+        return made
+
+    async def scheduler(self, service: Service | None = None, profile: str = PROFILE) -> Scheduler:
+        """Start a kube-scheduler that asks an extender, the service's own by default."""
+        folder = self._folder / f"scheduler-{len(self._schedulers)}"
+        made = Scheduler(self._assets, folder, self.plane.kubeconfig(SCHEDULER))
+        self._schedulers.append(made)
+        asked = service or self.service
+        await asyncio.to_thread(made.start, Extender(asked.address, asked.authority), profile)
+        return made
+
+    def stop_schedulers(self) -> None:
+        """End all kube-schedulers, and the extenders that were started besides the service."""
+        while self._schedulers:
+            self._schedulers.pop().stop()
+        while len(self._services) > 1:
+            service = self._services.pop()
+            if service.runs:
+                service.stop()
+
+    def stop(self) -> None:
+        """End everything, those that need the others first."""
+        self.stop_schedulers()
+        try:
+            status = self.service.stop() if self.service.runs else 0
+            assert status == 0, "SIGTERM ends the service cleanly"
+        finally:
+            self.nats.stop()
+
+    def _service(
+        self, kind: type[Service], folder: Path, kubeconfig: Path | None = None
+    ) -> Service:
+        folder.mkdir()
+        return kind(
+            folder,
+            kubeconfig or self.plane.kubeconfig(SERVICE),
+            settle_seconds=str(SETTLE_SECONDS),
+            nats=self.nats.url,
+            nats_monitor=self.nats.monitor_url,
+        )
+
+
+@asynccontextmanager
+async def opened(assets: Path, folder: Path) -> AsyncIterator[Yard]:
+    """Run a yard without nodes for the block."""
+    async with AsyncExitStack() as stack:
+        plane = ControlPlane(assets, folder)
+        stack.callback(plane.stop)
+        plane.start()
+        cluster = await stack.enter_async_context(connected(plane))
+        players = kwok.start(assets, folder, plane.kubeconfig(ADMIN))
+        stack.callback(players.stop)
+        await let_serve(cluster, RIGHTS)
+        await kinds_are_served(cluster)
+        await make_canary(cluster)
+        yard = Yard(assets, folder, cluster, plane)
+        stack.callback(yard.stop)
+        await yard.start()
+        yield yard
+
+
+@asynccontextmanager
+async def connected(plane: ControlPlane) -> AsyncIterator[Cluster]:
+    """Return the API server as its administrator sees it, for the block."""
+    context = ssl.create_default_context(cafile=str(plane.ca))
+    connector = aiohttp.TCPConnector(ssl=context, limit=CONNECTIONS_MAX)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        yield Cluster(session, plane.url, plane.token(ADMIN))

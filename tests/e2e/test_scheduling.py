@@ -1,0 +1,120 @@
+"""Pods come to cards by the real kube-scheduler, and the ledger counts what pods and nodes say."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import pytest_asyncio
+from support.oracle_of_placement import Used
+
+from tests.e2e.scheduling import nodes, shapes
+from tests.e2e.scheduling.shapes import container, deployment, job, pod
+from tests.e2e.scheduling.team import Team
+from tests.e2e.scheduling.yard import Yard, connected, opened
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+NODES: Final = 4
+SMALL: Final = {"cards": 1, "memory": 4_000, "cores": 20}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Yard]:
+    """Run a cluster with a few nodes, half of which announce their cards in the older form."""
+    async with opened(assets, tmp_path_factory.mktemp("yard")) as running:
+        forms: tuple[nodes.Form, nodes.Form] = ("json", "colons")
+        made = [nodes.node(f"gpu-{number}", form=forms[number % 2]) for number in range(NODES)]
+        await nodes.make(running.cluster, made)
+        yield running
+
+
+@pytest.fixture
+async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
+    """Make a namespace of its own for a test; all its pods are gone before the next one."""
+    async with connected(yard.plane) as cluster:
+        made = Team(yard, cluster, tmp_path)
+        await made.open()
+        yield made
+        yard.stop_schedulers()
+        await made.clear()
+
+
+async def test_a_pod_comes_to_a_card_and_carries_hamis_annotations(team: Team) -> None:
+    await team.yard.scheduler()
+    await team.create(pod("one", container(**SMALL)))
+    [bound] = await team.are_bound(1)
+    annotations = bound["metadata"]["annotations"]
+    assert annotations["hami.io/vgpu-node"] == bound["spec"]["nodeName"]
+    assert bound["metadata"]["labels"]["hami.io/vgpu-node"] == bound["spec"]["nodeName"]
+    given = annotations["hami.io/vgpu-devices-allocated"]
+    assert given.endswith(",NVIDIA,4000,20:;")
+    usage = await team.agrees()
+    assert len(usage) == 1
+
+
+async def test_pods_of_every_shape_get_what_they_ask_for(team: Team) -> None:
+    await team.yard.scheduler()
+    shaped = shapes.mixed()
+    await team.create(*shaped)
+    await team.are_bound(len(shaped))
+    await team.agrees()
+    await team.was_always_within_limits()
+
+
+async def test_deployments_and_jobs_run_and_leave_their_cards_when_they_end(team: Team) -> None:
+    await team.yard.scheduler()
+    small = pod("share", container(**SMALL))
+    await team.create(deployment(small, 12), job(small, 12))
+    await team.are_bound(24)
+    usage = await team.agrees()
+    await team.clear()
+    assert sum(used.slots for used in usage.values()) >= 12
+    assert not await team.agrees()
+
+
+async def test_who_fits_nowhere_is_told_why_card_by_card(team: Team) -> None:
+    await team.yard.scheduler()
+    await team.create(
+        pod("large", container(cards=1, memory=30_000)),
+        pod("many", container(cards=9, memory=1_000)),
+        pod(
+            "other",
+            container(**SMALL),
+            annotations={"nvidia.com/use-gputype": "H100"},
+        ),
+    )
+    await team.is_told("large", "8/8 CardInsufficientMemory")
+    await team.is_told("many", "NodeInsufficientDevice")
+    await team.is_told("other", "8/8 CardTypeMismatch")
+    assert not await team.bound()
+
+
+async def test_a_full_cluster_takes_the_next_pod_when_a_card_is_free(team: Team) -> None:
+    await team.yard.scheduler()
+    whole = [pod(f"whole-{number}", container(cards=8)) for number in range(NODES)]
+    await team.create(*whole)
+    await team.are_bound(NODES)
+    await team.create(pod("late", container(**SMALL)))
+    await team.is_told("late", "8/8 ExclusiveDeviceAllocateConflict")
+    await team.delete("whole-0")
+    await team.are_bound(NODES)
+    await team.agrees()
+
+
+async def test_two_schedulers_with_an_extender_each_share_the_cards(team: Team) -> None:
+    await team.yard.scheduler()
+    other = await team.yard.extender()
+    await team.yard.scheduler(other, "second")
+    half = {"cards": 1, "memory": 12_000, "cores": 50}
+    room = NODES * 8 * 2
+    profiles = ("gpuledger-scheduler", "second")
+    pods = [
+        pod(f"p-{number}", container(**half), profile=profiles[number % 2])
+        for number in range(room)
+    ]
+    await team.create(*pods)
+    await team.are_bound(room)
+    usage = await team.agrees()
+    assert set(usage.values()) == {Used(24_000, 100, 2)}, "all cards are full"
+    await team.was_always_within_limits()
