@@ -1,0 +1,125 @@
+"""Loads: the cards of the nodes that are asked for, and what is on them while cards are chosen."""
+
+from typing import Protocol, Self
+
+import numpy as np
+
+from extender.arrays import Arrays, Booleans, Integers, Slices
+from ledger.core.cards import MIG
+
+Window = slice | Integers
+"""Which rows of the arrays are looked at."""
+
+
+class Overlay(Protocol):
+    """What is probably being placed, in the shape of the arrays; see `Arrays` for the units."""
+
+    memory: Integers
+    cores: Integers
+    slots: Integers
+    alone: Integers
+
+
+def window_of(rows: Integers) -> tuple[Window, Integers]:
+    """Return which rows to look at for these, and where these are among them.
+
+    Where most rows of a stretch are asked for, all of it is looked at: a view costs nothing, but
+    picking rows copies them.
+    """
+    if not len(rows):
+        return slice(0, 0), rows
+    first, last = int(rows.min()), int(rows.max()) + 1
+    if 2 * len(rows) >= last - first:
+        return slice(first, last), rows - first
+    return rows, np.arange(len(rows))
+
+
+class Cards:
+    """The cards of a window: what they are and what they can bear. Nothing is changed here."""
+
+    def __init__(self, arrays: Arrays, window: Window) -> None:
+        """Look at these rows of the arrays."""
+        self.arrays = arrays
+        self.window = window
+        self.present: Booleans = arrays.present[window]
+        self.usable: Booleans = arrays.usable[window]
+        self.cordoned: Booleans = arrays.cordoned[window]
+        self.memory: Integers = arrays.memory[window]
+        self.cores: Integers = arrays.cores[window]
+        self.slots: Integers = arrays.slots[window]
+        self.index: Integers = arrays.index[window]
+        self.cut: Booleans = self._cut()
+        self.any_cut = bool(self.cut.any())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return how many rows and columns there are."""
+        rows, columns = self.present.shape
+        return rows, columns
+
+    def row_numbers(self) -> Integers:
+        """Return the rows of the arrays that are looked at."""
+        return np.arange(self.arrays.rows)[self.window]
+
+    def _cut(self) -> Booleans:
+        """Return which cards are cut into instances; shaped to be combined, if there are none."""
+        modes = self.arrays.modes
+        if MIG not in modes:
+            return np.zeros((1, 1), np.bool_)
+        cut: Booleans = self.present & (self.arrays.mode[self.window] == modes.index(MIG))
+        return cut
+
+
+class Loads:
+    """What is on the cards of a window at some time: MiB, percent, containers, and who is alone."""
+
+    def __init__(
+        self, memory: Integers, cores: Integers, slots: Integers, alone: Integers, slices: Slices
+    ) -> None:
+        """Take over the arrays: they will be changed."""
+        self.memory = memory
+        self.cores = cores
+        self.slots = slots
+        self.alone = alone
+        self.slices = slices
+
+    @classmethod
+    def of(cls, arrays: Arrays, overlay: Overlay, window: Window) -> Self:
+        """Return what is there and what is probably coming."""
+        return cls(
+            arrays.used_memory[window] + overlay.memory[window],
+            arrays.used_cores[window] + overlay.cores[window],
+            arrays.used_slots[window] + overlay.slots[window],
+            arrays.alone[window] + overlay.alone[window],
+            arrays.slices[window].copy(),
+        )
+
+    @classmethod
+    def empty(cls, shape: tuple[int, int]) -> Self:
+        """Return what is on cards that nobody uses."""
+        memory, cores, slots, alone = np.zeros((4, *shape), np.int64)
+        return cls(memory, cores, slots, alone, np.zeros(shape, np.uint64))
+
+    def copy(self) -> Self:
+        """Return the same, to be changed on its own."""
+        return type(self)(
+            self.memory.copy(),
+            self.cores.copy(),
+            self.slots.copy(),
+            self.alone.copy(),
+            self.slices.copy(),
+        )
+
+    def all(self) -> tuple[Integers, Integers, Integers, Integers, Slices]:
+        """Return all arrays, in the order in which they are given."""
+        return self.memory, self.cores, self.slots, self.alone, self.slices
+
+    def raise_to(self, other: Self) -> None:
+        """Let each card bear the larger of both; where instances lie does not matter any more."""
+        for mine, theirs in zip(self.all()[:4], other.all()[:4], strict=True):
+            np.maximum(mine, theirs, out=mine)
+
+    def take(self, rows: Booleans, other: Self) -> None:
+        """Let the cards of these rows bear what they bear elsewhere."""
+        for mine, theirs in zip(self.all(), other.all(), strict=True):
+            np.copyto(mine, theirs, where=rows[:, None])

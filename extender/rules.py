@@ -1,0 +1,177 @@
+"""Rules: why a card cannot be given to a container, each as one number for all cards at once.
+
+The rules are tried in the order of `REASONS`, and the first that a card breaks names its reason.
+They are those that the ledger decides by, so that what is proposed is not refused.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from extender import instances
+from extender.arrays import Booleans, Integers
+from extender.instances import Room
+from extender.loads import Cards, Loads
+from ledger.core.denials import Reason
+from ledger.kube.wishes import CardWish, Choice
+
+Codes = npt.NDArray[np.int8]
+"""What is wrong with each card: a place in `REASONS`, or one of the three below."""
+
+FITS: Final = 0
+ABSENT: Final = -1
+"""There is no card in this column."""
+
+REASONS: Final = (
+    None,
+    Reason.CARD_NOT_HEALTHY,
+    Reason.CARD_CORDONED,
+    Reason.CARD_TYPE_MISMATCH,
+    Reason.NUMA_NOT_FIT,
+    Reason.CARD_UUID_MISMATCH,
+    Reason.CARD_TIME_SLICING_EXHAUSTED,
+    Reason.EXCLUSIVE_CONFLICT,
+    Reason.RESOURCE_QUOTA_NOT_FIT,
+    Reason.CARD_INSUFFICIENT_MEMORY,
+    Reason.CARD_INSUFFICIENT_CORE,
+    Reason.CARD_COMPUTE_UNITS_EXHAUSTED,
+    Reason.CARD_MIG_INFEASIBLE,
+    Reason.ALLOCATED_INSUFFICIENT,
+)
+
+CODES: Final = {reason: code for code, reason in enumerate(REASONS) if reason is not None}
+
+_NEVER: Final = np.zeros((1, 1), np.bool_)
+"""No card breaks the rule."""
+
+
+class Want(NamedTuple):
+    """What a container would take of each card: MiB, percent, and on cut cards an instance.
+
+    Amounts that are the same for every card are arrays of one.
+    """
+
+    memory: Integers
+    cores: Integers
+    room: Room | None
+
+
+class Asked(NamedTuple):
+    """What one container asks of cards, and which of them are of the kind that it accepts."""
+
+    wish: CardWish
+    kind_differs: Booleans
+    uuid_differs: Booleans
+    alone: bool
+
+
+def ask(cards: Cards, wish: CardWish, *, alone: bool) -> Asked:
+    """Look once at what does not change while cards are chosen."""
+    return Asked(wish, _kind_differs(cards, wish), _uuid_differs(cards, wish.choice), alone)
+
+
+def want(cards: Cards, load: Loads, wish: CardWish) -> Want:
+    """Return what a container would take of each card."""
+    cores = np.full((1, 1), wish.cores)
+    if wish.percentage:
+        memory = cards.memory * wish.percentage // 100
+    else:
+        memory = np.full((1, 1), wish.memory)
+    if not cards.any_cut:
+        return Want(memory, cores, None)
+    room = instances.room(cards, load, memory, cores)
+    return Want(room.memory, room.cores, room)
+
+
+def codes(cards: Cards, load: Loads, asked: Asked, wanted: Want, left: Integers | None) -> Codes:
+    """Return what is wrong with each card; `left` is how many MiB quotas leave the pod by row."""
+    found = np.zeros(cards.shape, np.int8)
+    broken = [*_of_cards(cards, load, asked), *_of_amounts(cards, load, asked, wanted, left)]
+    for reason, where in reversed(broken):
+        if where is not _NEVER:
+            np.copyto(found, CODES[reason], where=where)
+    np.copyto(found, ABSENT, where=~cards.present)
+    return found
+
+
+def too_few(cards: Cards, wish: CardWish) -> Booleans:
+    """Return which nodes do not have as many cards of the vendor as are asked for.
+
+    A card that is cut may be given several times.
+    """
+    ours = cards.present & _of_vendor(cards, wish.vendor)
+    enough: Booleans = ours.sum(axis=1) >= wish.count
+    if cards.any_cut:
+        enough |= (ours & cards.cut).any(axis=1)
+    return ~enough
+
+
+def _of_cards(cards: Cards, load: Loads, asked: Asked) -> Iterator[tuple[Reason, Booleans]]:
+    """Yield the rules that do not ask how much a container takes."""
+    yield Reason.CARD_NOT_HEALTHY, ~cards.usable
+    yield Reason.CARD_CORDONED, cards.cordoned
+    yield Reason.CARD_TYPE_MISMATCH, asked.kind_differs
+    yield Reason.CARD_UUID_MISMATCH, asked.uuid_differs
+    yield Reason.CARD_TIME_SLICING_EXHAUSTED, load.slots >= cards.slots
+    if asked.wish.exclusive or asked.alone:
+        yield Reason.EXCLUSIVE_CONFLICT, load.slots > 0
+    else:
+        yield Reason.EXCLUSIVE_CONFLICT, load.alone > 0
+
+
+def _of_amounts(
+    cards: Cards, load: Loads, asked: Asked, wanted: Want, left: Integers | None
+) -> Iterator[tuple[Reason, Booleans]]:
+    """Yield the rules about what a container takes."""
+    if left is not None:
+        yield Reason.RESOURCE_QUOTA_NOT_FIT, wanted.memory > left[:, None]
+    yield Reason.CARD_INSUFFICIENT_MEMORY, load.memory + wanted.memory > cards.memory
+    yield Reason.CARD_INSUFFICIENT_CORE, load.cores + wanted.cores > cards.cores
+    if not asked.wish.cores:
+        spent = (load.cores >= cards.cores) & (cards.cores > 0) & (wanted.cores == 0)
+        yield Reason.CARD_COMPUTE_UNITS_EXHAUSTED, spent
+    if wanted.room is not None:
+        homeless = cards.cut & (wanted.room.number == instances.NONE)
+        yield Reason.CARD_MIG_INFEASIBLE, homeless
+
+
+def _of_vendor(cards: Cards, vendor: str) -> Booleans:
+    if vendor not in cards.arrays.vendors:
+        return np.zeros((1, 1), np.bool_)
+    if len(cards.arrays.vendors) == 1:
+        return np.ones((1, 1), np.bool_)
+    ours: Booleans = cards.arrays.vendor[cards.window] == cards.arrays.vendors.index(vendor)
+    return ours
+
+
+def _kind_differs(cards: Cards, wish: CardWish) -> Booleans:
+    arrays, choice = cards.arrays, wish.choice
+    differs = ~_of_vendor(cards, wish.vendor)
+    if choice.use_types or choice.nouse_types:
+        bad_types = np.array([not _accepts_type(choice, kind) for kind in arrays.kinds])
+        differs = differs | bad_types[arrays.kind[cards.window]]
+    if choice.mode:
+        bad_modes = np.array([bool(mode) and mode not in choice.mode for mode in arrays.modes])
+        differs = differs | bad_modes[arrays.mode[cards.window]]
+    return differs
+
+
+def _accepts_type(choice: Choice, kind: str) -> bool:
+    model = kind.lower()
+    if any(word.lower() in model for word in choice.nouse_types):
+        return False
+    return not choice.use_types or any(word.lower() in model for word in choice.use_types)
+
+
+def _uuid_differs(cards: Cards, choice: Choice) -> Booleans:
+    use, nouse = frozenset(choice.use_uuids), frozenset(choice.nouse_uuids)
+    if not use and not nouse:
+        return _NEVER
+    uuids = cards.arrays.uuids
+    differs = [
+        [uuid in nouse or (bool(use) and uuid not in use) for uuid in uuids[row]]
+        for row in cards.row_numbers()
+    ]
+    return np.array(differs, np.bool_).reshape(cards.shape)

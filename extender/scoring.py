@@ -1,0 +1,85 @@
+"""Scoring: how full a card or a node would be, and how good a node is for it."""
+
+from typing import Final
+
+import numpy as np
+
+from extender.arrays import Booleans, Integers
+from extender.expressions import Expression, Floats
+from extender.loads import Cards, Loads
+from extender.rules import Want
+from ledger.kube.wishes import Weights
+
+PRIORITY_MAX: Final = 10
+"""The score of the best node, as kube-scheduler wants it."""
+
+_WHOLE_FIRST: Final = 100.0
+"""What a card that stays untouched counts: more than how full a node is, which is at most 30."""
+
+_FULLNESS: Final = 10.0
+"""What one resource counts that a node has promised completely."""
+
+
+def fullness(cards: Cards, load: Loads, wanted: Want, weights: Weights) -> Floats:
+    """Return how full each card would be: the sum of the shares in use, each by its weight."""
+    found: Floats = (
+        weights.slots * share(load.slots + 1, cards.slots)
+        + weights.cores * share(load.cores + wanted.cores, cards.cores)
+        + weights.memory * share(load.memory + wanted.memory, cards.memory)
+    )
+    return found
+
+
+def share(used: Integers, limit: Integers) -> Floats:
+    """Return which part of a limit is used, 0 of no limit."""
+    found: Floats = np.divide(used, limit, out=np.zeros(limit.shape), where=limit > 0)
+    return found
+
+
+def nodes(cards: Cards, before: Loads, after: Loads, policy: str, own: Expression | None) -> Floats:
+    """Return how good each node is, higher is better, with these loads before and after."""
+    shares = {
+        name: share(_sum(cards, used), _sum(cards, limit))
+        for name, used, limit in (
+            ("memory", after.memory, cards.memory),
+            ("cores", after.cores, cards.cores),
+            ("slots", after.slots, cards.slots),
+        )
+    }
+    if own is not None:
+        return _own(cards, after, shares, own)
+    full = _FULLNESS * (shares["slots"] + shares["cores"] + shares["memory"])
+    if policy == "spread":
+        spread: Floats = -full
+        return spread
+    if policy == "whole":
+        touched = cards.present & (before.slots == 0) & (after.slots > 0)
+        return full - _WHOLE_FIRST * touched.sum(axis=1)
+    return full
+
+
+def scaled(scores: Floats, feasible: Booleans) -> Integers:
+    """Return scores as 0 to 10: the best feasible node has 10, and none with less has more."""
+    found = np.zeros(len(scores), np.int64)
+    if not feasible.any():
+        return found
+    among = scores[feasible]
+    low, high = float(among.min()), float(among.max())
+    if low == high:
+        found[feasible] = PRIORITY_MAX
+    else:
+        found[feasible] = (PRIORITY_MAX * ((among - low) / (high - low))).astype(np.int64)
+    return found
+
+
+def _own(cards: Cards, after: Loads, shares: dict[str, Floats], own: Expression) -> Floats:
+    count = cards.present.sum(axis=1)
+    untouched = (cards.present & (after.slots == 0)).sum(axis=1)
+    values = {**shares, "whole": share(untouched, count), "cards": count.astype(np.float64)}
+    found: Floats = np.broadcast_to(own.score(values), count.shape).copy()
+    return found
+
+
+def _sum(cards: Cards, amounts: Integers) -> Integers:
+    found: Integers = (amounts * cards.present).sum(axis=1)
+    return found
