@@ -1,0 +1,247 @@
+"""What a Node announces of its cards: both forms of the list, several makers, and what is wrong."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ledger.core.card_rules import SHARES_MAX
+from ledger.core.cards import HAMI, OWN, Card, Profile
+from ledger.kube import hami
+from ledger.kube.card_lists import TEXT_MAX, announcement, announcement_in_colons
+from ledger.kube.node_cards import Announced, announced
+from ledger.kube.vendors import BUILT_IN
+
+NVIDIA = hami.WORDS["nvidia"].register
+AMD = hami.WORDS["amd"].register
+HYGON = hami.WORDS["hygon"].register
+
+A = Card("GPU-a", 0, "NVIDIA A10", 24_576, 100, 10, mode="hami-core")
+B = Card("GPU-b", 1, "NVIDIA A10", 24_576, 100, 10, numa=1, mode="hami-core")
+
+
+def listed(**fields: Any) -> dict[str, Any]:
+    """Return one card as JSON has it; by default a card that can be used."""
+    return {"id": "GPU-a", "count": 10, "devmem": 100, "devcore": 100, "health": True, **fields}
+
+
+def read(*cards: dict[str, Any], **others: str) -> Announced:
+    return announced({NVIDIA: json.dumps(cards), **others})
+
+
+def read_text(text: str) -> Announced:
+    return announced({NVIDIA: text})
+
+
+def test_cards_are_read_from_json_with_all_they_say() -> None:
+    text = (
+        '[{"id":"GPU-a","count":10,"devmem":24576,"devcore":100,"type":"NVIDIA A10",'
+        '"mode":"hami-core","health":true},'
+        '{"id":"GPU-b","index":1,"count":10,"devmem":24576,"devcore":100,"type":"NVIDIA A10",'
+        '"numa":1,"mode":"hami-core","health":true}]'
+    )
+    assert read_text(text) == Announced((A, B), HAMI, ("nvidia",))
+    assert announcement((A, B)) == text
+
+
+def test_what_json_leaves_out_is_zero_and_not_healthy() -> None:
+    assert read({"id": "GPU-a"}).cards == (Card("GPU-a", 0, "", 0, 0, 0, healthy=False),)
+    assert announcement([Card("GPU-a", 0, "", 0, 0, 0, healthy=False)]) == '[{"id":"GPU-a"}]'
+
+
+def test_fields_that_say_nothing_here_are_skipped() -> None:
+    extra = {"devicevendor": "AMD", "custominfo": {"deep": [1]}, "migtemplate": [[{"name": "1g"}]]}
+    assert read(listed(**extra)).cards == read(listed()).cards
+    assert read(listed(**extra)).cards[0].vendor == "nvidia"
+
+
+@pytest.mark.parametrize(
+    ("text", "cards"),
+    [
+        (
+            "GPU-a,10,24576,100,NVIDIA A10,0,true,0,hami-core:"
+            "GPU-b,10,24576,100,NVIDIA A10,1,true,1,hami-core:",
+            (A, B),
+        ),
+        ("GPU-a,10,24576,100,NVIDIA A10,0,true:", (A,)),
+        ("::GPU-a, 10,24576,100,NVIDIA A10,0,TRUE: :", (A,)),
+        (
+            "GPU-c,4,8000,50,NVIDIA T4,-1,false,3,mig:",
+            (Card("GPU-c", 3, "NVIDIA T4", 8000, 50, 4, mode="mig", healthy=False),),
+        ),
+    ],
+)
+def test_cards_are_read_from_the_older_form(text: str, cards: tuple[Card, ...]) -> None:
+    assert read_text(text) == Announced(cards, HAMI, ("nvidia",))
+
+
+def test_the_older_form_is_written_with_all_fields() -> None:
+    assert announcement_in_colons((A, B)) == (
+        "GPU-a,10,24576,100,NVIDIA A10,0,true,0,hami-core:"
+        "GPU-b,10,24576,100,NVIDIA A10,1,true,1,hami-core:"
+    )
+
+
+@pytest.mark.parametrize("text", ["a,b", "a:b", "a;b"])
+def test_a_card_that_would_be_read_as_something_else_is_not_written(text: str) -> None:
+    with pytest.raises(ValueError, match="comma, a colon or a semicolon"):
+        announcement_in_colons([Card("GPU-a", 0, text, 1, 1, 1)])
+
+
+def test_the_order_in_which_a_node_lists_its_cards_changes_nothing() -> None:
+    small = {"name": "1g", "memoryMB": 10, "core": 14, "sliceCount": 1}
+    large = {"name": "2g", "memoryMB": 20, "core": 28, "sliceCount": 2}
+    places = [{"start": 2, "size": 1}, {"start": 0, "size": 1}]
+    first, other = listed(index=1), listed(id="GPU-b", index=0)
+    one = read({**first, "migProfiles": [{**small, "placements": places}, large]}, other)
+    two = read(
+        other, {**first, "migProfiles": [large, {**small, "placements": [*reversed(places)]}]}
+    )
+    assert one == two
+    assert [card.uuid for card in one.cards] == ["GPU-b", "GPU-a"]
+    assert one.cards[1].profiles == (
+        Profile("1g", 10, 14, 1, ((0, 1), (2, 1))),
+        Profile("2g", 20, 28, 2, ()),
+    )
+
+
+def test_an_empty_list_says_that_there_are_no_cards_and_no_list_says_nothing() -> None:
+    assert read_text("[]") == Announced((), HAMI, ("nvidia",))
+    assert announced({}) == Announced()
+
+
+def test_cards_of_several_makers_are_told_apart() -> None:
+    found = announced(
+        {
+            NVIDIA: json.dumps([listed()]),
+            AMD: json.dumps([listed(id="amd-1", type="MI300X")]),
+            HYGON: "DCU-1,4,100,100,Z100,0,true:",
+            "hami.io/node-register-Ascend910B4-1": json.dumps([listed(id="npu-1")]),
+        }
+    )
+    assert not found.problem
+    assert {card.vendor: card.uuid for card in found.cards} == {
+        "nvidia": "GPU-a",
+        "amd": "amd-1",
+        "hygon": "DCU-1",
+        "ascend-910b4-1": "npu-1",
+    }
+    assert found.vendors == ("nvidia", "amd", "ascend-910b4-1", "hygon")
+
+
+def test_every_maker_whose_cards_have_words_is_known_as_a_vendor() -> None:
+    assert set(hami.WORDS) <= {vendor.name for vendor in BUILT_IN}
+    assert len({words.register for words in hami.WORDS.values()}) == len(hami.WORDS)
+    assert len({words.allocated for words in hami.WORDS.values()}) == len(hami.WORDS)
+
+
+def test_cards_are_cordoned_by_uuid_whatever_blanks_and_commas_there_are() -> None:
+    found = read(listed(), listed(id="GPU-b"), **{hami.CORDON: " GPU-b ,, GPU-gone,"})
+    assert [(card.uuid, card.cordoned) for card in found.cards] == [
+        ("GPU-a", False),
+        ("GPU-b", True),
+    ]
+
+
+def test_the_keeper_is_who_the_node_says_else_who_the_setting_says() -> None:
+    assert read(listed()).keeper == HAMI
+    assert announced({NVIDIA: "[]"}, keeper=OWN).keeper == OWN
+    assert announced({hami.KEEPER: "gpuledger"}).keeper == OWN
+    assert announced({hami.KEEPER: "hami"}, keeper=OWN).keeper == HAMI
+    assert "'me' is none of hami, gpuledger" in announced({hami.KEEPER: "me"}).problem
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "'' is neither JSON nor cards that end with a colon"),
+        ("GPU-a,10,1,1,T,0,true", "neither JSON nor cards"),
+        ("GPU-a,10,1,1,T,0,true,0:", "card 0 has 8 fields, not 7 or 9"),
+        ("GPU-a:", "card 0 has 1 fields"),
+        ("GPU-a,x,1,1,T,0,true:", "card 0: slots 'x' is no number"),
+        ("GPU-a,1,1_0,1,T,0,true:", "card 0: memory '1_0' is no number"),
+        ("GPU-a,1,1,-1,T,0,true:", "card 0: cores '-1' is no number"),
+        ("GPU-a,1,2147483648,1,T,0,true:", "card 0: memory '2147483648' is no number"),
+        ("GPU-a,1,1,1,T,x,true:", "card 0: numa 'x' is no number"),
+        ("GPU-a,1,1,1,T,0,true,-1,mig:", "card 0: index '-1' is no number"),
+        ("GPU-a,1,1,1,T,0,yes:", "card 0: health 'yes' is neither true nor false"),
+        (",1,1,1,T,0,true:", "card 0: the uuid '' is not"),
+        ("{}", "Expected `array`, got `object`"),
+        ("[", "its JSON does not list cards"),
+        ("[1]", "got `int` - at `$[0]`"),
+        ('[{"id":"GPU-a"},{"id":"GPU-b","devmem":"1"}]', "`$[1].devmem`"),
+        ('[{"id":"GPU-a","devmem":-1}]', "`$[0].devmem`"),
+        ('[{"id":"GPU-a","devmem":2147483648}]', "`$[0].devmem`"),
+        ('[{"id":"GPU-a","health":"true"}]', "`$[0].health`"),
+        ('[{"index":1}]', "card 0: the uuid ''"),
+        ('[{"id":"GPU a"}]', "card 0: the uuid 'GPU a'"),
+        ('[{"id":"GPU,a"}]', "card 0: the uuid 'GPU,a'"),
+        ('[{"id":"GPU-a"},{"id":"GPU-a","index":1}]', "2 cards have the uuid GPU-a"),
+        ('[{"id":"GPU-a","migProfiles":[{}]}]', "card 0: the profile '' has no name"),
+        (
+            '[{"id":"GPU-a","migProfiles":[{"name":"1g","placements":[{"start":64,"size":1}]}]}]',
+            "profile '1g'",
+        ),
+        (
+            '[{"id":"GPU-a","migProfiles":[{"name":"1g","placements":[{"start":1}]}]}]',
+            "profile '1g'",
+        ),
+        ('[{"custominfo":' + "[" * 100_000, "nested too deeply"),
+        ("[" + " " * TEXT_MAX + "]", f"longer than {TEXT_MAX} characters"),
+        ("x,1,1,1,T,0,true:" * (SHARES_MAX + 1), f"{SHARES_MAX + 1} cards are more than"),
+    ],
+)
+def test_what_cannot_be_read_is_a_problem_that_says_where_and_what_to_do(
+    text: str, wrong: str
+) -> None:
+    found = read_text(text)
+    assert wrong in found.problem
+    assert found.cards == ()
+    assert found.problem.endswith("is kept: restart the device plugin there")
+
+
+def test_one_makers_list_that_is_wrong_leaves_no_half_of_a_node() -> None:
+    found = announced({NVIDIA: json.dumps([listed()]), AMD: "[{}]"})
+    assert found.cards == ()
+    assert f"annotation {AMD}: card 0" in found.problem
+    assert found.vendors == ("nvidia", "amd")
+
+
+def test_two_makers_cannot_have_a_card_in_common() -> None:
+    text = json.dumps([listed()])
+    assert "2 cards have the uuid GPU-a" in announced({NVIDIA: text, AMD: text}).problem
+
+
+def test_all_makers_together_have_no_more_cards_than_a_node_may_have() -> None:
+    half = [listed(id=f"GPU-{number}") for number in range(SHARES_MAX)]
+    found = announced({NVIDIA: json.dumps(half), AMD: json.dumps([listed(id="amd-1")])})
+    assert f"{SHARES_MAX + 1} cards are more than {SHARES_MAX}" in found.problem
+
+
+def test_scores_of_pairs_count_both_ways_and_the_smaller_where_they_differ() -> None:
+    text = (
+        '[{"uuid":"a","score":{"b":60,"c":10,"a":1}},{"uuid":"b","score":{"a":20}},{"uuid":"c"}]'
+    )
+    assert read(listed(), **{hami.PAIR_SCORES: text}).scores == {
+        ("a", "b"): 20,
+        ("b", "a"): 20,
+        ("a", "c"): 10,
+        ("c", "a"): 10,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("{}", "does not list scores"),
+        ('[{"uuid":"a","score":{"b":-1}}]', "`$[0].score[...]`"),
+        ('[{"x":' + "[" * 100_000, "nested too deeply"),
+        (" " * (TEXT_MAX + 1), "longer than"),
+    ],
+)
+def test_scores_that_cannot_be_read_cost_no_card(text: str, wrong: str) -> None:
+    found = read(listed(), **{hami.PAIR_SCORES: text})
+    assert [card.uuid for card in found.cards] == ["GPU-a"]
+    assert (found.scores, found.problem) == ({}, "")
+    assert hami.PAIR_SCORES in found.warning
+    assert wrong in found.warning
