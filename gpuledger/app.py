@@ -13,6 +13,7 @@ from gpuledger.commands import (
     projection,
     quota,
     reading,
+    resize,
     serve,
     settle,
     simulate,
@@ -41,7 +42,19 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for family in (demo, serve, reading, cards, drift, explain, settle, archive, simulate, version):
+    for family in (
+        demo,
+        serve,
+        reading,
+        cards,
+        resize,
+        drift,
+        explain,
+        settle,
+        archive,
+        simulate,
+        version,
+    ):
         family.register(app)
     app.add_typer(quota.app, name="quota")
     app.add_typer(audit.app, name="audit")
