@@ -119,8 +119,8 @@ class Inventory:
         for item in record.items:
             try:
                 self._apply(state, item.event, item.postings)
-            except LookupError as error:
-                return f"{type(item.event).__name__} names {error}, which is not known"
+            except (LookupError, ValueError, ArithmeticError) as error:
+                return f"{type(item.event).__name__}: {type(error).__name__} {error}"
         return ""
 
     def _apply(self, state: State, event: events.AnyEvent, postings: Postings) -> None:

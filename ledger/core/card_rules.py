@@ -47,6 +47,8 @@ def wrong_cards(announced: tuple[Card, ...]) -> str:
             return "a card has no uuid"
         if not all(0 <= limit <= AMOUNT_MAX for limit in card.limits()):
             return f"card {card.uuid} has limits {card.limits()}"
+        if not (abs(card.index) <= AMOUNT_MAX and abs(card.numa) <= AMOUNT_MAX):
+            return f"card {card.uuid} has index {card.index} and NUMA node {card.numa}"
     return ""
 
 
@@ -62,6 +64,8 @@ def wrong_parts(parts: Parts) -> str:
     for share in shares:
         if not (0 <= share.memory <= AMOUNT_MAX and 0 <= share.cores <= AMOUNT_MAX):
             return f"a share of card {share.uuid} is {share.memory} MiB and {share.cores} %"
+        if share.start < 0 or share.size < 0:
+            return f"an instance of card {share.uuid} is {share.size} slices at {share.start}"
     return ""
 
 
@@ -75,7 +79,7 @@ def elsewhere(node: str, namespace: str) -> str:
 def moved(before: Parts, after: Parts) -> str:
     """Say by what a resize would do more than resize; empty when by nothing."""
     if _outline(before) != _outline(after):
-        return "a resize keeps the containers and their cards"
+        return "a resize keeps the containers, their cards and who has one alone"
     if any(share.profile for part in before for share in part.shares):
         return "an instance of a card that is cut cannot be resized"
     return ""
@@ -89,17 +93,6 @@ def unknown_pod(state: State, namespace: str, key: str, uid: str) -> Denial | No
         return None
     return refused(
         Reason.POD_UNKNOWN, f"the ledger does not know {namespace}/{key} of uid {uid} yet"
-    )
-
-
-def taken(state: State, namespace: str, key: str) -> Denial | None:
-    """Refuse a pod whose name an earlier pod had, until that one is seen to be gone."""
-    before = state.namespaces[namespace].placed.get(key)
-    if before is None or not before.node:
-        return None
-    return refused(
-        Reason.POD_PLACED,
-        f"an earlier {key} of uid {before.uid} has cards of {before.node} until its end is seen",
     )
 
 
@@ -236,7 +229,13 @@ def _excludes(share: Share, other: Share) -> bool:
     return cards.overlap((share.start, share.size), (other.start, other.size))
 
 
-def _outline(parts: Parts) -> list[tuple[str, int, tuple[str, ...]]]:
+def _outline(parts: Parts) -> list[tuple[object, ...]]:
+    """Return all of parts but their amounts."""
     return [
-        (part.container, part.phase, tuple(share.uuid for share in part.shares)) for part in parts
+        (
+            part.container,
+            part.phase,
+            *((one.uuid, one.exclusive, one.profile, one.start, one.size) for one in part.shares),
+        )
+        for part in parts
     ]

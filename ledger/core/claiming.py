@@ -1,7 +1,7 @@
 """Claiming: cards that are kept for a pod while others are evicted for it."""
 
 from ledger.core import card_rules, commands, events
-from ledger.core.cards import MIG, Booking, Bookings, Claim, Node, booked, card_of
+from ledger.core.cards import MIG, Booking, Bookings, Claim, Node, booked, card_of, exclusive_on
 from ledger.core.denials import Denial, Reason
 from ledger.core.placements import bookings_of, claim_of, lines_of
 from ledger.core.state import State
@@ -23,7 +23,7 @@ def make_room(state: State, command: commands.MakeRoom) -> Decision:
     denial = denial or _never_free(state, node, command)
     if denial is not None:
         return denial
-    known = claim_of(state, command.namespace, command.key)
+    known = _claim_on(state, command)
     wanted = (command.uid, command.parts, command.victims)
     if known is not None and (known.uid, known.parts, known.victims) == wanted:
         return []
@@ -65,6 +65,24 @@ def kept(state: State, node: str, namespace: str, key: str) -> dict[int, int]:
             for line, want, has in zip(_lines(state, node, uuid), booking, there, strict=False):
                 found[line] = found.get(line, 0) + max(0, want - has)
     return found
+
+
+def kept_alone(state: State, node: str, namespace: str, key: str) -> set[str]:
+    """Return the cards of a node that other pods than this one are to have alone."""
+    return {
+        uuid
+        for claim in state.claims.get(node, ())
+        if (claim.namespace, claim.key) != (namespace, key)
+        for uuid in exclusive_on(claim.parts)
+    }
+
+
+def _claim_on(state: State, command: commands.MakeRoom) -> Claim | None:
+    """Return what is kept for a pod on the node of a command."""
+    for claim in state.claims.get(command.node, ()):
+        if (claim.namespace, claim.key) == (command.namespace, command.key):
+            return claim
+    return None
 
 
 def _pointless(state: State, command: commands.MakeRoom) -> Denial | None:

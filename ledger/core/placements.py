@@ -59,9 +59,9 @@ def lines_of(state: State, node: str, uuid: str) -> tuple[int, int, int]:
 def standing(space: Namespace, key: str, uid: str, demand: Amounts) -> Amounts:
     """Return what the pod of this uid is charged whose spec demands this much."""
     placed = space.placed.get(key)
-    if placed is None or placed.uid != uid or not placed.stands or not demand:
+    if placed is None or placed.uid != uid:
         return demand
-    return without_zeros({**demand, **placed.stands})
+    return _above(demand, placed.stands)
 
 
 def cards_registered(state: State, event: events.CardsRegistered, time: int) -> Postings:
@@ -298,17 +298,21 @@ def _stand(state: State, space: Namespace, event: _Standing, entry: Entry, rule:
     return replace_all(state, space, changes, rule)
 
 
+def _above(demand: Amounts, stands: Amounts) -> Amounts:
+    """Return what a pod demands with what stands above its spec; one that demands nothing does not.
+
+    A pod whose spec or end asks for nothing is charged nothing, wherever its cards are.
+    """
+    return without_zeros({**demand, **stands}) if demand and stands else demand
+
+
 def _restated(entry: Entry, uid: str, stands: Amounts) -> Entry:
     """Return an entry in which the pod of this uid, and no other, demands what stands."""
-
-    def restated(demand: Amounts) -> Amounts:
-        return without_zeros({**demand, **stands})
-
     committed = entry.committed
     if committed is not None and committed.uid == uid:
-        committed = structs.replace(committed, demand=restated(committed.demand))
+        committed = structs.replace(committed, demand=_above(committed.demand, stands))
     holds = tuple(
-        structs.replace(hold, demand=restated(hold.demand)) if hold.uid == uid else hold
+        structs.replace(hold, demand=_above(hold.demand, stands)) if hold.uid == uid else hold
         for hold in entry.holds
     )
     return entry_of(committed, holds)

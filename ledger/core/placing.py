@@ -167,15 +167,30 @@ def _forbidden(state: State, command: commands.Place) -> Denial | None:
     if wrong:
         return card_rules.invalid(f"{command.key}: {wrong}", "parts", command.key)
     denial = card_rules.missing(node, name, parts, lost_too=command.seen)
-    denial = denial or card_rules.taken(state, command.namespace, command.key)
     if denial is not None or command.seen:
         return denial
     return (
         card_rules.busy(state, node, name)
         or card_rules.unusable(state, node, name, parts, alone=command.alone)
         or card_rules.in_the_way(state, name, parts)
+        or _kept_alone(state, command)
         or card_rules.at_odds(command.key, parts)
     )
+
+
+def _kept_alone(state: State, command: commands.Place) -> Denial | None:
+    """Refuse a card that another pod is to have alone, once others have left it."""
+    if not state.claims:
+        return None
+    kept = claiming.kept_alone(state, command.node, command.namespace, command.key)
+    for uuid in cards.uuids(command.parts):
+        if uuid in kept:
+            return card_rules.refused(
+                Reason.CARD_CLAIMED,
+                f"card {uuid} of node {command.node} is kept for a pod that wants it alone",
+                card=uuid,
+            )
+    return None
 
 
 def _if_there_is_room(
