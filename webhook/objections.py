@@ -6,6 +6,7 @@ from ledger.kube.containers import asks_for_cards, shown
 from ledger.kube.demand import Demand
 from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules
+from ledger.kube.wishing import unclear
 
 
 def privileged(pod: Pod, rules: DemandRules) -> Denial | None:
@@ -23,6 +24,17 @@ def privileged(pod: Pod, rules: DemandRules) -> Denial | None:
                 value="true",
             )
     return None
+
+
+def misplaced(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
+    """Return a denial when a pod says how it is to be placed in words that nobody knows.
+
+    What it said before already is let be, or nobody could write its labels and finalizers.
+    """
+    denial = unclear(pod, rules)
+    if denial is None or old is None:
+        return denial
+    return None if unclear(old, rules) == denial else denial
 
 
 def retyped(

@@ -95,7 +95,7 @@ def _read(
     A card that the node does not announce is taken for one of the vendor that was asked first.
     """
     asked = {one.vendor: one for one in wish.of(part.container)}
-    first = next(iter(asked), rules.vendors[0].name)
+    first = next(iter((*asked, *rules.by_name)), "")
     for share in part.shares:
         name = vendors.get(share.uuid, first)
         vendor = rules.by_name.get(name)

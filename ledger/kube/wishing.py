@@ -51,11 +51,15 @@ def wish_of(pod: Pod, rules: DemandRules) -> PodWish | Denial:
 
 
 def unclear(pod: Pod, rules: DemandRules) -> Denial | None:
-    """Return why a pod could never be placed as it says that it wants to be."""
-    if not any(asks_for_cards(one, rules) for one in _containers(pod.spec)):
+    """Return why it cannot be understood how a pod that asks for cards is to be placed."""
+    annotations = pod.metadata.annotations
+    if not annotations or not any(asks_for_cards(one, rules) for one in _containers(pod.spec)):
         return None
-    wish = wish_of(pod, rules)
-    return wish if isinstance(wish, Denial) else None
+    preferred = preferences_of(annotations)
+    if isinstance(preferred, Denial):
+        return preferred
+    choices = (choice_of(annotations, vendor) for vendor in rules.vendors)
+    return next((choice for choice in choices if isinstance(choice, Denial)), None)
 
 
 _Asked = list[tuple[Container, Phase, list[CardRequest]]]

@@ -186,9 +186,10 @@ class PodJudge:
             field = changed_reserved(pod.metadata, None if old is None else old.metadata)
             if field:
                 return refusal(field, shown(username))
-        if old is None and not self._policy.allow_privileged:
-            return objections.privileged(pod, self._rules)
-        return None
+        denial = objections.misplaced(pod, old, self._rules)
+        if denial is None and old is None and not self._policy.allow_privileged:
+            denial = objections.privileged(pod, self._rules)
+        return denial
 
 
 def _gains_an_end(pod: Pod, stored: Pod) -> bool:

@@ -28,4 +28,7 @@ def _refused(
     field = changed_reserved(template.pod.metadata, None)
     if field:
         return refusal(field, shown(username))
-    return None if policy.allow_privileged else objections.privileged(template.pod, rules)
+    denial = objections.misplaced(template.pod, None, rules)
+    if denial is None and not policy.allow_privileged:
+        denial = objections.privileged(template.pod, rules)
+    return denial
