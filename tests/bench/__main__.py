@@ -20,6 +20,7 @@ NAMES = (
     "weighing",
     "recounting",
     "creating",
+    "scheduling",
 )
 
 COLUMNS_MIN = 120

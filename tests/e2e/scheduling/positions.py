@@ -21,7 +21,7 @@ async def complaints(service: Service, folder: Path) -> list[str]:
     """Copy the log, fold it, and return what was wrong where, the first few sentences."""
     file = folder / "log.archive"
     file.unlink(missing_ok=True)
-    await service.answer("audit", "backup", str(file))
+    await service.answer("backup", str(file))
     return list(islice(_wrong(file), COMPLAINTS_MAX))
 
 
