@@ -10,6 +10,7 @@ from ledger.core.amounts import Amounts
 from ledger.core.commands import BARRED
 from ledger.core.evolution import Postings
 from ledger.core.traits import Traits
+from projections.card_wording import cards_in_words
 from projections.tables.history import namespace_of
 from projections.wording import account_in_words, text_in_words
 
@@ -17,9 +18,10 @@ from projections.wording import account_in_words, text_in_words
 class Description(msgspec.Struct, frozen=True):
     """What every event can tell. `key` of an event about an account or cluster is its name.
 
-    `amounts` are the demand, or the limits by quota key; `cause` is empty where there is none.
-    `root` is the key of the root that the object draws from, `traits` are what quotas select it
-    by, and `note` says in words whom it draws from and what the other fields do not.
+    `amounts` are the demand, the limits by quota key, or what cards decided that a pod is charged;
+    `cause` is empty where there is none. `root` is the key of the root that the object draws from,
+    `traits` are what quotas select it by, and `note` says in words whom it draws from, which cards
+    it has, and what the other fields do not.
     """
 
     type: str
@@ -57,21 +59,30 @@ def describe(event: events.AnyEvent) -> Description:
             key = event.account
         case events.Described():
             cluster, key = event.subject.partition("/")[0], event.subject
-        case events.Released() | events.Observed():
-            key, uid, cause = event.key, event.uid, str(event.cause)
-            amounts = event.demand if isinstance(event, events.Observed) else {}
         case events.CardsRegistered() | events.NodeRemoved():
             cluster, key = event.node.partition("/")[0], event.node
-        case events.Placed() | events.Advanced() | events.Resized():
-            key, uid, amounts = event.key, event.uid, event.stands
-        case events.Unplaced() | events.Withdrawn():
-            key, uid, cause = event.key, event.uid, str(event.cause)
-        case events.Claimed():
-            key, uid = event.key, event.uid
         case _:
-            key, uid, amounts = event.key, event.uid, event.demand or {}
+            key, uid, cause, amounts = event.key, event.uid, _cause(event), _amounts(event)
     told = (type(event).__name__, cause, cluster, namespace, key, uid, amounts, event.actor)
     return Description(*told, *_root_and_traits(event), _note(event))
+
+
+def _cause(event: events.AnyEvent) -> str:
+    match event:
+        case events.Released() | events.Observed():
+            return str(event.cause)
+        case events.Placed() | events.Unplaced() | events.Withdrawn():
+            return str(event.cause)
+    return ""
+
+
+def _amounts(event: events.AnyEvent) -> Amounts:
+    match event:
+        case events.Reserved() | events.Raised() | events.Committed() | events.Observed():
+            return event.demand or {}
+        case events.Placed() | events.Advanced() | events.Resized():
+            return event.stands
+    return {}
 
 
 def _root_and_traits(event: events.AnyEvent) -> tuple[str, Traits]:
@@ -96,7 +107,7 @@ def _note(event: events.AnyEvent) -> str:
             return "; ".join(filter(None, (root, _FORCED if event.forced else "")))
         case events.Observed():
             return _drawing(event.root)
-    return ""
+    return cards_in_words(event)
 
 
 def _drawing(root: str) -> str:
