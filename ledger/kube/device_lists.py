@@ -49,14 +49,14 @@ def write(slots: Slots, word: str) -> str:
 
 
 def read(text: str) -> Slots:
-    """Return the slots in a text, which are at least one more than were written.
+    """Return the slots in a text. Raises BadDeviceList.
 
     Old releases wrote `,,0,0:` for a container without cards, and each time a node has handed out a
-    slot HAMi writes the text again with one empty slot more. Raises BadDeviceList.
+    slot HAMi writes the text again with one empty slot more.
     """
     if len(text) > TEXT_MAX:
         raise BadDeviceList(f"it is longer than {TEXT_MAX} characters")
-    slots = text.split(_SLOT_END)
+    slots = text.removesuffix(_SLOT_END).split(_SLOT_END)
     return [list(_shares(number, slot.split(_CARD_END))) for number, slot in enumerate(slots)]
 
 

@@ -77,16 +77,16 @@ def _aligned(
     """
     while len(slots) > len(containers) and not slots[-1]:
         slots.pop()
-    if len(slots) == len(containers):
-        return [(number, slot) for number, slot in enumerate(slots) if slot]
-    given = [slot for slot in slots if slot]
+    given = [(number, slot) for number, slot in enumerate(slots) if slot]
+    if not given or len(slots) == len(containers):
+        return given
     asking = [at for at, (one, _) in enumerate(containers) if _asks(one, vendor)]
     if len(slots) > len(containers) or len(given) != len(asking):
         raise BadDeviceList(
             f"annotation {key} has {len(slots)} slots, {len(given)} of them with cards, for"
             f" {len(containers)} containers, of which {len(asking)} ask for {vendor.name} cards"
         )
-    return list(zip(asking, given, strict=True))
+    return [(at, slot) for at, (_, slot) in zip(asking, given, strict=True)]
 
 
 def _asks(container: Container, vendor: Vendor) -> bool:

@@ -1,0 +1,218 @@
+"""What pods carry of the cards they were given: device lists, instances, whose slot is whose."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from ledger.core.cards import Part, Phase, Share
+from ledger.kube import device_lists, hami
+from ledger.kube.device_lists import TEXT_MAX, BadDeviceList
+from ledger.kube.objects import Pod
+from ledger.kube.pod_parts import parts_of
+from ledger.kube.vendors import BUILT_IN, Vendor
+
+GIVEN = hami.WORDS["nvidia"].allocated
+GPU = {"nvidia.com/gpu": "1"}
+DCU = {"hygon.com/dcunum": "1"}
+
+
+def container(name: str, limits: dict[str, str] | None = None, **fields: str) -> dict[str, Any]:
+    return {"name": name, "resources": {"limits": limits or {}}, **fields}
+
+
+def pod(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = ()) -> Pod:
+    spec = {"containers": list(containers), "initContainers": list(init)}
+    return msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)
+
+
+TWO = pod(container("main", GPU), container("aside"), init=(container("fetch"),))
+A = Share("GPU-a", 4000, 30)
+B = Share("GPU-b", 8000, 50)
+
+
+def given(text: str, of: Pod = TWO, **others: str) -> dict[str, tuple[Share, ...]] | None:
+    """Return the shares by container."""
+    parts = parts_of({GIVEN: text, **others}, of)
+    return None if parts is None else {part.container: part.shares for part in parts}
+
+
+def test_slots_are_init_containers_first_and_then_the_others() -> None:
+    spec = pod(
+        container("main"),
+        container("aside"),
+        init=(container("fetch"), container("proxy", restartPolicy="Always")),
+    )
+    text = "GPU-a,NVIDIA,4000,30:;;GPU-b,NVIDIA,8000,50:GPU-a,NVIDIA,4000,30:;;"
+    assert parts_of({GIVEN: text}, spec) == (
+        Part("fetch", Phase.INIT, (A,)),
+        Part("proxy", Phase.SIDECAR, ()),
+        Part("main", Phase.APP, (B, A)),
+        Part("aside", Phase.APP, ()),
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ";GPU-a,NVIDIA,4000,30:;;",
+        ";GPU-a,NVIDIA,4000,30:;",
+        ";GPU-a,NVIDIA,4000,30:;;;;;",
+        ";GPU-a,NVIDIA,4000,30;;",
+        ",,0,0:;GPU-a,NVIDIA,4000,30:;,,0,0:;",
+        ";GPU-a,NVIDIA,4000,30,more,fields:;;",
+        "; GPU-a , NVIDIA A10, 4000, 30 :; ;",
+        "nothing;GPU-a,NVIDIA,4000,30:;;",
+    ],
+)
+def test_lists_are_read_as_every_release_wrote_them(text: str) -> None:
+    assert given(text) == {"fetch": (), "main": (A,), "aside": ()}
+
+
+def test_slots_that_hami_lost_belong_to_the_containers_that_ask_for_cards() -> None:
+    assert given("GPU-a,NVIDIA,4000,30:;") == {"fetch": (), "main": (A,), "aside": ()}
+    old = pod(container("one"), container("two", GPU), init=(container("fetch"),))
+    assert given(";GPU-a,NVIDIA,4000,30:;", old) == {"fetch": (), "one": (), "two": (A,)}
+    asks = {"name": "main", "resources": {"requests": GPU}}
+    assert given("GPU-a,NVIDIA,4000,30:;", pod({"name": "idle"}, asks)) == {
+        "idle": (),
+        "main": (A,),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GPU-a,NVIDIA,4000,30:;GPU-b,NVIDIA,8000,50:;",
+        ";;;GPU-a,NVIDIA,4000,30:;",
+        ";;GPU-a,NVIDIA,4000,30:;;GPU-b,NVIDIA,8000,50:;",
+    ],
+)
+def test_slots_that_fit_no_container_are_refused_with_both_numbers(text: str) -> None:
+    with pytest.raises(BadDeviceList, match=f"{GIVEN} has . slots, . of them with cards, for 3"):
+        given(text)
+
+
+@pytest.mark.parametrize("text", ["", ";;;", ",,0,0:;,,0,0:;,,0,0:;", "a:b;;"])
+def test_a_list_without_cards_gives_none(text: str) -> None:
+    assert given(text) is None
+    assert parts_of({}, TWO) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "wrong"),
+    [
+        ("GPU-a,NVIDIA,4000", "fewer than 4 fields"),
+        ("GPU-a,NVIDIA,x,0", "slot 1: MiB 'x' is no number"),
+        ("GPU-a,NVIDIA,-1,0", "slot 1: MiB '-1' is no number"),
+        ("GPU-a,NVIDIA,1,", "slot 1: cores '' is no number"),
+        ("GPU-a,NVIDIA,1,2147483648", "slot 1: cores '2147483648' is no number"),
+        ("GPU-a,NVIDIA,1,١", "slot 1: cores"),  # noqa: RUF001 - a digit of another script
+        ("x" * TEXT_MAX, f"longer than {TEXT_MAX} characters"),
+    ],
+)
+def test_a_list_that_cannot_be_read_is_refused_with_its_annotation_and_place(
+    entry: str, wrong: str
+) -> None:
+    with pytest.raises(BadDeviceList, match=wrong) as caught:
+        given(f";{entry}:;;")
+    assert str(caught.value).startswith(f"annotation {GIVEN}: ")
+
+
+def test_a_share_of_all_cores_is_exclusive_in_the_makers_own_unit() -> None:
+    ascend = hami.WORDS["ascend-910b4"].allocated
+    spec = pod(container("main"))
+    whole = given("GPU-a,NVIDIA,1,100:GPU-b,NVIDIA,1,99:;", spec, **{ascend: "npu,W,1,100:;"})
+    assert whole == {
+        "main": (
+            Share("GPU-a", 1, 100, exclusive=True),
+            Share("GPU-b", 1, 99),
+            Share("npu", 1, 100),
+        )
+    }
+
+
+def test_each_makers_list_has_slots_of_its_own() -> None:
+    dcu = hami.WORDS["hygon"].allocated
+    spec = pod(container("one", GPU), container("two", DCU), container("three"))
+    assert given("GPU-a,NVIDIA,4000,30:;", spec, **{dcu: "DCU-1,DCU,5,6:;"}) == {
+        "one": (A,),
+        "two": (Share("DCU-1", 5, 6),),
+        "three": (),
+    }
+
+
+def test_vendors_of_ones_own_say_who_asks_and_what_is_all_of_a_card() -> None:
+    renamed = Vendor(name="nvidia", count="acme.example/gpu", whole_cores=30)
+    spec = pod(container("idle"), container("main", {"acme.example/gpu": "1"}))
+    found = parts_of({GIVEN: "GPU-a,NVIDIA,4000,30:;"}, spec, [renamed])
+    assert found is not None
+    assert found[1].shares == (Share("GPU-a", 4000, 30, exclusive=True),)
+
+
+def test_nothing_is_read_for_makers_that_are_not_asked_about() -> None:
+    assert parts_of({GIVEN: "nonsense;,"}, TWO, [one for one in BUILT_IN if "amd" in one.name]) is (
+        None
+    )
+
+
+def instance(container: int = 1, device: int = 0, **fields: Any) -> dict[str, Any]:
+    return {
+        "containerIndex": container,
+        "deviceIndex": device,
+        "gpuUUID": "GPU-a",
+        "profile": "1g.10gb",
+        "placement": {"start": 2, "size": 1},
+        **fields,
+    }
+
+
+def cut(*found: dict[str, Any], text: str = ";GPU-a,NVIDIA,4000,100:;;") -> Any:
+    return given(text, **{hami.INSTANCES: json.dumps(found)})
+
+
+def test_instances_of_cards_that_are_cut_are_at_their_slices() -> None:
+    named = instance(migUUID="MIG-1", gpuInstanceID=1, computeInstanceID=0)
+    share = Share("GPU-a", 4000, 100, profile="1g.10gb", start=2, size=1)
+    assert cut(named) == {"fetch": (), "main": (share,), "aside": ()}
+
+
+def test_instances_are_found_where_empty_slots_were_lost() -> None:
+    assert cut(instance(0), text="GPU-a,NVIDIA,4000,100:;")["main"][0].profile == "1g.10gb"
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        ([instance(), instance()], "slot 1, card 0 is told to be cut twice"),
+        ([instance(0)], "slot 0, card 0, where the device list has nothing"),
+        ([instance(9)], "slot 9, card 0, where the device list has nothing"),
+        ([instance(device=1)], "slot 1, card 1, where the device list has nothing"),
+        ([instance(gpuUUID="GPU-b")], "GPU-b is told of at slot 1, card 0, where .* has GPU-a"),
+        ([instance(-1)], "`.*containerIndex`"),
+        ([instance(profile="")], "`.*profile`"),
+        ([instance(placement={"start": 2})], "`size`"),
+        ([instance(placement={"start": 2, "size": 0})], "`.*size`"),
+        ([{}], "missing required field"),
+    ],
+)
+def test_instances_that_contradict_the_list_or_themselves_are_refused(
+    found: list[dict[str, Any]], wrong: str
+) -> None:
+    with pytest.raises(BadDeviceList, match=wrong) as caught:
+        cut(*found)
+    assert str(caught.value).startswith(f"annotation {hami.INSTANCES}: ")
+
+
+@pytest.mark.parametrize("text", ['[{"x":' + "[" * 100_000, " " * (TEXT_MAX + 1), "["])
+def test_instances_that_are_no_json_are_refused(text: str) -> None:
+    with pytest.raises(BadDeviceList, match=hami.INSTANCES):
+        given(";GPU-a,NVIDIA,4000,100:;;", **{hami.INSTANCES: text})
+
+
+def test_a_list_is_written_with_a_slot_for_every_container() -> None:
+    slots = [[], [A], [B, Share("GPU-c", 8000, 50)]]
+    text = ";GPU-a,NVIDIA,4000,30:;GPU-b,NVIDIA,8000,50:GPU-c,NVIDIA,8000,50:;"
+    assert device_lists.write(slots, "NVIDIA") == text
+    assert device_lists.read(text) == slots
