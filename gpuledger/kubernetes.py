@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from gpuledger import wiring
+from gpuledger import cards, wiring
 from gpuledger.confirmed import Confirmed
 from gpuledger.keeper import Keeper
 from gpuledger.visible import Visible
@@ -39,6 +39,7 @@ class Kubernetes:
         self._settings, self._client, self._keeper = settings, client, keeper
         cluster = KubernetesCluster(client)
         self.surroundings = wiring.surroundings(settings, keeper, cluster)
+        self.cards = cards.settlement(settings, keeper, cluster, count)
         self.settlement = Settlement(
             Visible(keeper, keeper),
             keeper,
@@ -47,6 +48,7 @@ class Kubernetes:
             is_active=keeper.is_active,
             settings=wiring.settlement_settings(settings),
             count=count,
+            beside=self.cards.begin,
         )
         self.ledger = Confirmed(keeper, self.settlement.registered, settings.cluster)
 
@@ -67,6 +69,7 @@ class Kubernetes:
         async with asyncio.TaskGroup() as tasks:
             if self.surroundings.following is not None:
                 tasks.create_task(self.surroundings.following.run())
+            tasks.create_task(self.cards.run())
             await self._keeper.opened.wait()
             tasks.create_task(self.settlement.run())
             if self._settings.register_webhook:

@@ -12,6 +12,7 @@ from ledger.log.submission import Ledger
 from ledger.log.turns import every
 from webhook.ages import Ages
 from webhook.barrier import Barrier, Looking
+from webhook.beside import Beside
 from webhook.drift import drift_of
 from webhook.further_duties import FurtherDuties
 from webhook.gates import Gates
@@ -33,8 +34,12 @@ QUOTAS: Final = "quotas"
 class Duties:
     """The parts of settlement for pods and quotas, and with `beyond` those for everything else."""
 
-    def __init__(self, tenure: Tenure, ledger: Ledger) -> None:
-        """Prepare; `run` does the work. `ledger` answers what has to be known at once."""
+    def __init__(self, tenure: Tenure, ledger: Ledger, beside: Beside | None = None) -> None:
+        """Prepare; `run` does the work. `ledger` answers what has to be known at once.
+
+        `beside` is settled as well, and hears of pods.
+        """
+        self._beside = beside
         self.ages = Ages()
         self.puzzling = Puzzling()
         self.watches = Watches(tenure.settings.recount_seconds)
@@ -68,6 +73,8 @@ class Duties:
                 tasks.create_task(every(tick, action))
             if self._more is not None:
                 self._more.start(tasks, tick)
+            if self._beside is not None:
+                tasks.create_task(self._beside.run())
 
     def follow(self, record: Record, now: float) -> None:
         """Take note of what a record changes for this cluster, at `now` seconds of the loop."""
@@ -88,6 +95,11 @@ class Duties:
         await self.watches.follow(PODS, self._tenure.cluster.watch_pods, self._take_pod)
 
     async def _take_pod(self, change: Change[Pod]) -> None:
+        await self._charge_pod(change)
+        if self._beside is not None:
+            await self._beside.take(change)
+
+    async def _charge_pod(self, change: Change[Pod]) -> None:
         if self._more is None:
             await self._pods.take(change)
             return

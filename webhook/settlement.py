@@ -18,6 +18,7 @@ from ledger.log.records import Record
 from ledger.log.submission import Ledger
 from ledger.log.view import View
 from ledger.runtime.counting import Count, uncounted
+from webhook.beside import Begin
 from webhook.duties import Duties
 from webhook.tenure import WATCHED, SettlementSettings, Site, Tenure
 
@@ -56,8 +57,10 @@ class Settlement:
         is_active: Callable[[], bool],
         settings: SettlementSettings | None = None,
         count: Count = uncounted,
+        beside: Begin | None = None,
     ) -> None:
-        """`now` tells µs of Unix time."""
+        """`now` tells µs of Unix time; `beside` begins what else is settled in each tenure."""
+        self._beside = beside
         self._counted = count
         self._ledger = ledger
         self._view = view
@@ -147,15 +150,17 @@ class Settlement:
             await asyncio.sleep(REGISTER_SECONDS)
 
     async def _serve_tenure(self) -> None:
+        courier = Courier(self._ledger)
         tenure = Tenure(
             self._view,
             self._site,
             self._settings,
             self._now,
-            Courier(self._ledger),
+            courier,
             self._counted,
         )
-        duties = self._duties = Duties(tenure, self._ledger)
+        beside = self._beside(courier) if self._beside is not None else None
+        duties = self._duties = Duties(tenure, self._ledger, beside)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(duties.run())

@@ -325,6 +325,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             description="MiB to assume for a card of unknown size; 0 refuses where it matters.",
         ),
     ] = 0
+    node_keeper: Annotated[
+        Literal["hami", "gpuledger"],
+        Meta(description="Who hands cards out on nodes that do not say so (gpuledger.io/keeper)."),
+    ] = "hami"
+    card_scaling: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Percent of memory and cores to promise of cards that gpuledger hands out:"
+            " node:GLOB=memory:PERCENT,cores:PERCENT or type:TEXT=…; the first that fits.",
+            examples=["node:dev-*=memory:150", "type:T4=cores:200"],
+        ),
+    ] = ()
+    claim_seconds: Annotated[
+        float,
+        Meta(gt=0, le=3600, description="How long cards are kept for a pod that others leave for."),
+    ] = 60.0
     memory_factor: Annotated[
         int, Meta(ge=1, le=2**20, description="MiB that one unit of nvidia.com/gpumem stands for.")
     ] = 1

@@ -1,0 +1,103 @@
+"""Scaling: promising more of cards than they have, or less, by node and by type.
+
+Only for cards that our agent hands out: what HAMi's device plugin announces is scaled already. A
+card that is cut into instances has what it has.
+"""
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+import msgspec
+from msgspec import structs
+
+from ledger.core.cards import MIG, WHOLE, Card
+
+MEMORY: Final = "gpuledger.io/memory-scaling"
+CORES: Final = "gpuledger.io/cores-scaling"
+"""Annotations of a Node: the percentage at which its cards' memory or cores count."""
+
+PERCENT_MAX: Final = 1_000
+"""A card promised more than ten times is a mistake."""
+
+_NODE: Final = "node:"
+_TYPE: Final = "type:"
+_FORM: Final = "write node:GLOB=memory:PERCENT,cores:PERCENT or type:TEXT=…"
+
+
+class Scaling(msgspec.Struct, frozen=True):
+    """At how many percent the cards count that a selector means; 100 is what they have.
+
+    `node` is a pattern of node names, `type` a part of a card's model in any case of letters; empty
+    ones mean all.
+    """
+
+    memory: int = WHOLE
+    cores: int = WHOLE
+    node: str = ""
+    type: str = ""
+
+    def means(self, node: str, card: Card) -> bool:
+        """Return whether this scaling is for a card of a node."""
+        if self.node and not fnmatchcase(node, self.node):
+            return False
+        return self.type.lower() in card.type.lower()
+
+
+def read(text: str) -> Scaling:
+    """Read one item of the setting `card_scaling`. Raises ValueError saying what is wrong."""
+    selector, equals, amounts = text.rpartition("=")
+    percent = dict.fromkeys(("memory", "cores"), WHOLE)
+    for item in amounts.split(","):
+        name, _, amount = item.partition(":")
+        if name not in percent or not equals:
+            raise ValueError(f"card_scaling: {text!r} is not understood; {_FORM}")
+        percent[name] = _percent("card_scaling", amount)
+    found = Scaling(percent["memory"], percent["cores"])
+    if selector.startswith(_NODE) and selector != _NODE:
+        return structs.replace(found, node=selector.removeprefix(_NODE))
+    if selector.startswith(_TYPE) and selector != _TYPE:
+        return structs.replace(found, type=selector.removeprefix(_TYPE))
+    raise ValueError(f"card_scaling: {selector!r} selects nothing; {_FORM}")
+
+
+def scaled(
+    cards: Sequence[Card], node: str, annotations: Mapping[str, str], scalings: Sequence[Scaling]
+) -> tuple[tuple[Card, ...], str]:
+    """Return the cards of a node as they count, and what is wrong with its annotations.
+
+    An annotation of the Node goes before the settings, of which the first one that means a card is
+    used. One that cannot be read scales nothing.
+    """
+    own: dict[str, int] = {}
+    warning = ""
+    for key, name in ((MEMORY, "memory"), (CORES, "cores")):
+        try:
+            own |= {name: _percent(f"annotation {key}", annotations[key])}
+        except KeyError:
+            continue
+        except ValueError as error:
+            warning = f"{error}. The node's cards are not scaled by it"
+    return tuple(_scaled(card, node, own, scalings) for card in cards), warning
+
+
+def _scaled(card: Card, node: str, own: Mapping[str, int], scalings: Sequence[Scaling]) -> Card:
+    if card.mode == MIG:
+        return card
+    found = next((one for one in scalings if one.means(node, card)), Scaling())
+    memory, cores = own.get("memory", found.memory), own.get("cores", found.cores)
+    return structs.replace(
+        card,
+        memory=card.memory * memory // WHOLE,
+        cores=card.cores * cores // WHOLE,
+        memory_scale=memory,
+        cores_scale=cores,
+    )
+
+
+def _percent(what: str, text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= len(str(PERCENT_MAX)):
+        percent = int(text)
+        if 1 <= percent <= PERCENT_MAX:
+            return percent
+    raise ValueError(f"{what}: {text[:32]!r} is no percentage from 1 to {PERCENT_MAX}")

@@ -1,0 +1,73 @@
+"""A tenure: what the parts of settling cards share while this replica is the active one."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ledger.core import accounts
+from ledger.core.cards import Placement
+from ledger.core.state import Entry
+from ledger.kube.port import Binds
+from ledger.kube.rules import DemandRules
+from ledger.log.courier import Courier
+from ledger.log.view import View
+from ledger.runtime.counting import Count, uncounted
+
+SETTLED: Final = "settlement"
+"""The actor of commands that follow from what the cluster says."""
+
+
+class CardSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds in seconds, and how requests of pods are read.
+
+    `settle_seconds` is how long a placement may be without its Binding: longer than any Binding can
+    take. `claim_seconds` is how long cards are kept for a pod that others are evicted for.
+    `unready_seconds` is how long a node may not be ready until its cards are not healthy.
+    """
+
+    rules: DemandRules = DemandRules()
+    settle_seconds: float = 60.0
+    claim_seconds: float = 60.0
+    unready_seconds: float = 60.0
+
+
+class CardTenure:
+    """The state, the cluster, and a way to the ledger."""
+
+    def __init__(
+        self,
+        view: View,
+        cluster: Binds,
+        name: str,
+        settings: CardSettings,
+        now: Callable[[], int],
+        courier: Courier,
+        count: Count = uncounted,
+    ) -> None:
+        """`name` is the cluster's in the ledger; `now` tells µs of Unix time."""
+        self.view = view
+        self.cluster = cluster
+        self.name = name
+        self.settings = settings
+        self.now = now
+        self.courier = courier
+        self.count = count
+
+    def qualified(self, name: str) -> str:
+        """Return the name of a node or namespace in the ledger."""
+        return accounts.qualified(self.name, name)
+
+    def owns(self, qualified: str) -> bool:
+        """Return whether a node or namespace is of this cluster."""
+        return qualified.startswith(f"{self.name}/")
+
+    def placement(self, namespace: str, key: str) -> Placement | None:
+        """Return where the cards of a pod are, or what is left of that."""
+        space = self.view.state.namespaces.get(namespace)
+        return space.placed.get(key) if space is not None else None
+
+    def entry(self, namespace: str, key: str) -> Entry | None:
+        """Return what the ledger knows of a pod."""
+        space = self.view.state.namespaces.get(namespace)
+        return space.entries.get(key) if space is not None else None

@@ -1,0 +1,45 @@
+"""From settings to the settlement of cards."""
+
+import time
+
+from extender.settling import scaling
+from extender.settling.node_reading import NodeRules
+from extender.settling.settlement import CardCluster, CardSettlement
+from extender.settling.tenure import CardSettings
+from gpuledger import wiring
+from gpuledger.exits import Exit, Stop
+from ledger.log.view import View
+from ledger.runtime.counting import Count
+from ledger.runtime.settings import Settings
+
+
+def settlement(
+    settings: Settings, view: View, cluster: CardCluster, count: Count
+) -> CardSettlement:
+    """Return what settles the cards of a cluster.
+
+    Raises Stop naming a setting that cannot be used.
+    """
+    return CardSettlement(
+        view,
+        cluster,
+        settings.cluster,
+        now=lambda: time.time_ns() // 1_000,
+        settings=CardSettings(
+            rules=wiring.demand_rules(settings),
+            settle_seconds=settings.settle_seconds,
+            claim_seconds=settings.claim_seconds,
+        ),
+        rules=node_rules(settings),
+        count=count,
+    )
+
+
+def node_rules(settings: Settings) -> NodeRules:
+    """Return how nodes are read. Raises Stop naming a setting that cannot be used."""
+    try:
+        scalings = tuple(map(scaling.read, settings.card_scaling))
+    except ValueError as error:
+        raise Stop(Exit.USAGE, str(error)) from error
+    vendors = wiring.demand_rules(settings).vendors
+    return NodeRules(vendors=vendors, keeper=settings.node_keeper, scalings=scalings)

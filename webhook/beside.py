@@ -1,0 +1,24 @@
+"""Beside: what else the active replica settles, from the same watch of pods and by the same way."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ledger.kube.objects import Pod
+from ledger.kube.port import Change
+from ledger.log.courier import Courier
+
+
+class Beside(Protocol):
+    """Something that is settled for as long as this replica is the active one."""
+
+    async def run(self) -> None:
+        """Settle until cancelled."""
+        ...
+
+    async def take(self, change: Change[Pod]) -> None:
+        """Take in what the watch of pods tells, after the ledger was told of it."""
+        ...
+
+
+Begin = Callable[[Courier], Beside]
+"""Begins a tenure: commands are sent by the courier, in order with those about quotas."""
