@@ -4,7 +4,7 @@ A card may be ill or closed, somebody may have it alone, and instances of a card
 lie where they can and not overlap. Each function returns a denial, None when nothing is wrong.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final
 
 from ledger.core import cards
@@ -135,11 +135,18 @@ def unusable(state: State, node: Node, name: str, parts: Parts, *, alone: bool) 
     return None
 
 
-def in_the_way(state: State, name: str, parts: Parts) -> Denial | None:
-    """Refuse a card that another pod has, or leaves to nobody, and instances that overlap."""
+def in_the_way(
+    state: State, name: str, parts: Parts, leaving: Container[tuple[str, str, str]] = ()
+) -> Denial | None:
+    """Refuse a card that another pod has, or leaves to nobody, and instances that overlap.
+
+    The pods that are `leaving`, by namespace, key and uid, are in nobody's way.
+    """
     wanted = cards.exclusive_on(parts)
     ours = cards.uuids(parts)
-    for _, key, placed in residents(state, name):
+    for namespace, key, placed in residents(state, name):
+        if (namespace, key, placed.uid) in leaving:
+            continue
         taken = bookings_of(placed)
         alone = cards.exclusive_on(placed.parts, initialised=placed.initialised)
         for uuid in ours.keys() & taken.keys():

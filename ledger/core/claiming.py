@@ -20,7 +20,9 @@ def make_room(state: State, command: commands.MakeRoom) -> Decision:
     if denial is not None or node is None:
         return denial or []
     denial = card_rules.missing(node, command.node, command.parts, lost_too=False)
+    denial = denial or card_rules.at_odds(command.key, command.parts)
     denial = denial or _never_free(state, node, command)
+    denial = denial or card_rules.in_the_way(state, command.node, command.parts, command.victims)
     if denial is not None:
         return denial
     known = _claim_on(state, command)

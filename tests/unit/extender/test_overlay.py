@@ -1,0 +1,87 @@
+"""What is probably taken: counted once, bounded, and forgotten in time."""
+
+from extender.overlay import GUESSES_MAX, Overlay
+from ledger.core.cards import Booking
+
+ONE = {2: Booking(10, 20, 1)}
+
+
+def _at(overlay: Overlay, row: int, column: int) -> tuple[int, ...]:
+    arrays = (overlay.memory, overlay.cores, overlay.slots, overlay.alone)
+    return tuple(int(array[row, column]) for array in arrays)
+
+
+def test_a_guess_is_taken_until_it_is_dropped() -> None:
+    overlay = Overlay()
+    overlay.add("u1", 3, ONE, {2}, until=10.0)
+    assert _at(overlay, 3, 2) == (10, 20, 1, 1)
+    overlay.drop("u1")
+    overlay.drop("u1")
+    assert _at(overlay, 3, 2) == (0, 0, 0, 0)
+
+
+def test_a_second_guess_about_a_pod_replaces_the_first() -> None:
+    overlay = Overlay()
+    overlay.add("u1", 3, ONE, until=10.0)
+    overlay.add("u1", 4, ONE, until=10.0)
+    assert (_at(overlay, 3, 2), _at(overlay, 4, 2)) == ((0, 0, 0, 0), (10, 20, 1, 0))
+    assert len(overlay) == 1
+
+
+def test_a_guess_ends_at_its_deadline_and_no_other_does() -> None:
+    overlay = Overlay()
+    overlay.add("early", 0, ONE, until=5.0)
+    overlay.add("late", 1, ONE, until=9.0)
+    overlay.expire(4.9)
+    assert len(overlay) == 2
+    overlay.expire(5.0)
+    assert (_at(overlay, 0, 2), _at(overlay, 1, 2)) == ((0, 0, 0, 0), (10, 20, 1, 0))
+    overlay.expire(9.0)
+    assert len(overlay) == 0
+
+
+def test_one_guess_too_many_forgets_the_oldest() -> None:
+    overlay = Overlay()
+    for number in range(GUESSES_MAX + 1):
+        overlay.add(f"u{number}", number % 2, ONE, until=10.0)
+    assert len(overlay) == GUESSES_MAX
+    assert overlay.slots.sum() == GUESSES_MAX
+
+
+def test_a_pod_does_not_see_what_is_guessed_about_it_and_kept_for_it() -> None:
+    overlay = Overlay()
+    overlay.add("u1", 3, ONE, until=10.0)
+    overlay.keep("u1", 3, ONE, {2})
+    overlay.add("u2", 3, ONE, until=10.0)
+    with overlay.without("u1"):
+        assert _at(overlay, 3, 2) == (10, 20, 1, 0)
+    assert _at(overlay, 3, 2) == (30, 60, 3, 1)
+
+
+def test_what_is_kept_for_a_pod_has_no_deadline() -> None:
+    overlay = Overlay()
+    overlay.keep("u1", 3, ONE)
+    overlay.expire(1e9)
+    assert _at(overlay, 3, 2) == (10, 20, 1, 0)
+    overlay.release("u1")
+    assert _at(overlay, 3, 2) == (0, 0, 0, 0)
+
+
+def test_growing_keeps_what_is_taken() -> None:
+    overlay = Overlay(2, 4)
+    overlay.add("u1", 1, ONE, until=10.0)
+    overlay.grow(5, 6)
+    assert overlay.memory.shape == (5, 6)
+    assert _at(overlay, 1, 2) == (10, 20, 1, 0)
+    overlay.drop("u1")
+    assert not overlay.memory.any()
+
+
+def test_a_row_whose_columns_change_has_no_guesses_left() -> None:
+    overlay = Overlay()
+    overlay.add("u1", 3, ONE, until=10.0)
+    overlay.keep("u2", 3, ONE)
+    overlay.add("u3", 4, ONE, until=10.0)
+    overlay.clear(3)
+    assert not overlay.memory[3].any()
+    assert len(overlay) == 1
