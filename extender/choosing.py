@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from extender import instances, policies, rules, topology
+from extender import instances, policies, rowwise, rules, topology
 from extender.arrays import Booleans, Integers
 from extender.expressions import Floats
 from extender.loads import Cards, Loads
@@ -207,7 +207,7 @@ class _Wanted:
     def _set(self, fitting: Booleans, wanted: Want, keys: list[Floats]) -> Integers | None:
         """Return the best linked cards, None where no node has enough that differ."""
         count = self.wish.count
-        if not (fitting.sum(axis=1) >= count).any():
+        if not (rowwise.count(fitting) >= count).any():
             return None
         order = np.lexsort([*reversed(keys), ~fitting], axis=-1)
         left = self._left()
@@ -222,7 +222,7 @@ class _Wanted:
         if self.sets is not None:
             planned = self.sets[:, number]
             columns = np.where(planned >= 0, planned, columns)
-        found = given.ok & fitting.any(axis=1)
+        found = given.ok & rowwise.some(fitting)
         failed = given.ok & ~found
         given.codes[failed] = codes[failed]
         given.ok = found
@@ -274,7 +274,7 @@ def _best(fitting: Booleans, keys: list[Floats]) -> Integers:
     """Return the column of the best card of each row: the lowest keys, and of these the first."""
     left = fitting
     for key in keys:
-        lowest = np.where(left, key, np.inf).min(axis=1, keepdims=True)
-        left = left & (key == lowest)
+        lowest = rowwise.lowest(np.where(left, key, np.inf))
+        left = left & (key == lowest[:, None])
     column: Integers = left.argmax(axis=1)
     return column

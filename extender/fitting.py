@@ -8,7 +8,7 @@ What a pod books on a card is the most that runs there at once (`cards.booked`).
 import msgspec
 import numpy as np
 
-from extender import choosing, instances, scoring
+from extender import choosing, instances, rowwise, scoring
 from extender.arrays import Arrays, Booleans, Integers
 from extender.choosing import Container, Given, Step
 from extender.expressions import Floats
@@ -56,8 +56,8 @@ def fit(arrays: Arrays, overlay: Overlay, question: Question) -> Fits:
     cards = Cards(arrays, window)
     before = Loads.of(arrays, overlay, window)
     walk = _walk(cards, before, question)
-    registered: Booleans = cards.present.any(axis=1)
-    feasible: Booleans = walk.ok & registered
+    registered = rowwise.some(cards.present)
+    feasible = walk.ok & registered
     settled = walk.ok | walk.insufficient
     score = scoring.nodes(cards, before, walk.peak, question.node_policy, question.node_score)
     return Fits(

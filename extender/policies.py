@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from extender import scoring, topology
+from extender import rowwise, scoring, topology
 from extender.arrays import Booleans
 from extender.expressions import Floats
 from extender.loads import Cards, Loads
@@ -60,7 +60,7 @@ def _numa(offer: Offer, weights: Weights) -> Iterator[Floats]:
     key = numa.astype(np.float64)
     for number in np.unique(numa[offer.fitting]):
         there = offer.fitting & (numa == number)
-        too_few = there.sum(axis=1, keepdims=True) < offer.times
+        too_few = rowwise.count(there)[:, None] < offer.times
         key += _ELSEWHERE * (there & too_few)
     yield key
 

@@ -53,5 +53,5 @@ def _wording(codes: bytes) -> str:
         if code != rules.ABSENT:
             counts[code] = counts.get(code, 0) + 1
     total = sum(counts.values())
-    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], -one[0]))
     return ", ".join(f"{count}/{total} {rules.REASONS[code]}" for code, count in ordered)

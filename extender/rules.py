@@ -1,7 +1,7 @@
 """Rules: why a card cannot be given to a container, each as one number for all cards at once.
 
-The rules are tried in the order of `REASONS`, and the first that a card breaks names its reason.
-They are those that the ledger decides by, so that what is proposed is not refused.
+The first rule that a card breaks names its reason. The rules are those that the ledger decides by,
+so that what is proposed is not refused.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from extender import instances
+from extender import instances, rowwise
 from extender.arrays import Booleans, Integers
 from extender.instances import Room
 from extender.loads import Cards, Loads
@@ -18,28 +18,29 @@ from ledger.core.denials import Reason
 from ledger.kube.wishes import CardWish, Choice
 
 Codes = npt.NDArray[np.int8]
-"""What is wrong with each card: a place in `REASONS`, or one of the three below."""
+"""What is wrong with each card: a place in `REASONS`, or `ABSENT`."""
 
 FITS: Final = 0
-ABSENT: Final = -1
+ABSENT: Final = 127
 """There is no card in this column."""
 
 REASONS: Final = (
     None,
-    Reason.CARD_NOT_HEALTHY,
-    Reason.CARD_CORDONED,
-    Reason.CARD_TYPE_MISMATCH,
-    Reason.NUMA_NOT_FIT,
-    Reason.CARD_UUID_MISMATCH,
-    Reason.CARD_TIME_SLICING_EXHAUSTED,
-    Reason.EXCLUSIVE_CONFLICT,
-    Reason.RESOURCE_QUOTA_NOT_FIT,
-    Reason.CARD_INSUFFICIENT_MEMORY,
-    Reason.CARD_INSUFFICIENT_CORE,
-    Reason.CARD_COMPUTE_UNITS_EXHAUSTED,
-    Reason.CARD_MIG_INFEASIBLE,
     Reason.ALLOCATED_INSUFFICIENT,
+    Reason.CARD_MIG_INFEASIBLE,
+    Reason.CARD_COMPUTE_UNITS_EXHAUSTED,
+    Reason.CARD_INSUFFICIENT_CORE,
+    Reason.CARD_INSUFFICIENT_MEMORY,
+    Reason.RESOURCE_QUOTA_NOT_FIT,
+    Reason.EXCLUSIVE_CONFLICT,
+    Reason.CARD_TIME_SLICING_EXHAUSTED,
+    Reason.CARD_UUID_MISMATCH,
+    Reason.NUMA_NOT_FIT,
+    Reason.CARD_TYPE_MISMATCH,
+    Reason.CARD_CORDONED,
+    Reason.CARD_NOT_HEALTHY,
 )
+"""By code. The rules are tried in the opposite order: of what is wrong, the highest code stands."""
 
 CODES: Final = {reason: code for code, reason in enumerate(REASONS) if reason is not None}
 
@@ -89,10 +90,9 @@ def codes(cards: Cards, load: Loads, asked: Asked, wanted: Want, left: Integers 
     """Return what is wrong with each card; `left` is how many MiB quotas leave the pod by row."""
     found = np.zeros(cards.shape, np.int8)
     broken = [*_of_cards(cards, load, asked), *_of_amounts(cards, load, asked, wanted, left)]
-    for reason, where in reversed(broken):
-        if where is not _NEVER:
-            np.copyto(found, CODES[reason], where=where)
-    np.copyto(found, ABSENT, where=~cards.present)
+    for reason, where in broken:
+        np.maximum(found, where.view(np.int8) * np.int8(CODES[reason]), out=found)
+    np.maximum(found, (~cards.present).view(np.int8) * np.int8(ABSENT), out=found)
     return found
 
 
@@ -102,9 +102,9 @@ def too_few(cards: Cards, wish: CardWish) -> Booleans:
     A card that is cut may be given several times.
     """
     ours = cards.present & _of_vendor(cards, wish.vendor)
-    enough: Booleans = ours.sum(axis=1) >= wish.count
+    enough: Booleans = rowwise.count(ours) >= wish.count
     if cards.any_cut:
-        enough |= (ours & cards.cut).any(axis=1)
+        enough |= rowwise.some(ours & cards.cut)
     return ~enough
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from extender import rowwise
 from extender.arrays import Booleans, Integers
 from extender.expressions import Expression, Floats
 from extender.loads import Cards, Loads
@@ -39,7 +40,7 @@ def share(used: Integers, limit: Integers) -> Floats:
 def nodes(cards: Cards, before: Loads, after: Loads, policy: str, own: Expression | None) -> Floats:
     """Return how good each node is, higher is better, with these loads before and after."""
     shares = {
-        name: share(_sum(cards, used), _sum(cards, limit))
+        name: share(rowwise.total_of(used, cards.present), rowwise.total(limit))
         for name, used, limit in (
             ("memory", after.memory, cards.memory),
             ("cores", after.cores, cards.cores),
@@ -48,14 +49,13 @@ def nodes(cards: Cards, before: Loads, after: Loads, policy: str, own: Expressio
     }
     if own is not None:
         return _own(cards, after, shares, own)
-    full = _FULLNESS * (shares["slots"] + shares["cores"] + shares["memory"])
+    score: Floats = _FULLNESS * (shares["slots"] + shares["cores"] + shares["memory"])
     if policy == "spread":
-        spread: Floats = -full
-        return spread
+        np.negative(score, out=score)
     if policy == "whole":
         touched = cards.present & (before.slots == 0) & (after.slots > 0)
-        return full - _WHOLE_FIRST * touched.sum(axis=1)
-    return full
+        score -= _WHOLE_FIRST * rowwise.count(touched)
+    return score
 
 
 def scaled(scores: Floats, feasible: Booleans) -> Integers:
@@ -73,13 +73,8 @@ def scaled(scores: Floats, feasible: Booleans) -> Integers:
 
 
 def _own(cards: Cards, after: Loads, shares: dict[str, Floats], own: Expression) -> Floats:
-    count = cards.present.sum(axis=1)
-    untouched = (cards.present & (after.slots == 0)).sum(axis=1)
+    count = rowwise.count(cards.present)
+    untouched = rowwise.count(cards.present & (after.slots == 0))
     values = {**shares, "whole": share(untouched, count), "cards": count.astype(np.float64)}
     found: Floats = np.broadcast_to(own.score(values), count.shape).copy()
-    return found
-
-
-def _sum(cards: Cards, amounts: Integers) -> Integers:
-    found: Integers = (amounts * cards.present).sum(axis=1)
     return found
