@@ -1,0 +1,101 @@
+"""200 nodes, 3,000 pods, two schedulers, two extenders, kills: every card within its limits."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.e2e.cluster import Manifest
+from tests.e2e.polling import eventually
+from tests.e2e.scheduling import nodes, shapes
+from tests.e2e.scheduling.scheduler import PROFILE
+from tests.e2e.scheduling.shapes import deployment, job
+from tests.e2e.scheduling.team import Team
+from tests.e2e.scheduling.yard import connected, opened
+from tests.e2e.service import Service
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1_800)]
+
+NODES: Final = 200
+PODS: Final = 3_000
+PROFILES: Final = (PROFILE, "second")
+SCHEDULED_SECONDS: Final = 900.0
+STALE_SHARE_MAX: Final = 0.01
+BINDS: Final = "gpuledger_extender_binds_total"
+STALE: Final = "gpuledger_extender_stale_binds_total"
+
+
+@pytest.fixture
+async def team(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> AsyncIterator[Team]:
+    """Run a large cluster for one test."""
+    async with opened(assets, tmp_path_factory.mktemp("yard")) as yard:
+        forms: tuple[nodes.Form, nodes.Form] = ("json", "colons")
+        made = [nodes.node(f"gpu-{number}", form=forms[number % 2]) for number in range(NODES)]
+        await nodes.make(yard.cluster, made)
+        async with connected(yard.plane) as cluster:
+            team = Team(yard, cluster, tmp_path)
+            await team.open()
+            yield team
+
+
+async def test_three_thousand_pods_of_all_shapes_come_to_cards_while_processes_are_killed(
+    team: Team,
+) -> None:
+    other = await team.yard.extender()
+    await team.yard.scheduler(profile=PROFILES[0])
+    await team.yard.scheduler(other, PROFILES[1])
+    await team.create(*_workloads())
+    seen = _Seen(team)
+    await seen.reaches(PODS // 4)
+    other.kill()
+    await other.run_again()
+    await seen.reaches(PODS // 2)
+    team.yard.nats.kill()
+    await team.yard.nats.start()
+    await seen.reaches(PODS)
+    await team.agrees()
+    assert await _stale(team.yard.service, other) <= STALE_SHARE_MAX
+    await team.was_always_within_limits()
+
+
+def _workloads() -> list[Manifest]:
+    """Return Deployments and Jobs, as many pods of each shape, half of them for each scheduler."""
+    made = []
+    each = PODS // (len(shapes.mixed()) * len(PROFILES) * 2)
+    for profile in PROFILES:
+        for shape in shapes.mixed(profile):
+            shape["metadata"]["name"] += f"-{PROFILES.index(profile)}"
+            made += [deployment(shape, each), job(shape, each)]
+    return made
+
+
+class _Seen:
+    """Counts pods that ever had a node: those of Jobs come to their end meanwhile."""
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._uids: set[str] = set()
+
+    async def reaches(self, count: int) -> None:
+        """Wait until so many were bound."""
+        await eventually(
+            self._look,
+            lambda seen: seen >= count,
+            within=SCHEDULED_SECONDS,
+            what=f"{count} pods were bound",
+        )
+
+    async def _look(self) -> int:
+        self._uids |= {pod["metadata"]["uid"] for pod in await self._team.bound()}
+        return len(self._uids)
+
+
+async def _stale(*services: Service) -> float:
+    """Return which share of the binds had to be tried anew because the filter knew too little."""
+    binds = sum(await asyncio.gather(*(one.metric(BINDS) for one in services)))
+    stale = sum(await asyncio.gather(*(one.metric(STALE) for one in services)))
+    return stale / binds if binds else 1.0
