@@ -56,9 +56,7 @@ def _some(kind: inspect.UnionType) -> inspect.Type:
 def _spelling(kind: type) -> Spelling:
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType), f"{kind} is no struct"
-    return {
-        field.encode_name.lower(): (field.encode_name, field.type) for field in info.fields
-    }
+    return {field.encode_name.lower(): (field.encode_name, field.type) for field in info.fields}
 
 
 _ANY: Final = inspect.AnyType()

@@ -1,0 +1,82 @@
+"""The HTTP side of the extender: `POST /extender/filter`, `prioritize`, `bind` and `preempt`.
+
+Plain ASGI endpoints: bytes in and bytes out. What is no request of kube-scheduler is a 4xx with a
+JSON body that names what is wrong; everything else is answered 200, with an `Error` inside where
+the scheduler is to try again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from extender import wire
+from extender.extender import Extender, Unavailable
+from extender.wire import BadRequest
+from ledger.runtime import bodies
+from ledger.runtime.bodies import ClientGone, Problem, Refused
+
+PATH: Final = "/extender/"
+
+READ_SECONDS: Final = 10.0
+"""How long a body may take to arrive."""
+
+Took = Callable[[str, float], None]
+"""Told which verb was answered, and how many seconds that took."""
+
+Answer = Callable[[bytes], Awaitable[Any]]
+
+
+class Endpoint:
+    """One verb as an ASGI application; bodies are at most `body_max` bytes, also inflated."""
+
+    def __init__(self, answer: Answer, body_max: int, took: Callable[[float], None]) -> None:
+        """Serve the answers, and tell how many seconds each request took."""
+        self._answer = answer
+        self._body_max = body_max
+        self._took = took
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await self._serve(scope, receive, send, began + READ_SECONDS)
+        finally:
+            self._took(clock() - began)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, until: float) -> None:
+        try:
+            bodies.check(scope, self._body_max)
+            body = await bodies.read(receive, self._body_max, until)
+            answer = await self._answer(await bodies.inflated(scope, body, self._body_max))
+        except BadRequest as error:
+            problem = Problem("BadRequest", error.message, error.field)
+            await bodies.answer(send, 400, msgspec.json.encode(problem))
+        except Unavailable as error:
+            problem = Problem("Unavailable", str(error))
+            await bodies.answer(send, 503, msgspec.json.encode(problem))
+        except Refused as refused:
+            await bodies.answer(send, refused.status, refused.body, refused.headers)
+        except ClientGone:
+            return
+        else:
+            await bodies.answer(send, 200, msgspec.json.encode(answer))
+
+
+def routes(extender: Extender, body_max: int, took: Took = lambda *_: None) -> list[Route]:
+    """Return the routes of the extender, to be mounted beside others."""
+    answers: dict[str, Answer] = {
+        "filter": lambda body: extender.filter(wire.read_args(body)),
+        "prioritize": lambda body: extender.prioritize(wire.read_args(body)),
+        "bind": lambda body: extender.bind(wire.read_binding(body)),
+        "preempt": lambda body: extender.preempt(wire.read_preemption(body)),
+    }
+    return [
+        Route(PATH + verb, Endpoint(answer, body_max, partial(took, verb)))
+        for verb, answer in answers.items()
+    ]

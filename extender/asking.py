@@ -1,0 +1,83 @@
+"""Asking: a pod that is being scheduled, what it wants, and what the last answers about it were.
+
+kube-scheduler asks about one pod several times, in one order: filter, prioritize, bind. What was
+worked out for one answer is kept for the next, as long as there is room; without it, the answer is
+the same and takes longer.
+"""
+
+from collections import OrderedDict
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from extender.fitting import Fits
+from ledger.kube.objects import Pod
+from ledger.kube.resources import PODS
+from ledger.kube.wishes import PodWish
+
+PODS_MAX: Final = 4_096
+"""Pods that are remembered between filter and bind; more than one scheduler has on its way."""
+
+FITS_MAX: Final = 16
+"""Pods whose fits are remembered between filter and prioritize, which follow at once."""
+
+T = TypeVar("T")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A pod and its wish, under the names by which the ledger knows it."""
+
+    pod: Pod
+    wish: PodWish
+    namespace: str
+    key: str
+
+    @property
+    def uid(self) -> str:
+        """Return the uid of the pod."""
+        return self.pod.metadata.uid
+
+    def of(self, node: str) -> str:
+        """Return the name under which the ledger knows a node of the pod's cluster."""
+        return f"{self.namespace.partition('/')[0]}/{node}"
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """Where a pod fits: `index` has the place of each row that was asked about in `fits`."""
+
+    fits: Fits
+    index: dict[int, int]
+
+
+def asked(pod: Pod, wish: PodWish, cluster: str) -> Asked:
+    """Name a pod as the ledger does."""
+    meta = pod.metadata
+    return Asked(pod, wish, f"{cluster}/{meta.namespace}", f"{PODS.name}/{meta.name}")
+
+
+class Remembered(Generic[T]):
+    """The newest values by the uid of a pod, and no more than `most`."""
+
+    def __init__(self, most: int) -> None:
+        """Remember nothing yet."""
+        self._most = most
+        self._known: OrderedDict[str, T] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many are remembered."""
+        return len(self._known)
+
+    def put(self, uid: str, value: T) -> None:
+        """Remember a value; the oldest goes where there is no room."""
+        self._known[uid] = value
+        self._known.move_to_end(uid)
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+    def get(self, uid: str) -> T | None:
+        """Return what is remembered about a pod."""
+        return self._known.get(uid)
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod."""
+        self._known.pop(uid, None)

@@ -1,0 +1,289 @@
+"""The extender: what kube-scheduler asks, answered from the inventory and decided by the ledger.
+
+Filter and prioritize only look; they write nothing, and being wrong costs a try. Bind is the one
+that places. Whatever is wrong is said in the answer's `Error`, on which the scheduler tries the pod
+again later.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from extender import filtering, preempting
+from extender.asking import FITS_MAX, PODS_MAX, Asked, Fitted, Remembered, asked
+from extender.attaching import Attaching
+from extender.binding import Binding, Bound, Cluster
+from extender.filtering import Candidates, Verdicts
+from extender.fitting import parts_of
+from extender.inventory import Inventory
+from extender.locking import Locking
+from extender.news import News
+from extender.prioritizing import prioritized
+from extender.proposing import Proposing
+from extender.selecting import GUESS_SECONDS, Preferences, Selecting
+from extender.telling import BINDING_FAILED, BINDING_SUCCEED, FILTERING_FAILED, Telling
+from extender.wire import (
+    Args,
+    BindingArgs,
+    BindingResult,
+    FilterResult,
+    HostPriority,
+    MetaVictims,
+    PreemptionArgs,
+    PreemptionResult,
+)
+from ledger.core.card_rules import residents
+from ledger.core.cards import Placement
+from ledger.core.denials import Denial, sentence
+from ledger.kube.errors import ClusterError
+from ledger.kube.objects import Pod
+from ledger.kube.port import Binds
+from ledger.kube.rules import DemandRules
+from ledger.kube.wishing import wish_of
+from ledger.log.submission import Ledger
+from ledger.log.view import View
+from ledger.runtime.counting import Count, uncounted
+
+READY_SECONDS: Final = 5.0
+"""How long a request waits for the log to be open."""
+
+REASONS_TOLD_MAX: Final = 5
+"""Reasons that an event sums up; the most frequent ones."""
+
+
+class ExtenderSettings(msgspec.Struct, frozen=True):
+    """What an operator decides: preferences, and how long a bind may wait, in seconds."""
+
+    preferences: Preferences = Preferences()
+    bind_wait_seconds: float = 20.0
+
+
+class Service(msgspec.Struct, frozen=True):
+    """What the extender decides and writes through; without a `cluster` it binds nothing."""
+
+    ledger: Ledger
+    view: View
+    cluster: Binds | None
+    rules: Callable[[], DemandRules]
+    count: Count = uncounted
+
+
+class Unavailable(Exception):
+    """The question cannot be answered now; the message says why."""
+
+
+class Extender:
+    """Answers about the pods of one cluster. `run` has to run for events to be told."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        service: Service,
+        settings: ExtenderSettings = ExtenderSettings(),
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Answer from an inventory, which somebody loads and keeps up to date."""
+        clock = time.monotonic
+        self.inventory = inventory
+        self._service, self._settings, self._clock = service, settings, clock
+        self._selecting = Selecting(inventory, settings.preferences, clock)
+        self._news = News(service.view)
+        self._proposing = Proposing(
+            service.ledger, service.view, self._selecting, self._news, service.rules, clock
+        )
+        self._binding, self._telling = self._writing(service.cluster, now)
+        self._pods: Remembered[Asked] = Remembered(PODS_MAX)
+        self._fits: Remembered[Fitted] = Remembered(FITS_MAX)
+        self._being_bound: set[str] = set()
+
+    async def run(self) -> None:
+        """Tell events until cancelled."""
+        if self._telling is not None:
+            await self._telling.run()
+
+    async def filter(self, args: Args) -> FilterResult:
+        """Return on which nodes a pod fits, and why not on the others. Raises BadRequest."""
+        found = filtering.candidates(args)
+        try:
+            await self._ready()
+        except Unavailable as error:
+            return FilterResult(error=str(error))
+        assert args.pod is not None, "what has no pod was refused"
+        verdicts = self._judged(args.pod, found)
+        if not any(verdicts.passed):
+            self._tell_nowhere(args.pod, verdicts)
+        self._count("filter", "fits" if any(verdicts.passed) else "nowhere")
+        return filtering.result(args, found, verdicts)
+
+    async def prioritize(self, args: Args) -> list[HostPriority]:
+        """Return how good each node is for a pod. Raises BadRequest and Unavailable."""
+        found = filtering.candidates(args)
+        await self._ready()
+        assert args.pod is not None, "what has no pod was refused"
+        who = self._asked(args.pod)
+        if isinstance(who, Denial) or not who.wish.wants_cards():
+            return [HostPriority(name, 0) for name in found.names]
+        fitted = self._fits.get(who.uid) or self._fitted(who, found)
+        priorities = prioritized(self._selecting, fitted, found)
+        self._guess(who, fitted, priorities)
+        self._count("prioritize", "scored")
+        return priorities
+
+    async def bind(self, args: BindingArgs) -> BindingResult:
+        """Bind a pod to a node; the answer says why not."""
+        until = self._clock() + self._settings.bind_wait_seconds
+        try:
+            await self._ready()
+            who = await self._to_bind(args)
+            bound = await self._bind(who, args.node, until)
+        except Unavailable as error:
+            bound = Bound("unavailable", str(error))
+        self._count("bind", bound.outcome)
+        return BindingResult(bound.problem)
+
+    async def preempt(self, args: PreemptionArgs) -> PreemptionResult:
+        """Return where evicting what the scheduler would evict makes room. Raises Unavailable."""
+        await self._ready()
+        nominated = preempting.nominated(args)
+        assert args.pod is not None, "what has no pod was refused"
+        who = self._asked(args.pod)
+        if isinstance(who, Denial):
+            return PreemptionResult()
+        if not who.wish.wants_cards():
+            return PreemptionResult(nominated)
+        found = {
+            node: victims
+            for node, victims in nominated.items()
+            if preempting.makes_room(self._selecting, who, node, self._leaving(who, node, victims))
+        }
+        self._count("preempt", "fits" if found else "nowhere")
+        return PreemptionResult(found)
+
+    def _leaving(self, who: Asked, node: str, victims: MetaVictims) -> list[Placement]:
+        """Return the placements of victims on a node."""
+        uids = {one.uid for one in victims.pods or ()}
+        there = residents(self._service.view.state, who.of(node))
+        return [placed for _, _, placed in there if placed.uid in uids]
+
+    async def _bind(self, who: Asked, node: str, until: float) -> Bound:
+        if self._binding is None:
+            raise Unavailable("no cluster is configured: there is nobody to bind pods")
+        if who.pod.spec.node_name == node:
+            return Bound("bound")
+        if who.uid in self._being_bound:
+            raise Unavailable(f"{who.key} is being bound already")
+        self._being_bound.add(who.uid)
+        try:
+            bound = await self._binding.bind(who, node, until, self._again)
+        finally:
+            self._being_bound.discard(who.uid)
+        self._tell_bound(who.pod, node, bound)
+        return bound
+
+    async def _to_bind(self, args: BindingArgs) -> Asked:
+        """Return the pod to be bound: as it was filtered, or else as it is."""
+        known = self._pods.get(args.pod_uid)
+        if known is not None:
+            return known
+        if self._service.cluster is None:
+            raise Unavailable("no cluster is configured: there is nobody to ask for the pod")
+        try:
+            pod = await self._service.cluster.get_pod(args.pod_namespace, args.pod_name)
+        except ClusterError as error:
+            raise Unavailable(f"the pod cannot be read: {error}") from error
+        if pod is None or (args.pod_uid and pod.metadata.uid != args.pod_uid):
+            raise Unavailable(f"pod {args.pod_namespace}/{args.pod_name} is gone")
+        who = self._asked(pod)
+        if isinstance(who, Denial):
+            raise Unavailable(sentence(who))
+        return who
+
+    def _again(self, pod: Pod) -> Asked | None:
+        who = self._asked(pod)
+        return None if isinstance(who, Denial) else who
+
+    def _asked(self, pod: Pod) -> Asked | Denial:
+        """Read what a pod wants, and remember it for its bind."""
+        wish = wish_of(pod, self._service.rules())
+        if isinstance(wish, Denial):
+            return wish
+        who = asked(pod, wish, self.inventory.cluster)
+        self._pods.put(who.uid, who)
+        return who
+
+    def _judged(self, pod: Pod, found: Candidates) -> Verdicts:
+        who = self._asked(pod)
+        if isinstance(who, Denial):
+            return filtering.nowhere(found, who)
+        if not who.wish.wants_cards():
+            return filtering.everywhere(found)
+        placed = self._proposing.standing(who)
+        if placed is not None:
+            return filtering.only(found, placed.node.partition("/")[2])
+        verdicts, fitted = filtering.filtered(self._selecting, who, found)
+        self._fits.put(who.uid, fitted)
+        if sum(verdicts.passed) == 1:
+            self._guess_on(who, fitted, found.names[verdicts.passed.index(True)])
+        return verdicts
+
+    def _fitted(self, who: Asked, found: Candidates) -> Fitted:
+        rows = [row for row in self._selecting.rows_of(found.names) if row is not None]
+        fits = self._selecting.fits(who, np.array(rows, np.int64))
+        return Fitted(fits, dict(zip(rows, range(len(rows)), strict=True)))
+
+    def _guess(self, who: Asked, fitted: Fitted, priorities: list[HostPriority]) -> None:
+        """Take the pod to be on its way to the best node: the scheduler adds scores of its own."""
+        best = max(priorities, key=lambda one: (one.score, one.host), default=None)
+        if best is not None and best.score:
+            self._guess_on(who, fitted, best.host)
+
+    def _guess_on(self, who: Asked, fitted: Fitted, node: str) -> None:
+        row = self.inventory.rows.get(node)
+        place = fitted.index.get(row) if row is not None else None
+        if place is None or not fitted.fits.feasible[place]:
+            return
+        parts = parts_of(fitted.fits, place, self.inventory.arrays, who.wish)
+        self._selecting.guess(who, node, parts, GUESS_SECONDS)
+
+    async def _ready(self) -> None:
+        """Wait until the cards are known. Raises Unavailable."""
+        until = self._clock() + READY_SECONDS
+        while not self.inventory.loaded:
+            left = until - self._clock()
+            if left <= 0:
+                raise Unavailable("the log is not open yet: the cards of the nodes are not known")
+            await asyncio.sleep(min(left, 0.1))
+
+    def _tell_nowhere(self, pod: Pod, verdicts: Verdicts) -> None:
+        if self._telling is None:
+            return
+        reasons = [*verdicts.failed.values(), *verdicts.unresolvable.values()]
+        counted = Counter(reasons).most_common(REASONS_TOLD_MAX)
+        summed = "; ".join(f"{many} nodes: {reason}" for reason, many in counted)
+        note = f"no available node, {len(reasons)} nodes do not meet: {summed}"
+        self._telling.tell(pod, FILTERING_FAILED, note, warning=True)
+
+    def _tell_bound(self, pod: Pod, node: str, bound: Bound) -> None:
+        if self._telling is None:
+            return
+        if bound.problem:
+            self._telling.tell(pod, BINDING_FAILED, f"node {node}: {bound.problem}", warning=True)
+        else:
+            self._telling.tell(pod, BINDING_SUCCEED, f"bound to node {node} with its cards")
+
+    def _count(self, verb: str, outcome: str) -> None:
+        self._service.count("extender_answers_total", verb, outcome)
+
+    def _writing(
+        self, cluster: Binds | None, now: Callable[[], float]
+    ) -> tuple[Binding | None, Telling | None]:
+        if cluster is None:
+            return None, None
+        writes = Cluster(Attaching(cluster), Locking(cluster, now))
+        binding = Binding(self._service.view, self._proposing, writes, self._news, self._clock, now)
+        return binding, Telling(cluster)

@@ -1,0 +1,112 @@
+"""Filtering: on which of the asked nodes a pod fits, and for every other one why not.
+
+A pod that has cards of a node already, because its bind was cut short, fits on that node alone:
+its cards wait for it there until it is bound or proved not to be.
+"""
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from extender.asking import Asked, Fitted
+from extender.fitting import Fits
+from extender.reasons import reasons_of, resolvable
+from extender.selecting import Selecting
+from extender.wire import Args, FilterResult, NodeList, NodeMeta, read_node
+from ledger.core.denials import Denial, Reason
+
+UNREGISTERED: Final = str(Reason.NODE_UNREGISTERED)
+
+
+class Candidates(NamedTuple):
+    """The nodes of a request by name; `raw` and `read` are there when it has them in full."""
+
+    names: Sequence[str]
+    raw: Sequence[msgspec.Raw] = ()
+    read: Sequence[NodeMeta] = ()
+
+
+class Verdicts(NamedTuple):
+    """Where a pod fits, by candidate, and by node why it does not."""
+
+    passed: list[bool]
+    failed: dict[str, str]
+    unresolvable: dict[str, str]
+
+
+def candidates(args: Args) -> Candidates:
+    """Return the nodes of a request. Raises BadRequest."""
+    if args.nodes is None:
+        return Candidates(args.node_names or ())
+    raw = args.nodes.items or []
+    read = [read_node(one) for one in raw]
+    return Candidates([one.name for one in read], raw, read)
+
+
+def result(args: Args, found: Candidates, verdicts: Verdicts) -> FilterResult:
+    """Return the answer in the form of the request."""
+    if args.nodes is None:
+        names = list(compress(found.names, verdicts.passed))
+        return FilterResult(None, names, verdicts.failed, verdicts.unresolvable)
+    nodes = NodeList(args.nodes.metadata, list(compress(found.raw, verdicts.passed)))
+    return FilterResult(nodes, None, verdicts.failed, verdicts.unresolvable)
+
+
+def everywhere(found: Candidates) -> Verdicts:
+    """Let all nodes pass: the pod wants no card."""
+    return Verdicts([True] * len(found.names), {}, {})
+
+
+def nowhere(found: Candidates, denial: Denial) -> Verdicts:
+    """Let no node pass: no node and no eviction helps."""
+    reason = f"{denial.reason}: {denial.message}"
+    return Verdicts([False] * len(found.names), {}, dict.fromkeys(found.names, reason))
+
+
+def only(found: Candidates, node: str) -> Verdicts:
+    """Let the node pass where the pod has cards already."""
+    reason = f"{Reason.POD_PLACED}: it has cards of {node}, where its bind may be under way"
+    passed = [name == node for name in found.names]
+    failed = {name: reason for name in found.names if name != node}
+    return Verdicts(passed, failed, {})
+
+
+def filtered(selecting: Selecting, asked: Asked, found: Candidates) -> tuple[Verdicts, Fitted]:
+    """Ask for all nodes at once; those that announced nothing yet are taken at their word."""
+    rows = selecting.rows_of(found.names)
+    verdicts = Verdicts([False] * len(rows), {}, {})
+    places = [place for place, row in enumerate(rows) if row is not None]
+    known = [row for row in rows if row is not None]
+    fits = selecting.fits(asked, np.array(known, np.int64))
+    _enter(verdicts, found, places, fits)
+    if len(places) < len(rows):
+        _strangers(selecting, asked, found, verdicts)
+    return verdicts, Fitted(fits, dict(zip(known, range(len(known)), strict=True)))
+
+
+def _strangers(selecting: Selecting, asked: Asked, found: Candidates, verdicts: Verdicts) -> None:
+    """Judge nodes that the ledger does not know by what they announce, if that was sent."""
+    known = selecting.inventory.rows
+    strange = [place for place, name in enumerate(found.names) if name not in known]
+    imagined = selecting.imagining([found.read[place] for place in strange] if found.read else [])
+    rows = imagined.rows_of([found.names[place] for place in strange])
+    for place, row in zip(strange, rows, strict=True):
+        if row is None:
+            verdicts.unresolvable[found.names[place]] = UNREGISTERED
+    there = [row for row in rows if row is not None]
+    places = [place for place, row in zip(strange, rows, strict=True) if row is not None]
+    _enter(verdicts, found, places, imagined.fits(asked, np.array(there, np.int64)))
+
+
+def _enter(verdicts: Verdicts, found: Candidates, places: Sequence[int], fits: Fits) -> None:
+    """Enter what was found out about the nodes at these places."""
+    reasons = reasons_of(fits)
+    for at, (place, fitting) in enumerate(zip(places, fits.feasible.tolist(), strict=True)):
+        if fitting:
+            verdicts.passed[place] = True
+            continue
+        where = verdicts.failed if resolvable(fits, at) else verdicts.unresolvable
+        where[found.names[place]] = reasons[at]

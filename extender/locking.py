@@ -1,0 +1,67 @@
+"""Locking: HAMi's lock of a node, while its device plugin hands cards out to one pod.
+
+The ledger already lets one placement at a time onto such a node. The lock is for HAMi's own parts:
+its plugin takes it away when the pod has its cards, and its scheduler waits for it.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from ledger.kube import hami, node_lock
+from ledger.kube.errors import Conflict
+from ledger.kube.node_lock import NodeLock
+from ledger.kube.objects import Node, Pod
+from ledger.kube.port import Binds
+
+
+class Locking:
+    """Locks nodes for pods; `now` is Unix time in seconds."""
+
+    def __init__(self, cluster: Binds, now: Callable[[], float]) -> None:
+        """Write to a cluster."""
+        self._cluster = cluster
+        self._now = now
+
+    async def lock(self, pod: Pod, name: str) -> str:
+        """Lock a node for a pod; return who has it instead, empty when the pod has it now.
+
+        Raises ClusterError; then it is not known who has it.
+        """
+        node = await self._cluster.get_node(name)
+        if node is None:
+            return f"node {name} does not exist"
+        held = node_lock.read((node.metadata.annotations or {}).get(hami.LOCK))
+        if held is not None and await self._holds(held, pod):
+            return f"node {name} is locked for {held.namespace}/{held.pod}"
+        try:
+            await self._take(node, pod)
+        except Conflict:
+            return f"node {name} has changed meanwhile"
+        return ""
+
+    async def unlock(self, pod: Pod, name: str) -> None:
+        """Give a pod's lock back. Raises ClusterError; then it expires, or is taken over."""
+        node = await self._cluster.get_node(name)
+        if node is None:
+            return
+        held = node_lock.read((node.metadata.annotations or {}).get(hami.LOCK))
+        if held is None or not held.is_of(pod.metadata.namespace, pod.metadata.name):
+            return
+        version = node.metadata.resource_version
+        await self._cluster.patch_node_annotations(name, {hami.LOCK: None}, version)
+
+    async def _holds(self, held: NodeLock, pod: Pod) -> bool:
+        """Return whether a lock is that of another pod, which exists and is still in time."""
+        meta = pod.metadata
+        if held.is_of(meta.namespace, meta.name) or held.expired(self._time()):
+            return False
+        return await self._cluster.get_pod(held.namespace, held.pod) is not None
+
+    async def _take(self, node: Node, pod: Pod) -> None:
+        meta = pod.metadata
+        text = node_lock.write(meta.namespace, meta.name, self._time())
+        version = node.metadata.resource_version
+        await self._cluster.patch_node_annotations(node.metadata.name, {hami.LOCK: text}, version)
+
+    def _time(self) -> datetime:
+        return datetime.fromtimestamp(self._now(), UTC)

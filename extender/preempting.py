@@ -1,0 +1,70 @@
+"""Preempting: of the nodes where the scheduler would evict pods, those where that makes room.
+
+The scheduler asks only where it sees a shortage itself, so never for resources that it leaves to
+its extender. It has chosen the victims; nothing is added to them. They leave room on the very cards
+that the ledger gave them.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+
+from extender.arrays import Arrays
+from extender.asking import Asked
+from extender.rows import SLICES_MAX, slices_of
+from extender.selecting import Selecting
+from extender.wire import MetaPod, MetaVictims, PreemptionArgs
+from ledger.core.cards import Booking, Placement, exclusive_on
+from ledger.core.placements import bookings_of
+
+
+def nominated(args: PreemptionArgs) -> dict[str, MetaVictims]:
+    """Return the victims of each node by uid, in whichever form they were sent."""
+    if args.node_name_to_meta_victims:
+        return args.node_name_to_meta_victims
+    return {
+        node: MetaVictims(
+            [MetaPod(pod.metadata.uid) for pod in victims.pods or ()], victims.num_pdb_violations
+        )
+        for node, victims in (args.node_name_to_victims or {}).items()
+    }
+
+
+def makes_room(
+    selecting: Selecting, asked: Asked, node: str, leaving: Collection[Placement]
+) -> bool:
+    """Return whether a pod fits on a node once these placements there have ended."""
+    row = selecting.inventory.rows.get(node)
+    if row is None:
+        return False
+    with _left(selecting.inventory.arrays, row, leaving):
+        return bool(selecting.fits(asked, np.array([row], np.int64)).feasible[0])
+
+
+@contextmanager
+def _left(arrays: Arrays, row: int, leaving: Collection[Placement]) -> Iterator[None]:
+    """Let placements have left a row, within the block."""
+    touched = [arrays.used_memory, arrays.used_cores, arrays.used_slots, arrays.alone]
+    before = [one[row].copy() for one in touched]
+    slices = arrays.slices[row].copy()
+    try:
+        for column, uuid in enumerate(arrays.uuids[row]):
+            for placed in leaving:
+                taken = (*bookings_of(placed).get(uuid, Booking()), uuid in _alone(placed))
+                for one, amount in zip(touched, taken, strict=True):
+                    one[row, column] -= amount
+            arrays.slices[row, column] &= np.uint64(_ALL ^ slices_of(leaving, uuid))
+        yield
+    finally:
+        for one, values in zip(touched, before, strict=True):
+            one[row] = values
+        arrays.slices[row] = slices
+
+
+def _alone(placed: Placement) -> set[str]:
+    return exclusive_on(placed.parts, initialised=placed.initialised)
+
+
+_ALL: Final = (1 << SLICES_MAX) - 1

@@ -1,0 +1,122 @@
+"""Selecting: the one algorithm of fitting, asked about all nodes or about one.
+
+What is probably taken, the overlay, counts against a pod; of what is guessed about the pod itself
+nothing does.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from extender.arrays import Integers
+from extender.asking import Asked
+from extender.expressions import Expression
+from extender.fitting import Fits, fit, parts_of
+from extender.imagining import imagined
+from extender.inventory import Inventory
+from extender.overlay import Overlay
+from extender.question import Question
+from extender.reasons import reason_of
+from extender.wire import NodeMeta
+from ledger.core.cards import HAMI, Parts, booked, exclusive_on
+from ledger.core.denials import Reason
+from ledger.kube.wishes import Weights
+
+GUESS_SECONDS: Final = 3.0
+"""How long a pod is taken to be on its way to the node that was best for it."""
+
+PLACING_SECONDS: Final = 30.0
+"""How long the cards that a bind has chosen are taken; the ledger says sooner what became of it."""
+
+
+class Preferences(msgspec.Struct, frozen=True):
+    """What counts for pods that say nothing else; `node_score` goes before the node policy."""
+
+    node_policy: str = "binpack"
+    card_policies: tuple[str, ...] = ("spread",)
+    weights: Weights = Weights()
+    node_score: Expression | None = None
+
+
+class Selecting:
+    """Selects nodes and cards from an inventory and what lies over it."""
+
+    def __init__(
+        self, inventory: Inventory, preferences: Preferences, clock: Callable[[], float]
+    ) -> None:
+        """Prefer what the settings say; `clock` is the time of the loop in seconds."""
+        self.inventory = inventory
+        self._preferences = preferences
+        self._clock = clock
+
+    def rows_of(self, names: Sequence[str]) -> list[int | None]:
+        """Return the row of each node, None for one that announced no cards."""
+        return list(map(self.inventory.rows.get, names))
+
+    def is_busy(self, name: str) -> bool:
+        """Return whether a node is handing out cards and can do so for one pod at a time only."""
+        row = self.inventory.rows.get(name)
+        arrays = self.inventory.arrays
+        return row is not None and arrays.keepers[row] == HAMI and arrays.waiting[row] > 0
+
+    def imagining(self, nodes: Sequence[NodeMeta]) -> "Selecting":
+        """Return a selection among nodes that are empty and have what they announce themselves."""
+        inventory = imagined(self.inventory.cluster, nodes)
+        return Selecting(inventory, self._preferences, self._clock)
+
+    def fits(self, asked: Asked, rows: Integers) -> Fits:
+        """Return which of these rows a pod fits on, how well, and why not."""
+        over = self.inventory.overlay
+        over.expire(self._clock())
+        with over.without(asked.uid):
+            return fit(self.inventory.arrays, over, self.question(asked, rows))
+
+    def on(self, asked: Asked, node: str) -> Parts | str:
+        """Return the cards of one node that a pod should have, or why it fits there on none.
+
+        Where only what is guessed is in the way, it is passed over: the ledger will know.
+        """
+        row = self.inventory.rows.get(node)
+        if row is None:
+            return str(Reason.NODE_UNREGISTERED)
+        rows = np.array([row], np.int64)
+        arrays = self.inventory.arrays
+        fits = self.fits(asked, rows)
+        if not fits.feasible[0]:
+            nothing = Overlay(arrays.rows, arrays.columns)
+            fits = fit(arrays, nothing, self.question(asked, rows))
+        if not fits.feasible[0]:
+            return reason_of(fits, 0)
+        return parts_of(fits, 0, arrays, asked.wish)
+
+    def guess(self, asked: Asked, node: str, parts: Parts, seconds: float) -> None:
+        """Take a pod to be on its way to these cards, for so long."""
+        row = self.inventory.rows.get(node)
+        if row is None:
+            return
+        at = {uuid: column for column, uuid in enumerate(self.inventory.arrays.uuids[row]) if uuid}
+        bookings = {at[uuid]: booking for uuid, booking in booked(parts).items() if uuid in at}
+        alone = {at[uuid] for uuid in exclusive_on(parts) if uuid in at}
+        self.inventory.overlay.add(asked.uid, row, bookings, alone, self._clock() + seconds)
+
+    def forget(self, asked: Asked) -> None:
+        """Take a pod to be on its way nowhere."""
+        self.inventory.overlay.drop(asked.uid)
+
+    def wants_unused(self, asked: Asked) -> bool:
+        """Return whether only cards will do that nobody uses."""
+        return self.question(asked, np.zeros(0, np.int64)).alone()
+
+    def question(self, asked: Asked, rows: Integers) -> Question:
+        """Return what fitting is asked: what the pod says, and the settings where it does not."""
+        preferences, wish = self._preferences, asked.wish
+        return Question(
+            wish=wish,
+            rows=rows,
+            node_policy=wish.node_policy or preferences.node_policy,
+            card_policies=wish.card_policies or preferences.card_policies,
+            weights=wish.weights or preferences.weights,
+            node_score=None if wish.node_policy else preferences.node_score,
+        )
