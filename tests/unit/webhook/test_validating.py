@@ -555,3 +555,23 @@ async def test_a_silent_ledger_is_an_unavailable_one() -> None:
     response = await answered(review(pod(CARD)), SilentLedger(), policy=Policy(deadline=0.05))
     assert causes(response)[0][0] == "LedgerUnavailable"
     assert "within 0.05 s" in response["status"]["message"]
+
+
+POLICY = "hami.io/gpu-scheduler-policy"
+
+
+async def test_a_policy_that_nobody_knows_is_refused() -> None:
+    ledger = CoreLedger()
+    one = pod(CARD, annotations={POLICY: "binpak"})
+    expected = [("InvalidPolicy", f"metadata.annotations[{POLICY}]")]
+    assert causes(await answered(review(one), ledger)) == expected
+    assert ledger.commands() == []
+    assert (await answered(review(pod({}, annotations={POLICY: "binpak"}))))["allowed"]
+
+
+async def test_a_pod_that_exists_with_such_a_policy_can_still_be_labelled() -> None:
+    old, new = (pod(CARD, annotations={POLICY: "binpak"}) for _ in range(2))
+    new["metadata"]["labels"] = {"a": "b"}
+    assert (await answered(update(new, old)))["allowed"]
+    new["metadata"]["annotations"] = {POLICY: "spraed"}
+    assert causes(await answered(update(new, old)))

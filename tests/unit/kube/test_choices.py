@@ -1,0 +1,65 @@
+"""By which annotations pods choose among the cards of each vendor."""
+
+import pytest
+
+from ledger.core.denials import Denial, Reason
+from ledger.kube.choices import ITEMS_MAX, choice_of, keys_of
+from ledger.kube.vendors import BUILT_IN, NVIDIA, Vendor
+from ledger.kube.wishes import ANY, Choice
+
+VENDORS = {vendor.name: vendor for vendor in BUILT_IN}
+
+
+def test_types_uuids_and_mode_are_chosen_and_excluded() -> None:
+    annotations = {
+        "nvidia.com/use-gputype": "A100, H100,,A100",
+        "nvidia.com/nouse-gputype": "40GB",
+        "nvidia.com/use-gpuuuid": " GPU-a ",
+        "nvidia.com/nouse-gpuuuid": "GPU-b,GPU-c",
+        "nvidia.com/vgpu-mode": "mig ",
+    }
+    assert choice_of(annotations, NVIDIA) == Choice(
+        ("A100", "H100"), ("40GB",), ("GPU-a",), ("GPU-b", "GPU-c"), "mig"
+    )
+
+
+@pytest.mark.parametrize("text", ["", " ", ",", " , "])
+def test_an_empty_list_is_no_constraint(text: str) -> None:
+    assert choice_of({"nvidia.com/use-gpuuuid": text}, NVIDIA) == ANY
+
+
+@pytest.mark.parametrize(
+    ("vendor", "use_uuids", "use_types"),
+    [
+        ("amd", "amd.com/use-gpu-uuid", "amd.com/use-gputype"),
+        ("ascend-910b4-1", "hami.io/use-Ascend910B4-1-uuid", ""),
+        ("aws-neuroncore", "aws.amazon.com/use-neuron-uuid", ""),
+        ("biren", "birentech.com/use-gpuuuid", "birentech.com/use-gputype"),
+        ("cambricon", "cambricon.com/use-gpuuuid", "cambricon.com/use-mlutype"),
+        ("enflame-shared", "enflame.com/use-gpuuuid", "enflame.com/use-gputype"),
+        ("hygon", "hygon.com/use-gpuuuid", "hygon.com/use-dcutype"),
+        ("iluvatar-mr-v100", "hami.io/use-MR-V100-uuid", ""),
+        ("kunlun-vxpu", "hami.io/use-xpu-uuid", ""),
+        ("metax-sgpu", "metax-tech.com/use-gpuuuid", "metax-tech.com/use-gputype"),
+    ],
+)
+def test_every_vendor_has_the_keys_that_its_users_know(
+    vendor: str, use_uuids: str, use_types: str
+) -> None:
+    keys = keys_of(VENDORS[vendor])
+    assert (keys.use_uuids, keys.use_types) == (use_uuids, use_types)
+
+
+def test_a_vendor_of_ones_own_has_keys_of_its_domain() -> None:
+    own = Vendor(name="own", count="gpu.example.com/card")
+    annotations = {"gpu.example.com/nouse-gpuuuid": "c-1"}
+    assert choice_of(annotations, own) == Choice(nouse_uuids=("c-1",))
+
+
+def test_a_list_without_end_is_refused() -> None:
+    key = "nvidia.com/use-gpuuuid"
+    assert isinstance(choice_of({key: "x," * (ITEMS_MAX - 1)}, NVIDIA), Choice)
+    denial = choice_of({key: "x," * ITEMS_MAX}, NVIDIA)
+    assert isinstance(denial, Denial)
+    assert denial.reason is Reason.INVALID_POLICY
+    assert denial.field == f"metadata.annotations[{key}]"

@@ -1,0 +1,136 @@
+"""What a pod is charged once its cards are known."""
+
+from typing import Any
+
+import msgspec
+
+from ledger.core.cards import Card, Part, Phase, Share
+from ledger.kube.card_types import CardType
+from ledger.kube.demand import Demand, demand_of
+from ledger.kube.objects import Pod
+from ledger.kube.rules import DemandRules
+from ledger.kube.stands import charged_by, stands_of
+from ledger.kube.vendors import chosen
+from ledger.kube.wishes import PodWish
+from ledger.kube.wishing import wish_of
+
+GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
+PERCENTAGE = "nvidia.com/gpumem-percentage"
+RULES = DemandRules()
+CARDS = (
+    Card("small", 0, "T4", 16_000, 100, 10),
+    Card("large", 1, "A100", 80_000, 100, 10),
+    Card("other", 2, "Z100", 32_000, 100, 10, "hygon"),
+)
+
+
+def pod(*containers: tuple[str, dict[str, Any], str], **annotations: str) -> Pod:
+    """Return a pod of `(name, limits, phase)`, the phase `init`, `side` or `app`."""
+    spec: dict[str, list[Any]] = {"initContainers": [], "containers": []}
+    for name, limits, phase in containers:
+        one: dict[str, Any] = {"name": name, "resources": {"limits": limits}}
+        if phase == "side":
+            one["restartPolicy"] = "Always"
+        spec["containers" if phase == "app" else "initContainers"].append(one)
+    return msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod)
+
+
+def wished(one: Pod, rules: DemandRules = RULES) -> PodWish:
+    wish = wish_of(one, rules)
+    assert isinstance(wish, PodWish), wish
+    return wish
+
+
+def test_nothing_stands_when_everything_was_known() -> None:
+    wish = wished(pod(("a", {GPU: 2, MEMORY: 500, CORES: 30}, "app")))
+    parts = (Part("a", Phase.APP, (Share("small", 500, 30), Share("large", 500, 30))),)
+    assert stands_of(parts, wish, RULES, CARDS) == {}
+
+
+def test_a_percentage_stands_at_the_cards_that_it_is_of() -> None:
+    wish = wished(pod(("a", {GPU: 2, PERCENTAGE: 50, CORES: 30}, "app")))
+    parts = (Part("a", Phase.APP, (Share("small", 8000, 30), Share("large", 40_000, 30))),)
+    assert stands_of(parts, wish, RULES, CARDS) == {MEMORY: 48_000}
+
+
+def test_what_is_known_of_one_container_counts_beside_what_another_was_given() -> None:
+    wish = wished(pod(("a", {MEMORY: 500}, "app"), ("b", {PERCENTAGE: 10}, "app")))
+    parts = (
+        Part("a", Phase.APP, (Share("small", 500, 0),)),
+        Part("b", Phase.APP, (Share("large", 8000, 0),)),
+    )
+    assert stands_of(parts, wish, RULES, CARDS) == {MEMORY: 8500}
+
+
+def test_init_containers_count_by_their_peak_beside_sidecars_until_they_are_over() -> None:
+    wish = wished(
+        pod(
+            ("first", {PERCENTAGE: 90}, "init"),
+            ("side", {PERCENTAGE: 10}, "side"),
+            ("second", {PERCENTAGE: 50}, "init"),
+            ("main", {PERCENTAGE: 20}, "app"),
+        )
+    )
+    parts = (
+        Part("first", Phase.INIT, (Share("small", 14_400, 0),)),
+        Part("side", Phase.SIDECAR, (Share("large", 8000, 0),)),
+        Part("second", Phase.INIT, (Share("large", 40_000, 0),)),
+        Part("main", Phase.APP, (Share("large", 16_000, 0),)),
+    )
+    assert stands_of(parts, wish, RULES, CARDS) == {MEMORY: 48_000}
+    assert stands_of(parts, wish, RULES, CARDS, initialised=True) == {MEMORY: 24_000}
+
+
+def test_a_share_that_is_over_stands_as_nothing() -> None:
+    wish = wished(pod(("setup", {PERCENTAGE: 10}, "init"), ("main", {}, "app")))
+    parts = (Part("setup", Phase.INIT, (Share("small", 1600, 0),)), Part("main", Phase.APP))
+    assert stands_of(parts, wish, RULES, CARDS, initialised=True) == {MEMORY: 0}
+
+
+def test_an_instance_that_is_larger_than_what_was_asked_for_stands() -> None:
+    wish = wished(pod(("a", {MEMORY: 8000}, "app")))
+    instance = Share("large", 10_240, 14, profile="1g.10gb", start=0, size=1)
+    assert stands_of((Part("a", Phase.APP, (instance,)),), wish, RULES, CARDS) == {
+        CORES: 14,
+        MEMORY: 10_240,
+    }
+
+
+def test_the_types_that_a_pod_is_charged_as_stand_as_well() -> None:
+    rules = DemandRules(types=(CardType("a100", 81_920),))
+    wish = wished(pod(("a", {PERCENTAGE: 10}, "app"), **{"nvidia.com/use-gputype": "a100"}), rules)
+    parts = (Part("a", Phase.APP, (Share("large", 8000, 0),)),)
+    assert stands_of(parts, wish, rules, CARDS) == {f"a100.{MEMORY}": 8000, MEMORY: 8000}
+
+
+def test_each_vendors_cards_count_on_its_own_resources() -> None:
+    rules = DemandRules(vendors=chosen(["nvidia", "hygon"]))
+    limits = {MEMORY: 5, "hygon.com/dcunum": 1, "hygon.com/dcucores": 10}
+    wish = wished(pod(("a", limits, "app")), rules)
+    shares = (Share("small", 5, 0), Share("other", 32_000, 10))
+    parts = (Part("a", Phase.APP, shares),)
+    assert stands_of(parts, wish, rules, CARDS) == {"hygon.com/dcumem": 32_000}
+
+
+def test_a_card_that_is_gone_counts_as_one_of_the_vendor_that_was_asked() -> None:
+    wish = wished(pod(("a", {PERCENTAGE: 50}, "app")))
+    parts = (Part("a", Phase.APP, (Share("vanished", 700, 0),)),)
+    assert stands_of(parts, wish, RULES, CARDS) == {MEMORY: 700}
+
+
+def test_parts_as_they_were_asked_for_amount_to_the_demand() -> None:
+    one = pod(
+        ("first", {GPU: 2, MEMORY: 700, CORES: 90}, "init"),
+        ("side", {MEMORY: 10, CORES: 5}, "side"),
+        ("main", {MEMORY: 500, CORES: 7}, "app"),
+        **{"nvidia.com/use-gputype": "a100"},
+    )
+    rules = DemandRules(types=(CardType("a100"),))
+    parts = (
+        Part("first", Phase.INIT, (Share("small", 700, 90), Share("large", 700, 90))),
+        Part("side", Phase.SIDECAR, (Share("large", 10, 5),)),
+        Part("main", Phase.APP, (Share("large", 500, 7),)),
+    )
+    demand = demand_of(one, rules)
+    assert isinstance(demand, Demand)
+    assert charged_by(parts, wished(one, rules), rules, CARDS) == demand.amounts

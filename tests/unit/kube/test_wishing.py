@@ -1,0 +1,148 @@
+"""What a pod wants of cards: container by container, by the same rules as what it is charged."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ledger.core.cards import Phase
+from ledger.core.denials import Denial, Reason
+from ledger.kube.card_types import CardType
+from ledger.kube.demand import demand_of
+from ledger.kube.objects import Pod
+from ledger.kube.rules import DemandRules
+from ledger.kube.vendors import NVIDIA, chosen
+from ledger.kube.wishes import CardWish, Choice, PodWish
+from ledger.kube.wishing import unclear, wish_of
+
+GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
+PERCENTAGE = "nvidia.com/gpumem-percentage"
+RULES = DemandRules()
+
+
+def container(limits: dict[str, Any] | None = None, name: str = "main", **more: Any) -> Any:
+    return {"name": name, "resources": {"limits": limits or {}}, **more}
+
+
+def pod(*containers: Any, init: list[Any] | None = None, **annotations: str) -> Pod:
+    """Return a pod of app and init containers."""
+    spec = {"containers": list(containers), "initContainers": init or []}
+    return msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod)
+
+
+def wished(one: Pod, rules: DemandRules = RULES) -> PodWish:
+    wish = wish_of(one, rules)
+    assert isinstance(wish, PodWish), wish
+    return wish
+
+
+def card(limits: dict[str, Any], rules: DemandRules = RULES) -> CardWish:
+    """Return the only card wish of a pod of one container."""
+    [[wish]] = [one.cards for one in wished(pod(container(limits)), rules).wishes]
+    return wish
+
+
+def test_memory_and_cores_are_per_card() -> None:
+    asked = card({GPU: "2", MEMORY: "8k", CORES: "30"})
+    assert asked == CardWish("nvidia", 2, 8000, 0, 30, exclusive=False)
+
+
+def test_a_percentage_leaves_the_memory_to_the_card() -> None:
+    assert card({PERCENTAGE: "33"}) == CardWish("nvidia", 1, 0, 33, 0, exclusive=False)
+
+
+def test_memory_wins_over_a_percentage() -> None:
+    assert card({MEMORY: "5", PERCENTAGE: "33"}) == CardWish("nvidia", 1, 5, 0, 0, exclusive=False)
+
+
+@pytest.mark.parametrize("given", [{}, {PERCENTAGE: "100"}, {CORES: "100"}, {MEMORY: "0"}])
+def test_a_whole_card_is_for_nobody_else(given: dict[str, str]) -> None:
+    assert card({GPU: "1", **given}) == CardWish("nvidia", 1, 0, 100, 100, exclusive=True)
+
+
+def test_all_cores_are_for_nobody_else_however_little_memory_is_asked_for() -> None:
+    assert card({GPU: "1", MEMORY: "5", CORES: "100"}).exclusive
+
+
+@pytest.mark.parametrize("cores", ["0", "99"])
+def test_all_memory_without_all_cores_can_be_shared(cores: str) -> None:
+    assert not card({GPU: "1", CORES: cores}).exclusive
+
+
+def test_the_defaults_are_those_of_the_demand() -> None:
+    nvidia = msgspec.structs.replace(
+        NVIDIA, default_memory=4000, default_cores=20, default_count=2, memory_factor=10
+    )
+    rules = DemandRules(vendors=(nvidia,))
+    assert card({MEMORY: "7"}, rules) == CardWish("nvidia", 2, 70, 0, 20, exclusive=False)
+    assert card({CORES: "7"}, rules) == CardWish("nvidia", 2, 4000, 0, 7, exclusive=False)
+
+
+def test_slots_are_in_the_order_of_the_device_plugin_and_idle_containers_have_one() -> None:
+    init = [container(name="setup"), container({GPU: 1}, "side", restartPolicy="Always")]
+    wish = wished(pod(container(name="idle"), container({GPU: 1}, "work"), init=init))
+    assert [(one.container, one.phase, len(one.cards)) for one in wish.wishes] == [
+        ("setup", Phase.INIT, 0),
+        ("side", Phase.SIDECAR, 1),
+        ("idle", Phase.APP, 0),
+        ("work", Phase.APP, 1),
+    ]
+    assert wish.wants_cards()
+
+
+def test_a_pod_without_cards_wants_nothing_whatever_its_annotations_say() -> None:
+    one = pod(container(), **{"hami.io/node-scheduler-policy": "nonsense"})
+    assert not wished(one).wants_cards()
+    assert unclear(one, RULES) is None
+
+
+def test_cards_of_several_vendors_are_chosen_by_keys_of_their_own() -> None:
+    rules = DemandRules(vendors=chosen(["nvidia", "hygon"]))
+    one = pod(
+        container({GPU: 1, MEMORY: 1, "hygon.com/dcunum": 1, "hygon.com/dcumem": 7}),
+        **{"nvidia.com/use-gputype": "A100", "hygon.com/use-dcutype": "Z100"},
+    )
+    [wish] = wished(one, rules).wishes
+    assert {one.vendor: one.choice.use_types for one in wish.cards} == {
+        "nvidia": ("A100",),
+        "hygon": ("Z100",),
+    }
+
+
+def test_cores_are_in_the_unit_in_which_cards_are_announced() -> None:
+    rules = DemandRules(vendors=chosen(["mthreads"]))
+    one = card({"mthreads.com/vgpu": 1, "mthreads.com/sgpu-core": 16}, rules)
+    assert (one.cores, one.exclusive) == (16, True)
+    two = card({"mthreads.com/vgpu": 2, "mthreads.com/sgpu-core": 4}, rules)
+    assert (two.percentage, two.cores, two.exclusive) == (100, 16, True)
+
+
+def test_where_nobody_knows_the_cores_of_a_whole_card_its_memory_tells_that_it_is_one() -> None:
+    rules = DemandRules(vendors=chosen(["ascend-910b2"]))
+    count, memory = "huawei.com/Ascend910B2", "huawei.com/Ascend910B2-memory"
+    assert card({count: 1}, rules).exclusive
+    part = card({count: 1, memory: 9000}, rules)
+    assert (part.memory, part.exclusive) == (16_384, False)
+
+
+def test_a_request_that_is_refused_at_admission_is_no_wish_either() -> None:
+    one = pod(container({GPU: 1, MEMORY: "16Gi"}))
+    assert wish_of(one, RULES) == demand_of(one, RULES)
+
+
+@pytest.mark.parametrize("key", ["nvidia.com/use-gputype", "nvidia.com/gpu-type"])
+def test_who_is_charged_as_a_type_gets_that_type(key: str) -> None:
+    rules = DemandRules(types=(CardType("v100", 32_768),))
+    one = pod(container({GPU: 1}), **{key: "v100"})
+    wish = wished(one, rules)
+    assert wish.types == ("v100",)
+    assert wish.wishes[0].cards[0].choice == Choice(use_types=("v100",))
+    assert wished(one).types == ()
+
+
+def test_what_cannot_be_understood_of_a_placement_is_refused_where_cards_are_asked_for() -> None:
+    one = pod(container({GPU: 1}), **{"hami.io/node-scheduler-policy": "nonsense"})
+    denial = wish_of(one, RULES)
+    assert isinstance(denial, Denial)
+    assert denial.reason is Reason.INVALID_POLICY
+    assert unclear(one, RULES) == denial
