@@ -1,0 +1,157 @@
+"""Cards and their resizing as users of the command line meet them."""
+
+from pathlib import Path
+
+import pytest
+from support.command_line import gpuledger
+
+from gpuledger.deciding import writer_on
+from gpuledger.finding import log_of
+from ledger.core import commands
+from ledger.core.amounts import Amounts
+from ledger.core.cards import OWN, Card, Part, Phase, Share
+from ledger.log.submission import Accepted
+from ledger.runtime.settings import Settings
+
+pytestmark = pytest.mark.integration
+
+GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
+POD = ("local/team-a", "pods/web-0", "u-0")
+PARTS = (
+    Part("proxy", Phase.SIDECAR, (Share("GPU-a", 1_000, 5),)),
+    Part("main", Phase.APP, (Share("GPU-a", 8_000, 30), Share("GPU-b", 8_000, 30))),
+)
+DEMAND = {GPU: 3, MEMORY: 17_000, CORES: 65}
+RESIZE = ("resize", "-n", "team-a", "web-0", "-c", "main")
+
+STEPS: list[commands.AnyCommand] = [
+    commands.SetLimits("quota/local/team-a/gpus", ("local/team-a",), {f"limits.{MEMORY}": 30_000}),
+    commands.RegisterCards(
+        "local/n1",
+        OWN,
+        tuple(Card(f"GPU-{name}", at, "A100", 20_000, 100, 10) for at, name in enumerate("ab")),
+    ),
+    commands.RegisterCards("local/n2", OWN, (Card("GPU-c", 0, "T4", 15_000, 100, 10),)),
+    commands.Reserve(*POD, DEMAND),
+    commands.Place(*POD, "local/n1", PARTS),
+]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> Path:
+    """A ledger in which one pod has two of three cards."""
+    settings = Settings(store_dir=str(tmp_path / "store"))
+    async with log_of(settings, create=True) as found, writer_on(settings, found) as writer:
+        for step in STEPS:
+            assert isinstance(await writer.submit(step), Accepted)
+    return tmp_path / "store"
+
+
+def charge_of(store: Path) -> Amounts:
+    (pod,) = gpuledger("holders", "-o", "json", store=store).json
+    amounts: Amounts = pod["amounts"]
+    return amounts
+
+
+def used_of(store: Path, *arguments: str) -> dict[str, tuple[int, int, int]]:
+    rows = gpuledger("cards", "-o", "json", *arguments, store=store).json
+    return {one["uuid"]: (one["used_memory"], one["used_cores"], one["used_slots"]) for one in rows}
+
+
+def test_cards_are_shown_with_what_is_used_of_them(store: Path) -> None:
+    assert used_of(store) == {
+        "GPU-a": (9_000, 35, 2),
+        "GPU-b": (8_000, 30, 1),
+        "GPU-c": (0, 0, 0),
+    }
+    (card,) = gpuledger("cards", "n2", "-o", "json", store=store).json
+    wanted = ("node", "uuid", "index", "type", "health", "memory", "cores", "slots")
+    assert [card[name] for name in wanted] == ["n2", "GPU-c", 0, "T4", True, 15_000, 100, 10]
+    table = gpuledger("cards", store=store).out.splitlines()
+    assert table[1].split()[:9] == [
+        *("local", "n1", "0", "GPU-a", "A100", "ok", "9000/20000", "35/100", "2/10")
+    ]
+
+
+def test_who_is_on_cards_is_shown_line_by_line(store: Path) -> None:
+    table = gpuledger("cards", "--pods", store=store)
+    rows = [line.split() for line in table.out.splitlines()[1:]]
+    assert [(row[3], row[5], row[6]) for row in rows] == [
+        ("GPU-a", "pods/web-0", "9000"),
+        ("GPU-b", "pods/web-0", "8000"),
+        ("GPU-c", "-", "0"),
+    ]
+    (card,) = gpuledger("cards", "n2", "--pods", "-o", "json", store=store).json
+    assert card["pods"] == []
+
+
+def test_cards_as_of_a_position(store: Path) -> None:
+    assert used_of(store, "n1", "--at", "2") == {"GPU-a": (0, 0, 0), "GPU-b": (0, 0, 0)}
+    assert used_of(store, "--at", "1") == {}
+
+
+def test_a_node_without_cards_is_no_failure(store: Path) -> None:
+    shown = gpuledger("cards", "n9", store=store)
+    assert (shown.status, shown.out) == (0, "")
+    assert "No cards of node n9 found." in shown.err
+
+
+def test_cards_are_no_part_of_what_is_told_of_quotas(store: Path) -> None:
+    (line,) = gpuledger("usage", "-o", "json", store=store).json
+    assert (line["quota"], line["used"]) == ("gpus", 17_000)
+    (limit,) = gpuledger("quota", "list", "-o", "json", store=store).json
+    assert limit["quota"] == "gpus"
+
+
+def test_history_tells_where_a_pod_was_placed(store: Path) -> None:
+    events = gpuledger("history", "-n", "team-a", "-o", "json", store=store).json
+    assert events[-1]["note"].startswith("placed on node n1: proxy on card GPU-a 1000 MiB 5 %")
+
+
+def test_a_resize_changes_the_cards_and_what_the_pod_is_charged(store: Path) -> None:
+    done = gpuledger(*RESIZE, "--memory", "12000", "--cores", "40", "-o", "json", store=store).json
+    assert done["changed"]
+    assert [(one["uuid"], one["memory_before"], one["memory"]) for one in done["cards"]] == [
+        ("GPU-a", 8_000, 12_000),
+        ("GPU-b", 8_000, 12_000),
+    ]
+    assert charge_of(store) == {GPU: 3, MEMORY: 25_000, CORES: 85}
+    assert used_of(store, "n1") == {"GPU-a": (13_000, 45, 2), "GPU-b": (12_000, 40, 1)}
+
+
+def test_a_dry_run_changes_nothing(store: Path) -> None:
+    done = gpuledger(*RESIZE, "--memory", "12000", "--dry-run", store=store)
+    assert done.status == 0
+    assert done.out.splitlines()[1].split()[3:5] == ["8000", "12000"]
+    assert "nothing was changed" in done.err
+    assert charge_of(store) == DEMAND
+
+
+@pytest.mark.parametrize("dry_run", [("--dry-run",), ()])
+def test_what_does_not_fit_is_denied_and_changes_nothing(
+    store: Path, dry_run: tuple[str, ...]
+) -> None:
+    denied = gpuledger(*RESIZE, "--memory", "14600", *dry_run, store=store)
+    assert (denied.status, denied.out) == (4, "")
+    assert f"ResourceQuotaNotFit: limits.{MEMORY} on quota team-a/gpus" in denied.err
+    assert charge_of(store) == DEMAND
+
+
+def test_a_card_without_room_denies_a_resize(store: Path) -> None:
+    denied = gpuledger(*RESIZE, "--cores", "96", store=store)
+    assert denied.status == 4
+    assert "CardInsufficientCore: cores on card GPU-a of node n1" in denied.err
+
+
+def test_who_has_no_card_is_not_found(store: Path) -> None:
+    asked = ("resize", "-n", "team-a", "--memory", "1")
+    missing = gpuledger(*asked, "web-0", "-c", "sidecar", store=store)
+    assert missing.status == 3
+    assert "those that have: proxy, main" in missing.err
+    unknown = gpuledger(*asked, "web-1", "-c", "main", store=store)
+    assert unknown.status == 3
+    assert "pod web-1 of namespace team-a in cluster local has no card" in unknown.err
+
+
+def test_a_resize_to_nothing_else_is_wrong_usage(store: Path) -> None:
+    assert gpuledger(*RESIZE, store=store).status == 2
