@@ -14,14 +14,17 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from gpuledger import wiring
+from gpuledger.extending import Extending
 from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
 from gpuledger.version import VERSION
 from ledger.core.events import Committed, Released, Reserved
 from ledger.log.records import Record
+from ledger.log.submission import Ledger
 from ledger.runtime.access import AccessRequired, Guard
 from ledger.runtime.client_certificates import ClientCertificateRequired
 from ledger.runtime.health import Health
+from ledger.runtime.loopback import LoopbackRequired
 from ledger.runtime.settings import Settings
 from ledger.runtime.telemetry import Telemetry
 from ledger.runtime.tls import Tls
@@ -71,8 +74,10 @@ class Application:
         ledger = kubernetes.ledger if kubernetes is not None else keeper
         self._validating = Validating(ledger, *where)
         mutating = Mutating(*where)
+        self.extending = self._extending(ledger) if settings.extender else None
         routes = [
             *admission.routes(mutating, self._validating, policy, self._took),
+            *(self.extending.routes() if self.extending is not None else ()),
             *api.routes(self._readers),
             Route("/v1/explain", self._explain, methods=["POST"]),
             *health.routes(),
@@ -90,9 +95,25 @@ class Application:
         reviewer = self._kubernetes.reviewer if self._kubernetes is not None else None
         guard: Guard[Any] = Guard(reviewer)
         guarded: ASGIApp = AccessRequired(app, guard, self._settings.cluster)
-        if self._settings.client_ca:
+        if not self._settings.client_ca:
+            guarded = LoopbackRequired(guarded)
+        else:
             guarded = ClientCertificateRequired(guarded, self._settings.client_subjects)
         return guarded
+
+    def _extending(self, ledger: Ledger) -> Extending:
+        kubernetes = self._kubernetes
+        extending = Extending(
+            self._settings,
+            self._keeper,
+            ledger,
+            kubernetes.cluster if kubernetes is not None else None,
+            lambda: self._surroundings.rules,
+            self._telemetry,
+        )
+        if kubernetes is not None:
+            kubernetes.cards.nodes.set_scores = extending.inventory.set_scores
+        return extending
 
     async def _explain(self, request: Request) -> Response:
         """Answer what a review or a Pod would be answered, without reserving anything."""
@@ -130,6 +151,8 @@ class Application:
         health.add("authentication", self._check_authentication)
         health.add("certificate", self._check_certificate)
         health.add("follower", self._check_follower)
+        if self.extending is not None:
+            health.add("extender", self.extending.check)
         if self._kubernetes is not None:
             health.add("cluster", self._check_cluster)
             health.add("surroundings", self._check_surroundings)

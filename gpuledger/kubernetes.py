@@ -37,7 +37,7 @@ class Kubernetes:
         self.reviewer = KubernetesReviewer(client)
         self.registration: str | None = "not registered yet" if settings.register_webhook else None
         self._settings, self._client, self._keeper = settings, client, keeper
-        cluster = KubernetesCluster(client)
+        self.cluster = cluster = KubernetesCluster(client)
         self.surroundings = wiring.surroundings(settings, keeper, cluster)
         self.cards = cards.settlement(settings, keeper, cluster, count)
         self.settlement = Settlement(

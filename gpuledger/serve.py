@@ -83,6 +83,8 @@ async def _serve(
         background += [server.keep_running(), server.keep_storing()]
     if certificates is not None:
         background.append(certificates.keep_fresh(_report_certificate))
+    if application.extending is not None:
+        background.append(application.extending.run())
     if kubernetes is not None:
         background.append(kubernetes.run(_authority(settings, certificates)))
     http = serving.serve(

@@ -141,7 +141,7 @@ class AccessRequired(Generic[Caller]):
 
     async def _admitted(self, scope: Scope) -> Scope | Refusal:
         headers = Headers(scope=scope)
-        if _is_local(scope, headers):
+        if is_local(scope, headers):
             return scope
         query = QueryParams(scope["query_string"])
         refusal = self._unclear(query) or await self._refused(
@@ -175,7 +175,7 @@ def _is_guarded(scope: Scope) -> bool:
     return scope["type"] == "http" and str(scope["path"]).startswith(PREFIX)
 
 
-def _is_local(scope: Scope, headers: Headers) -> bool:
+def is_local(scope: Scope, headers: Headers) -> bool:
     """Return whether a process of this machine asks, and knows that it does.
 
     A web page in this machine's browser can reach loopback too, under a name of its own that it

@@ -19,6 +19,7 @@ _LABEL: Final = (
     r"=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 )
 _CONTROLLER: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?=\S+$"
+_CARD_POLICY: Final = r"^(binpack|spread|numa|mutex|topology-aware|whole)$"
 _HOST_PORT: Final = r"^(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):[0-9]{1,5}$"
 
 Choice = Literal["deny", "allow"]
@@ -341,6 +342,61 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         float,
         Meta(gt=0, le=3600, description="How long cards are kept for a pod that others leave for."),
     ] = 60.0
+    node_policy: Annotated[
+        Literal["binpack", "spread", "whole"],
+        Meta(
+            description="Which nodes come first: the fullest, the emptiest, or those that keep most"
+            " cards whole; where a pod does not say."
+        ),
+    ] = "binpack"
+    card_policies: Annotated[
+        tuple[Annotated[str, Meta(pattern=_CARD_POLICY)], ...],
+        Meta(
+            min_length=1,
+            max_length=6,
+            description="Which cards of a node come first, in order of importance: binpack, spread,"
+            " numa, mutex, topology-aware, whole; where a pod does not say.",
+            examples=["numa", "binpack"],
+        ),
+    ] = ("spread",)
+    weight_slots: Annotated[
+        int, Meta(ge=0, le=1000, description="How much slots count in the score of a card.")
+    ] = 1
+    weight_cores: Annotated[
+        int, Meta(ge=0, le=1000, description="How much cores count in the score of a card.")
+    ] = 1
+    weight_memory: Annotated[
+        int, Meta(ge=0, le=1000, description="How much memory counts in the score of a card.")
+    ] = 1
+    node_score: Annotated[
+        str,
+        Meta(
+            max_length=1_000,
+            description="Expression that scores nodes in the place of node_policy, of memory,"
+            " cores, slots, whole and cards; none: the policy.",
+            examples=["3 * memory + cores - 5 * whole"],
+        ),
+    ] = ""
+    bind_wait_seconds: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=25,
+            description="How long a bind waits for a node that hands cards out to one pod at a"
+            " time; below the 30 seconds that the scheduler waits.",
+        ),
+    ] = 20.0
+    extender: Annotated[
+        bool, Meta(description="Answer kube-scheduler's extender calls, at /extender.")
+    ] = True
+    extender_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=65_536,
+            le=1024**3,
+            description="Largest request of a scheduler that is read, bytes; also when compressed.",
+        ),
+    ] = 256 * 1024**2
     memory_factor: Annotated[
         int, Meta(ge=1, le=2**20, description="MiB that one unit of nvidia.com/gpumem stands for.")
     ] = 1

@@ -155,6 +155,28 @@ METRICS: Final = (
         Kind.COUNTER,
         "Owners that found no room and are read from the API server at every review.",
     ),
+    # Scheduling
+    Metric(
+        "extender_seconds",
+        Kind.HISTOGRAM,
+        "Time from a scheduler's request to its answer, by verb.",
+        ("verb",),
+        _QUICK,
+    ),
+    Metric(
+        "extender_answers_total",
+        Kind.COUNTER,
+        "Answers to the scheduler, by verb and outcome; a bind that is lost had been filtered on"
+        " what was no more so.",
+        ("verb", "outcome"),
+    ),
+    Metric("extender_guesses", Kind.GAUGE, "Pods that are probably on their way to a node."),
+    Metric("extender_nodes", Kind.GAUGE, "Nodes whose cards the extender knows."),
+    Metric(
+        "extender_reloads",
+        Kind.GAUGE,
+        "How often the extender's cards did not follow from the log and were loaded anew.",
+    ),
     # The read side
     Metric("projection_lag_records", Kind.GAUGE, "Records of the log not yet in the projection."),
 )

@@ -1,0 +1,76 @@
+"""The service's side towards a scheduler: its extender, and the cards that it answers from."""
+
+from collections.abc import Callable
+
+from starlette.routing import Route
+
+from extender import app
+from extender.expressions import Expression, ExpressionError
+from extender.extender import Extender, ExtenderSettings, Service
+from extender.inventory import Inventory
+from extender.overlay import Overlay
+from extender.selecting import Preferences
+from gpuledger.exits import Exit, Stop
+from gpuledger.keeper import Keeper
+from ledger.kube.port import Binds
+from ledger.kube.rules import DemandRules
+from ledger.kube.wishes import Weights
+from ledger.log.records import Record
+from ledger.log.submission import Ledger
+from ledger.runtime.settings import Settings
+from ledger.runtime.telemetry import Telemetry
+
+
+class Extending:
+    """An extender whose inventory follows the log. Add its routes, and run it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        keeper: Keeper,
+        ledger: Ledger,
+        cluster: Binds | None,
+        rules: Callable[[], DemandRules],
+        telemetry: Telemetry,
+    ) -> None:
+        """Decide through a ledger, and bind in a cluster. Raises Stop for unusable settings."""
+        self._settings, self._keeper, self._telemetry = settings, keeper, telemetry
+        self.inventory = Inventory(settings.cluster, Overlay())
+        keeper.subscribe(self._follow)
+        service = Service(ledger, keeper, cluster, rules, telemetry.count)
+        self._extender = Extender(self.inventory, service, extender_settings(settings))
+        telemetry.read("extender_guesses", lambda: len(self.inventory.overlay))
+        telemetry.read("extender_nodes", lambda: len(self.inventory.rows))
+        telemetry.read("extender_reloads", lambda: self.inventory.reloads)
+
+    def routes(self) -> list[Route]:
+        """Return the routes of the extender."""
+        return app.routes(self._extender, self._settings.extender_bytes_max, self._took)
+
+    def check(self) -> tuple[bool, str]:
+        """Return whether the cards are known, for readiness."""
+        loaded = self.inventory.loaded
+        return loaded, "" if loaded else "the cards of the nodes have not been read from the log"
+
+    async def run(self) -> None:
+        """Load the cards when the log is open, and tell events until cancelled."""
+        await self._keeper.opened.wait()
+        self.inventory.load(self._keeper.state)
+        await self._extender.run()
+
+    def _follow(self, record: Record) -> None:
+        self.inventory.follow(self._keeper.state, record)
+
+    def _took(self, verb: str, seconds: float) -> None:
+        self._telemetry.observe("extender_seconds", seconds, verb)
+
+
+def extender_settings(settings: Settings) -> ExtenderSettings:
+    """Return what an operator decided about placing pods. Raises Stop naming what is wrong."""
+    try:
+        score = Expression(settings.node_score) if settings.node_score else None
+    except ExpressionError as error:
+        raise Stop(Exit.USAGE, f"node_score: {error}") from error
+    weights = Weights(settings.weight_slots, settings.weight_cores, settings.weight_memory)
+    preferences = Preferences(settings.node_policy, settings.card_policies, weights, score)
+    return ExtenderSettings(preferences, settings.bind_wait_seconds)
