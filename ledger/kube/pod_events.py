@@ -25,7 +25,7 @@ async def create(client: Client, event: PodEvent) -> None:
     body = {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
-        "metadata": {"generateName": f"{event.name}.", "namespace": event.namespace},
+        "metadata": {"generateName": f"{event.name}-", "namespace": event.namespace},
         "regarding": {
             "apiVersion": PODS.api_version,
             "kind": PODS.kind,

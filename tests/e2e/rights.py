@@ -10,6 +10,10 @@ Rights = dict[tuple[str, str, str], set[str]]
 READ: Final = ("get", "list", "watch")
 RIGHTS: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
     ("", "pods", ""): (*READ, "patch"),
+    ("", "pods/binding", ""): ("create",),
+    ("", "pods/eviction", ""): ("create",),
+    ("", "nodes", ""): (*READ, "patch"),
+    ("events.k8s.io", "events", ""): ("create",),
     ("", "resourcequotas", ""): (*READ, "create"),
     ("", "resourcequotas/status", ""): ("patch",),
     ("", "namespaces", ""): READ,

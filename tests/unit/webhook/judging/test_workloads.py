@@ -195,9 +195,21 @@ def allocated() -> Manifest:
     return found
 
 
+def misplaced() -> Manifest:
+    found = deepcopy(DEPLOYMENT)
+    annotations = {"hami.io/node-scheduler-policy": "binpak"}
+    found["spec"]["template"]["metadata"]["annotations"] = annotations
+    return found
+
+
 @pytest.mark.parametrize(
     ("thing", "reason", "field"),
     [
+        (
+            misplaced(),
+            "InvalidPolicy",
+            "spec.template.metadata.annotations[hami.io/node-scheduler-policy]",
+        ),
         (privileged(), "PrivilegedContainer", "spec.template.securityContext.privileged"),
         (
             allocated(),
