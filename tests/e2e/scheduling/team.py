@@ -135,7 +135,7 @@ class Team:
             self.cluster.items("/api/v1/pods"), service.answer("cards")
         )
         counted = {
-            (card["node"].rpartition("/")[2], card["uuid"]): Used(
+            (card["node"], card["uuid"]): Used(
                 card["used_memory"], card["used_cores"], card["used_slots"]
             )
             for card in cards
