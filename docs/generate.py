@@ -120,6 +120,90 @@ REASONS: Final = {
         "One owner has too many creations whose outcome is not known yet.",
         "See what else refuses them: another webhook, a native quota. They settle in a minute.",
     ),
+    Reason.POD_UNKNOWN: (
+        "The ledger does not know the pod that is to get cards.",
+        "It is told of it by the webhook or the watch; the scheduler tries again.",
+    ),
+    Reason.POD_PLACED: (
+        "The pod, or one of its name that is not gone yet, has cards already.",
+        "Wait until the other one is gone; `gpuledger cards --pods` shows it.",
+    ),
+    Reason.NODE_UNREGISTERED: (
+        "The node announces no cards.",
+        "Look at its device plugin, and at the node's annotation with its cards.",
+    ),
+    Reason.NODE_BUSY: (
+        "HAMi's device plugin is handing out the cards of this node to another pod.",
+        "It takes one pod at a time; the scheduler tries again.",
+    ),
+    Reason.INVALID_PLACEMENT: (
+        "Whoever proposed the cards did so wrongly; no state would allow it.",
+        "Report it: this is a defect.",
+    ),
+    Reason.NODE_INSUFFICIENT_DEVICE: (
+        "The node has fewer cards than one container asks for.",
+        "Ask for fewer cards, or add a node that has more.",
+    ),
+    Reason.CARD_NOT_FOUND: (
+        "The node has no such card any more.",
+        "The scheduler chooses again.",
+    ),
+    Reason.CARD_NOT_HEALTHY: (
+        "The node says that the card is not healthy.",
+        "Look at the card and at the node's device plugin.",
+    ),
+    Reason.CARD_CORDONED: (
+        "The card is closed for new pods.",
+        "Take it back into use, or wait.",
+    ),
+    Reason.CARD_TYPE_MISMATCH: (
+        "The card is of another vendor or type than the pod accepts, or works in another mode.",
+        "Look at the annotations of the pod that name types and modes.",
+    ),
+    Reason.NUMA_NOT_FIT: (
+        "The cards of one container would be on several NUMA nodes, which the pod forbids.",
+        "Ask for fewer cards, or do not bind to one NUMA node.",
+    ),
+    Reason.CARD_UUID_MISMATCH: (
+        "The pod names other cards, or excludes this one.",
+        "Look at the annotations of the pod that name cards.",
+    ),
+    Reason.CARD_TIME_SLICING_EXHAUSTED: (
+        "As many containers are on the card as may share it.",
+        "Wait, or let the node announce more slots.",
+    ),
+    Reason.EXCLUSIVE_CONFLICT: (
+        "A pod has the card alone, or wants it alone while others are on it.",
+        "Wait, or ask for less than all cores of a card.",
+    ),
+    Reason.RESOURCE_QUOTA_NOT_FIT: (
+        "The cards would do, and a quota has no room for what the pod would be charged on them.",
+        "Wait, ask for less, or have the limit raised.",
+    ),
+    Reason.CARD_INSUFFICIENT_MEMORY: (
+        "The card has too little memory left.",
+        "Wait, or ask for less.",
+    ),
+    Reason.CARD_INSUFFICIENT_CORE: (
+        "The card has too few cores left.",
+        "Wait, or ask for less.",
+    ),
+    Reason.CARD_COMPUTE_UNITS_EXHAUSTED: (
+        "All cores of the card are promised, also to a pod that asks for no share of them.",
+        "Wait; another card may have some left.",
+    ),
+    Reason.CARD_MIG_INFEASIBLE: (
+        "No instance of the card that is large enough can be placed beside those that are there.",
+        "Wait, or ask for less.",
+    ),
+    Reason.CARD_CLAIMED: (
+        "The room on the card is kept for a pod that others are being evicted for.",
+        "Wait; what is kept ends after a bound.",
+    ),
+    Reason.ALLOCATED_INSUFFICIENT: (
+        "Some cards would do, fewer than one container asks for.",
+        "Wait, or ask for fewer cards.",
+    ),
     Reason.OVERLOADED: (
         "Too many requests wait for the ledger.",
         "Try again; when it stays, look at the log's latency.",

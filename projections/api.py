@@ -135,6 +135,10 @@ async def _holds(view: View, request: Request) -> Answer:
 
 async def _cards(view: View, request: Request) -> Answer:
     query = request.query_params
+    namespace = parameters.text(query, "namespace")
+    if namespace:
+        # Whoever may read one namespace only would be shown the pods of all.
+        raise InvalidParameter("namespace", namespace, "cards belong to no namespace: leave it out")
     position = await _position(view, request, "at")
     cluster, node = parameters.text(query, "cluster"), parameters.text(query, "node")
     after, pods = parameters.text(query, "after"), parameters.flag(query, "pods")

@@ -133,6 +133,14 @@ async def test_cards_of_one_node_or_cluster(
     assert len(await get(client, at="1", **query)) == count
 
 
+async def test_cards_of_a_namespace_are_refused_for_who_may_see_only_that(
+    client: httpx2.AsyncClient,
+) -> None:
+    answer = await client.get("/v1/cards", params={"namespace": "red", "pods": "true"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["parameter"] == "namespace"
+
+
 async def test_a_pod_is_on_a_card_with_what_it_books_at_that_position(
     client: httpx2.AsyncClient,
 ) -> None:
