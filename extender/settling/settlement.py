@@ -5,18 +5,32 @@ It has no watch of pods of its own: who settles quotas has one and passes on wha
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from itertools import islice
+from typing import Final, Protocol
 
+from extender.settling import locks
+from extender.settling.claims import Claims
+from extender.settling.locks import Locks
 from extender.settling.node_reading import NodeRules
 from extender.settling.nodes import Nodes
+from extender.settling.placements import Placements
 from extender.settling.registering import Registering
 from extender.settling.tenure import CardSettings, CardTenure
+from extender.settling.unbound import Unbound
 from ledger.kube import port
 from ledger.kube.objects import Pod
-from ledger.kube.port import Change
+from ledger.kube.port import Change, Listed
 from ledger.log.courier import Courier
+from ledger.log.records import Record
+from ledger.log.turns import every
 from ledger.log.view import View
 from ledger.runtime.counting import Count, uncounted
+
+TICK_SECONDS: Final = 1.0
+"""How often placements and claims are looked at, less when their bound is short."""
+
+TOLD_MAX: Final = 3
+"""Pods that a warning names, of all whose cards are not known."""
 
 
 class CardCluster(port.Nodes, port.Binds, Protocol):
@@ -27,16 +41,48 @@ class CardDuties:
     """What is settled of cards in one tenure."""
 
     def __init__(self, tenure: CardTenure, nodes: Nodes) -> None:
-        """Prepare; `run` does the work."""
+        """Prepare; `run` does the work, and `running` says whether it does."""
+        self.running = False
+        self.placements = Placements(tenure)
+        self._locks = Locks(tenure, nodes)
+        self.unbound = Unbound(tenure, self._locks)
+        self._tenure = tenure
+        self._claims = Claims(tenure)
         self._registering = Registering(tenure, nodes)
 
     async def run(self) -> None:
         """Settle until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._registering.run())
+        settings = self._tenure.settings
+        tick = min(TICK_SECONDS, settings.settle_seconds / 4, settings.claim_seconds / 4)
+        self.running = True
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._registering.run())
+                tasks.create_task(self.unbound.find())
+                tasks.create_task(every(locks.LOOK_SECONDS, self._locks.settle))
+                for action in (
+                    self.placements.look_again,
+                    self.unbound.settle,
+                    self._claims.settle,
+                ):
+                    tasks.create_task(every(tick, action))
+        finally:
+            self.running = False
 
     async def take(self, change: Change[Pod]) -> None:
         """Take in what the watch of pods tells, after the ledger was told of it."""
+        await self.placements.take(change)
+        if isinstance(change, Listed):
+            await self.unbound.find()
+
+    def follow(self, record: Record, now: float) -> None:
+        """Take note of a record, at `now` seconds of the loop's clock."""
+        for item in record.items:
+            event = item.event
+            about = getattr(event, "namespace", "") or getattr(event, "node", "")
+            if self._tenure.owns(about):
+                self.placements.follow(event)
+                self.unbound.follow(event, now)
 
 
 class CardSettlement:
@@ -58,14 +104,48 @@ class CardSettlement:
         self._view, self._cluster, self._name = view, cluster, name
         self._now, self._count = now, count
         self._settings = settings or CardSettings()
+        self._duties: CardDuties | None = None
+        view.subscribe(self._follow)
 
     async def run(self) -> None:
         """Follow the nodes until cancelled."""
         await self.nodes.run()
+
+    @property
+    def unbound(self) -> int:
+        """How many placements are not known to be bound; 0 while this replica is not active."""
+        duties = self._running()
+        return len(duties.unbound) if duties is not None else 0
+
+    @property
+    def astray(self) -> int:
+        """How many pods run on cards that are not known; 0 while this replica is not active."""
+        duties = self._running()
+        return len(duties.placements.astray) if duties is not None else 0
+
+    def warnings(self) -> list[str]:
+        """Return what keeps the cards of nodes and the places of pods from being known."""
+        found, duties = self.nodes.warnings(), self._running()
+        astray = duties.placements.astray if duties is not None else {}
+        for one in islice(astray.values(), TOLD_MAX):
+            meta = one.pod.metadata
+            found.append(f"pod {meta.namespace}/{meta.name} is not charged on cards: {one.reason}")
+        more = len(astray) - TOLD_MAX
+        return [*found, f"and {more} more pods are not charged on cards"] if more > 0 else found
 
     def begin(self, courier: Courier) -> CardDuties:
         """Begin a tenure, whose commands this courier brings to the ledger."""
         tenure = CardTenure(
             self._view, self._cluster, self._name, self._settings, self._now, courier, self._count
         )
-        return CardDuties(tenure, self.nodes)
+        self._duties = CardDuties(tenure, self.nodes)
+        return self._duties
+
+    def _running(self) -> CardDuties | None:
+        duties = self._duties
+        return duties if duties is not None and duties.running else None
+
+    def _follow(self, record: Record) -> None:
+        duties = self._running()
+        if duties is not None:
+            duties.follow(record, asyncio.get_running_loop().time())

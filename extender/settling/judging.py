@@ -1,0 +1,131 @@
+"""Judging placements: what the ledger is to be told when a pod is where it is. Pure.
+
+For a pod that we placed the ledger knows its cards, and an annotation that says others is drift.
+For one that somebody else placed and that is bound, the annotation is the truth.
+"""
+
+from collections.abc import Sequence
+
+from extender.settling.pod_reading import PodReading
+from extender.settling.tenure import SETTLED
+from ledger.core import cards
+from ledger.core.amounts import Amounts
+from ledger.core.cards import Parts, Phase, Placement, Stage
+from ledger.core.commands import Advance, Place, Unplace
+from ledger.core.events import Cause
+from ledger.kube.objects import Pod
+from ledger.kube.rules import DemandRules
+from ledger.kube.stands import charged_by, stands_of
+from ledger.kube.wishes import PodWish
+from ledger.kube.wishing import wish_of
+
+
+def is_placed(placed: Placement | None, uid: str) -> bool:
+    """Return whether a placement is on a node, and of the pod of this uid."""
+    return placed is not None and placed.uid == uid and bool(placed.node)
+
+
+def missing(node: cards.Node | None, parts: Parts) -> str:
+    """Say what keeps a pod from being charged on its node; empty when nothing does."""
+    if node is None:
+        return "its node announces no cards"
+    known = {card.uuid for card in (*node.cards, *node.lost)}
+    unknown = [uuid for uuid in cards.uuids(parts) if uuid not in known]
+    return f"its node has no card {', '.join(unknown)}" if unknown else ""
+
+
+def seen(reading: PodReading, pod: Pod, node: cards.Node, rules: DemandRules) -> Place:
+    """Return the command that charges a pod on the cards that somebody else has given it."""
+    assert reading.parts is not None, "who was given nothing is not placed"
+    wish, over = _wish(pod, rules), reading.initialised
+    stands = stands_of(reading.parts, wish, rules, _all(node), initialised=over)
+    return Place(
+        reading.namespace,
+        reading.key,
+        reading.uid,
+        reading.node,
+        reading.parts,
+        stands,
+        seen=True,
+        actor=SETTLED,
+    )
+
+
+def since(reading: PodReading) -> Advance | None:
+    """Return the command that tells how far a pod has come that is only seen now, if it has."""
+    assert reading.parts is not None, "who was given nothing is not placed"
+    over = reading.initialised and _takes_first(reading.parts)
+    if reading.stage <= Stage.BOUND and not over:
+        return None
+    where = reading.namespace, reading.key, reading.uid
+    return Advance(*where, reading.stage, over, {}, SETTLED)
+
+
+def demanded(parts: Parts, pod: Pod, node: cards.Node, rules: DemandRules) -> Amounts:
+    """Return what a pod demands by the cards that it was given."""
+    return charged_by(parts, _wish(pod, rules), rules, _all(node))
+
+
+def left(reading: PodReading, placed: Placement) -> Unplace:
+    """Return the command that gives back the cards of a node on which the pod is not."""
+    where = reading.namespace, reading.key, reading.uid
+    return Unplace(*where, placed.node, Cause.UNBOUND, SETTLED)
+
+
+def progress(
+    reading: PodReading, placed: Placement, pod: Pod, node: cards.Node | None, rules: DemandRules
+) -> Advance | None:
+    """Return the command that tells how far a placement has come, None when the ledger knows."""
+    over = reading.initialised and not placed.initialised and _takes_first(placed.parts)
+    if reading.stage <= placed.stage and not over:
+        return None
+    stands: Amounts = {}
+    if over and placed.stands and node is not None:
+        charged = charged_by(placed.parts, _wish(pod, rules), rules, _all(node), initialised=True)
+        stands = {name: charged.get(name, 0) for name in placed.stands}
+    where = reading.namespace, reading.key, reading.uid
+    return Advance(*where, reading.stage, over or placed.initialised, stands, SETTLED)
+
+
+def drift(reading: PodReading, placed: Placement) -> str:
+    """Say how a pod's annotations disagree with its placement; empty when they do not.
+
+    Amounts may: those of a pod that was resized are its own. So may nothing be said any more.
+    """
+    if reading.problem:
+        return reading.problem
+    if reading.parts is None:
+        return "" if reading.stage < Stage.BOUND else "its annotations name no cards any more"
+    told, kept = _outline(reading.parts), _outline(placed.parts)
+    return "" if told == kept else f"its annotations name {_shown(told)}, it has {_shown(kept)}"
+
+
+def _takes_first(parts: Parts) -> bool:
+    """Return whether init containers take cards."""
+    return any(part.shares for part in parts if part.phase == Phase.INIT)
+
+
+def _wish(pod: Pod, rules: DemandRules) -> PodWish:
+    """Return what a pod wants; of what is not understood, it is the cards that say what it has."""
+    wish = wish_of(pod, rules)
+    return wish if isinstance(wish, PodWish) else PodWish(())
+
+
+def _all(node: cards.Node) -> tuple[cards.Card, ...]:
+    return (*node.cards, *node.lost)
+
+
+_Outline = list[tuple[str, list[str]]]
+
+
+def _outline(parts: Parts) -> _Outline:
+    """Return the cards of each container that has any, whatever their order."""
+    return [
+        (part.container, sorted(share.uuid for share in part.shares))
+        for part in parts
+        if part.shares
+    ]
+
+
+def _shown(outline: Sequence[tuple[str, list[str]]]) -> str:
+    return "; ".join(f"{name}: {', '.join(uuids)}" for name, uuids in outline) or "none"

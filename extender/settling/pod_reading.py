@@ -1,0 +1,107 @@
+"""Reading pods: on which cards one was placed as its annotations tell, and how far that has come.
+
+Pure. What the annotations say counts for pods that somebody else has placed; users cannot write
+them.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core import accounts
+from ledger.core.cards import Parts, Phase, Stage
+from ledger.kube import hami
+from ledger.kube.device_lists import BadDeviceList
+from ledger.kube.objects import ContainerStatus, Pod
+from ledger.kube.pod_parts import parts_of, phased
+from ledger.kube.rules import DemandRules
+
+KEYS: Final = "pods/"
+"""How the keys of pods begin."""
+
+_ALLOCATED: Final = frozenset(words.allocated for words in hami.WORDS.values())
+_BEGUN: Final = frozenset({"Running", "Succeeded", "Failed"})
+_OVER: Final = frozenset({"Succeeded", "Failed"})
+
+
+class PodReading(msgspec.Struct, frozen=True):
+    """Where a pod is and what of its node's cards it was given.
+
+    `namespace` and `node` are qualified, `node` is empty while the pod is not bound. `parts` are
+    None when the annotations give it no cards, or cannot be read: then `problem` says why. With
+    `over` it takes nothing any more; `initialised` says that all its init containers are over.
+    """
+
+    namespace: str
+    key: str
+    uid: str
+    version: int
+    node: str
+    parts: Parts | None
+    problem: str
+    stage: Stage
+    initialised: bool
+    over: bool
+
+
+def names_cards(pod: Pod) -> bool:
+    """Return whether the annotations of a pod say which cards it was given."""
+    annotations = pod.metadata.annotations
+    return bool(annotations) and not _ALLOCATED.isdisjoint(annotations or ())
+
+
+def read(pod: Pod, cluster: str, rules: DemandRules) -> PodReading:
+    """Read a pod of a cluster."""
+    meta, spec = pod.metadata, pod.spec
+    parts, problem = _given(pod, rules)
+    return PodReading(
+        accounts.qualified(cluster, meta.namespace),
+        KEYS + meta.name,
+        meta.uid,
+        meta.version(),
+        accounts.qualified(cluster, spec.node_name) if spec.node_name else "",
+        parts,
+        problem,
+        _stage(pod),
+        _is_initialised(pod),
+        pod.status.phase in _OVER,
+    )
+
+
+def _given(pod: Pod, rules: DemandRules) -> tuple[Parts | None, str]:
+    """Return the parts that the annotations give, and why they cannot be believed."""
+    annotations = pod.metadata.annotations or {}
+    node = annotations.get(hami.NODE, "")
+    if pod.spec.node_name and node and node != pod.spec.node_name:
+        return None, (
+            f"annotation {hami.NODE} says {node}, but the pod runs on {pod.spec.node_name}: its"
+            " cards are those of an earlier choice"
+        )
+    try:
+        return parts_of(annotations, pod, rules.vendors), ""
+    except BadDeviceList as error:
+        return None, str(error)
+
+
+def _stage(pod: Pod) -> Stage:
+    """Return how far a pod's cards are: handed out at the latest when a container has begun."""
+    if not pod.spec.node_name:
+        return Stage.PROPOSED
+    phase = (pod.metadata.annotations or {}).get(hami.BIND_PHASE)
+    if phase == hami.SUCCESS or pod.status.phase in _BEGUN:
+        return Stage.ALLOCATED
+    return Stage.ALLOCATED if any(one.has_begun() for one in _statuses(pod)) else Stage.BOUND
+
+
+def _is_initialised(pod: Pod) -> bool:
+    """Return whether a pod has init containers other than sidecars, all of which have succeeded."""
+    init = {one.name for one, phase in phased(pod) if phase == Phase.INIT}
+    succeeded = {
+        one.name for one in pod.status.init_container_statuses or () if one.has_succeeded()
+    }
+    return bool(init) and init <= succeeded
+
+
+def _statuses(pod: Pod) -> list[ContainerStatus]:
+    status = pod.status
+    return [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
