@@ -326,7 +326,10 @@ def metrics_page() -> str:
         "",
         f"{NOTE}",
         "Served at `/metrics` for Prometheus. Labels come from closed sets. Beside these there is"
-        " the usage of every quota, read from the projection.",
+        " the usage of every quota and card, read from the projection: `gpuledger_quota_*` by"
+        " `cluster`, `namespace`, `quota`, `resource`, and `gpuledger_card_*` by `cluster`, `node`,"
+        " `card`. What is too much to list is counted: `gpuledger_quota_lines_left_out`,"
+        " `gpuledger_cards_left_out`.",
         "",
         "| metric | kind | labels | meaning |",
         "|---|---|---|---|",
