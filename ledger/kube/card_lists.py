@@ -13,7 +13,6 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from ledger.core.card_rules import SHARES_MAX
 from ledger.core.cards import Card, Profile
 from ledger.kube.containers import shown
 from ledger.kube.int32 import INT32_MAX, INT32_MIN, int32_of
@@ -83,8 +82,6 @@ def read(text: str, vendor: str) -> list[Card]:
     if len(text) > TEXT_MAX:
         raise BadCards(f"it is longer than {TEXT_MAX} characters")
     found = _of_json(text) if text.lstrip()[:1] in ("[", "{") else _of_colons(text)
-    if len(found) > SHARES_MAX:
-        raise BadCards(f"{len(found)} cards are more than {SHARES_MAX}")
     return [_card(number, one, vendor) for number, one in enumerate(found)]
 
 

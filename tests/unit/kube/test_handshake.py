@@ -1,5 +1,6 @@
 """Handshakes: when the cards of a node count although nobody answers for them."""
 
+import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -32,6 +33,17 @@ def test_only_an_old_question_without_anything_to_allocate_tells_that_nobody_is_
     assert handshake_alive(value, NOW, allocatable) is alive
 
 
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Let the machine be in another time zone."""
+    monkeypatch.setenv("TZ", "UTC-8")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("elsewhere")
 def test_the_zone_of_the_own_clock_does_not_matter() -> None:
     there = NOW.astimezone(timezone(timedelta(hours=8)))
     assert handshake_alive(FRESH, there, 0)

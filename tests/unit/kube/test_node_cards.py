@@ -220,13 +220,16 @@ def test_all_makers_together_have_no_more_cards_than_a_node_may_have() -> None:
 
 def test_scores_of_pairs_count_both_ways_and_the_smaller_where_they_differ() -> None:
     text = (
-        '[{"uuid":"a","score":{"b":60,"c":10,"a":1}},{"uuid":"b","score":{"a":20}},{"uuid":"c"}]'
+        '[{"uuid":"a","score":{"b":60,"c":10,"a":1}},'
+        '{"uuid":"b","score":{"a":20,"c":5}},{"uuid":"c","score":{"b":7}}]'
     )
     assert read(listed(), **{hami.PAIR_SCORES: text}).scores == {
         ("a", "b"): 20,
         ("b", "a"): 20,
         ("a", "c"): 10,
         ("c", "a"): 10,
+        ("b", "c"): 5,
+        ("c", "b"): 5,
     }
 
 

@@ -182,6 +182,19 @@ def test_instances_are_found_where_empty_slots_were_lost() -> None:
     assert cut(instance(0), text="GPU-a,NVIDIA,4000,100:;")["main"][0].profile == "1g.10gb"
 
 
+def test_instances_are_of_the_cards_of_one_maker_only() -> None:
+    others = {
+        hami.WORDS["hygon"].allocated: ";DCU-1,DCU,5,6:;;",
+        hami.INSTANCES: json.dumps([instance()]),
+    }
+    found = given(";GPU-a,NVIDIA,4000,100:;;", **others)
+    assert found is not None
+    assert [(one.uuid, one.profile) for one in found["main"]] == [
+        ("GPU-a", "1g.10gb"),
+        ("DCU-1", ""),
+    ]
+
+
 @pytest.mark.parametrize(
     ("found", "wrong"),
     [
@@ -205,9 +218,16 @@ def test_instances_that_contradict_the_list_or_themselves_are_refused(
     assert str(caught.value).startswith(f"annotation {hami.INSTANCES}: ")
 
 
-@pytest.mark.parametrize("text", ['[{"x":' + "[" * 100_000, " " * (TEXT_MAX + 1), "["])
-def test_instances_that_are_no_json_are_refused(text: str) -> None:
-    with pytest.raises(BadDeviceList, match=hami.INSTANCES):
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ('[{"x":' + "[" * 100_000, "nested too deeply"),
+        ("[" + " " * TEXT_MAX + "]", "longer than"),
+        ("[", "does not list instances"),
+    ],
+)
+def test_instances_that_cannot_be_read_are_refused(text: str, wrong: str) -> None:
+    with pytest.raises(BadDeviceList, match=f"{hami.INSTANCES}: .*{wrong}"):
         given(";GPU-a,NVIDIA,4000,100:;;", **{hami.INSTANCES: text})
 
 
