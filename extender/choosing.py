@@ -168,30 +168,37 @@ class _Wanted:
         self.question, self.wish = question, wish
         self.asked = rules.ask(cards, wish, alone=question.alone())
         self.picked = np.zeros(cards.shape, np.bool_)
+        self.fitting: Booleans | None = None
         self.sets: Integers | None = None
 
     def give(self, only: Booleans | None) -> None:
         """Choose card after card."""
-        codes, wanted, keys = self._looked(only, self.wish.count)
+        codes, wanted, keys = self._looked(only)
         if not self.given.steps:
             self.given.codes = codes.copy()
         for number in range(self.wish.count):
             if number and (self.cards.any_cut or self.container.left is not None):
-                codes, wanted, keys = self._looked(only, self.wish.count - number)
+                codes, wanted, keys = self._looked(only)
             if number:
                 codes[self.picked & (codes != rules.ABSENT)] = _TAKEN
             if number == 0 and self._as_a_set():
                 self.sets = self._set(codes == rules.FITS, wanted, keys)
             self._pick(number, codes, wanted, keys)
 
-    def _looked(self, only: Booleans | None, count: int) -> tuple[Codes, Want, list[Floats]]:
-        """Return what is wrong with each card, what would be taken of it, and how good it is."""
+    def _looked(self, only: Booleans | None) -> tuple[Codes, Want, list[Floats]]:
+        """Return what is wrong with each card, what would be taken of it, and how good it is.
+
+        How good depends on what fitted in the beginning, so that looking again changes nothing
+        about cards that nothing was put on.
+        """
         load, left = self.given.load, self._left()
         wanted = rules.want(self.cards, load, self.wish)
         codes = rules.codes(self.cards, load, self.asked, wanted, left)
         if only is not None:
             codes[~only & (codes == rules.FITS)] = _NUMA
-        offer = Offer(self.cards, load, wanted, codes == rules.FITS, count)
+        if self.fitting is None:
+            self.fitting = codes == rules.FITS
+        offer = Offer(self.cards, load, wanted, self.fitting, self.wish.count)
         keys = policies.keys(offer, self.question.card_policies, self.question.weights)
         if self.container.prefer is not None:
             keys = [(~self.container.prefer).astype(np.float64), *keys]
