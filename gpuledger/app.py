@@ -10,6 +10,7 @@ from gpuledger.commands import (
     demo,
     drift,
     explain,
+    extender,
     projection,
     quota,
     reading,
@@ -45,6 +46,7 @@ def build() -> typer.Typer:
     for family in (
         demo,
         serve,
+        extender,
         reading,
         cards,
         resize,

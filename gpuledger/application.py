@@ -57,8 +57,10 @@ class Application:
         telemetry: Telemetry,
         health: Health,
         certificates: Tls | None,
+        reviews: bool = True,
     ) -> None:
-        """Wire it."""
+        """Wire it; without `reviews` none are answered."""
+        self._reviews = reviews
         self._settings, self._keeper, self._kubernetes = settings, keeper, kubernetes
         self._telemetry, self._certificates = telemetry, certificates
         self._readers = Readers(Path(settings.store_dir) / wiring.PROJECTION)
@@ -76,7 +78,7 @@ class Application:
         mutating = Mutating(*where)
         self.extending = self._extending(ledger) if settings.extender else None
         routes = [
-            *admission.routes(mutating, self._validating, policy, self._took),
+            *(admission.routes(mutating, self._validating, policy, self._took) if reviews else ()),
             *(self.extending.routes() if self.extending is not None else ()),
             *api.routes(self._readers),
             Route("/v1/explain", self._explain, methods=["POST"]),
@@ -180,12 +182,12 @@ class Application:
 
     def _check_authentication(self) -> tuple[bool, str]:
         missing = []
-        if not self._settings.client_ca:
+        if self._reviews and not self._settings.client_ca:
             missing.append("no client_ca: anybody who reaches the port can send reviews")
         if self._kubernetes is None:
             missing.append("no cluster: /v1 answers loopback only")
         if self._settings.plain_http:
-            missing.append("plain_http: reviews and tokens travel in the clear")
+            missing.append("plain_http: requests and tokens travel in the clear")
         return not (missing and self._settings.production), "; ".join(missing)
 
     def _check_certificate(self) -> tuple[bool, str]:

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import structlog
 import uvloop
 
@@ -33,8 +34,15 @@ TLS_DIRECTORY: Final = "tls"
 _logger: Final = structlog.get_logger("gpuledger")
 
 
-async def serve(settings: Settings, started: Callable[[str], None] = lambda _: None) -> None:
+async def serve(
+    settings: Settings,
+    started: Callable[[str], None] = lambda _: None,
+    *,
+    admission: bool = True,
+) -> None:
     """Serve until SIGTERM or SIGINT; `started` is told the base URL once HTTP is served.
+
+    Without `admission`, reviews are not answered.
 
     Raises serving.ListenError, CertificateError, what starting the embedded server raises, and
     ClusterNameTaken.
@@ -47,7 +55,7 @@ async def serve(settings: Settings, started: Callable[[str], None] = lambda _: N
     try:
         with serving.stopping_on_signals(stop):
             async with AsyncExitStack() as stack:
-                await _serve(settings, listener, stop, stack, started)
+                await _serve(settings, listener, stop, stack, started, admission)
     finally:
         listener.close()
 
@@ -58,6 +66,7 @@ async def _serve(
     stop: asyncio.Event,
     stack: AsyncExitStack,
     started: Callable[[str], None],
+    admission: bool,
 ) -> None:
     certificates = _tls(settings, listener)
     reached = await _reached(settings, stop, stack)
@@ -70,7 +79,9 @@ async def _serve(
     if settings.kubernetes:
         kubernetes = await Kubernetes.connect(settings, keeper, telemetry.count)
         stack.push_async_callback(kubernetes.close)
-    application = Application(settings, keeper, kubernetes, telemetry, health, certificates)
+    application = Application(
+        settings, keeper, kubernetes, telemetry, health, certificates, admission
+    )
     stack.push_async_callback(application.close)
     url = f"{'http' if certificates is None else 'https'}://{listener.address}"
 
@@ -174,6 +185,12 @@ def _report_certificate(problem: str) -> None:
 def main(settings: Settings) -> None:
     """Serve in an event loop of its own."""
     uvloop.run(serve(settings, lambda url: _show(settings, url)))
+
+
+def main_extender(settings: Settings) -> None:
+    """Serve a scheduler alone, in an event loop of its own."""
+    settings = msgspec.structs.replace(settings, extender=True, register_webhook="")
+    uvloop.run(serve(settings, lambda url: _show(settings, url), admission=False))
 
 
 def _show(settings: Settings, url: str) -> None:

@@ -1,0 +1,33 @@
+"""`gpuledger extender`: the service for a scheduler alone."""
+
+from typing import Final
+
+import typer
+
+from gpuledger.command import command
+from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings import NAMES
+
+_OF_ADMISSION: Final = ("register_webhook", "extender")
+"""Settings that this command decides itself."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    command(
+        app,
+        "gpuledger extender --nats tls://nats.example:4222 --kubeconfig ~/.kube/config",
+        "gpuledger extender --config /etc/gpuledger.toml --listen 127.0.0.1:8443",
+        takes=tuple(name for name in NAMES if name not in _OF_ADMISSION),
+    )(extender)
+
+
+def extender(loaded: Loaded) -> None:
+    """Run the scheduler extender without the webhooks.
+
+    It is `gpuledger serve`, on the same log, that answers no reviews and registers nothing: run it
+    beside each kube-scheduler, as many as you like. It places pods and settles as any replica does.
+    """
+    from gpuledger.serve import main_extender
+
+    main_extender(loaded.settings)
