@@ -6,6 +6,7 @@ node finds what to hand out by counting slots. `;GPU-a,NVIDIA,4000,30:;` gives t
 containers a share of one card.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -19,6 +20,8 @@ TEXT_MAX: Final = 262_144
 _SLOT_END: Final = ";"
 _CARD_END: Final = ":"
 _FIELDS_LEAST: Final = 4
+_INSTANCE: Final = re.compile(r"\[[0-9]+-[0-9]+\]$", re.ASCII)
+"""How releases before 2.10 named an instance of a card behind its uuid, by its number in a table."""
 
 Slots = list[list[Share]]
 """Shares of one maker's cards, by container."""
@@ -52,7 +55,8 @@ def read(text: str) -> Slots:
     """Return the slots in a text. Raises BadDeviceList.
 
     Old releases wrote `,,0,0:` for a container without cards, and each time a node has handed out a
-    slot HAMi writes the text again with one empty slot more.
+    slot HAMi writes the text again with one empty slot more. An instance of a card that an old
+    release cut is read as a share of it.
     """
     if len(text) > TEXT_MAX:
         raise BadDeviceList(f"it is longer than {TEXT_MAX} characters")
@@ -76,7 +80,9 @@ def _shares(slot: int, entries: Iterable[str]) -> Iterable[Share]:
                 f"slot {slot}: {shown(entry)!r} has fewer than {_FIELDS_LEAST} fields"
             )
         uuid, _, memory, cores = fields[:_FIELDS_LEAST]
-        yield Share(uuid, _number(slot, "MiB", memory), _number(slot, "cores", cores))
+        yield Share(
+            _INSTANCE.sub("", uuid), _number(slot, "MiB", memory), _number(slot, "cores", cores)
+        )
 
 
 def _number(slot: int, name: str, text: str) -> int:

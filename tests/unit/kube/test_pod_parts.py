@@ -64,6 +64,7 @@ def test_slots_are_init_containers_first_and_then_the_others() -> None:
         ";GPU-a,NVIDIA,4000,30,more,fields:;;",
         "; GPU-a , NVIDIA A10, 4000, 30 :; ;",
         "nothing;GPU-a,NVIDIA,4000,30:;;",
+        ";GPU-a[0-12],NVIDIA,4000,30:;;",
     ],
 )
 def test_lists_are_read_as_every_release_wrote_them(text: str) -> None:
