@@ -13,11 +13,11 @@ import yaml
 from aiohttp import web
 
 from ledger.kube.errors import ClusterError
-from ledger.kube.objects import Pod, ResourceQuota
+from ledger.kube.objects import Node, Pod, ResourceQuota
 from ledger.kube.port import Change, Changed, Listed
 
 Object = dict[str, Any]
-KINDS = {"pods": Pod, "resourcequotas": ResourceQuota}
+KINDS = {"pods": Pod, "resourcequotas": ResourceQuota, "nodes": Node}
 
 
 def pod_body(name: str, *, gpu: int = 1, gpumem: int = 1000, gpucores: int = 10) -> Object:
