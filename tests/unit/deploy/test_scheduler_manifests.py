@@ -1,0 +1,149 @@
+"""What installs a scheduler is valid, and agrees with what installs the service."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from extender.app import PATH
+from gpuledger.version import VERSION
+from ledger.kube.vendors import NVIDIA
+from ledger.runtime import setting_sources
+from ledger.runtime.settings import Settings
+
+DEPLOY: Final = Path(__file__).parents[3] / "deploy"
+SCHEDULER: Final = DEPLOY / "scheduler"
+VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
+NAME: Final = "gpuledger-scheduler"
+
+Manifest = dict[str, Any]
+
+KUSTOMIZATION: Final = yaml.safe_load((SCHEDULER / "kustomization.yaml").read_text())
+MANIFESTS: Final[list[Manifest]] = [
+    manifest
+    for file in KUSTOMIZATION["resources"]
+    for manifest in yaml.safe_load_all((SCHEDULER / file).read_text())
+]
+
+
+def name_of(manifest: Manifest) -> str:
+    return f"{manifest['kind']}/{manifest['metadata']['name']}"
+
+
+def found(name: str) -> Manifest:
+    [manifest] = [one for one in MANIFESTS if name_of(one) == name]
+    return manifest
+
+
+def pod() -> Manifest:
+    template: Manifest = found(f"Deployment/{NAME}")["spec"]["template"]
+    return template
+
+
+def told(file: str) -> str:
+    text: str = found(f"ConfigMap/{NAME}-settings")["data"][file]
+    return text
+
+
+@pytest.fixture
+def configuration() -> Manifest:
+    """What kube-scheduler is told."""
+    read: Manifest = yaml.safe_load(told("scheduler.yaml"))
+    return read
+
+
+def settings_in(path: Path) -> Settings:
+    return setting_sources.load({}, {}, str(path)).settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """What the extender is told."""
+    file = tmp_path / "extender.toml"
+    file.write_text(told("extender.toml"))
+    return settings_in(file)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=name_of)
+def test_a_manifest_of_the_scheduler_is_valid(manifest: Manifest, version: str) -> None:
+    assert kubernetes_validate.validate(manifest, version, strict=True) == version
+
+
+def test_everything_in_the_folder_is_applied() -> None:
+    files = {path.name for path in SCHEDULER.glob("*.yaml")} - {"kustomization.yaml"}
+    assert files == set(KUSTOMIZATION["resources"])
+
+
+def test_the_extender_writes_the_log_of_the_service(settings: Settings) -> None:
+    service = settings_in(DEPLOY / "gpuledger.toml")
+    for name in ("cluster", "shard", "nats", "nats_monitor", "nats_user", "replicas", "namespace"):
+        assert getattr(settings, name) == getattr(service, name)
+    assert settings.production
+
+
+def test_the_extender_runs_in_the_version_of_the_service() -> None:
+    [sidecar] = pod()["spec"]["initContainers"]
+    assert sidecar["image"] == f"gpuledger:{VERSION}"
+    assert sidecar["restartPolicy"] == "Always"
+    assert sidecar["args"] == ["extender"]
+    assert KUSTOMIZATION["images"][0]["newTag"] == VERSION
+
+
+def test_the_scheduler_asks_the_extender_beside_it(
+    configuration: Manifest, settings: Settings
+) -> None:
+    [extender] = configuration["extenders"]
+    port = settings.listen.rpartition(":")[2]
+    assert extender["urlPrefix"] == f"https://127.0.0.1:{port}{PATH.rstrip('/')}"
+    verbs = [extender[f"{verb}Verb"] for verb in ("filter", "prioritize", "bind", "preempt")]
+    assert verbs == ["filter", "prioritize", "bind", "preempt"]
+    assert extender["tlsConfig"]["caFile"] == f"{settings.store_dir}/tls/ca.crt"
+    assert float(extender["httpTimeout"].removesuffix("s")) > settings.bind_wait_seconds
+
+
+def test_the_scheduler_looks_at_every_node_and_leaves_cards_alone(
+    configuration: Manifest,
+) -> None:
+    assert configuration["percentageOfNodesToScore"] == 100
+    [profile] = configuration["profiles"]
+    assert profile["schedulerName"] == NAME
+    [extender] = configuration["extenders"]
+    assert extender["nodeCacheCapable"]
+    managed = {one["name"] for one in extender["managedResources"]}
+    assert managed == set(NVIDIA.names())
+    assert all(one["ignoredByScheduler"] for one in extender["managedResources"])
+
+
+def test_the_scheduler_may_use_its_own_lease_alone(configuration: Manifest) -> None:
+    lease = configuration["leaderElection"]
+    assert (lease["resourceName"], lease["resourceNamespace"]) == (NAME, "gpuledger-system")
+    _, kept = found(f"Role/{NAME}")["rules"]
+    assert kept["resourceNames"] == [lease["resourceName"]]
+
+
+def test_every_file_that_is_named_is_mounted(configuration: Manifest) -> None:
+    [scheduler] = pod()["spec"]["containers"]
+    named = [scheduler["args"][0].partition("=")[2]]
+    named.append(configuration["extenders"][0]["tlsConfig"]["caFile"])
+    mounts = [one["mountPath"] for one in scheduler["volumeMounts"]]
+    assert all(any(file.startswith(f"{mount}/") for mount in mounts) for file in named)
+
+
+def test_the_log_lets_the_extender_in() -> None:
+    policy = found("NetworkPolicy/gpuledger-nats-schedulers")["spec"]
+    log = next(
+        one
+        for one in yaml.safe_load_all((DEPLOY / "nats.yaml").read_text())
+        if one["kind"] == "StatefulSet"
+    )
+    assert policy["podSelector"] == log["spec"]["selector"]
+    [rule] = policy["ingress"]
+    [origin] = rule["from"]
+    labels = pod()["metadata"]["labels"]
+    assert origin["podSelector"]["matchLabels"].items() <= labels.items()
+    [container] = log["spec"]["template"]["spec"]["containers"]
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    assert {one["port"] for one in rule["ports"]} == {ports["client"], ports["monitor"]}
