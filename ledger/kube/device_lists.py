@@ -21,7 +21,7 @@ _SLOT_END: Final = ";"
 _CARD_END: Final = ":"
 _FIELDS_LEAST: Final = 4
 _INSTANCE: Final = re.compile(r"\[[0-9]+-[0-9]+\]$", re.ASCII)
-"""How releases before 2.10 named an instance of a card behind its uuid, by its number in a table."""
+"""How releases before 2.10 named an instance of a card behind its uuid: by numbers in a table."""
 
 Slots = list[list[Share]]
 """Shares of one maker's cards, by container."""
@@ -73,16 +73,15 @@ def _slot(shares: Iterable[Share], word: str) -> str:
 def _shares(slot: int, entries: Iterable[str]) -> Iterable[Share]:
     for entry in entries:
         fields = [field.strip() for field in entry.split(",")]
-        if len(fields) == 1 or not fields[0]:
+        uuid = _INSTANCE.sub("", fields[0])
+        if len(fields) == 1 or not uuid:
             continue
         if len(fields) < _FIELDS_LEAST:
             raise BadDeviceList(
                 f"slot {slot}: {shown(entry)!r} has fewer than {_FIELDS_LEAST} fields"
             )
-        uuid, _, memory, cores = fields[:_FIELDS_LEAST]
-        yield Share(
-            _INSTANCE.sub("", uuid), _number(slot, "MiB", memory), _number(slot, "cores", cores)
-        )
+        memory, cores = fields[2:_FIELDS_LEAST]
+        yield Share(uuid, _number(slot, "MiB", memory), _number(slot, "cores", cores))
 
 
 def _number(slot: int, name: str, text: str) -> int:
