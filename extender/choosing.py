@@ -237,7 +237,8 @@ class _Wanted:
         step = self._step(wanted, rows, columns)
         given.steps.append(step)
         self._put(step, wanted, np.nonzero(found)[0])
-        self._count_cost(number, [key[rows, columns] for key in keys])
+        if self.question.wish.numa_bind:
+            self._count_cost([key[rows, columns] for key in keys])
 
     def _step(self, wanted: Want, rows: Integers, columns: Integers) -> Step:
         shape = self.cards.shape
@@ -269,7 +270,7 @@ class _Wanted:
             rows, columns = rows[~again], columns[~again]
         self.picked[rows, columns] = True
 
-    def _count_cost(self, number: int, cost: list[Floats]) -> None:
+    def _count_cost(self, cost: list[Floats]) -> None:
         known = self.given.cost
         if not known:
             self.given.cost = cost

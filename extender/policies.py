@@ -72,6 +72,8 @@ def _topology(offer: Offer, weights: Weights) -> Iterator[Floats]:
     """
     if offer.times == 1:
         yield topology.loss(offer.cards, offer.fitting)
+    else:
+        yield np.zeros(offer.cards.shape)
 
 
 def _none(offer: Offer, weights: Weights) -> Iterator[Floats]:

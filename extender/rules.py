@@ -150,11 +150,11 @@ def _kind_differs(cards: Cards, wish: CardWish) -> Booleans:
     arrays, choice = cards.arrays, wish.choice
     differs = ~_of_vendor(cards, wish.vendor)
     if choice.use_types or choice.nouse_types:
-        bad_types = np.array([not _accepts_type(choice, kind) for kind in arrays.kinds])
-        differs = differs | bad_types[arrays.kind[cards.window]]
+        bad = [not _accepts_type(choice, kind) for kind in arrays.kinds or [""]]
+        differs = differs | np.array(bad)[arrays.kind[cards.window]]
     if choice.mode:
-        bad_modes = np.array([bool(mode) and mode not in choice.mode for mode in arrays.modes])
-        differs = differs | bad_modes[arrays.mode[cards.window]]
+        bad = [bool(mode) and mode not in choice.mode for mode in arrays.modes or [""]]
+        differs = differs | np.array(bad)[arrays.mode[cards.window]]
     return differs
 
 

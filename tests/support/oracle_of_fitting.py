@@ -334,9 +334,9 @@ def _keys(
         elif word == "numa":
             there = sum(other.card.numa == one.card.numa for other in offers)
             found.append(one.card.numa + (0.0 if there >= count else 1_048_576.0))
-        elif word == "topology-aware" and count == 1:
+        elif word == "topology-aware":
             links = [_pair(node, one.card, other.card) for other in offers]
-            found.append(float(sum(links)))
+            found.append(float(sum(links)) if count == 1 else 0.0)
     return found
 
 
