@@ -22,6 +22,7 @@ from ledger.core import (
     shortages,
 )
 from ledger.core.accounts import Kind, kind
+from ledger.core.amounts import Amounts
 from ledger.core.cards import Placement
 from ledger.core.charging import TRUTH, Postings
 from ledger.core.denials import Denial, Reason
@@ -54,7 +55,7 @@ def place(state: State, command: commands.Place) -> Decision:
         command.uid,
         command.node,
         command.parts,
-        command.stands,
+        _standing(state, command),
         events.Cause.SEEN if command.seen else "",
         command.actor,
     )
@@ -145,6 +146,17 @@ def _again(before: Placement, command: commands.Place) -> Decision:
     return card_rules.refused(
         Reason.POD_PLACED, f"{command.key} has cards of {before.node} already"
     )
+
+
+def _standing(state: State, command: commands.Place) -> Amounts:
+    """Return what will stand above the pod's spec.
+
+    What stood before the pod gave other cards back still does, unless the new ones decide it anew.
+    """
+    before = state.namespaces[command.namespace].placed.get(command.key)
+    if before is None or before.uid != command.uid:
+        return command.stands
+    return {**before.stands, **command.stands}
 
 
 def _followed(state: State, command: commands.Place) -> Denial | None:

@@ -99,6 +99,13 @@ def test_what_stands_outlasts_giving_the_cards_back() -> None:
     assert _used(state) == 70
 
 
+def test_what_stood_stays_on_cards_that_decide_nothing_anew() -> None:
+    state = _ledger(100)
+    do(state, pod("a", 80), place("a", share(0, 40), stands={MEMORY: 40}), unplace("a"))
+    do(state, place("a", share(1, 40)), seen("a", 5, 80))
+    assert _used(state) == 40
+
+
 def test_what_stands_ends_with_the_pod() -> None:
     state = _ledger(100)
     do(state, pod("a", 80), seen("a", 5, 80), place("a", share(0, 40), stands={MEMORY: 40}))
