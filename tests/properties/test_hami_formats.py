@@ -18,8 +18,8 @@ from ledger.kube.placement_annotations import annotations_of
 from ledger.kube.pod_parts import parts_of
 
 INT32 = st.integers(0, 2**31 - 1)
-UUIDS = st.from_regex(r"[A-Za-z][-A-Za-z0-9.]{0,40}", fullmatch=True)
-WORDS = st.from_regex(r"([A-Za-z0-9][-A-Za-z0-9 ]{0,20}[A-Za-z0-9])?", fullmatch=True)
+UUIDS = st.integers(0, 99).map("GPU-{:08}-aaaa".format) | st.text("aZ0-._", min_size=1, max_size=9)
+WORDS = st.sampled_from(("", "NVIDIA A10", "NVIDIA-Tesla V100", "hami-core", "mig"))
 PLACES = st.lists(st.tuples(st.integers(0, 63), st.just(1)), max_size=4, unique=True)
 PROFILES = st.lists(
     st.builds(
