@@ -13,12 +13,15 @@ import hashlib
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from gpuledger import archive
 from gpuledger.archive import ArchiveWriter, Header
 from ledger.core import accounts, commands, snapshots
+from ledger.core.amounts import Amounts
+from ledger.core.cards import HAMI, OWN, Card, Part, Parts, Phase, Profile, Share, Stage
 from ledger.core.commands import End, Observe, Refute, Reserve, SetLimits
 from ledger.core.state import State
 from ledger.core.traits import Reach, Requirement
@@ -28,7 +31,7 @@ from support.generating import random_commands
 from support.projecting import SECOND, START, digest_of, log_of, project
 
 GOLDEN = Path(__file__).parents[1] / "fixtures" / "golden"
-TEAM = "east-1/team"
+TEAM, LAB = "east-1/team", "east-1/lab"
 QUOTA = accounts.quota("east-1", "team", "gpus")
 MEMORY, CARDS = "nvidia.com/gpumem", "nvidia.com/gpu"
 
@@ -92,6 +95,7 @@ def story() -> list[list[commands.AnyCommand]]:
         [SetLimits(accounts.universe("all"), (TEAM, "west-1/team"), {CARDS: 20})],
         [commands.CloseAccount(QUOTA, "settlement")],
         *_roots_and_reach(),
+        *_cards(),
         *([command] for command in random_commands(seed=3, count=300)),
     ]
 
@@ -116,6 +120,99 @@ def _roots_and_reach() -> list[list[commands.AnyCommand]]:
         [msgspec.structs.replace(_seen("w", "u8", 44), traits=("app=other",))],
         [commands.End(TEAM, web, "r1", 45, "deleted", "settlement")],
     ]
+
+
+def _cards() -> list[list[commands.AnyCommand]]:
+    """Return what schema 3 brought: nodes and their cards, placements, what is kept for pods."""
+    root, demand = "deployments.apps/llm", {CARDS: 2, MEMORY: 80_000}
+    limits = {f"limits.{MEMORY}": 200_000}
+    loading = (
+        Part("proxy", Phase.SIDECAR, (Share("GPU-0", 1_000, 0),)),
+        Part("load", Phase.INIT, (Share("GPU-0", 38_000, 0),)),
+        Part("main", Phase.APP, (Share("GPU-0", 30_000, 50),)),
+    )
+    instance = _app(Share("GPU-1", 10_000, 20, False, "1g.10gb", 4, 1))
+    victim = (LAB, "pods/low", "g4")
+    return [
+        [SetLimits(accounts.quota("east-1", "lab", "gpus"), (LAB,), limits, "settlement", 50)],
+        [_announce("gpu-1", OWN, _card(0), _cut_card(1)), _announce("gpu-2", HAMI, _card(2))],
+        [Reserve(LAB, root, "r2", demand, actor="alice")],
+        [Observe(LAB, root, "r2", 51, demand, "settlement", generation=1)],
+        [_in_lab("a", "g1", root=root), _in_lab("b", "g2"), _in_lab("c", "g3")],
+        [_place("a", "g1", "gpu-1", loading, {MEMORY: 39_000})],
+        [_advance("a", "g1", Stage.BOUND), _place("b", "g2", "gpu-1", instance, {MEMORY: 10_000})],
+        [_advance("a", "g1", Stage.ALLOCATED, initialised=True, stands={MEMORY: 31_000})],
+        [_place("c", "g3", "gpu-2", _app(_half("GPU-2")), {MEMORY: 20_000})],
+        [_resize("c", "g3"), _advance("c", "g3", Stage.ALLOCATED)],
+        [_unplace("b", "g2", "gpu-1"), _place("b", "g2", "gpu-2", _app(_half("GPU-2", 10_000)))],
+        [_in_lab("low", "g4"), _in_lab("high", "g5")],
+        [_place("low", "g4", "gpu-1", _app(Share("GPU-0", 2_000, 50)), {MEMORY: 2_000}, seen=True)],
+        [_make_room("high", "g5", "gpu-1", _app(Share("GPU-0", 2_000, 50)), victim)],
+        [End(LAB, "pods/low", "g4", 60, "deleted", "settlement")],
+        [_place("high", "g5", "gpu-1", _app(Share("GPU-0", 2_000, 50)), {MEMORY: 2_000})],
+        [_in_lab("x", "g6"), _make_room("x", "g6", "gpu-2", _app(Share("GPU-2", 1_000, 0)))],
+        [commands.Withdraw(LAB, "pods/x", "g6", "elapsed", "extender")],
+        [_make_room("x", "g6", "gpu-2", _app(Share("GPU-2", 2_000, 0)))],
+        [commands.Withdraw(LAB, "pods/x", "g6", "placed", "extender")],
+        [_announce("gpu-1", OWN, _cut_card(1), version=61)],
+        [commands.RemoveNode("east-1/gpu-2", "settlement", 62)],
+        [End(LAB, "pods/c", "g3", 63, "finished", "settlement")],
+        [_announce("gpu-1", OWN, _card(0, healthy=False), _cut_card(1), version=64)],
+    ]
+
+
+def _card(number: int, **changes: Any) -> Card:
+    known = Card(f"GPU-{number}", number, "NVIDIA-A100-SXM4-40GB", 40_960, 100, 10)
+    return msgspec.structs.replace(known, **changes)
+
+
+def _cut_card(number: int) -> Card:
+    places = tuple((start, 1) for start in range(7))
+    return _card(number, mode="mig", profiles=(Profile("1g.10gb", 10_000, 20, 1, places),))
+
+
+def _half(uuid: str, memory: int = 20_000) -> Share:
+    return Share(uuid, memory, 0)
+
+
+def _app(*shares: Share) -> Parts:
+    return (Part("main", Phase.APP, shares),)
+
+
+def _announce(node: str, keeper: str, *found: Card, version: int = 52) -> commands.RegisterCards:
+    return commands.RegisterCards(f"east-1/{node}", keeper, found, "settlement", version)
+
+
+def _in_lab(name: str, uid: str, root: str = "") -> Reserve:
+    demand = {CARDS: 1, MEMORY: 40_000 if root else 20_000}
+    return Reserve(LAB, f"pods/{name}", uid, demand, actor="alice", root=root)
+
+
+def _place(
+    name: str, uid: str, node: str, parts: Parts, stands: Amounts | None = None, **more: bool
+) -> commands.Place:
+    where = (LAB, f"pods/{name}", uid, f"east-1/{node}", parts)
+    return commands.Place(*where, stands or {}, actor="extender", **more)
+
+
+def _advance(name: str, uid: str, stage: int, **more: Any) -> commands.Advance:
+    return commands.Advance(LAB, f"pods/{name}", uid, stage, actor="settlement", **more)
+
+
+def _unplace(name: str, uid: str, node: str) -> commands.Unplace:
+    return commands.Unplace(LAB, f"pods/{name}", uid, f"east-1/{node}", "unbound", "extender")
+
+
+def _resize(name: str, uid: str) -> commands.Resize:
+    parts, stands = _app(Share("GPU-2", 25_000, 30)), {MEMORY: 25_000}
+    return commands.Resize(LAB, f"pods/{name}", uid, parts, stands, "alice")
+
+
+def _make_room(
+    name: str, uid: str, node: str, parts: Parts, *victims: tuple[str, str, str]
+) -> commands.MakeRoom:
+    where = (LAB, f"pods/{name}", uid, f"east-1/{node}", parts)
+    return commands.MakeRoom(*where, victims, "extender")
 
 
 def _create(name: str, uid: str, stamp: str = "", owner: str = "") -> Reserve:
