@@ -10,6 +10,8 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from extender.arrays import Booleans
+from extender.expressions import Floats
 from extender.fitting import Fits
 from ledger.kube.objects import Pod
 from ledger.kube.resources import PODS
@@ -43,10 +45,15 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Fitted(msgspec.Struct, frozen=True):
-    """Where a pod fits: `index` has the place of each row that was asked about in `fits`."""
+    """Where a pod fits, and how well: `places` has where in `score` and `feasible` a node is.
+
+    `fits` is about the nodes that the ledger knows, which come first; the others are imagined.
+    """
 
     fits: Fits
-    index: dict[int, int]
+    places: dict[str, int]
+    score: Floats
+    feasible: Booleans
 
 
 def asked(pod: Pod, wish: PodWish, cluster: str) -> Asked:

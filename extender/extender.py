@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from extender import filtering, preempting
 from extender.asking import FITS_MAX, PODS_MAX, Asked, Fitted, Remembered, asked
@@ -84,11 +83,11 @@ class Extender:
         self,
         inventory: Inventory,
         service: Service,
-        settings: ExtenderSettings = ExtenderSettings(),
+        settings: ExtenderSettings | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Answer from an inventory, which somebody loads and keeps up to date."""
-        clock = time.monotonic
+        clock, settings = time.monotonic, settings or ExtenderSettings()
         self.inventory = inventory
         self._service, self._settings, self._clock = service, settings, clock
         self._selecting = Selecting(inventory, settings.preferences, clock)
@@ -128,8 +127,10 @@ class Extender:
         who = self._asked(args.pod)
         if isinstance(who, Denial) or not who.wish.wants_cards():
             return [HostPriority(name, 0) for name in found.names]
-        fitted = self._fits.get(who.uid) or self._fitted(who, found)
-        priorities = prioritized(self._selecting, fitted, found)
+        fitted = self._fits.get(who.uid)
+        if fitted is None:
+            _, fitted = filtering.filtered(self._selecting, who, found)
+        priorities = prioritized(fitted, found)
         self._guess(who, fitted, priorities)
         self._count("prioritize", "scored")
         return priorities
@@ -182,6 +183,9 @@ class Extender:
             bound = await self._binding.bind(who, node, until, self._again)
         finally:
             self._being_bound.discard(who.uid)
+        if not bound.problem:
+            self._pods.forget(who.uid)
+            self._fits.forget(who.uid)
         self._tell_bound(who.pod, node, bound)
         return bound
 
@@ -231,11 +235,6 @@ class Extender:
             self._guess_on(who, fitted, found.names[verdicts.passed.index(True)])
         return verdicts
 
-    def _fitted(self, who: Asked, found: Candidates) -> Fitted:
-        rows = [row for row in self._selecting.rows_of(found.names) if row is not None]
-        fits = self._selecting.fits(who, np.array(rows, np.int64))
-        return Fitted(fits, dict(zip(rows, range(len(rows)), strict=True)))
-
     def _guess(self, who: Asked, fitted: Fitted, priorities: list[HostPriority]) -> None:
         """Take the pod to be on its way to the best node: the scheduler adds scores of its own."""
         best = max(priorities, key=lambda one: (one.score, one.host), default=None)
@@ -243,9 +242,8 @@ class Extender:
             self._guess_on(who, fitted, best.host)
 
     def _guess_on(self, who: Asked, fitted: Fitted, node: str) -> None:
-        row = self.inventory.rows.get(node)
-        place = fitted.index.get(row) if row is not None else None
-        if place is None or not fitted.fits.feasible[place]:
+        place = fitted.places[node]
+        if place >= len(fitted.fits.rows):
             return
         parts = parts_of(fitted.fits, place, self.inventory.arrays, who.wish)
         self._selecting.guess(who, node, parts, GUESS_SECONDS)

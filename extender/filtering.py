@@ -5,7 +5,7 @@ its cards wait for it there until it is bound or proved not to be.
 """
 
 from collections.abc import Sequence
-from itertools import compress
+from itertools import compress, count
 from typing import Final, NamedTuple
 
 import msgspec
@@ -76,29 +76,48 @@ def only(found: Candidates, node: str) -> Verdicts:
 
 def filtered(selecting: Selecting, asked: Asked, found: Candidates) -> tuple[Verdicts, Fitted]:
     """Ask for all nodes at once; those that announced nothing yet are taken at their word."""
+    verdicts = Verdicts([False] * len(found.names), {}, {})
     rows = selecting.rows_of(found.names)
-    verdicts = Verdicts([False] * len(rows), {}, {})
-    places = [place for place, row in enumerate(rows) if row is not None]
-    known = [row for row in rows if row is not None]
-    fits = selecting.fits(asked, np.array(known, np.int64))
+    strange = [place for place, row in enumerate(rows) if row is None]
+    places: Sequence[int] = range(len(rows))
+    if strange:
+        places = [place for place, row in enumerate(rows) if row is not None]
+        rows = [row for row in rows if row is not None]
+    fits = selecting.fits(asked, np.array(rows, np.int64))
     _enter(verdicts, found, places, fits)
-    if len(places) < len(rows):
-        _strangers(selecting, asked, found, verdicts)
-    return verdicts, Fitted(fits, dict(zip(known, range(len(known)), strict=True)))
+    known = dict(zip((found.names[place] for place in places), count(), strict=False))
+    fitted = Fitted(fits, known, fits.score, fits.feasible)
+    return verdicts, _with_strangers(selecting, asked, found, verdicts, strange, fitted)
 
 
-def _strangers(selecting: Selecting, asked: Asked, found: Candidates, verdicts: Verdicts) -> None:
+def _with_strangers(
+    selecting: Selecting,
+    asked: Asked,
+    found: Candidates,
+    verdicts: Verdicts,
+    strange: Sequence[int],
+    fitted: Fitted,
+) -> Fitted:
     """Judge nodes that the ledger does not know by what they announce, if that was sent."""
-    known = selecting.inventory.rows
-    strange = [place for place, name in enumerate(found.names) if name not in known]
     imagined = selecting.imagining([found.read[place] for place in strange] if found.read else [])
     rows = imagined.rows_of([found.names[place] for place in strange])
     for place, row in zip(strange, rows, strict=True):
         if row is None:
             verdicts.unresolvable[found.names[place]] = UNREGISTERED
     there = [row for row in rows if row is not None]
+    if not there:
+        return fitted
     places = [place for place, row in zip(strange, rows, strict=True) if row is not None]
-    _enter(verdicts, found, places, imagined.fits(asked, np.array(there, np.int64)))
+    fits = imagined.fits(asked, np.array(there, np.int64))
+    _enter(verdicts, found, places, fits)
+    names = (found.names[place] for place in places)
+    more = dict(zip(names, count(len(fitted.score)), strict=False))
+    return Fitted(
+        fitted.fits,
+        fitted.places | more,
+        np.concatenate((fitted.score, fits.score)),
+        np.concatenate((fitted.feasible, fits.feasible)),
+    )
 
 
 def _enter(verdicts: Verdicts, found: Candidates, places: Sequence[int], fits: Fits) -> None:

@@ -51,10 +51,15 @@ class Locking:
         await self._cluster.patch_node_annotations(name, {hami.LOCK: None}, version)
 
     async def _holds(self, held: NodeLock, pod: Pod) -> bool:
-        """Return whether a lock is that of another pod, which exists and is still in time."""
+        """Return whether a lock is that of another pod, which exists and is still in time.
+
+        A lock of an old release names no pod, so time alone ends it.
+        """
         meta = pod.metadata
         if held.is_of(meta.namespace, meta.name) or held.expired(self._time()):
             return False
+        if not held.pod:
+            return True
         return await self._cluster.get_pod(held.namespace, held.pod) is not None
 
     async def _take(self, node: Node, pod: Pod) -> None:
