@@ -41,6 +41,7 @@ async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
     """Make a namespace of its own for a test; all its pods are gone before the next one."""
     async with connected(yard.plane) as cluster:
         made = Team(yard, cluster, tmp_path)
+        await yard.start(cluster)
         await made.open()
         yield made
         yard.stop_schedulers()

@@ -42,12 +42,11 @@ def configuration() -> Manifest:
 
 
 def _within(document: Any) -> list[Manifest]:
-    """Return a document, and what it carries where it is a ConfigMap."""
+    """Return a document, and the documents that it carries where it is a ConfigMap."""
     if not isinstance(document, dict):
         return []
-    texts = (document.get("data") or {}).values() if document.get("kind") == "ConfigMap" else ()
-    carried = [yaml.safe_load(text) for text in texts]
-    return [document, *(one for one in carried if isinstance(one, dict))]
+    files = (document.get("data") or {}) if document.get("kind") == "ConfigMap" else {}
+    return [document, *(yaml.safe_load(files[name]) for name in files if name.endswith(".yaml"))]
 
 
 def adapted(shipped: Manifest, kubeconfig: Path, extender: Extender, profile: str) -> Manifest:

@@ -1,6 +1,7 @@
 """A cluster that schedules: control plane, kwok's nodes, a log, extenders and kube-schedulers."""
 
 import asyncio
+import itertools
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -60,23 +61,29 @@ class Yard:
         self._folder = folder
         self._services: list[Service] = [self.service]
         self._schedulers: list[Scheduler] = []
+        self._numbers = itertools.count(1)
 
-    async def start(self) -> None:
-        """Start the log and the service, and wait until its webhooks are in effect."""
-        await self.nats.start()
-        await self.service.run_again()
-        await webhooks_are_in_effect(self.cluster)
+    async def start(self, cluster: Cluster) -> None:
+        """Start log and service where they do not run, and wait until the webhooks are in effect.
+
+        A test that left one of them down does not spoil the next one.
+        """
+        if self.nats.process is None or self.nats.process.poll() is not None:
+            await self.nats.start()
+        if not self.service.runs:
+            await self.service.run_again()
+        await webhooks_are_in_effect(cluster)
 
     async def extender(self, kubeconfig: Path | None = None) -> Service:
         """Start another extender on the same log, and return it when it is ready."""
-        made = self._service(Alone, self._folder / f"extender-{len(self._services)}", kubeconfig)
+        made = self._service(Alone, self._folder / f"extender-{next(self._numbers)}", kubeconfig)
         self._services.append(made)
         await made.run_again()
         return made
 
     async def scheduler(self, service: Service | None = None, profile: str = PROFILE) -> Scheduler:
         """Start a kube-scheduler that asks an extender, the service's own by default."""
-        folder = self._folder / f"scheduler-{len(self._schedulers)}"
+        folder = self._folder / f"scheduler-{next(self._numbers)}"
         made = Scheduler(self._assets, folder, self.plane.kubeconfig(SCHEDULER))
         self._schedulers.append(made)
         asked = service or self.service
@@ -84,13 +91,18 @@ class Yard:
         return made
 
     def stop_schedulers(self) -> None:
-        """End all kube-schedulers, and the extenders that were started besides the service."""
+        """End all kube-schedulers, and the extenders that were started besides the service.
+
+        Fails when one of them, or the service, has ended by itself.
+        """
         while self._schedulers:
             self._schedulers.pop().stop()
+        fallen = [text for service in self._services if (text := service.fall())]
         while len(self._services) > 1:
             service = self._services.pop()
             if service.runs:
                 service.stop()
+        assert not fallen, "\n".join(fallen)
 
     def stop(self) -> None:
         """End everything, those that need the others first."""
@@ -132,7 +144,7 @@ async def opened(assets: Path, folder: Path) -> AsyncIterator[Yard]:
         await make_canary(cluster)
         yard = Yard(assets, folder, cluster, plane)
         stack.callback(yard.stop)
-        await yard.start()
+        await yard.start(cluster)
         yield yard
 
 
