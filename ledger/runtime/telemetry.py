@@ -177,6 +177,22 @@ METRICS: Final = (
         Kind.GAUGE,
         "How often the extender's cards did not follow from the log and were loaded anew.",
     ),
+    Metric(
+        "placements_undone_total",
+        Kind.COUNTER,
+        "Placements that came to no Binding within the bound, and gave their cards back.",
+    ),
+    Metric(
+        "placement_drift_total",
+        Kind.COUNTER,
+        "Pods whose annotations say otherwise than the ledger, by what is wrong.",
+        ("kind",),
+    ),
+    Metric(
+        "node_locks_cleared_total",
+        Kind.COUNTER,
+        "Locks of nodes that nobody needed any more and that were cleared.",
+    ),
     # The read side
     Metric("projection_lag_records", Kind.GAUGE, "Records of the log not yet in the projection."),
 )
