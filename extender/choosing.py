@@ -261,8 +261,10 @@ class _Wanted:
         load.cores[rows, columns] += step.cores[rows]
         load.slots[rows, columns] += 1
         if self.wish.exclusive:
+            load.alone = load.alone.copy()
             load.alone[rows, columns] += 1
         if wanted.room is not None:
+            load.slices = load.slices.copy()
             load.slices[rows, columns] |= wanted.room.bits[rows, columns]
         self.given.taken[rows] += step.memory[rows]
         if self.cards.any_cut:

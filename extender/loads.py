@@ -71,12 +71,15 @@ class Cards:
 
 
 class Loads:
-    """What is on the cards of a window at some time: MiB, percent, containers, and who is alone."""
+    """What is on the cards of a window at some time: MiB, percent, containers, and who is alone.
+
+    `alone` and `slices` are seldom changed, so copies share them: put others in their place.
+    """
 
     def __init__(
         self, memory: Integers, cores: Integers, slots: Integers, alone: Integers, slices: Slices
     ) -> None:
-        """Take over the arrays: they will be changed."""
+        """Take over the arrays: the first three will be changed."""
         self.memory = memory
         self.cores = cores
         self.slots = slots
@@ -91,7 +94,7 @@ class Loads:
             arrays.used_cores[window] + overlay.cores[window],
             arrays.used_slots[window] + overlay.slots[window],
             arrays.alone[window] + overlay.alone[window],
-            arrays.slices[window].copy(),
+            arrays.slices[window],
         )
 
     @classmethod
@@ -102,24 +105,20 @@ class Loads:
 
     def copy(self) -> Self:
         """Return the same, to be changed on its own."""
-        return type(self)(
-            self.memory.copy(),
-            self.cores.copy(),
-            self.slots.copy(),
-            self.alone.copy(),
-            self.slices.copy(),
-        )
-
-    def all(self) -> tuple[Integers, Integers, Integers, Integers, Slices]:
-        """Return all arrays, in the order in which they are given."""
-        return self.memory, self.cores, self.slots, self.alone, self.slices
+        memory, cores, slots = self.memory.copy(), self.cores.copy(), self.slots.copy()
+        return type(self)(memory, cores, slots, self.alone, self.slices)
 
     def raise_to(self, other: Self) -> None:
-        """Let each card bear the larger of both; where instances lie does not matter any more."""
-        for mine, theirs in zip(self.all()[:4], other.all()[:4], strict=True):
-            np.maximum(mine, theirs, out=mine)
+        """Let each card bear the larger of both; who is alone, and slices, stay as they are."""
+        np.maximum(self.memory, other.memory, out=self.memory)
+        np.maximum(self.cores, other.cores, out=self.cores)
+        np.maximum(self.slots, other.slots, out=self.slots)
 
     def take(self, rows: Booleans, other: Self) -> None:
         """Let the cards of these rows bear what they bear elsewhere."""
-        for mine, theirs in zip(self.all(), other.all(), strict=True):
-            np.copyto(mine, theirs, where=rows[:, None])
+        where = rows[:, None]
+        self.memory = np.where(where, other.memory, self.memory)
+        self.cores = np.where(where, other.cores, self.cores)
+        self.slots = np.where(where, other.slots, self.slots)
+        self.alone = np.where(where, other.alone, self.alone)
+        self.slices = np.where(where, other.slices, self.slices)

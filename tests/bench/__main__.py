@@ -20,6 +20,7 @@ NAMES = (
     "weighing",
     "recounting",
     "creating",
+    "fitting",
     "scheduling",
 )
 
