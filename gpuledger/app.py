@@ -11,6 +11,7 @@ from gpuledger.commands import (
     drift,
     explain,
     extender,
+    importing,
     projection,
     quota,
     reading,
@@ -62,4 +63,5 @@ def build() -> typer.Typer:
     app.add_typer(audit.app, name="audit")
     app.add_typer(projection.app, name="projection")
     app.add_typer(webhook.app, name="webhook")
+    app.add_typer(importing.app, name="import")
     return app

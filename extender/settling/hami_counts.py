@@ -1,0 +1,48 @@
+"""HAMi's counts: what HAMi books of a card for a pod, to be compared with what the ledger does.
+
+Per card the larger of the largest init container and the sum of the app containers. It counts
+sidecars like any init container, so that where pods have some the ledger books more.
+"""
+
+from typing import NamedTuple
+
+from ledger.core.cards import Part, Parts, Phase
+
+
+class Counted(NamedTuple):
+    """MiB, percent and slots of one card."""
+
+    memory: int = 0
+    cores: int = 0
+    slots: int = 0
+
+    def plus(self, other: "Counted") -> "Counted":
+        """Return both together."""
+        return Counted(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+def counted(parts: Parts, *, initialised: bool) -> dict[str, Counted]:
+    """Return what HAMi books for a pod by the uuid of the card.
+
+    With `initialised`, its init containers have ended and there are no sidecars.
+    """
+    init = [part for part in parts if part.phase != Phase.APP]
+    apps = _sum([part for part in parts if part.phase == Phase.APP])
+    if initialised and all(part.phase == Phase.INIT for part in init):
+        return apps
+    peak: dict[str, Counted] = dict(apps)
+    for part in init:
+        for uuid, one in _sum([part]).items():
+            before = peak.get(uuid, Counted())
+            largest = Counted(*map(max, before, one))
+            peak[uuid] = largest._replace(slots=max(1, before.slots))
+    return peak
+
+
+def _sum(parts: list[Part]) -> dict[str, Counted]:
+    found: dict[str, Counted] = {}
+    for part in parts:
+        for share in part.shares:
+            before = found.get(share.uuid, Counted())
+            found[share.uuid] = before.plus(Counted(share.memory, share.cores, 1))
+    return found

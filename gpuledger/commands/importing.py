@@ -1,0 +1,88 @@
+"""`gpuledger import`: taking over what another system has placed."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuledger.command import LEDGER, command, group
+from gpuledger.output import Column, Format, Output, number, show_object, show_rows, text
+from ledger.runtime.setting_sources import Loaded
+
+if TYPE_CHECKING:
+    from extender.settling.importing import Imported
+
+app = group("Take over what another system has placed.")
+
+_TAKES = (
+    *LEDGER,
+    "cluster",
+    "kubeconfig",
+    "vendors",
+    "vendors_file",
+    "gpu_types",
+    "node_keeper",
+    "card_scaling",
+)
+
+
+def _pair(header: str, name: str) -> Column:
+    """Return a column with what the ledger has of a card, and HAMi."""
+    return Column(
+        header,
+        lambda row: f"{getattr(row, f'used_{name}')}/{getattr(row, f'hami_{name}')}",
+        number=True,
+    )
+
+
+_CARDS = (
+    text("NODE", "node"),
+    text("UUID", "uuid"),
+    number("LIMIT", "memory"),
+    _pair("MEMORY/HAMI", "memory"),
+    _pair("CORES/HAMI", "cores"),
+    _pair("SLOTS/HAMI", "slots"),
+)
+
+
+@command(
+    app,
+    "gpuledger import hami --cluster east-1 --dry-run",
+    "gpuledger import hami --cluster east-1 -o json",
+    takes=_TAKES,
+)
+async def hami(
+    loaded: Loaded,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be imported; write nothing.")
+    ] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Import the cards that nodes announce and the pods that HAMi has placed on them.
+
+    Reads nodes and pods once through the API server. Shows for every card what the ledger counts
+    and what HAMi does. A service that settles the cluster does the same by itself and goes on doing
+    it. Exits with 1 when something was not understood.
+    """
+    from gpuledger.exits import Exit
+    from gpuledger.importing import import_hami
+
+    found = await import_hami(loaded.settings, dry_run=dry_run)
+    if output is Format.TABLE:
+        show_rows(found.cards, _CARDS, output, "No node announces cards.")
+        _tell(found)
+    else:
+        show_object(found, output)
+    if found.problems:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _tell(found: "Imported") -> None:
+    """Say in sentences what an import came to."""
+    done = "would be imported" if found.dry_run else "imported"
+    typer.echo(
+        f"{found.nodes} nodes and {found.pods} pods {done}; {found.nodes_known} nodes and"
+        f" {found.pods_known} pods were known already.",
+        err=True,
+    )
+    for one in found.problems:
+        typer.echo(f"Not imported: {one.kind} {one.name}: {one.reason}", err=True)

@@ -1,0 +1,98 @@
+"""Importing from a command: a cluster that HAMi runs, read once and told to the ledger."""
+
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from extender.settling.importing import ACTOR, Imported, Importing
+from gpuledger import cards, wiring
+from gpuledger.deciding import submit, writer_on
+from gpuledger.finding import log_of
+from gpuledger.projecting import show_written
+from ledger.core import snapshots
+from ledger.core.commands import AnyCommand, RegisterCluster
+from ledger.core.decisions import decide
+from ledger.core.denials import Denial
+from ledger.core.evolution import evolve
+from ledger.core.state import State
+from ledger.kube.client import Client
+from ledger.kube.cluster import KubernetesCluster
+from ledger.kube.objects import Node, Pod
+from ledger.log.writer import Writer
+from ledger.runtime.settings import Settings
+from webhook import pod_sighting, sighting
+
+Decide = Callable[[AnyCommand], Awaitable[Denial | None]]
+
+
+async def import_hami(settings: Settings, *, dry_run: bool) -> Imported:
+    """Import nodes and bound pods. Raises ClusterError, Stop, and what finding the log raises.
+
+    A dry run decides on a copy of the state and writes nothing.
+    """
+    uid, nodes, pods = await _read(settings)
+    async with log_of(settings, create=not dry_run) as found:
+        async with writer_on(settings, found) as writer:
+            if dry_run:
+                state = snapshots.decode(snapshots.encode(writer.state))
+                importing = _importing(settings, lambda: state, _rehearsing(state))
+                return await importing.take(nodes, pods, _now(), dry_run=True)
+            await submit(writer, RegisterCluster(settings.cluster, uid, ACTOR))
+            importing = _importing(settings, lambda: writer.state, _writing(writer))
+            done = await importing.take(nodes, pods, _now(), dry_run=False)
+            position = writer.state.position
+        await show_written(settings, found, position)
+    return done
+
+
+async def _read(settings: Settings) -> tuple[str, list[Node], list[Pod]]:
+    """Return the cluster's identity, its nodes and its pods. Raises ClusterError."""
+    async with await Client.connect(wiring.kubeconfig(settings)) as client:
+        cluster = KubernetesCluster(client)
+        uid = await cluster.kube_system_uid()
+        nodes = await cluster.list_nodes()
+        return uid, nodes.objects, (await cluster.list_pods("")).objects
+
+
+def _importing(settings: Settings, state: Callable[[], State], decided: Decide) -> Importing:
+    rules = wiring.demand_rules(settings)
+
+    async def make_known(pod: Pod) -> Denial | None:
+        now = time.time_ns() // 1_000
+        seen = pod_sighting.sight(pod, settings.cluster, rules, now, deleted=False)
+        space = state().namespaces.get(seen.namespace)
+        entry = space.entries.get(seen.key) if space is not None else None
+        if sighting.holds_uid(entry, seen.uid):
+            return None
+        return await decided(sighting.told(seen, ACTOR))
+
+    node_rules = cards.node_rules(settings)
+    return Importing(settings.cluster, rules, node_rules, state, decided, make_known)
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
+def _writing(writer: Writer) -> Decide:
+    """Return what decides for good."""
+
+    async def decided(command: AnyCommand) -> Denial | None:
+        answer = await writer.submit(command)
+        return answer if isinstance(answer, Denial) else None
+
+    return decided
+
+
+def _rehearsing(state: State) -> Decide:
+    """Return what decides on a state of its own."""
+
+    async def decided(command: AnyCommand) -> Denial | None:
+        decision = decide(state, command)
+        if isinstance(decision, Denial):
+            return decision
+        for event in decision:
+            evolve(state, event, state.time)
+        return None
+
+    return decided
