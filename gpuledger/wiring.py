@@ -15,12 +15,14 @@ import msgspec
 from gpuledger import layout
 from gpuledger.exits import Exit, Stop
 from ledger.kube import card_types, place_traits, vendor_files, vendors
+from ledger.kube.card_sizes import Sizes
 from ledger.kube.rules import DemandRules
 from ledger.log.connection import Access
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream import JetStreamLog, JetStreamSettings
 from ledger.log.natsfiles import write_private
 from ledger.log.tailing import STALE_LEADER_SECONDS
+from ledger.log.view import View
 from ledger.log.writer import WriterSettings
 from ledger.runtime import addresses
 from ledger.runtime.settings import Settings
@@ -28,7 +30,6 @@ from webhook.kinds.catalog import Catalog, KindError
 from webhook.policy import Policy
 from webhook.registration import Reviewed
 from webhook.stamps import KEY_BYTES_MIN
-from webhook.surroundings.ancestry import View
 from webhook.surroundings.following import Surrounding
 from webhook.surroundings.policies import NamespacePolicy
 from webhook.surroundings.whole import Surroundings
@@ -213,13 +214,15 @@ def surroundings(
     settings: Settings, view: View, cluster: Surrounding | None = None
 ) -> Surroundings:
     """Return what is known of everything around a request. Raises as catalog and demand_rules."""
+    rules = demand_rules(settings)
     return Surroundings(
         catalog(settings),
-        demand_rules(settings),
+        rules,
         view,
         settings.cluster,
         default=namespace_policy(settings),
         cluster=cluster,
+        current=Sizes(view, settings.cluster, rules).rules,
     )
 
 

@@ -72,7 +72,7 @@ class Gates:
         if not seen.gated or seen.cause or seen.problem or pod.metadata.deletion_timestamp:
             self._forget(seen.namespace, seen.uid)
             return
-        demand = demand_of(pod, self._tenure.settings.rules)
+        demand = demand_of(pod, self._tenure.rules)
         unknown = demand.unknown if isinstance(demand, Demand) else ""
         created = pod.metadata.creation_timestamp or _ALWAYS
         queue = self._queues.setdefault(seen.namespace, Queue())

@@ -47,7 +47,6 @@ class Mutating:
         """Stamp for `cluster`, filling in the defaults of `rules`."""
         self._surroundings = surroundings or Surroundings.none(cluster, rules)
         self._cluster = cluster
-        self._rules = rules
         self._policy = policy
         self._stamps = stamps
 
@@ -65,7 +64,7 @@ class Mutating:
         return Response(request.uid, True, patch_type="JSONPatch", patch=msgspec.json.encode(patch))
 
     def _patch(self, request: Request, pod: Pod, treated: NamespacePolicy) -> list[Operation]:
-        demand = demand_of(pod, self._rules)
+        demand = demand_of(pod, self._surroundings.rules)
         if isinstance(demand, Denial) or not demand.amounts or treated.mode == "off":
             return []
         subject = Subject(
@@ -81,10 +80,10 @@ class Mutating:
         asking = False
         for kind, containers in _containers(pod):
             for number, container in enumerate(containers):
-                if asks_for_cards(container, self._rules):
+                if asks_for_cards(container, self._surroundings.rules):
                     asking = True
                     place = f"/spec/{kind}/{number}/resources/limits"
-                    patch += _completed(container, place, self._rules)
+                    patch += _completed(container, place, self._surroundings.rules)
         return patch + self._scheduled(pod) if asking else patch
 
     def _scheduled(self, pod: Pod) -> list[Operation]:

@@ -44,6 +44,7 @@ def sight(pod: Pod, cluster: str, rules: DemandRules, now: int, *, deleted: bool
         problem,
         traits=pod_traits(pod) if amounts else (),
         gated=is_gated(pod.spec),
+        assumed=() if isinstance(demand, Denial) else demand.assumed,
     )
 
 

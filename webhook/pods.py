@@ -13,6 +13,7 @@ from webhook.ages import Ages
 from webhook.barrier import Looked
 from webhook.lineage import LIST_READ_SECONDS, RECOUNT_READ_SECONDS, Lineage, within
 from webhook.pod_sighting import POD_KEYS, sight
+from webhook.promises import as_promised
 from webhook.puzzling import Puzzling
 from webhook.recounting import Present
 from webhook.sighting import Sighting, holds_uid, news, told
@@ -86,8 +87,9 @@ class Pods:
     ) -> Sighting:
         """Read a pod, with its root; see `Lineage.of_pod`."""
         tenure = self._tenure
-        seen = sight(pod, tenure.name, tenure.settings.rules, tenure.now(), deleted=deleted)
-        return await self._lineage.of_pod(seen, pod.metadata, deadline)
+        seen = sight(pod, tenure.name, tenure.rules, tenure.now(), deleted=deleted)
+        seen = await self._lineage.of_pod(seen, pod.metadata, deadline)
+        return as_promised(tenure.view.state, seen)
 
     async def _see(self, pod: Pod, *, deleted: bool, deadline: float = 0.0) -> Sighting:
         """Read a pod, and remember what has to be remembered about it."""

@@ -74,5 +74,7 @@ def sight_root(
     else:
         # Quotas go on selecting its pods by its traits where the ledger has known it otherwise.
         demand = {} if charged.pods_only else envelope.demand
-        seen = msgspec.structs.replace(seen, demand=demand, traits=envelope.traits)
+        seen = msgspec.structs.replace(
+            seen, demand=demand, traits=envelope.traits, assumed=envelope.assumed
+        )
     return RootSighting(seen, meta.controller())

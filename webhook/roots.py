@@ -24,6 +24,7 @@ from webhook.barrier import Looked
 from webhook.kinds.kind import Kind, key_of
 from webhook.lineage import LIST_READ_SECONDS, RECOUNT_READ_SECONDS, Lineage, within
 from webhook.manners import Manners
+from webhook.promises import as_promised
 from webhook.puzzling import Puzzling
 from webhook.recounting import Present
 from webhook.root_sighting import RootSighting, sight_root
@@ -67,7 +68,7 @@ class Roots:
         """Return what is remembered of an object while a list is read."""
         tenure, namespace = self._tenure, workload.metadata.namespace
         manner = self._manners.of(namespace)
-        return sight_root(self._kind, workload, tenure.name, tenure.settings.rules, manner)
+        return sight_root(self._kind, workload, tenure.name, tenure.rules, manner)
 
     async def take(self, change: Change[RootSighting]) -> None:
         """Tell the ledger what a change of the watch means."""
@@ -84,6 +85,7 @@ class Roots:
         seen, is_part = await self._lineage.of_root(
             one, was_part=one.seen.uid in self._parts, deadline=deadline
         )
+        seen = as_promised(self._tenure.view.state, seen)
         self._puzzling.note(seen)
         if is_part:
             self._parts.add(seen.uid)

@@ -28,7 +28,8 @@ class Sighting(msgspec.Struct, frozen=True, gc=False):
     `grace_ends` is when a terminating pod stops counting, in µs of Unix time, 0 for never.
     `problem` says why its request cannot be understood; the demand is then nothing. `root`,
     `traits` and `generation` are as in `commands.Observe`. `gated` says that a pod waits until
-    something is reserved for it: it does not count before.
+    something is reserved for it: it does not count before. `assumed` are the resources of which the
+    demand rests on which cards there are now.
     """
 
     namespace: str
@@ -43,6 +44,7 @@ class Sighting(msgspec.Struct, frozen=True, gc=False):
     traits: Traits = ()
     generation: int = 0
     gated: bool = False
+    assumed: tuple[str, ...] = ()
 
 
 def news(entry: Entry | None, seen: Sighting, actor: str) -> Observe | End | None:

@@ -85,6 +85,11 @@ class Tenure:
         await self.courier.send(End(f"{self.name}/", "", "", 0, Cause.DELETED, RECOUNTED))
         await self.courier.flush()
 
+    @property
+    def rules(self) -> DemandRules:
+        """How requests become amounts, as reviews read them too."""
+        return self.settings.rules if self.beyond is None else self.beyond.surroundings.rules
+
     def settles(self, key: str) -> bool:
         """Return whether settlement speaks for a key: that of a pod, or of a kind of roots."""
         return key.partition("/")[0] in self._settled

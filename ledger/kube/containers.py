@@ -59,8 +59,9 @@ class CardRequest(msgspec.Struct, frozen=True, gc=False):
 
     `memory` in MiB and `cores` in the vendor's unit are per card; `memory` is None for a share of
     a card whose size is not known. `percentage` is the share of each card's memory that was asked
-    for where MiB were not, 0 where they were. `count_given` and `cores_given` say whether the
-    container named them or a default stands in.
+    for where MiB were not, 0 where they were; what it comes to is `assumed` when it rests on which
+    cards there are now. `count_given` and `cores_given` say whether the container named them or a
+    default stands in.
     """
 
     vendor: Vendor
@@ -70,6 +71,7 @@ class CardRequest(msgspec.Struct, frozen=True, gc=False):
     cores: int
     count_given: bool
     cores_given: bool
+    assumed: bool = False
 
     @property
     def exclusive(self) -> bool:
@@ -178,14 +180,17 @@ def _asked(
     if percentage is None:
         memory = memory or vendor.default_memory
     share = 0 if memory else percentage or WHOLE
+    known = card_memory or vendor.card_memory or rules.worst_card_memory
+    largest = known if known is not None else rules.largest.get(vendor.name)
     return CardRequest(
         vendor=vendor,
         count=vendor.default_count if count is None else count,
-        memory=memory or _share(share, vendor, rules, card_memory),
+        memory=memory or _share(share, largest),
         percentage=share,
         cores=_default_cores(whole, vendor) if cores is None else cores,
         count_given=count is not None,
         cores_given=cores is not None,
+        assumed=bool(share) and known is None and largest is not None,
     )
 
 
@@ -298,10 +303,9 @@ def _no_cards(vendor: Vendor, count: int | None) -> Refusal:
     )
 
 
-def _share(percentage: int, vendor: Vendor, rules: DemandRules, card_memory: int) -> int | None:
-    """Return the MiB of a card that is asked for without naming them, held at the worst card."""
-    worst = card_memory or vendor.card_memory or rules.worst_card_memory
-    return -(-worst * percentage // WHOLE) if worst is not None else None
+def _share(percentage: int, largest: int | None) -> int | None:
+    """Return the MiB of a share of the largest card that it could be of, None when unknown."""
+    return -(-largest * percentage // WHOLE) if largest is not None else None
 
 
 def _default_cores(whole: bool, vendor: Vendor) -> int:

@@ -8,6 +8,7 @@ import msgspec
 
 from ledger.core.amounts import Amounts, largest, most_of, plus, without_zeros
 from ledger.core.denials import Denial, Reason
+from ledger.kube.card_sizes import eligible
 from ledger.kube.card_types import NONE, Named, named
 from ledger.kube.containers import Refusal, cards_of, managed_of, shown
 from ledger.kube.objects import Container, Pod, PodSpec, Resources
@@ -22,12 +23,14 @@ class Demand(msgspec.Struct, frozen=True):
     `memory_unknown` is the field that asks for a share of a card whose size is not known (a
     percentage or a whole card without `DemandRules.worst_card_memory`), and `unknown` the resource
     that it asks for; the amounts then leave that memory out, so whoever limits this resource, of
-    all cards or of one type of them, must refuse. Both are empty otherwise.
+    all cards or of one type of them, must refuse. Both are empty otherwise. `assumed` are the
+    resources whose amounts rest on which cards there are now.
     """
 
     amounts: Amounts
     memory_unknown: str = ""
     unknown: str = ""
+    assumed: tuple[str, ...] = ()
 
 
 def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
@@ -41,6 +44,7 @@ def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
     types = NONE
     if rules.types:
         types = named(pod.metadata.annotations, rules.type_annotations, rules.known_types)
+    rules = eligible(rules, pod.metadata.annotations)
     reading = _Reading(rules, types.memory if types.types else 0)
     peak = reading.peak(pod.spec)
     if rules.besides and reading.denial is None:
@@ -52,13 +56,14 @@ def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
     for resource, amount in peak.items():
         if amount > most_of(resource):
             return _beyond(resource, amount)
-    return Demand(without_zeros(peak), reading.memory_unknown, reading.unknown)
+    assumed = tuple(name for name in peak if name in reading.assumed)
+    return Demand(without_zeros(peak), reading.memory_unknown, reading.unknown, assumed)
 
 
 class _Reading:
     """One walk over a pod's containers: what they add up to and what was wrong first."""
 
-    __slots__ = ("card_memory", "denial", "memory_unknown", "rules", "unknown")
+    __slots__ = ("assumed", "card_memory", "denial", "memory_unknown", "rules", "unknown")
 
     def __init__(self, rules: DemandRules, card_memory: int) -> None:
         self.rules = rules
@@ -66,6 +71,7 @@ class _Reading:
         self.denial: Denial | None = None
         self.memory_unknown = ""
         self.unknown = ""
+        self.assumed: set[str] = set()
 
     def peak(self, spec: PodSpec) -> Amounts:
         """Return the most that runs at once, from the first init container to the last app."""
@@ -102,6 +108,7 @@ class _Reading:
         for one in types.types:
             names = self.rules.typed[one.name]
             peak.update({names[resource]: peak[resource] for resource in cards})
+            self.assumed |= {names[resource] for resource in cards if resource in self.assumed}
         return peak
 
     def _asks(self, kind: str, number: int, container: Container) -> Amounts:
@@ -122,6 +129,8 @@ class _Reading:
                 asks[vendor.cores] = count * cards.cores
             if vendor.memory and cards.memory is not None:
                 asks[vendor.memory] = count * cards.memory
+                if cards.assumed:
+                    self.assumed.add(vendor.memory)
             elif vendor.memory:
                 self._miss(f"spec.{kind}[{number}].resources", vendor.memory)
         return asks

@@ -9,18 +9,28 @@ from ledger.kube.card_types import CardType
 from ledger.kube.vendors import NVIDIA, Vendor
 
 
+class CardSize(msgspec.Struct, frozen=True, gc=False):
+    """How many MiB the largest card of one vendor and type has."""
+
+    vendor: str
+    type: str
+    memory: int
+
+
 class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Whose cards count and how they are asked for, in HAMi's words, and what counts besides.
 
     `worst_card_memory` is how many MiB a card may have at most, None when that is not known; a
-    type's or a vendor's own word on its cards goes before it. `managed` names further resources to
-    count, such as `cpu`, `memory` or `nvidia.com/mig-1g.10gb`. `types` are the known types of
-    cards, which pods name in `type_annotations`; without any, these annotations say nothing.
+    type's or a vendor's own word on its cards goes before it, and `sizes`, of the cards that there
+    are, stand in for it. `managed` names further resources to count, such as `cpu`, `memory` or
+    `nvidia.com/mig-1g.10gb`. `types` are the known types of cards, which pods name in
+    `type_annotations`; without any, these annotations say nothing.
     """
 
     vendors: tuple[Vendor, ...] = (NVIDIA,)
     worst_card_memory: int | None = None
     managed: tuple[str, ...] = ()
+    sizes: tuple[CardSize, ...] = ()
     types: tuple[CardType, ...] = ()
     type_annotations: tuple[str, ...] = card_types.ANNOTATIONS
 
@@ -28,6 +38,14 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def by_name(self) -> dict[str, Vendor]:
         """The vendors by name."""
         return {vendor.name: vendor for vendor in self.vendors}
+
+    @cached_property
+    def largest(self) -> dict[str, int]:
+        """By vendor, the MiB of its largest card that there is."""
+        found: dict[str, int] = {}
+        for size in self.sizes:
+            found[size.vendor] = max(size.memory, found.get(size.vendor, 0))
+        return found
 
     @cached_property
     def vendor_of(self) -> dict[str, Vendor]:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import covers
+from ledger.core.amounts import Amounts, covers
 from ledger.core.commands import BARRED, Observe, Reserve
 from ledger.core.denials import Denial, sentence
 from ledger.kube.containers import shown
@@ -27,6 +27,7 @@ from webhook.judging.standing import Standing, forged, not_made_by, standing_of
 from webhook.kinds.envelope import envelope_of
 from webhook.pod_sighting import pod_traits
 from webhook.policy import Policy
+from webhook.promises import promised
 from webhook.reserved import changed_reserved, refusal
 from webhook.review import Request
 from webhook.stamps import ANNOTATION
@@ -48,7 +49,6 @@ class PodJudge:
         self._attempts = attempts
         self._policy = policy
         self._surroundings = surroundings
-        self._rules = surroundings.rules
 
     async def judge(
         self,
@@ -59,8 +59,8 @@ class PodJudge:
         until: float,
     ) -> Verdict:
         """Decide about a pod, by loop time `until`. Raises BadReview."""
-        demand = demand_of(pod, self._rules)
-        before = _NO_DEMAND if old is None else demand_of(old, self._rules)
+        demand = demand_of(pod, self._surroundings.rules)
+        before = _NO_DEMAND if old is None else demand_of(old, self._surroundings.rules)
         denial = self._forbidden(request, pod, old)
         if isinstance(demand, Denial) and demand != before:
             denial = demand
@@ -70,7 +70,7 @@ class PodJudge:
             return UNTOUCHED
         if old is None:
             return await self._create(request, pod, demand, policy, until)
-        denial = objections.retyped((pod, demand), (old, before), self._rules)
+        denial = objections.retyped((pod, demand), (old, before), self._surroundings.rules)
         if denial is not None:
             return Verdict(denial)
         if isinstance(before, Denial) or is_gated(old.spec):
@@ -135,10 +135,16 @@ class PodJudge:
             )
             root = found.key if found is not None else ""
         reserve = _completed(reserve, root, pod, demand, before)
+        reserve = msgspec.structs.replace(reserve, demand=self._promised(reserve, demand))
         known: tuple[Observe, ...] = ()
         if not is_gated(stored.spec):
-            known = (observation(reserve, before.amounts, pod_traits(stored)),)
+            known = (observation(reserve, self._promised(reserve, before), pod_traits(stored)),)
         return await self._asking.ask(_question(request, reserve, until, policy, known))
+
+    def _promised(self, reserve: Reserve, demand: Demand) -> Amounts:
+        """Return what a pod that exists is charged for a demand."""
+        place = reserve.namespace, reserve.key, reserve.uid
+        return promised(self._surroundings.view.state, place, demand.amounts, demand.assumed)
 
     async def _waiting(self, reserve: Reserve, until: float) -> Verdict:
         """Let a pod be created that waits for room, and say so when there is none now."""
@@ -159,7 +165,7 @@ class PodJudge:
         envelope = envelope_of(
             root.kind,
             workload,
-            self._rules,
+            self._surroundings.rules,
             surge=policy.surge,
             elastic_max=policy.elastic_max,
         )
@@ -186,9 +192,9 @@ class PodJudge:
             field = changed_reserved(pod.metadata, None if old is None else old.metadata)
             if field:
                 return refusal(field, shown(username))
-        denial = objections.misplaced(pod, old, self._rules)
+        denial = objections.misplaced(pod, old, self._surroundings.rules)
         if denial is None and old is None and not self._policy.allow_privileged:
-            denial = objections.privileged(pod, self._rules)
+            denial = objections.privileged(pod, self._surroundings.rules)
         return denial
 
 

@@ -61,7 +61,6 @@ class WorkloadJudge:
         self._policy = policy
         self._attempts = attempts
         self._surroundings = surroundings
-        self._rules = surroundings.rules
 
     async def judge(
         self, request: Request, write: Write, policy: NamespacePolicy, until: float
@@ -95,7 +94,11 @@ class WorkloadJudge:
         self, kind: Kind, workload: Workload, policy: NamespacePolicy
     ) -> Envelope | Denial:
         return envelope_of(
-            kind, workload, self._rules, surge=policy.surge, elastic_max=policy.elastic_max
+            kind,
+            workload,
+            self._surroundings.rules,
+            surge=policy.surge,
+            elastic_max=policy.elastic_max,
         )
 
     async def _claim(
@@ -117,7 +120,7 @@ class WorkloadJudge:
 
     def _template_refused(self, request: Request, write: Write) -> Denial | None:
         """Return why pods of the object would be refused, unless those of the old one were."""
-        rules, username = (self._rules, self._policy), request.user_info.username
+        rules, username = (self._surroundings.rules, self._policy), request.user_info.username
         denial = templates.refused(write.kind, write.new, *rules, username)
         if denial is None or write.old is None:
             return denial
@@ -206,7 +209,7 @@ class WorkloadJudge:
     ) -> Denial | None:
         """Return why a roll-out to the new templates could never end, if it could not."""
         write = change.write
-        extra: Amounts | Denial = surge_demand(write.kind, old, write.new, self._rules)
+        extra: Amounts | Denial = surge_demand(write.kind, old, write.new, self._surroundings.rules)
         if isinstance(extra, Denial):
             return extra
         if not extra:

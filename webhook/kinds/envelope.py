@@ -29,7 +29,8 @@ class Envelope(msgspec.Struct, frozen=True):
     """What an object may run at once, and what quotas select it by.
 
     `unknown` is a resource of which it takes an amount that nobody knows yet, asked for at
-    `unknown_field`; both are empty when all is known. `finished` says that it will never run
+    `unknown_field`; both are empty when all is known. `assumed` are the resources whose amounts
+    rest on which cards there are now. `finished` says that it will never run
     anything again.
     """
 
@@ -38,6 +39,7 @@ class Envelope(msgspec.Struct, frozen=True):
     unknown: str = ""
     unknown_field: str = ""
     finished: bool = False
+    assumed: tuple[str, ...] = ()
 
 
 def envelope_of(
@@ -121,7 +123,10 @@ def _envelope(
             unknown, unknown_field = demand.unknown, template.moved(demand.memory_unknown)
         elif pods and demand.unknown and demand.unknown != unknown:
             raise _both_unknown(template.moved(demand.memory_unknown), unknown, demand.unknown)
-    return Envelope(without_zeros(total), tuple(traits), unknown, unknown_field, stage.finished)
+    assumed = tuple({name: None for _, demand in found for name in demand.assumed})
+    return Envelope(
+        without_zeros(total), tuple(traits), unknown, unknown_field, stage.finished, assumed
+    )
 
 
 def _demand(template: Template, rules: DemandRules) -> Demand:

@@ -1,6 +1,7 @@
 """The surroundings of one replica, put together."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from ledger.core.commands import Reserve
@@ -40,10 +41,14 @@ class Surroundings:
         *,
         default: NamespacePolicy | None = None,
         cluster: Surrounding | None = None,
+        current: Callable[[], DemandRules] | None = None,
     ) -> None:
-        """`name` is the cluster's in the ledger; `default` treats what no policy selects."""
+        """`name` is the cluster's in the ledger; `default` treats what no policy selects.
+
+        `current` returns `rules` with what is known by now of the cluster's cards.
+        """
         self.catalog = catalog
-        self.rules = rules
+        self._current = current or (lambda: rules)
         self.view = view
         self.name = name
         self.cluster = cluster
@@ -56,6 +61,11 @@ class Surroundings:
             if cluster is None
             else Following(cluster, catalog, self.parents, self.namespaces, self.policies)
         )
+
+    @property
+    def rules(self) -> DemandRules:
+        """How requests become amounts, as of now."""
+        return self._current()
 
     @classmethod
     def none(cls, name: str, rules: DemandRules) -> "Surroundings":

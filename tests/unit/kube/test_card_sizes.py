@@ -1,0 +1,136 @@
+"""How large the cards of a cluster are, and what whole cards and percentages come to by that."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ledger.core.cards import Card
+from ledger.core.commands import AnyCommand, RegisterCards, RemoveNode
+from ledger.core.decisions import decide
+from ledger.core.denials import Denial
+from ledger.core.evolution import evolve
+from ledger.core.state import State
+from ledger.kube.card_sizes import Sizes, sizes_of
+from ledger.kube.card_types import CardType
+from ledger.kube.demand import Demand, demand_of
+from ledger.kube.objects import Pod
+from ledger.kube.rules import CardSize, DemandRules
+from ledger.kube.vendors import NVIDIA, chosen
+from ledger.log.records import Item, Record
+
+GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"
+PERCENTAGE = "nvidia.com/gpumem-percentage"
+SMALL = Card("s", 0, "NVIDIA T4", 16_000, 100, 10)
+LARGE = Card("l", 1, "NVIDIA A100", 81_920, 100, 10)
+SIZES = (CardSize("nvidia", "NVIDIA A100", 81_920), CardSize("nvidia", "NVIDIA T4", 16_000))
+KNOWN = DemandRules(sizes=SIZES)
+
+
+class Log:
+    """A view of a state, which tells of every record."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.told: list[Any] = []
+
+    def subscribe(self, callback: Any) -> None:
+        self.told.append(callback)
+
+    def do(self, command: AnyCommand) -> None:
+        decided = decide(self.state, command)
+        assert not isinstance(decided, Denial)
+        items = [Item(event, evolve(self.state, event, 1)) for event in decided]
+        for callback in self.told:
+            callback(Record(1, 1, "w", "n", b"", 1, items))
+
+
+def asked(
+    limits: dict[str, Any], rules: DemandRules = KNOWN, annotations: dict[str, str] | None = None
+) -> Demand:
+    containers = [{"name": "main", "resources": {"limits": limits}}]
+    body = {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}
+    demand = demand_of(msgspec.convert(body, Pod), rules)
+    assert isinstance(demand, Demand), demand
+    return demand
+
+
+def test_the_largest_card_of_each_type_counts_and_only_those_of_the_cluster() -> None:
+    log = Log()
+    other = msgspec.structs.replace(SMALL, uuid="s2", memory=15_000)
+    log.do(RegisterCards("east/n1", "hami", (SMALL, LARGE, other)))
+    log.do(RegisterCards("east-2/n1", "hami", (Card("x", 0, "NVIDIA H200", 143_000, 100, 10),)))
+    assert sizes_of(log.state, "east") == SIZES
+
+
+def test_whole_cards_and_percentages_are_of_the_largest_card_there_is() -> None:
+    whole = asked({GPU: "2"})
+    assert (whole.amounts[MEMORY], whole.assumed, whole.unknown) == (163_840, (MEMORY,), "")
+    assert asked({PERCENTAGE: "10"}).amounts[MEMORY] == 8192
+    assert asked({MEMORY: "10"}).assumed == ()
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"nvidia.com/use-gputype": "t4"},
+        {"nvidia.com/nouse-gputype": "a100,h100"},
+    ],
+)
+def test_only_cards_that_the_pod_accepts_are_looked_at(annotations: dict[str, str]) -> None:
+    assert asked({GPU: "1"}, annotations=annotations).amounts[MEMORY] == 16_000
+
+
+def test_who_accepts_no_card_that_there_is_may_come_to_run_on_any() -> None:
+    assert (
+        asked({GPU: "1"}, annotations={"nvidia.com/use-gputype": "H200"}).amounts[MEMORY] == 81_920
+    )
+
+
+def test_without_a_card_of_the_vendor_the_size_is_not_known() -> None:
+    rules = DemandRules(vendors=chosen(["nvidia", "hygon"]), sizes=SIZES)
+    demand = asked({"hygon.com/dcunum": 1}, rules)
+    assert (demand.unknown, demand.assumed) == ("hygon.com/dcumem", ())
+
+
+def test_the_setting_a_vendor_and_a_type_go_before_what_there_is() -> None:
+    setting = msgspec.structs.replace(KNOWN, worst_card_memory=100)
+    assert asked({GPU: "1"}, setting) == asked({GPU: "1"}, DemandRules(worst_card_memory=100))
+    vendor = msgspec.structs.replace(NVIDIA, card_memory=200)
+    demand = asked({GPU: "1"}, msgspec.structs.replace(KNOWN, vendors=(vendor,)))
+    assert (demand.amounts[MEMORY], demand.assumed) == (200, ())
+    typed = msgspec.structs.replace(KNOWN, types=(CardType("t4", 300), CardType("a100")))
+    demand = asked({GPU: "1"}, typed, {"nvidia.com/use-gputype": "t4"})
+    assert (demand.amounts[MEMORY], demand.assumed) == (300, ())
+    demand = asked({GPU: "1"}, typed, {"nvidia.com/use-gputype": "a100"})
+    assert set(demand.assumed) == {MEMORY, f"a100.{MEMORY}"}
+
+
+def test_the_rules_follow_what_nodes_announce() -> None:
+    log = Log()
+    sizes = Sizes(log, "east", DemandRules())
+    assert sizes.rules() == DemandRules()
+    log.do(RegisterCards("east/n1", "hami", (SMALL,)))
+    assert sizes.rules().sizes == SIZES[1:]
+    log.do(RegisterCards("east/n2", "hami", (LARGE,)))
+    assert sizes.rules() == KNOWN
+    assert sizes.rules() is sizes.rules()
+    log.do(RemoveNode("east/n2"))
+    assert sizes.rules().sizes == SIZES[1:]
+
+
+def test_another_state_is_read_anew() -> None:
+    log = Log()
+    sizes = Sizes(log, "east", DemandRules())
+    log.do(RegisterCards("east/n1", "hami", (SMALL,)))
+    assert sizes.rules().sizes
+    log.state = State()
+    assert not sizes.rules().sizes
+
+
+def test_where_the_setting_says_what_to_assume_the_cards_do_not_matter() -> None:
+    log = Log()
+    rules = DemandRules(worst_card_memory=100)
+    sizes = Sizes(log, "east", rules)
+    log.do(RegisterCards("east/n1", "hami", (SMALL,)))
+    assert sizes.rules() is rules

@@ -1,0 +1,98 @@
+"""What was admitted is not raised by a larger card that came later."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from support.apiserver import pod_body
+
+from ledger.core.cards import Card, Part, Phase, Share
+from ledger.core.commands import AnyCommand, Observe, Place, RegisterCards, Reserve
+from ledger.core.decisions import decide
+from ledger.core.denials import Denial
+from ledger.core.evolution import evolve
+from ledger.core.state import State
+from ledger.kube.objects import Pod
+from ledger.kube.rules import CardSize, DemandRules
+from webhook.pod_sighting import sight
+from webhook.promises import as_promised
+from webhook.sighting import Sighting, news
+
+GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
+SPACE, KEY, UID = "c/red", "pods/p", "u1"
+PROMISED = {GPU: 1, MEMORY: 16_000, CORES: 100}
+PLACE = SPACE, KEY, UID
+
+
+def doing(*commands: AnyCommand) -> State:
+    state = State()
+    for command in commands:
+        decided = decide(state, command)
+        assert not isinstance(decided, Denial), decided
+        for event in decided:
+            evolve(state, event, 1)
+    return state
+
+
+def seen(memory: int, version: int = 20, **requests: Any) -> Sighting:
+    """Return the sighting of a pod that asks for a whole card; the largest has so many MiB."""
+    body = pod_body("p", gpumem=0, gpucores=0)
+    body["metadata"] |= {"namespace": "red", "uid": UID, "resourceVersion": str(version)}
+    body["spec"]["containers"][0]["resources"]["limits"] |= requests
+    rules = DemandRules(sizes=(CardSize("nvidia", "A100", memory),), managed=("cpu",))
+    return sight(msgspec.convert(body, Pod), "c", rules, 0, deleted=False)
+
+
+ADMITTED = Reserve(SPACE, KEY, UID, PROMISED)
+EXISTS = Observe(SPACE, KEY, UID, 10, PROMISED, traits=("!best-effort",))
+
+
+@pytest.mark.parametrize("before", [[ADMITTED], [EXISTS], [ADMITTED, EXISTS]])
+def test_a_larger_card_raises_nothing_that_was_promised(before: list[AnyCommand]) -> None:
+    found = as_promised(doing(*before), seen(80_000))
+    assert found.demand == PROMISED
+
+
+def test_a_status_that_changes_is_no_news_when_a_larger_card_has_come() -> None:
+    state = doing(EXISTS)
+    entry = state.namespaces[SPACE].entries[KEY]
+    assert news(entry, as_promised(state, seen(80_000)), "a") is None
+    assert news(entry, seen(80_000), "a") is not None
+
+
+def test_where_the_largest_card_is_gone_less_is_charged() -> None:
+    assert as_promised(doing(EXISTS), seen(8000)).demand[MEMORY] == 8000
+
+
+def test_memory_that_nobody_knew_at_admission_is_not_charged_afterwards() -> None:
+    known = {GPU: 1, CORES: 100}
+    found = as_promised(doing(Observe(SPACE, KEY, UID, 10, known)), seen(80_000))
+    assert found.demand == known
+
+
+def test_another_pod_of_the_name_is_charged_in_full() -> None:
+    found = as_promised(doing(Observe(SPACE, KEY, "other", 10, PROMISED)), seen(80_000))
+    assert found.demand[MEMORY] == 80_000
+    assert as_promised(State(), seen(80_000)).demand[MEMORY] == 80_000
+
+
+def test_what_asks_for_more_cards_than_were_promised_is_charged_in_full() -> None:
+    found = as_promised(doing(EXISTS), seen(80_000, **{GPU: "2"}))
+    assert found.demand[MEMORY] == 160_000
+
+
+def test_more_of_a_native_resource_is_no_more_cards() -> None:
+    found = as_promised(doing(EXISTS), seen(80_000, cpu="2"))
+    assert (found.demand[MEMORY], found.demand["cpu"]) == (16_000, 2000)
+
+
+def test_what_stands_of_a_placed_pod_is_what_it_is_charged() -> None:
+    card = Card("GPU-1", 0, "A100", 40_000, 100, 10)
+    parts = (Part("main", Phase.APP, (Share("GPU-1", 40_000, 100, exclusive=True),)),)
+    state = doing(
+        EXISTS,
+        RegisterCards("c/n1", "hami", (card,)),
+        Place(*PLACE, "c/n1", parts, {MEMORY: 40_000}),
+    )
+    assert as_promised(state, seen(80_000)).demand[MEMORY] == 40_000
+    assert as_promised(state, seen(8000)).demand[MEMORY] == 40_000
