@@ -7,6 +7,7 @@ What a pod books on a card is the most that runs there at once (`cards.booked`).
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from extender import choosing, instances, rowwise, scoring
 from extender.arrays import Arrays, Booleans, Integers
@@ -109,7 +110,11 @@ def _of_rows(step: Step, at: Integers) -> Step:
 
 
 def _hopeful(arrays: Arrays, question: Question, settled: Booleans) -> Booleans:
-    """Return on which nodes that are not settled the pod would fit if nobody else were there."""
+    """Return on which nodes that are not settled the pod would fit if nobody else were there.
+
+    Which cards it would have there does not matter, so none are preferred.
+    """
+    question = structs.replace(question, card_policies=("mutex",) if question.alone() else ())
     found = np.zeros(len(settled), np.bool_)
     unsettled = np.nonzero(~settled)[0]
     if len(unsettled):

@@ -24,6 +24,10 @@ _DECISIVE: Final = frozenset({"binpack", "spread", "whole"})
 """The policies that leave nothing for a last word to decide."""
 
 
+_NO_ORDER: Final = frozenset({"mutex"})
+"""The policies that prefer no card: `mutex` is a rule, and what fits is unused."""
+
+
 class Offer(NamedTuple):
     """The cards that may be given, what is on them, and what would be taken, so many `times`."""
 
@@ -35,7 +39,9 @@ class Offer(NamedTuple):
 
 
 def keys(offer: Offer, policies: tuple[str, ...], weights: Weights) -> list[Floats]:
-    """Return the keys of each card, the most important first."""
+    """Return the keys of each card, the most important first; none without a policy."""
+    if _NO_ORDER.issuperset(policies):
+        return []
     words = policies if _DECISIVE.intersection(policies) else (*policies, "spread")
     return [key for word in words for key in _KEYS[word](offer, weights)]
 
@@ -77,7 +83,7 @@ def _topology(offer: Offer, weights: Weights) -> Iterator[Floats]:
 
 
 def _none(offer: Offer, weights: Weights) -> Iterator[Floats]:
-    """Prefer nothing: `mutex` is a rule, and no order."""
+    """Prefer nothing."""
     return iter(())
 
 

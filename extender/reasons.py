@@ -28,7 +28,7 @@ def reasons_of(fits: Fits) -> list[str]:
     """Say for every row of the question why it does not fit; empty where it does."""
     found = [""] * len(fits.feasible)
     ordered, width = np.sort(fits.codes, axis=1).tobytes(), fits.codes.shape[1]
-    short = fits.insufficient | ~fits.registered
+    short = (fits.insufficient | ~fits.registered).tolist()
     for place in np.nonzero(~fits.feasible)[0].tolist():
         if short[place]:
             found[place] = reason_of(fits, place)

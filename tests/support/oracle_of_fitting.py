@@ -90,6 +90,8 @@ def answer(node: OneNode, wish: PodWish, terms: Terms) -> Answer:
 
 def _fits_alone(node: OneNode, wish: PodWish, terms: Terms) -> bool:
     empty = deepcopy(node)
+    policies = ("mutex",) if "mutex" in terms.card_policies else ()
+    terms = Terms(terms.node_policy, policies, terms.weights, terms.room)
     for card in empty.cards:
         card.used_memory = card.used_cores = card.used_slots = card.alone = 0
         card.taken = set()
@@ -321,7 +323,7 @@ def _keys(
     """Return how good a card is, the most important first, lower is better."""
     found: list[float] = [float(one.card.uuid not in ours)] if ours is not None else []
     words = list(terms.card_policies)
-    if not {"binpack", "spread", "whole"} & set(words):
+    if words not in ([], ["mutex"]) and not {"binpack", "spread", "whole"} & set(words):
         words.append("spread")
     for word in words:
         if word == "binpack":
