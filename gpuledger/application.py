@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from extender.settling.settlement import CardSettlement
 from gpuledger import wiring
 from gpuledger.extending import Extending
 from gpuledger.keeper import Keeper
@@ -220,7 +221,7 @@ class Application:
     def _check_surroundings(self) -> tuple[bool, str]:
         """Reviews read through what is not known, so this only warns."""
         assert self._kubernetes is not None
-        unheard = self._kubernetes.settlement.warnings()
+        unheard = [*self._kubernetes.settlement.warnings(), *self._kubernetes.cards.warnings()]
         return True, "; ".join([*self._surroundings.problems(), *unheard])
 
     def _add_metrics(self) -> None:
@@ -242,6 +243,7 @@ class Application:
             telemetry.read("certificate_expiry_timestamp_seconds", lambda: certificates.expires_at)
         if self._kubernetes is not None:
             self._add_cluster_metrics(self._kubernetes.settlement)
+            self._add_card_metrics(self._kubernetes.cards)
         keeper.subscribe(self._count)
 
     def _add_cluster_metrics(self, settlement: Settlement) -> None:
@@ -253,6 +255,11 @@ class Application:
         telemetry.read("pods_waiting_seconds_max", lambda: settlement.waiting_seconds_max)
         telemetry.read("owners_known", lambda: len(parents))
         parents.when_turned_away = lambda: telemetry.count("owners_turned_away_total")
+
+    def _add_card_metrics(self, cards: CardSettlement) -> None:
+        self._telemetry.read("nodes_not_understood", lambda: cards.nodes.not_understood)
+        self._telemetry.read("pods_astray", lambda: cards.astray)
+        self._telemetry.read("placements_unbound", lambda: cards.unbound)
 
     def _took(self, webhook: str, seconds: float) -> None:
         self._telemetry.observe("admission_seconds", seconds, webhook)

@@ -183,6 +183,17 @@ METRICS: Final = (
         "Placements that came to no Binding within the bound, and gave their cards back.",
     ),
     Metric(
+        "nodes_not_understood",
+        Kind.GAUGE,
+        "Nodes whose announcement of cards cannot be read; what was known of them stays.",
+    ),
+    Metric(
+        "pods_astray",
+        Kind.GAUGE,
+        "Pods that run on cards which no node announces, or whose annotations make no sense.",
+    ),
+    Metric("placements_unbound", Kind.GAUGE, "Placements that are not known to be bound."),
+    Metric(
         "placement_drift_total",
         Kind.COUNTER,
         "Pods whose annotations say otherwise than the ledger, by what is wrong.",
