@@ -275,6 +275,8 @@ class Inventory:
             for line in column.lines:
                 self._spots.pop(line, None)
         self._grow(self.arrays.rows, len(columns))
+        if known.columns:
+            rows.clear(self.arrays, row)
         known.columns = columns
         rows.write(self.arrays, row, columns, used)
         for at, column in enumerate(columns):
@@ -321,6 +323,8 @@ class Inventory:
     def _cut(self, known: _Node) -> None:
         """Work out again which slices of a node's cards are taken."""
         for at, column in enumerate(known.columns):
+            if column.card is None or not column.card.profiles:
+                continue
             bits = rows.slices_of(known.residents.values(), column.uuid)
             self.arrays.slices[known.row, at] = bits
 

@@ -37,16 +37,15 @@ def in_order(announced: Iterable[tuple[Card, tuple[int, int, int]]]) -> list[Col
 def write(
     arrays: Arrays, row: int, columns: list[Column], used: Mapping[str, tuple[int, ...]]
 ) -> None:
-    """Write a row anew: its cards, and what is used of each by uuid."""
-    clear(arrays, row)
+    """Write an empty row: its cards, and what is used of each by uuid."""
+    arrays.uuids[row][: len(columns)] = [column.uuid for column in columns]
     for at, column in enumerate(columns):
-        arrays.uuids[row][at] = column.uuid
-        memory, cores, slots = used.get(column.uuid, (0, 0, 0))
-        arrays.used_memory[row, at] = memory
-        arrays.used_cores[row, at] = cores
-        arrays.used_slots[row, at] = slots
-        if column.card is not None:
-            _write_card(arrays, row, at, column.card)
+        if any(used.get(column.uuid, ())):
+            memory, cores, slots = used[column.uuid]
+            arrays.used_memory[row, at] = memory
+            arrays.used_cores[row, at] = cores
+            arrays.used_slots[row, at] = slots
+    _write_cards(arrays, row, [column.card for column in columns if column.card is not None])
 
 
 def clear(arrays: Arrays, row: int) -> None:
@@ -62,6 +61,8 @@ def clear(arrays: Arrays, row: int) -> None:
 def write_scores(arrays: Arrays, row: int, pairs: PairScores) -> None:
     """Write how well the cards of a row are linked, nothing where nobody says so."""
     arrays.scores.pop(row, None)
+    if not pairs:
+        return
     at = {uuid: column for column, uuid in enumerate(arrays.uuids[row]) if uuid}
     found = np.zeros((arrays.columns, arrays.columns), np.int64)
     for (one, other), score in pairs.items():
@@ -80,20 +81,27 @@ def slices_of(placements: Iterable[Placement], uuid: str) -> int:
     return bits & ((1 << SLICES_MAX) - 1)
 
 
-def _write_card(arrays: Arrays, row: int, at: int, card: Card) -> None:
-    arrays.memory[row, at], arrays.cores[row, at], arrays.slots[row, at] = card.limits()
-    arrays.numa[row, at], arrays.index[row, at] = card.numa, card.index
-    arrays.kind[row, at] = _number(arrays.kinds, card.type)
-    arrays.vendor[row, at] = _number(arrays.vendors, card.vendor)
-    arrays.mode[row, at] = _number(arrays.modes, card.mode)
-    arrays.table[row, at] = _number(arrays.tables, card.profiles)
-    arrays.present[row, at] = True
-    arrays.usable[row, at] = card.healthy
-    arrays.cordoned[row, at] = card.cordoned
+def _write_cards(arrays: Arrays, row: int, found: list[Card]) -> None:
+    """Write what cards are into the first columns of a row, whole columns at a time."""
+    width = len(found)
+    arrays.memory[row, :width] = [card.memory for card in found]
+    arrays.cores[row, :width] = [card.cores for card in found]
+    arrays.slots[row, :width] = [card.slots for card in found]
+    arrays.numa[row, :width] = [card.numa for card in found]
+    arrays.index[row, :width] = [card.index for card in found]
+    arrays.kind[row, :width] = [_number(arrays.kinds, card.type) for card in found]
+    arrays.vendor[row, :width] = [_number(arrays.vendors, card.vendor) for card in found]
+    arrays.mode[row, :width] = [_number(arrays.modes, card.mode) for card in found]
+    arrays.table[row, :width] = [_number(arrays.tables, card.profiles) for card in found]
+    arrays.present[row, :width] = True
+    arrays.usable[row, :width] = [card.healthy for card in found]
+    arrays.cordoned[row, :width] = [card.cordoned for card in found]
 
 
 def _number(known: list[Any], value: object) -> int:
     """Return the number of a value in a list of all that there are."""
-    if value not in known:
+    try:
+        return known.index(value)
+    except ValueError:
         known.append(value)
-    return known.index(value)
+        return len(known) - 1
