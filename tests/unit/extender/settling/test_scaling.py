@@ -1,0 +1,73 @@
+"""Scaling: which cards are promised beyond what they have, and what is refused as a mistake."""
+
+import pytest
+
+from extender.settling import scaling
+from extender.settling.scaling import Scaling, read, scaled
+from ledger.core.cards import MIG, Card
+
+CARD = Card("GPU-0", 0, "NVIDIA A10", 24_577, 100, 10)
+
+
+def amounts(card: Card) -> tuple[int, int, int, int]:
+    return card.memory, card.cores, card.memory_scale, card.cores_scale
+
+
+def one(card: Card = CARD, node: str = "gpu-1", scalings=(), **annotations: str) -> Card:
+    given = {getattr(scaling, key): value for key, value in annotations.items()}
+    (found,), warning = scaled([card], node, given, scalings)
+    assert not warning
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("node:gpu-*=memory:150", Scaling(memory=150, node="gpu-*")),
+        ("type:A10=cores:200,memory:90", Scaling(memory=90, cores=200, type="A10")),
+    ],
+)
+def test_an_item_of_the_setting_selects_by_node_or_type(text, expected):
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "memory:150",
+        "gpu-*=memory:150",
+        "node:=memory:150",
+        "node:a=memory",
+        "node:a=slots:2",
+        "node:a=memory:0",
+        "node:a=memory:1001",
+        "node:a=memory:1.5",
+        "node:a=memory:٣",
+    ],
+)
+def test_what_is_no_scaling_is_refused_with_the_setting_named(text):
+    with pytest.raises(ValueError, match="card_scaling"):
+        read(text)
+
+
+def test_the_first_scaling_that_means_a_card_is_used_and_rounds_down():
+    scalings = (Scaling(memory=150, node="cpu-*"), Scaling(memory=150, type="a10"), Scaling(200))
+    assert amounts(one(scalings=scalings)) == (36_865, 100, 150, 100)
+
+
+def test_an_annotation_of_the_node_goes_before_the_setting_for_what_it_names():
+    found = one(scalings=(Scaling(memory=150, cores=150),), MEMORY="200")
+    assert amounts(found) == (49_154, 150, 200, 150)
+
+
+def test_a_card_that_is_cut_has_what_it_has():
+    cut = Card("GPU-0", 0, "NVIDIA A100", 40_000, 100, 7, mode=MIG)
+    assert one(cut, scalings=(Scaling(memory=200, cores=200),)) == cut
+
+
+def test_an_annotation_that_makes_no_sense_scales_nothing_and_is_told():
+    found, warning = scaled([CARD], "n", {scaling.MEMORY: "1.5"}, ())
+    assert found == (CARD,)
+    assert scaling.MEMORY in warning
+    assert "1.5" in warning
