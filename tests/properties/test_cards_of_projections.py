@@ -13,18 +13,20 @@ from support.projecting import log_of, project, viewing
 
 from ledger.core import accounts, card_rules
 from ledger.core.accounts import Kind
+from ledger.core.cards import exclusive_on
 from ledger.core.placements import account_of, bookings_of
 from ledger.core.state import State
 from ledger.log import records
 from projections.queries.cards import Card, cards
+from projections.reading import View
 
 SEEDS = st.integers(0, 2**32)
 COMMANDS = 150
 
 Numbers = dict[str, tuple[tuple[int, int], ...]]
 """Limit and used of memory, cores and slots, by card account."""
-Residents = dict[tuple[str, str, str], tuple[int, int, int]]
-"""What is booked, by card account, namespace and key of a pod."""
+Residents = dict[tuple[str, str, str], tuple[int, int, int, bool]]
+"""What is booked and whether it is exclusive, by card account, namespace and key of a pod."""
 
 
 @contextmanager
@@ -54,7 +56,10 @@ def read_numbers(rows: list[Card]) -> Numbers:
 
 def residents_of(state: State) -> Residents:
     return {
-        (account_of(node, uuid), namespace, key): tuple(booking)
+        (account_of(node, uuid), namespace, key): (
+            *booking,
+            uuid in exclusive_on(placed.parts, initialised=placed.initialised),
+        )
         for node in state.residents
         for namespace, key, placed in card_rules.residents(state, node)
         for uuid, booking in bookings_of(placed).items()
@@ -67,10 +72,27 @@ def read_residents(rows: list[Card]) -> Residents:
             accounts.card(card.cluster, card.node, card.uuid),
             f"{card.cluster}/{one.namespace}",
             one.key,
-        ): (one.memory, one.cores, one.slots)
+        ): (one.memory, one.cores, one.slots, one.exclusive)
         for card in rows
         for one in card.pods
     }
+
+
+def lines_of(state: State) -> set[tuple[str, str, int]]:
+    return {
+        (name, key, line)
+        for name, account in state.accounts.items()
+        for key, line in account.lines.items()
+    }
+
+
+async def read_lines(view: View, position: int) -> set[tuple[str, str, int]]:
+    statement = """
+        SELECT name, key, lines.number FROM lines JOIN accounts ON accounts.number = account
+        WHERE lines.opened <= :p AND (closed IS NULL OR closed > :p)
+    """
+    async with view.connection.execute(statement, {"p": position}) as rows:
+        return {(name, key, number) async for name, key, number in rows}
 
 
 def standing_of(state: State) -> dict[str, tuple[str, str]]:
@@ -97,6 +119,7 @@ async def test_every_position_reads_as_the_state_was(seed: int) -> None:
                 rows, _ = await cards(view, position, limit=100, pods=True)
                 assert read_numbers(rows) == numbers_of(state)
                 assert read_residents(rows) == residents_of(state)
+                assert await read_lines(view, position) == lines_of(state)
                 assert {
                     accounts.card(one.cluster, one.node, one.uuid): (one.state, one.keeper)
                     for one in rows
