@@ -11,14 +11,14 @@ from typing import Any, Final
 import structlog
 from msgspec import structs
 
-from extender import rows
+from extender import keeping, rows
 from extender.arrays import Arrays
 from extender.overlay import Overlay
 from extender.rows import Column, PairScores
 from ledger.core import cards, events
-from ledger.core.cards import Booking, Claim, Placement, Stage
+from ledger.core.cards import Claim, Placement, Stage
 from ledger.core.evolution import Postings
-from ledger.core.placements import bookings_of, claim_of, lines_of
+from ledger.core.placements import claim_of, lines_of
 from ledger.core.state import State
 from ledger.log.records import Record
 
@@ -110,7 +110,10 @@ class Inventory:
 
     def set_scores(self, node: str, pairs: PairScores) -> None:
         """Say how well the cards of a node, named without its cluster, are linked."""
-        self._pairs[node] = pairs
+        if pairs:
+            self._pairs[node] = pairs
+        else:
+            self._pairs.pop(node, None)
         if node in self.rows:
             rows.write_scores(self.arrays, self.rows[node], pairs)
 
@@ -343,26 +346,13 @@ class Inventory:
         """Work out again what is kept on a node: what the victims of a claim have left of it."""
         at = {column.uuid: number for number, column in enumerate(known.columns)}
         for claim in known.claims.values():
-            held = self._held_by_victims(known, claim)
-            wanted = cards.booked(claim.parts)
             bookings = {
-                at[uuid]: _more_than(held.get(uuid, Booking()), booking)
-                for uuid, booking in wanted.items()
+                at[uuid]: booking
+                for uuid, booking in keeping.kept(claim, known.residents).items()
                 if uuid in at
             }
             alone = {at[uuid] for uuid in cards.exclusive_on(claim.parts) if uuid in at}
             self.overlay.keep(claim.uid, known.row, bookings, alone)
-
-    def _held_by_victims(self, known: _Node, claim: Claim) -> cards.Bookings:
-        found: cards.Bookings = {}
-        for namespace, key, uid in claim.victims:
-            placed = known.residents.get((namespace, key))
-            if placed is None or placed.uid != uid:
-                continue
-            for uuid, booking in bookings_of(placed).items():
-                there = found.get(uuid, Booking())
-                found[uuid] = Booking(*(a + b for a, b in zip(there, booking, strict=True)))
-        return found
 
     def _forget_if_empty(self, name: str) -> None:
         """Give the row of a node back that is gone, once no pod holds anything there."""
@@ -381,11 +371,6 @@ class Inventory:
         self._pairs.pop(short, None)
         self.overlay.clear(row)
         self._free.append(row)
-
-
-def _more_than(held: Booking, wanted: Booking) -> Booking:
-    """Return by how much more is wanted than is held."""
-    return Booking(*(max(0, want - has) for want, has in zip(wanted, held, strict=True)))
 
 
 _APPLY: Final[dict[type, Callable[[Inventory, Any, State], None]]] = {

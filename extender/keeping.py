@@ -1,0 +1,34 @@
+"""Keeping: what a claim takes of cards beside what its victims still hold there."""
+
+from collections.abc import Mapping
+
+from ledger.core.cards import Booking, Bookings, Claim, Placement, booked
+from ledger.core.placements import bookings_of
+
+
+def kept(claim: Claim, residents: Mapping[tuple[str, str], Placement]) -> Bookings:
+    """Return what is kept on each card, given the pods of its node by namespace and key.
+
+    What victims hold is counted as theirs until they have left.
+    """
+    held = _held_by_victims(claim, residents)
+    return {
+        uuid: Booking(*(max(0, want - has) for want, has in zip(booking, held[uuid], strict=True)))
+        if uuid in held
+        else booking
+        for uuid, booking in booked(claim.parts).items()
+    }
+
+
+def _held_by_victims(
+    claim: Claim, residents: Mapping[tuple[str, str], Placement]
+) -> dict[str, Booking]:
+    found: dict[str, Booking] = {}
+    for namespace, key, uid in claim.victims:
+        placed = residents.get((namespace, key))
+        if placed is None or placed.uid != uid:
+            continue
+        for uuid, booking in bookings_of(placed).items():
+            there = found.get(uuid, Booking())
+            found[uuid] = Booking(*(one + more for one, more in zip(there, booking, strict=True)))
+    return found
