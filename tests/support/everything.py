@@ -9,6 +9,7 @@ import msgspec
 
 from ledger.core.state import Entry
 from ledger.kube import place_traits
+from ledger.kube.card_sizes import Sizes
 from ledger.kube.errors import ClusterError, Conflict, NotFound, NotServed
 from ledger.kube.objects import Workload
 from ledger.kube.port import Change, Changed, Interrupted, Listed
@@ -178,7 +179,14 @@ class FullWorld(World):
 
     def __init__(self, writer, settings: SettlementSettings) -> None:
         self.every = EveryCluster(ApiServer())
-        self.surroundings = Surroundings(Catalog.load(), RULES, writer, CLUSTER, cluster=self.every)
+        self.surroundings = Surroundings(
+            Catalog.load(),
+            settings.rules,
+            writer,
+            CLUSTER,
+            cluster=self.every,
+            current=Sizes(writer, CLUSTER, settings.rules).rules,
+        )
         super().__init__(writer, settings, Beyond(self.every, self.surroundings), self.every)
 
     def root(self, key: str, namespace: str = f"{CLUSTER}/red") -> Entry | None:
@@ -197,10 +205,10 @@ async def full_world(
 ) -> AsyncIterator[FullWorld]:
     """Make a world with everything; settlement does not run yet."""
     found = SettlementSettings(
-        rules=RULES,
         settle_seconds=settle_seconds,
         recount_seconds=recount_seconds,
         **{
+            "rules": RULES,
             "cluster_traits": place_traits.of_cluster(CLUSTER, "", None),
             "universe_authority": True,
             "write_quota_status": True,

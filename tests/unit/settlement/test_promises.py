@@ -4,7 +4,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.apiserver import pod_body
+from support.apiserver import Object, pod_body
+from support.everything import (
+    DEPLOYMENTS,
+    FullWorld,
+    full_world,
+    settling_everything,
+    workload,
+)
+from support.settled import CLUSTER
 
 from ledger.core.cards import Card, Part, Phase, Share
 from ledger.core.commands import AnyCommand, Observe, Place, RegisterCards, Reserve
@@ -14,6 +22,7 @@ from ledger.core.evolution import evolve
 from ledger.core.state import State
 from ledger.kube.objects import Pod
 from ledger.kube.rules import CardSize, DemandRules
+from ledger.log.submission import Accepted
 from webhook.pod_sighting import sight
 from webhook.promises import as_promised
 from webhook.sighting import Sighting, news
@@ -96,3 +105,37 @@ def test_what_stands_of_a_placed_pod_is_what_it_is_charged() -> None:
     )
     assert as_promised(state, seen(80_000)).demand[MEMORY] == 40_000
     assert as_promised(state, seen(8000)).demand[MEMORY] == 40_000
+
+
+async def register(one: FullWorld, node: str, memory: int) -> None:
+    card = Card(f"GPU-{node}", 0, "A100", memory, 100, 10)
+    command = RegisterCards(f"{CLUSTER}/{node}", "hami", (card,))
+    assert isinstance(await one.writer.submit(command), Accepted)
+
+
+def whole_card(name: str) -> Object:
+    return pod_body(name, gpumem=0, gpucores=0)
+
+
+async def test_a_larger_node_raises_neither_pods_nor_workloads_that_are_settled() -> None:
+    memory = {"p": 16_000, "later": 80_000}
+    web = "deployments.apps/web"
+    async with full_world(rules=DemandRules()) as one, settling_everything(one):
+        await one.synced()
+        await register(one, "n1", 16_000)
+        one.server.create("pods", "red", whole_card("p"))
+        template = {"spec": whole_card("x")["spec"]}
+        made = workload(DEPLOYMENTS, "web", replicas=2, template=template)
+        one.server.create(DEPLOYMENTS.name, "red", made)
+        await one.until(lambda: one.entry("p") is not None and one.root(web) is not None)
+
+        await register(one, "n2", 80_000)
+        one.server.update("pods", "red", "p", metadata={"labels": {"a": "b"}})
+        again = {"generation": 2, "labels": {"a": "b"}}
+        one.server.update(DEPLOYMENTS.name, "red", "web", metadata=again, spec={"paused": True})
+        one.server.create("pods", "red", whole_card("later"))
+        await one.until(
+            lambda: one.entry("later") is not None and one.root(web).committed.generation == 2
+        )
+        assert {name: one.entry(name).charge[MEMORY] for name in memory} == memory
+        assert one.root(web).charge[MEMORY] == 2 * 16_000
