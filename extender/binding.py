@@ -5,6 +5,7 @@ a Binding: the next bind of the pod takes it up, or settlement proves that there
 the cards back.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -23,6 +24,7 @@ ATTACH_MAX: Final = 3
 """How often a pod is bound that has changed meanwhile, without wanting other cards."""
 
 LOCK_AGAIN_SECONDS: Final = 0.5
+"""Pause before a node is looked at again that is locked for another pod."""
 
 
 class Bound(NamedTuple):
@@ -40,7 +42,7 @@ class Cluster(NamedTuple):
 
 
 class Binding:
-    """Binds pods; `read` tells what a pod wants, None when that is not what it was."""
+    """Binds pods of one cluster."""
 
     def __init__(
         self,
@@ -120,7 +122,9 @@ class Binding:
         await self._proposing.unplace(asked, node)
         known = self._view.state.nodes.get(asked.of(node))
         if known is not None and known.keeper == HAMI:
-            await self._locking.unlock(asked.pod, node)
+            # A lock that stays is one of a pod without cards: it expires, or settlement ends it.
+            with contextlib.suppress(ClusterError):
+                await self._locking.unlock(asked.pod, node)
 
     def _cards(self, asked: Asked, node: str) -> tuple[Card, ...]:
         known = self._view.state.nodes.get(asked.of(node))

@@ -110,7 +110,9 @@ class Proposing:
 
     async def unplace(self, asked: Asked, node: str) -> bool:
         """Give a pod's cards back; False when the ledger did not take it, and settlement will."""
-        command = Unplace(asked.namespace, asked.key, asked.uid, node, Cause.UNBOUND, ACTOR)
+        command = Unplace(
+            asked.namespace, asked.key, asked.uid, asked.of(node), Cause.UNBOUND, ACTOR
+        )
         self._selecting.forget(asked)
         for _ in range(UNPLACE_TRIES_MAX):
             if not isinstance(await self._ledger.submit(command), Denial):

@@ -145,9 +145,9 @@ def read_binding(body: bytes) -> BindingArgs:
     found = _read(_bindings, body)
     if not all(msgspec.structs.astuple(found)):
         found = _respelled(BindingArgs, body)
-    for field in found.__struct_fields__:
-        if not getattr(found, field) and field != "pod_uid":
-            raise BadRequest(f"the request has no {field}", field)
+    for field in msgspec.structs.fields(BindingArgs):
+        if not getattr(found, field.name) and field.name != "pod_uid":
+            raise BadRequest(f"the request has no {field.encode_name}", field.encode_name)
     return found
 
 

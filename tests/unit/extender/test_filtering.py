@@ -1,0 +1,185 @@
+"""Filter says of every node whether the pod fits, and why not; prioritize scores what is left."""
+
+import asyncio
+
+import msgspec
+import pytest
+from support.extended import ModelServer, announcing, cards, pod, replica
+
+from extender.extender import ExtenderSettings, Unavailable
+from extender.selecting import Preferences
+from extender.wire import Args, MetaPod, MetaVictims, NodeList, PreemptionArgs
+from ledger.core.commands import RegisterCards
+
+WANTS = pod("a", gpu=1, gpumem=8000)
+NEVER = "NodeUnregistered"
+
+
+async def test_every_node_is_answered_and_in_the_order_asked():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.register("n2", cards("GPU-1", memory=4000))
+        await found.register("n3", cards("GPU-2"))
+        answer = await found.extender.filter(Args(WANTS, None, ["n3", "n2", "n0", "n1"]))
+        assert answer.node_names == ["n3", "n1"]
+        assert answer.nodes is None
+        assert answer.failed_nodes == {}
+        assert answer.failed_and_unresolvable_nodes == {
+            "n2": "1/1 CardInsufficientMemory",
+            "n0": NEVER,
+        }
+
+
+async def test_a_node_that_evictions_would_free_is_no_lost_cause():
+    server = ModelServer()
+    one, other = pod("a", gpu=1, gpumem=16_000), pod("b", gpu=1, gpumem=16_000)
+    server.add(one, other)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one, other)
+        assert await found.bind(one, "n1") == ""
+        answer = await found.extender.filter(Args(other, None, ["n1", "n9"]))
+        assert answer.failed_nodes == {"n1": "1/1 CardInsufficientMemory"}
+        assert answer.failed_and_unresolvable_nodes == {"n9": NEVER}
+
+
+async def test_a_pod_that_wants_no_card_passes_everywhere():
+    async with replica() as found:
+        answer = await found.extender.filter(Args(pod("a"), None, ["n1", "n2"]))
+        assert answer.node_names == ["n1", "n2"]
+        scores = await found.extender.prioritize(Args(pod("a"), None, ["n1"]))
+        assert [(one.host, one.score) for one in scores] == [("n1", 0)]
+
+
+async def test_a_request_that_makes_no_sense_fits_nowhere_and_no_eviction_helps():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        one = pod("a", {"hami.io/node-scheduler-policy": "random"}, gpu=1)
+        answer = await found.extender.filter(Args(one, None, ["n1"]))
+        [reason] = answer.failed_and_unresolvable_nodes.values()
+        assert "random" in reason
+
+
+async def test_nodes_in_full_are_answered_in_full_as_they_came():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        raw = [
+            msgspec.Raw(b'{"metadata":{"name":"n1"},"odd":  [1, 2]}'),
+            msgspec.Raw(b'{"metadata":{"name":"n2"}}'),
+        ]
+        answer = await found.extender.filter(Args(WANTS, NodeList({}, raw), None))
+        assert answer.node_names is None
+        assert answer.nodes is not None
+        assert [bytes(one) for one in answer.nodes.items or ()] == [bytes(raw[0])]
+        assert answer.failed_and_unresolvable_nodes == {"n2": NEVER}
+
+
+async def test_nodes_that_do_not_exist_yet_are_taken_at_their_word():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        nodes = [
+            announcing("new", *cards("GPU-7")),
+            announcing("small", *cards("GPU-8", memory=4000)),
+        ]
+        raw = [msgspec.Raw(msgspec.json.encode({"metadata": one})) for one in nodes]
+        args = Args(WANTS, NodeList({}, [*raw, msgspec.Raw(b'{"metadata":{"name":"n1"}}')]), None)
+        answer = await found.extender.filter(args)
+        assert answer.nodes is not None
+        assert len(answer.nodes.items or ()) == 2
+        assert answer.failed_and_unresolvable_nodes == {"small": "1/1 CardInsufficientMemory"}
+        scores = {one.host: one.score for one in await found.extender.prioritize(args)}
+        assert scores == {"new": 10, "small": 0, "n1": 10}
+        assert sorted(found.inventory.rows) == ["n1"]
+
+
+@pytest.mark.parametrize(("policy", "best"), [("binpack", "n1"), ("spread", "n2")])
+async def test_the_best_node_has_ten_by_policy(policy: str, best: str):
+    server = ModelServer()
+    first, second = pod("a", gpu=1, gpumem=8000), pod("b", gpu=1, gpumem=8000)
+    server.add(first, second)
+    settings = ExtenderSettings(Preferences(node_policy=policy))
+    async with replica(server=server, settings=settings) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.register("n2", cards("GPU-1"))
+        await found.create(first, second)
+        assert await found.bind(first, "n1") == ""
+        names = await found.places(second, "n1", "n2", "n3")
+        scores = await found.extender.prioritize(Args(second, None, names))
+        assert {one.host: one.score for one in scores} == {best: 10, ({*names} - {best}).pop(): 0}
+
+
+async def test_what_was_just_scored_is_probably_taken_when_the_next_pod_is_filtered():
+    pods = [pod(name, gpu=1, gpumem=16_000) for name in ("a", "b")]
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.register("n2", cards("GPU-1"))
+        names = await found.places(pods[0], "n1", "n2")
+        await found.extender.prioritize(Args(pods[0], None, names))
+        assert len(await found.places(pods[0], "n1", "n2")) == 2
+        assert len(await found.places(pods[1], "n1", "n2")) == 1
+
+
+async def test_a_pod_that_fits_on_one_node_is_on_its_way_there():
+    pods = [pod(name, gpu=1, gpumem=16_000) for name in ("a", "b")]
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        assert await found.places(pods[0], "n1") == ["n1"]
+        assert await found.places(pods[1], "n1") == []
+
+
+async def test_until_the_cards_are_known_nothing_is_answered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("extender.extender.READY_SECONDS", 0.05)
+    async with replica() as found:
+        found.inventory.loaded = False
+        answer = await found.extender.filter(Args(WANTS, None, ["n1"]))
+        assert "not open yet" in answer.error
+        with pytest.raises(Unavailable):
+            await found.extender.prioritize(Args(WANTS, None, ["n1"]))
+        assert "not open yet" in await found.bind(WANTS, "n1")
+
+
+async def test_a_pod_that_fits_nowhere_is_told_once_why():
+    server = ModelServer()
+    async with replica(server=server) as found:
+        for _ in range(3):
+            await found.extender.filter(Args(WANTS, None, ["n1", "n2"]))
+        await found.register("n1", cards("GPU-0", memory=4000))
+        await found.extender.filter(Args(WANTS, None, ["n1", "n2"]))
+        async with asyncio.timeout(5):
+            while len(server.events) < 2:
+                await asyncio.sleep(0)
+        first, second = server.events
+        assert first.reason == second.reason == "FilteringFailed"
+        assert first.note == "no available node, 2 nodes do not meet: 2 nodes: NodeUnregistered"
+        assert "1 nodes: 1/1 CardInsufficientMemory" in second.note
+
+
+async def test_of_the_schedulers_victims_those_count_that_leave_enough_room():
+    server = ModelServer()
+    holders = [pod(f"h{number}", gpu=1, gpumem=16_000) for number in (1, 2)]
+    wants = pod("w", gpu=1, gpumem=16_000)
+    server.add(*holders)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-1"))
+        await found.register("n2", cards("GPU-2"))
+        await found.create(*holders, wants)
+        for number, one in enumerate(holders, 1):
+            assert await found.bind(one, f"n{number}") == ""
+        victims = {
+            "n1": MetaVictims([MetaPod("uid-h1")], 1),
+            "n2": MetaVictims([MetaPod("uid-other")]),
+            "n3": MetaVictims([]),
+        }
+        answer = await found.extender.preempt(PreemptionArgs(wants, None, victims))
+        assert answer.node_name_to_meta_victims == {"n1": victims["n1"]}
+        used = found.inventory.arrays.used_memory[found.inventory.rows["n1"]].max()
+        assert used == 16_000
+
+
+async def test_a_node_that_is_gone_fits_nobody():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        assert await found.places(WANTS, "n1") == ["n1"]
+        command = RegisterCards("east/n1", "gpuledger", ())
+        await found.tell(command)
+        assert await found.places(pod("b", gpu=1), "n1") == []
