@@ -1,0 +1,51 @@
+"""Own weights of nodes: what is an expression, what it is worth, and what is said otherwise."""
+
+import numpy as np
+import pytest
+
+from extender.expressions import LENGTH_MAX, NAMES, Expression, ExpressionError
+
+VALUES = {name: np.array([float(place), 1.0]) for place, name in enumerate(NAMES)}
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("memory", 0.0),
+        ("3*memory + cores - 5*whole", -14.0),
+        ("-(slots + 1) / 2", -1.5),
+        ("+cards * 0.25", 1.0),
+        ("7", 7.0),
+    ],
+)
+def test_an_expression_is_worth_what_it_says(text: str, first: float) -> None:
+    assert np.broadcast_to(Expression(text).score(VALUES), (2,))[0] == first
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("memory + speed", "unknown name speed, known are .* at character 10"),
+        ("memory ** 2", "another operator than"),
+        ("not memory", "another sign than"),
+        ("cores / whole", "a division by something else than a number"),
+        ("cores / 0", "a division by something else than a number"),
+        ("1e10", "no number up to"),
+        ("True", "no number up to"),
+        ("'a'", "no number up to"),
+        ("abs(memory)", "something else than numbers"),
+        ("memory[0]", "something else than numbers"),
+        ("memory +", "is no expression at character"),
+        ("", "is no expression at character 1"),
+        ("memory; cores", "is no expression at character 7"),
+        ("1+" * LENGTH_MAX + "1", "characters are more than"),
+    ],
+)
+def test_what_is_no_expression_is_refused_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(ExpressionError, match=message):
+        Expression(text)
+
+
+def test_deep_nesting_is_no_way_around_the_bound() -> None:
+    deep = "-" * (LENGTH_MAX - 1) + "1"
+    assert Expression(deep).score(VALUES) == -1.0
