@@ -36,9 +36,9 @@ _TENANT_RULES: Final[list[Manifest]] = [
 async def open_the_cluster(cluster: Cluster, later: LaterWebhook, service: Service) -> None:
     """Grant rights, register the second webhook, start the product, wait for both webhooks."""
     await let_serve(cluster, RIGHTS | RIGHTS_OF_DECLARED_KINDS)
-    await _grant(cluster, TENANT, _TENANT_RULES)
+    await grant(cluster, TENANT, _TENANT_RULES)
     for operator in played.OPERATORS:
-        await _grant(cluster, operator, _EVERYTHING)
+        await grant(cluster, operator, _EVERYTHING)
     await played.define(cluster)
     await kinds_are_served(cluster)
     webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
@@ -66,7 +66,7 @@ def _rules(rights: Rights) -> list[Manifest]:
 
 async def let_serve(cluster: Cluster, rights: Rights) -> None:
     """Grant the service its rights, and define the product's own kinds."""
-    await _grant(cluster, SERVICE, _rules(rights))
+    await grant(cluster, SERVICE, _rules(rights))
     for path in sorted(_CRDS.glob("*.yaml")):
         await cluster.must("POST", played.DEFINITIONS, yaml.safe_load(path.read_text()))
 
@@ -88,7 +88,8 @@ def _is_established(definition: Manifest) -> bool:
     return "True" in [one["status"] for one in conditions if one["type"] == "Established"]
 
 
-async def _grant(cluster: Cluster, user: str, rules: list[Manifest]) -> None:
+async def grant(cluster: Cluster, user: str, rules: list[Manifest]) -> None:
+    """Let a user do what these rules say, everywhere; once for each user."""
     group, version = "rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1"
     role = {
         "apiVersion": version,

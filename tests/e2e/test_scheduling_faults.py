@@ -12,7 +12,7 @@ from tests.e2e.controlplane import SERVICE
 from tests.e2e.polling import eventually
 from tests.e2e.scheduling import faults, nodes
 from tests.e2e.scheduling.nodes import HAMI
-from tests.e2e.scheduling.plugin import Plugin
+from tests.e2e.scheduling.plugin import admitted
 from tests.e2e.scheduling.shapes import container, deployment, job, mixed, pod
 from tests.e2e.scheduling.team import Team
 from tests.e2e.scheduling.yard import Yard, connected, opened
@@ -122,7 +122,7 @@ async def test_cards_of_a_node_that_vanishes_are_given_to_nobody_and_come_back_f
 
 
 async def test_a_node_of_hamis_plugin_is_handed_one_pod_at_a_time(team: Team) -> None:
-    plugin = Plugin(team.cluster)
+    plugin = await admitted(team.cluster)
     name = f"hami-{team.namespace}"
     await nodes.make(team.cluster, [nodes.node(name, keeper=HAMI, pool=name)])
     here = {"nodeSelector": {"pool": name}}

@@ -4,12 +4,21 @@ import asyncio
 from typing import Final
 
 from tests.e2e.cluster import Cluster, Manifest
+from tests.e2e.opening import grant
 from tests.e2e.scheduling.nodes import LOCK, NODES
 
+IDENTITY: Final = "system:serviceaccount:kube-system:hami-device-plugin"
 PHASE: Final = "hami.io/bind-phase"
 ALLOCATING: Final = "allocating"
 SUCCESS: Final = "success"
 PAUSE_SECONDS: Final = 0.1
+
+
+async def admitted(cluster: Cluster) -> "Plugin":
+    """Give the plugin's identity its rights, and return it."""
+    rules = [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "patch"]}]
+    await grant(cluster, IDENTITY, rules)
+    return Plugin(cluster.as_user(IDENTITY))
 
 
 class Plugin:
