@@ -157,11 +157,16 @@ def in_the_way(
                     f"{where} is {key}'s alone" if uuid in alone else f"{key} is on {where}",
                     card=uuid,
                 )
-            if _clash(placed, parts, uuid):
+            if _overlaps(_instances(placed, uuid), cards.instances(parts, uuid)):
                 return refused(
                     Reason.CARD_MIG_INFEASIBLE, f"{key} has these slices of {where}", card=uuid
                 )
     return None
+
+
+def clash(placed: Placement, other: Placement, uuid: str) -> bool:
+    """Return whether instances of two placements have a slice of a card in common."""
+    return _overlaps(_instances(placed, uuid), _instances(other, uuid))
 
 
 def at_odds(key: str, parts: Parts) -> Denial | None:
@@ -222,9 +227,11 @@ def _is_instance(card: Card, share: Share) -> bool:
     )
 
 
-def _clash(placed: Placement, parts: Parts, uuid: str) -> bool:
-    there = cards.instances(placed.parts, uuid, initialised=placed.initialised)
-    wanted = cards.instances(parts, uuid)
+def _instances(placed: Placement, uuid: str) -> set[tuple[int, int]]:
+    return cards.instances(placed.parts, uuid, initialised=placed.initialised)
+
+
+def _overlaps(there: set[tuple[int, int]], wanted: set[tuple[int, int]]) -> bool:
     return any(cards.overlap(one, other) for one in there for other in wanted)
 
 

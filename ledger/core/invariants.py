@@ -4,6 +4,7 @@ The numbers are those of ARCHITECTURE.md. What can be asserted while an event is
 asserted there; here is what needs a look at the whole.
 """
 
+import itertools
 from collections.abc import Iterator
 
 from ledger.core import accounts, card_rules, cards
@@ -27,6 +28,7 @@ def violations(state: State) -> Iterator[str]:
     yield from _cards_are_what_placements_book(state)
     yield from _placements_are_of_known_pods(state)
     yield from _nobody_is_in_the_way(state)
+    yield from _claims_are_of_pods_that_wait(state)
 
 
 def excesses(state: State) -> dict[int, int]:
@@ -170,12 +172,32 @@ def _placements_are_of_known_pods(state: State) -> Iterator[str]:
 
 
 def _nobody_is_in_the_way(state: State) -> Iterator[str]:
-    """Yield cards that one pod has alone beside others; what others have placed is not ours."""
+    """Yield cards that one pod has alone beside others, and instances that overlap.
+
+    What others have placed is not ours.
+    """
     for node in state.residents:
         there = [one for one in card_rules.residents(state, node) if not one[2].observed]
-        for _, key, placed in there:
+        for (_, key, placed), (_, other, beside) in itertools.permutations(there, 2):
+            shared = bookings_of(placed).keys() & bookings_of(beside).keys()
             alone = cards.exclusive_on(placed.parts, initialised=placed.initialised)
-            for _, other, beside in there:
-                shared = alone & bookings_of(beside).keys()
-                if other != key and shared:
-                    yield f"{other} is on {sorted(shared)} of {node}, which {key} has alone"
+            if shared & alone:
+                yield f"{other} is on {sorted(shared & alone)} of {node}, which {key} has alone"
+            for uuid in shared:
+                if card_rules.clash(placed, beside, uuid):
+                    yield f"instances of {key} and {other} overlap on {uuid} of {node}"
+
+
+def _claims_are_of_pods_that_wait(state: State) -> Iterator[str]:
+    claimants = [(one, node) for node, claims in state.claims.items() for one in claims]
+    if len({(one.namespace, one.key) for one, _ in claimants}) != len(claimants):
+        yield f"something is kept twice for one pod: {claimants}"
+    for claim, node in claimants:
+        space = state.namespaces[claim.namespace]
+        entry, placed = space.entries.get(claim.key), space.placed.get(claim.key)
+        if node not in state.nodes:
+            yield f"something is kept for {claim.key} on {node}, which is gone"
+        if entry is None or claim.uid not in {one.uid for one in bodies_of(entry)}:
+            yield f"something is kept for {claim.key} of uid {claim.uid}, which is not known"
+        if placed is not None and placed.node and placed.uid == claim.uid:
+            yield f"something is kept for {claim.key}, which is placed on {placed.node}"
