@@ -211,15 +211,12 @@ class _Wanted:
     def _as_a_set(self) -> bool:
         return self.wish.count > 1 and "topology-aware" in self.question.card_policies
 
-    def _set(self, fitting: Booleans, wanted: Want, keys: list[Floats]) -> Integers | None:
-        """Return the best linked cards, None where no node has enough that differ."""
-        count = self.wish.count
-        if not (rowwise.count(fitting) >= count).any():
-            return None
+    def _set(self, fitting: Booleans, wanted: Want, keys: list[Floats]) -> Integers:
+        """Return the columns of the best linked cards."""
         order = np.lexsort([*reversed(keys), ~fitting], axis=-1)
         left = self._left()
         unbounded = np.full(len(fitting), np.iinfo(np.int64).max)
-        bounds = count, unbounded if left is None else left
+        bounds = self.wish.count, unbounded if left is None else left
         return topology.sets(self.cards, fitting, order, wanted.memory, bounds)
 
     def _pick(self, number: int, codes: Codes, wanted: Want, keys: list[Floats]) -> None:

@@ -1,17 +1,19 @@
 """Topology: which cards of a node are linked best.
 
 A set of cards is as good as the sum of the scores of its pairs. All sets are compared where there
-are at most `SETS_MAX`; beyond, one begins with the best pair and adds the card with the best links
-to those that are there. Cards are looked at from the one preferred most otherwise, so that the
-first of equally linked sets is also the best by the other policies.
+are at most `SETS_MAX`; beyond, a set is grown from each card by adding the one with the best links
+to those in it, and the best of these is taken. Cards are looked at from the one that is preferred
+most otherwise, so that the first of equally linked sets is also the best by the other
+policies.
 """
 
 from itertools import combinations
 from math import comb
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from extender import rowwise
 from extender.arrays import Booleans, Integers
 from extender.expressions import Floats
 from extender.loads import Cards
@@ -32,21 +34,40 @@ def loss(cards: Cards, fitting: Booleans) -> Floats:
 def sets(
     cards: Cards, fitting: Booleans, order: Integers, memory: Integers, bounds: tuple[int, Integers]
 ) -> Integers:
-    """Return the columns of the best set of each row, -1 where there is none.
+    """Return the columns of the best set of each row, -1 where there is none or no link is known.
 
     `order` has the columns of each row, the preferred first. `bounds` are how many cards are
     wanted, and how many MiB they may take together, of `memory` MiB each.
     """
     count, left = bounds
-    rows = np.arange(len(order))[:, None]
-    pairs = _pairs(cards)[rows[:, :, None], order[:, :, None], order[:, None, :]]
-    there, costs = fitting[rows, order], np.broadcast_to(memory, cards.shape)[rows, order]
-    if comb(cards.shape[1], count) <= SETS_MAX:
-        picked = _best(pairs, there, costs, count, left)
-    else:
-        picked = _grown(pairs, there, costs, count, left)
-    found: Integers = np.where(picked == _NO_SET, _NO_SET, order[rows, picked])
+    found = np.full((cards.shape[0], count), _NO_SET)
+    numbers = cards.row_numbers()
+    at = np.array([at for at, row in enumerate(numbers) if row in cards.arrays.scores], np.int64)
+    if not len(at) or count > cards.shape[1]:
+        return found
+    order, rows = order[at], np.arange(len(at))[:, None]
+    pairs = _pairs(cards)[at[:, None, None], order[:, :, None], order[:, None, :]]
+    sought = _Sought(
+        pairs,
+        fitting[at[:, None], order],
+        np.broadcast_to(memory, cards.shape)[at[:, None], order],
+        count,
+        left[at],
+    )
+    few = comb(cards.shape[1], count) <= SETS_MAX
+    picked = _compared(sought) if few else _grown(sought)
+    found[at] = np.where(picked == _NO_SET, _NO_SET, order[rows, picked])
     return found
+
+
+class _Sought(NamedTuple):
+    """Sets of as many cards as are `wanted`, `there`, of `costs` MiB that are not more together than is `left`."""
+
+    pairs: Floats
+    there: Booleans
+    costs: Integers
+    wanted: int
+    left: Integers
 
 
 def _pairs(cards: Cards) -> Floats:
@@ -60,40 +81,45 @@ def _pairs(cards: Cards) -> Floats:
     return found
 
 
-def _best(pairs: Floats, there: Booleans, costs: Integers, count: int, left: Integers) -> Integers:
+def _compared(sought: _Sought) -> Integers:
     """Compare all sets; the first of the best is returned."""
-    columns = there.shape[1]
-    members = np.array(list(combinations(range(columns), count)), np.int64).reshape(-1, count)
-    upper = np.triu(np.ones((columns, columns), np.bool_), 1)
-    one, other = np.nonzero(upper)
+    columns = sought.there.shape[1]
+    members = np.array(list(combinations(range(columns), sought.wanted)), np.int64)
+    one, other = np.nonzero(np.triu(np.ones((columns, columns), np.bool_), 1))
     holds = (members[:, :, None] == np.arange(columns)).any(axis=1)
     both = (holds[:, one] & holds[:, other]).astype(np.float64)
-    score = pairs[:, one, other] @ both.T
-    valid = (there.astype(np.int64) @ holds.T.astype(np.int64)) == count
-    valid &= costs @ holds.T.astype(np.int64) <= left[:, None]
-    score = np.where(valid, score, -np.inf)
-    found: Integers = np.where(
-        valid.any(axis=1, keepdims=True), members[score.argmax(axis=1)], _NO_SET
-    )
+    inside = holds.T.astype(np.int64)
+    valid = sought.there.astype(np.int64) @ inside == sought.wanted
+    valid &= sought.costs @ inside <= sought.left[:, None]
+    score = np.where(valid, sought.pairs[:, one, other] @ both.T, -np.inf)
+    found: Integers = np.where(rowwise.some(valid)[:, None], members[score.argmax(axis=1)], _NO_SET)
     return found
 
 
-def _grown(pairs: Floats, there: Booleans, costs: Integers, count: int, left: Integers) -> Integers:
-    """Begin with the best pair and add, one after the other, the card with the best links."""
-    size, columns = there.shape
-    rows, found = np.arange(size), np.full((size, count), _NO_SET)
-    free, room = there.copy(), left.copy()
-    gain = np.where(there[:, :, None] & there[:, None, :], pairs, -np.inf)
-    gain[:, np.arange(columns), np.arange(columns)] = -np.inf
-    value = gain.max(axis=2)
-    linked = np.zeros((size, columns))
-    for step in range(count):
-        free &= costs <= room[:, None]
-        value = np.where(free, value if step == 0 else linked, -np.inf)
+def _grown(sought: _Sought) -> Integers:
+    """Grow a set from each card; the first of the best is returned."""
+    size, columns = sought.there.shape
+    best, found = np.full(size, -np.inf), np.full((size, sought.wanted), _NO_SET)
+    for start in range(columns):
+        score, grown = _grown_from(sought, start)
+        better = score > best
+        best[better], found[better] = score[better], grown[better]
+    return found
+
+
+def _grown_from(sought: _Sought, start: int) -> tuple[Floats, Integers]:
+    """Add to a card, one after the other, the one with the best links to those that are there."""
+    size, columns = sought.there.shape
+    rows, found = np.arange(size), np.full((size, sought.wanted), _NO_SET)
+    free, room, score = sought.there.copy(), sought.left.copy(), np.zeros(size)
+    linked = np.broadcast_to(np.where(np.arange(columns) == start, 0.0, -np.inf), (size, columns))
+    for step in range(sought.wanted):
+        free &= sought.costs <= room[:, None]
+        value = np.where(free, linked, -np.inf)
         column = value.argmax(axis=1)
-        found[:, step] = np.where(free.any(axis=1), column, _NO_SET)
-        room -= costs[rows, column]
+        score += value[rows, column]
+        found[:, step] = column
+        room -= sought.costs[rows, column]
         free[rows, column] = False
-        linked += pairs[rows, column]
-    found[(found == _NO_SET).any(axis=1)] = _NO_SET
-    return found
+        linked = (0.0 if step == 0 else linked) + sought.pairs[rows, column]
+    return score, found

@@ -370,6 +370,8 @@ def _planned(
     """Return the best linked set of cards, nothing where links do not decide."""
     if "topology-aware" not in terms.card_policies or wish.count == 1:
         return []
+    if not any(node.pairs.values()):
+        return []
     offers = sorted(
         offers,
         key=lambda one: (
