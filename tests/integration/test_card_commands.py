@@ -143,6 +143,23 @@ def test_a_card_without_room_denies_a_resize(store: Path) -> None:
     assert "CardInsufficientCore: cores on card GPU-a of node n1" in denied.err
 
 
+async def test_a_pod_that_named_a_type_of_cards_is_charged_as_that_too(store: Path) -> None:
+    typed, share = f"v100.{MEMORY}", Share("GPU-c", 1_000, 0)
+    pod = ("local/team-b", "pods/typed", "u-1")
+    steps: list[commands.AnyCommand] = [
+        commands.Reserve(*pod, {GPU: 1, f"v100.{GPU}": 1, MEMORY: 1_000, typed: 1_000}),
+        commands.Place(*pod, "local/n2", (Part("main", Phase.APP, (share,)),)),
+    ]
+    settings = Settings(store_dir=str(store))
+    async with log_of(settings) as found, writer_on(settings, found) as writer:
+        for step in steps:
+            assert isinstance(await writer.submit(step), Accepted)
+    asked = ("resize", "-n", "team-b", "typed", "-c", "main", "--memory", "2000")
+    assert gpuledger(*asked, "--gpu-types", "v100", store=store).status == 0
+    (holder,) = gpuledger("holders", "-n", "team-b", "-o", "json", store=store).json
+    assert holder["amounts"] == {GPU: 1, f"v100.{GPU}": 1, MEMORY: 2_000, typed: 2_000}
+
+
 def test_who_has_no_card_is_not_found(store: Path) -> None:
     asked = ("resize", "-n", "team-a", "--memory", "1")
     missing = gpuledger(*asked, "web-0", "-c", "sidecar", store=store)

@@ -37,6 +37,8 @@ def test_the_commands_are_those_that_are_documented_to_users() -> None:
         "usage",
         "holders",
         "holds",
+        "cards",
+        "resize",
         "history",
         "denials",
         "explain",

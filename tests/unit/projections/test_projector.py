@@ -5,6 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from support.placements import placement_payloads
 from support.projecting import digest_of, log_of, project, random_payloads, viewing
 
 from ledger.core import snapshots
@@ -42,15 +43,18 @@ async def test_a_changed_record_stops_the_projector_and_is_not_stored(tmp_path: 
     await project(path, log_of(payloads), 6)
 
 
-async def test_a_row_that_vanished_is_noticed_when_the_log_closes_it(tmp_path: Path) -> None:
-    path, payloads = tmp_path / "ledger.sqlite", random_payloads(2, 300)
+@pytest.mark.parametrize("table", ["charges", "draws", "placements"])
+async def test_a_row_that_vanished_is_noticed_when_the_log_closes_it(
+    tmp_path: Path, table: str
+) -> None:
+    path, payloads = tmp_path / "ledger.sqlite", placement_payloads(2, 300)
     await project(path, log_of(payloads), len(payloads) // 2)
     with sqlite3.connect(path) as connection:
         connection.create_function("fork", 2, lambda *_: 0)
-        gone = connection.execute("DELETE FROM charges WHERE closed IS NULL").rowcount
+        gone = connection.execute(f"DELETE FROM {table} WHERE closed IS NULL").rowcount
     connection.close()
     assert gone
-    with pytest.raises(Damaged, match="delete the file"):
+    with pytest.raises(Damaged, match=f"table {table} .*delete the file"):
         await project(path, log_of(payloads))
 
 
