@@ -103,7 +103,7 @@ class Life:
         return commands.Observe(
             *self._where(),
             source.randint(1, 9),
-            self._demand(),
+            self._demand() if source.random() < 0.9 else {},
             root=source.choice(("", "", ROOT)),
         )
 
