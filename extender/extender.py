@@ -27,6 +27,7 @@ from extender.proposing import Proposing
 from extender.selecting import GUESS_SECONDS, Preferences, Selecting
 from extender.telling import BINDING_FAILED, BINDING_SUCCEED, FILTERING_FAILED, Telling
 from extender.wire import (
+    SCORE_MAX,
     Args,
     BindingArgs,
     BindingResult,
@@ -237,8 +238,8 @@ class Extender:
 
     def _guess(self, who: Asked, fitted: Fitted, priorities: list[HostPriority]) -> None:
         """Take the pod to be on its way to the best node: the scheduler adds scores of its own."""
-        best = max(priorities, key=lambda one: (one.score, one.host), default=None)
-        if best is not None and best.score:
+        best = next((one for one in priorities if one.score == SCORE_MAX), None)
+        if best is not None:
             self._guess_on(who, fitted, best.host)
 
     def _guess_on(self, who: Asked, fitted: Fitted, node: str) -> None:

@@ -80,12 +80,14 @@ def filtered(selecting: Selecting, asked: Asked, found: Candidates) -> tuple[Ver
     rows = selecting.rows_of(found.names)
     strange = [place for place, row in enumerate(rows) if row is None]
     places: Sequence[int] = range(len(rows))
+    names = found.names
     if strange:
         places = [place for place, row in enumerate(rows) if row is not None]
+        names = [names[place] for place in places]
         rows = [row for row in rows if row is not None]
     fits = selecting.fits(asked, np.array(rows, np.int64))
     _enter(verdicts, found, places, fits)
-    known = dict(zip((found.names[place] for place in places), count(), strict=False))
+    known = dict(zip(names, range(len(names)), strict=True))
     fitted = Fitted(fits, known, fits.score, fits.feasible)
     return verdicts, _with_strangers(selecting, asked, found, verdicts, strange, fitted)
 
@@ -122,10 +124,9 @@ def _with_strangers(
 
 def _enter(verdicts: Verdicts, found: Candidates, places: Sequence[int], fits: Fits) -> None:
     """Enter what was found out about the nodes at these places."""
+    for place, fitting in zip(places, fits.feasible.tolist(), strict=True):
+        verdicts.passed[place] = fitting
     reasons = reasons_of(fits)
-    for at, (place, fitting) in enumerate(zip(places, fits.feasible.tolist(), strict=True)):
-        if fitting:
-            verdicts.passed[place] = True
-            continue
+    for at in np.nonzero(~fits.feasible)[0].tolist():
         where = verdicts.failed if resolvable(fits, at) else verdicts.unresolvable
-        where[found.names[place]] = reasons[at]
+        where[found.names[places[at]]] = reasons[at]
