@@ -27,6 +27,11 @@ class Keys(msgspec.Struct, frozen=True):
     nouse_uuids: str = ""
     mode: str = ""
 
+    def names(self) -> tuple[str, ...]:
+        """Return the annotations that exist."""
+        every = self.use_types, self.nouse_types, self.use_uuids, self.nouse_uuids, self.mode
+        return tuple(key for key in every if key)
+
 
 def choice_of(annotations: Mapping[str, str], vendor: Vendor) -> Choice | Denial:
     """Return which cards of a vendor a pod accepts, or why that cannot be understood."""

@@ -20,6 +20,9 @@ CARD_POLICY: Final = "hami.io/gpu-scheduler-policy"
 WEIGHTS: Final = "hami.io/device-scoring-weights"
 NUMA_BIND: Final = "nvidia.com/numa-bind"
 
+KEYS: Final = frozenset({NODE_POLICY, CARD_POLICY, WEIGHTS, NUMA_BIND})
+"""All annotations that are read here."""
+
 WEIGHT_MAX: Final = 1_000_000
 """Largest weight; it is only their ratios that count."""
 

@@ -6,6 +6,7 @@ import msgspec
 
 from ledger.kube import card_types
 from ledger.kube.card_types import CardType
+from ledger.kube.choices import keys_of
 from ledger.kube.vendors import NVIDIA, Vendor
 
 
@@ -46,6 +47,11 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for size in self.sizes:
             found[size.vendor] = max(size.memory, found.get(size.vendor, 0))
         return found
+
+    @cached_property
+    def choosing(self) -> frozenset[str]:
+        """The annotations by which pods choose cards of these vendors."""
+        return frozenset(key for vendor in self.vendors for key in keys_of(vendor).names())
 
     @cached_property
     def vendor_of(self) -> dict[str, Vendor]:

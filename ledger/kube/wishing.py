@@ -13,7 +13,7 @@ from ledger.kube.card_types import named
 from ledger.kube.choices import choice_of
 from ledger.kube.containers import CardRequest, Refusal, asks_for_cards, cards_of
 from ledger.kube.objects import Container, Pod, PodSpec
-from ledger.kube.preferences import preferences_of
+from ledger.kube.preferences import KEYS, preferences_of
 from ledger.kube.rules import DemandRules
 from ledger.kube.wishes import CardWish, Choice, PodWish, Wish
 
@@ -35,8 +35,8 @@ def wish_of(pod: Pod, rules: DemandRules) -> PodWish | Denial:
         Wish(container.name, phase, tuple(_wish(one, choices) for one in requests))
         for container, phase, requests in asked
     )
-    if not choices:
-        return PodWish(wishes)
+    if not choices or not _says_something(annotations, rules):
+        return PodWish(wishes, types=types)
     preferred = preferences_of(annotations)
     if isinstance(preferred, Denial):
         return preferred
@@ -53,13 +53,20 @@ def wish_of(pod: Pod, rules: DemandRules) -> PodWish | Denial:
 def unclear(pod: Pod, rules: DemandRules) -> Denial | None:
     """Return why it cannot be understood how a pod that asks for cards is to be placed."""
     annotations = pod.metadata.annotations
-    if not annotations or not any(asks_for_cards(one, rules) for one in _containers(pod.spec)):
+    if not annotations or not _says_something(annotations, rules):
+        return None
+    if not any(asks_for_cards(one, rules) for one in _containers(pod.spec)):
         return None
     preferred = preferences_of(annotations)
     if isinstance(preferred, Denial):
         return preferred
     choices = (choice_of(annotations, vendor) for vendor in rules.vendors)
     return next((choice for choice in choices if isinstance(choice, Denial)), None)
+
+
+def _says_something(annotations: Mapping[str, str], rules: DemandRules) -> bool:
+    """Return whether any annotation is about placement, which those of most pods are not."""
+    return not (KEYS.isdisjoint(annotations) and rules.choosing.isdisjoint(annotations))
 
 
 _Asked = list[tuple[Container, Phase, list[CardRequest]]]

@@ -11,7 +11,7 @@ from ledger.core.decisions import decide
 from ledger.core.denials import Denial
 from ledger.core.evolution import evolve
 from ledger.core.state import State
-from ledger.kube.card_sizes import Sizes, sizes_of
+from ledger.kube.card_sizes import Sizes
 from ledger.kube.card_types import CardType
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.objects import Pod
@@ -60,7 +60,7 @@ def test_the_largest_card_of_each_type_counts_and_only_those_of_the_cluster() ->
     other = msgspec.structs.replace(SMALL, uuid="s2", memory=15_000)
     log.do(RegisterCards("east/n1", "hami", (SMALL, LARGE, other)))
     log.do(RegisterCards("east-2/n1", "hami", (Card("x", 0, "NVIDIA H200", 143_000, 100, 10),)))
-    assert sizes_of(log.state, "east") == SIZES
+    assert Sizes(log, "east", DemandRules()).rules() == KNOWN
 
 
 def test_whole_cards_and_percentages_are_of_the_largest_card_there_is() -> None:
@@ -113,6 +113,8 @@ def test_the_rules_follow_what_nodes_announce() -> None:
     log.do(RegisterCards("east/n1", "hami", (SMALL,)))
     assert sizes.rules().sizes == SIZES[1:]
     log.do(RegisterCards("east/n2", "hami", (LARGE,)))
+    log.do(RegisterCards("east/n3", "hami", (LARGE,)))
+    log.do(RegisterCards("east/n3", "hami", ()))
     assert sizes.rules() == KNOWN
     assert sizes.rules() is sizes.rules()
     log.do(RemoveNode("east/n2"))
