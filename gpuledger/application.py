@@ -22,7 +22,9 @@ from gpuledger.version import VERSION
 from ledger.core.events import Committed, Released, Reserved
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
+from ledger.runtime import bodies
 from ledger.runtime.access import AccessRequired, Guard
+from ledger.runtime.bodies import ClientGone, Refused
 from ledger.runtime.client_certificates import ClientCertificateRequired
 from ledger.runtime.health import Health
 from ledger.runtime.loopback import LoopbackRequired
@@ -125,18 +127,18 @@ class Application:
         try:
             explanation = await explain(
                 self._validating,
-                await admission.read_body(request.receive, self._settings.review_bytes_max, until),
+                await bodies.read(request.receive, self._settings.review_bytes_max, until),
                 deadline=seconds,
                 username=request.query_params.get("user", ""),
                 namespace=request.query_params.get("namespace", "default"),
             )
         except BadReview as error:
             return _refused(400, error.message, error.field)
-        except admission.Refused as refused:
+        except Refused as refused:
             answer = _refused(refused.status, str(refused), "body")
             answer.raw_headers.extend(refused.headers)
             return answer
-        except admission.ClientGone:
+        except ClientGone:
             return Response(status_code=400)
         if not _is_about(request, explanation):
             return _refused(

@@ -60,7 +60,7 @@ async def test_a_charset_after_the_content_type_is_no_obstacle(service: Service)
 async def test_a_body_over_the_bound_is_not_read(service: Service) -> None:
     answer = await service.client.post(PATHS[0], content=b" " * 100_001, headers=JSON)
     assert answer.status_code == 413
-    assert answer.json()["message"] == "the review is larger than 100000 bytes"
+    assert answer.json()["message"] == "the request is larger than 100000 bytes"
 
 
 async def test_a_body_without_a_length_is_read_no_further_than_the_bound() -> None:
