@@ -1,6 +1,6 @@
 """`gpuledger cards`: what every card bears, what of it is promised, and to whom."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -8,6 +8,9 @@ from gpuledger.command import command
 from gpuledger.commands.reading import At, Cluster
 from gpuledger.output import Column, Format, Output, flag, number, show_rows, text
 from ledger.runtime.setting_sources import Loaded
+
+UNSCALED: Final = 100
+"""The scale, in percent, of a limit that is what the card has."""
 
 _PLACE = (
     text("CLUSTER", "cluster"),
@@ -34,6 +37,12 @@ def _health(row: Any) -> str:
     return ",".join(words)
 
 
+def _scaled(row: Any) -> str:
+    """Say of what the limits are more, or less, than the card has, in percent of that."""
+    scales = (("memory", row.memory_scale), ("cores", row.cores_scale))
+    return ",".join(f"{name}={scale}%" for name, scale in scales if scale != UNSCALED) or "-"
+
+
 _CARDS = (
     *_PLACE,
     text("TYPE", "type"),
@@ -41,6 +50,7 @@ _CARDS = (
     _of("used_memory", "memory"),
     _of("used_cores", "cores"),
     _of("used_slots", "slots"),
+    Column("SCALED", _scaled),
     text("MODE", "mode"),
     number("NUMA", "numa"),
     text("KEEPER", "keeper"),
@@ -78,8 +88,9 @@ async def cards(
     """Show the cards of nodes, and what of them is promised.
 
     Columns with two numbers show used/limit: memory in MiB, cores in percent of a card, slots in
-    containers. HEALTH is ok, unhealthy or cordoned; lost when the node no longer announces the
-    card, gone when the node is gone, while pods hold it. KEEPER hands the card out.
+    containers. SCALED says what limits are in percent of what the card has. HEALTH is ok, unhealthy
+    or cordoned; lost when the node no longer announces the card, gone when the node is gone, while
+    pods hold it. KEEPER hands the card out.
 
     With --pods, one line per pod on a card; an empty card has one line.
     """

@@ -22,6 +22,7 @@ PARTS = (
     Part("main", Phase.APP, (Share("GPU-a", 8_000, 30), Share("GPU-b", 8_000, 30))),
 )
 DEMAND = {GPU: 3, MEMORY: 17_000, CORES: 65}
+SCALED = Card("GPU-c", 0, "T4", 15_000, 100, 10, memory_scale=150)
 RESIZE = ("resize", "-n", "team-a", "web-0", "-c", "main")
 
 STEPS: list[commands.AnyCommand] = [
@@ -31,7 +32,7 @@ STEPS: list[commands.AnyCommand] = [
         OWN,
         tuple(Card(f"GPU-{name}", at, "A100", 20_000, 100, 10) for at, name in enumerate("ab")),
     ),
-    commands.RegisterCards("local/n2", OWN, (Card("GPU-c", 0, "T4", 15_000, 100, 10),)),
+    commands.RegisterCards("local/n2", OWN, (SCALED,)),
     commands.Reserve(*POD, DEMAND),
     commands.Place(*POD, "local/n1", PARTS),
 ]
@@ -71,6 +72,7 @@ def test_cards_are_shown_with_what_is_used_of_them(store: Path) -> None:
     assert table[1].split()[:9] == [
         *("local", "n1", "0", "GPU-a", "A100", "ok", "9000/20000", "35/100", "2/10")
     ]
+    assert [line.split()[9] for line in table[1:]] == ["-", "-", "memory=150%"]
 
 
 def test_who_is_on_cards_is_shown_line_by_line(store: Path) -> None:
