@@ -52,6 +52,7 @@ async def test_a_pod_comes_to_a_card_and_carries_hamis_annotations(team: Team) -
     assert given.endswith(",NVIDIA,4000,20:;")
     usage = await team.agrees()
     assert len(usage) == 1
+    await team.events_are("BindingSucceed")
 
 
 async def test_pods_of_every_shape_get_what_they_ask_for(team: Team) -> None:
@@ -88,6 +89,7 @@ async def test_who_fits_nowhere_is_told_why_card_by_card(team: Team) -> None:
     await team.is_told("large", "8/8 CardInsufficientMemory")
     await team.is_told("many", "NodeInsufficientDevice")
     await team.is_told("other", "8/8 CardTypeMismatch")
+    await team.events_are("FilteringFailed")
     assert not await team.bound()
 
 

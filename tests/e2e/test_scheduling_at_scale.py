@@ -22,6 +22,9 @@ NODES: Final = 200
 PODS: Final = 3_000
 PROFILES: Final = (PROFILE, "second")
 SCHEDULED_SECONDS: Final = 900.0
+SETTLE_SECONDS: Final = 30
+"""So many pods at once on few cores: a Binding may take long, and must not be undone meanwhile."""
+
 LOST_SHARE_MAX: Final = 0.01
 ANSWERS: Final = 'gpuledger_extender_answers_total{{outcome="{}",verb="bind"}}'
 BOUND, LOST = (ANSWERS.format(outcome) for outcome in ("bound", "lost"))
@@ -32,7 +35,7 @@ async def team(
     assets: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> AsyncIterator[Team]:
     """Run a large cluster for one test."""
-    async with opened(assets, tmp_path_factory.mktemp("yard")) as yard:
+    async with opened(assets, tmp_path_factory.mktemp("yard"), SETTLE_SECONDS) as yard:
         forms: tuple[nodes.Form, nodes.Form] = ("json", "colons")
         made = [nodes.node(f"gpu-{number}", form=forms[number % 2]) for number in range(NODES)]
         await nodes.make(yard.cluster, made)

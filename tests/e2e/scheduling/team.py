@@ -17,7 +17,7 @@ from tests.e2e.scheduling.yard import Yard
 from tests.e2e.service import Service
 
 SCHEDULED_SECONDS: Final = 60.0
-AGREED_SECONDS: Final = 40.0
+AGREED_SECONDS: Final = 90.0
 REQUESTS_MAX: Final = 16
 
 _PATHS: Final = {
@@ -86,6 +86,19 @@ class Team:
             lambda text: all(word in text for word in words),
             within=SCHEDULED_SECONDS,
             what=f"{name} is told {words}",
+        )
+
+    async def events_are(self, *reasons: str) -> None:
+        """Wait until the namespace's pods have events of these reasons."""
+
+        async def look() -> set[str]:
+            return {one["reason"] for one in await self.cluster.items(f"{self.path}/events")}
+
+        await eventually(
+            look,
+            lambda seen: seen >= set(reasons),
+            within=SCHEDULED_SECONDS,
+            what=f"there are events {reasons}",
         )
 
     async def delete(self, *names: str) -> None:

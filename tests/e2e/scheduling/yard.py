@@ -23,6 +23,7 @@ from tests.e2e.service import COMMAND, Service
 
 CONNECTIONS_MAX: Final = 64
 SETTLE_SECONDS: Final = 5
+"""Longer than a bind takes on a cluster of a few nodes; a placement that is older is undone."""
 
 
 class Alone(Service):
@@ -52,7 +53,11 @@ class Yard:
     the yard.
     """
 
-    def __init__(self, assets: Path, folder: Path, cluster: Cluster, plane: ControlPlane) -> None:
+    def __init__(
+        self, assets: Path, folder: Path, cluster: Cluster, plane: ControlPlane, settle: int
+    ) -> None:
+        """Prepare it; `settle` is the bound, in seconds, that its services are told."""
+        self._settle = settle
         self.plane = plane
         self.cluster = cluster
         self.nats = NatsServer(folder / "nats")
@@ -120,14 +125,14 @@ class Yard:
         return kind(
             folder,
             kubeconfig or self.plane.kubeconfig(SERVICE),
-            settle_seconds=str(SETTLE_SECONDS),
+            settle_seconds=str(self._settle),
             nats=self.nats.url,
             nats_monitor=self.nats.monitor_url,
         )
 
 
 @asynccontextmanager
-async def opened(assets: Path, folder: Path) -> AsyncIterator[Yard]:
+async def opened(assets: Path, folder: Path, settle: int = SETTLE_SECONDS) -> AsyncIterator[Yard]:
     """Run a yard without nodes for the block; skips the test where its programs are missing."""
     missing = [name for name in (kwok.PROGRAM, PROGRAM) if not (assets / name).is_file()]
     if missing:
@@ -142,7 +147,7 @@ async def opened(assets: Path, folder: Path) -> AsyncIterator[Yard]:
         await let_serve(cluster, RIGHTS)
         await kinds_are_served(cluster)
         await make_canary(cluster)
-        yard = Yard(assets, folder, cluster, plane)
+        yard = Yard(assets, folder, cluster, plane, settle)
         stack.callback(yard.stop)
         await yard.start(cluster)
         yield yard
