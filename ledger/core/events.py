@@ -43,8 +43,6 @@ class Cause(StrEnum):
     """Somebody else placed the pod."""
     ELAPSED = "elapsed"
     """What was kept for a pod was kept for long enough."""
-    PLACED = "placed"
-    """What was kept for a pod is its own now."""
 
 
 GONE: Final = frozenset({Cause.DELETED, Cause.FINISHED})

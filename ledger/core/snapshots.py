@@ -1,9 +1,9 @@
 """Snapshots: the state at a position as bytes, the same bytes for the same state.
 
 A snapshot holds what cannot be derived: positions, accounts, lines, known namespaces with their
-keys, objects and holds, nodes, placements and claims, and the memory of what ended. Charges and indexes are worked out again when
-it is read. It carries its own hash and is disposable: a wrong one is refused and an older one, or
-the whole log, takes its place.
+keys, objects and holds, nodes, placements and claims, and the memory of what ended. Charges and
+indexes are worked out again when it is read. It carries its own hash and is disposable: a wrong one
+is refused and an older one, or the whole log, takes its place.
 """
 
 import hashlib
