@@ -3,8 +3,7 @@
 A set of cards is as good as the sum of the scores of its pairs. All sets are compared where there
 are at most `SETS_MAX`; beyond, a set is grown from each card by adding the one with the best links
 to those in it, and the best of these is taken. Cards are looked at from the one that is preferred
-most otherwise, so that the first of equally linked sets is also the best by the other
-policies.
+most otherwise, so that the first of equally linked sets is also the best by the other policies.
 """
 
 from itertools import combinations
@@ -61,7 +60,10 @@ def sets(
 
 
 class _Sought(NamedTuple):
-    """Sets of as many cards as are `wanted`, `there`, of `costs` MiB that are not more together than is `left`."""
+    """Sets of as many cards as are `wanted`, of those `there`; their `costs` fit in what is `left`.
+
+    Both in MiB.
+    """
 
     pairs: Floats
     there: Booleans

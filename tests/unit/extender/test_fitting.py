@@ -270,6 +270,35 @@ def test_two_containers_of_one_pod_do_not_share_a_card_that_one_has_alone() -> N
     assert chosen(node(card("a"), card("b", 1)), wish) == ["a", "b"]
 
 
+def test_a_card_that_bears_more_than_its_cores_is_not_shared_within_a_pod_either() -> None:
+    wish = PodWish(
+        (Wish("a", Phase.APP, (but(WHOLE, percentage=10),)), Wish("b", Phase.APP, (PLAIN,)))
+    )
+    reason = answer(node(card("a", cores=300)), wish).reason
+    assert reason == "1/1 ExclusiveDeviceAllocateConflict"
+
+
+def test_an_init_container_rather_uses_a_card_of_the_pod_than_a_better_one() -> None:
+    wish = PodWish((Wish("init", Phase.INIT, (PLAIN,)), Wish("app", Phase.APP, (PLAIN,))))
+    found = node(card("full", used_slots=8, used_cores=85), card("empty", 1))
+    assert chosen(found, wish, "binpack") == ["full", "full"]
+    larger = PodWish((Wish("init", Phase.INIT, (but(PLAIN, cores=20),)), wish.wishes[1]))
+    assert chosen(found, larger, "binpack") == ["empty", "full"]
+
+
+def test_a_node_is_as_full_as_its_fullest_moment() -> None:
+    app = Wish("app", Phase.APP, (PLAIN,))
+    init = Wish("init", Phase.INIT, (but(PLAIN, memory=24_000),))
+    found = node(card("a"))
+    assert answer(found, PodWish((init, app))).score > answer(found, PodWish((app,))).score
+
+
+def test_several_cards_are_taken_of_a_numa_node_that_has_enough() -> None:
+    found = node(card("a"), card("b", 1, numa=1), card("c", 2, numa=1))
+    assert chosen(found, pod(but(PLAIN, count=2)), "numa") == ["b", "c"]
+    assert chosen(found, pod(but(PLAIN, count=3)), "numa") == ["a", "b", "c"]
+
+
 def test_cards_of_several_vendors_are_given_to_one_pod() -> None:
     found = node(card("a"), card("b", 1, vendor="hygon"))
     assert chosen(found, pod(PLAIN, but(PLAIN, vendor="hygon"))) == ["a", "b"]
@@ -283,8 +312,16 @@ def test_what_is_being_placed_counts_as_used() -> None:
     assert reasons_of(fits) == [
         "1/2 ExclusiveDeviceAllocateConflict, 1/2 AllocatedCardsInsufficientRequest"
     ]
-    assert not overlay.memory.sum() - 8_000, "fitting leaves no trace"
+    assert overlay.memory.tolist() == [[8_000, 0]], "fitting leaves no trace"
     assert not arrays.used_memory.any()
+    for booking, reason in [
+        (Booking(20_000, 0, 1), "1/2 CardInsufficientMemory"),
+        (Booking(0, 95, 1), "1/2 CardInsufficientCore"),
+        (Booking(0, 0, 10), "1/2 CardTimeSlicingExhausted"),
+    ]:
+        overlay.add("uid", 0, {0: booking})
+        fits = fit(arrays, overlay, Question(pod(but(PLAIN, count=2)), np.array([0])))
+        assert reasons_of(fits)[0].startswith(reason)
 
 
 @pytest.mark.parametrize(
