@@ -24,6 +24,15 @@ ATTACH_MAX: Final = 3
 """How often a pod is bound that has changed meanwhile, without wanting other cards."""
 
 LOCK_AGAIN_SECONDS: Final = 0.5
+
+TAKE_UP_SECONDS: Final = 10.0
+"""How old a placement may be that another bind has left, to be bound by this one.
+
+Settlement undoes it once no Binding can be under way any more, counted from its beginning. The API
+server may take 34 s over one, so none may be sent late.
+"""
+
+OLD: Final = "an earlier bind of the pod may still be under way; it is being settled: try again"
 """Pause before a node is looked at again that is locked for another pod."""
 
 
@@ -70,6 +79,8 @@ class Binding:
         proposed = await self._proposing.place(asked, node, until)
         if proposed.problem:
             return Bound("lost", proposed.problem)
+        if not proposed.ours and self._is_old(asked):
+            return Bound("unclear", OLD)
         problem = await self._locked(asked, node, until)
         if problem:
             await self._undo(asked, node, proposed)
@@ -125,6 +136,11 @@ class Binding:
             # A lock that stays is one of a pod without cards: it expires, or settlement ends it.
             with contextlib.suppress(ClusterError):
                 await self._locking.unlock(asked.pod, node)
+
+    def _is_old(self, asked: Asked) -> bool:
+        """Return whether a pod was placed too long ago to be bound by it now."""
+        placed = self._proposing.standing(asked)
+        return placed is not None and self._now() - placed.time / 1e6 > TAKE_UP_SECONDS
 
     def _cards(self, asked: Asked, node: str) -> tuple[Card, ...]:
         known = self._view.state.nodes.get(asked.of(node))

@@ -31,6 +31,8 @@ from support.replicas import running
 FIXTURES: Final = Path(__file__).parents[1] / "fixtures" / "extender"
 CLUSTER: Final = "east"
 NAMESPACE: Final = "team"
+NOW = 1_700_000_000.0
+"""Seconds of Unix time."""
 RULES: Final = DemandRules()
 DEADLINE_SECONDS: Final = 10
 
@@ -68,6 +70,7 @@ class ModelServer:
         self.fates: deque[Any] = deque()
         self.read_fates: deque[ClusterError] = deque()
         self.before_bind: Any = None
+        self.told = asyncio.Semaphore(0)
         self.written = 1_000
 
     def add(self, *pods: Pod) -> None:
@@ -121,6 +124,7 @@ class ModelServer:
 
     async def create_event(self, event: PodEvent) -> None:
         self.events.append(event)
+        self.told.release()
 
     def _store(self, binding: Binding, node: str) -> None:
         one = self.pods.get(binding.name)
@@ -151,11 +155,14 @@ class Replica:
         self.inventory = Inventory(CLUSTER, Overlay())
         writer.subscribe(lambda record: self.inventory.follow(writer.state, record))
         self.inventory.load(writer.state)
+        self.moved = asyncio.Event()
+        writer.subscribe(lambda _: self.moved.set())
         self.counted: list[tuple[str, ...]] = []
+        self.now = NOW
         service = Service(
             ledger, writer, server, lambda: RULES, lambda *names: self.counted.append(names)
         )
-        self.extender = Extender(self.inventory, service, settings, now=lambda: 1_700_000_000.0)
+        self.extender = Extender(self.inventory, service, settings, now=lambda: self.now)
 
     async def tell(self, command: commands.AnyCommand) -> None:
         """Have the ledger accept a command."""
@@ -174,7 +181,8 @@ class Replica:
         """Return when this replica has applied what another one has."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while self.inventory.position < other.inventory.position:
-                await asyncio.sleep(0.001)
+                await self.moved.wait()
+                self.moved.clear()
 
     async def places(self, one: Pod, *nodes: str) -> list[str]:
         """Return the nodes that filter leaves."""
@@ -216,7 +224,7 @@ async def replica(
     ledger: Any = None,
 ) -> AsyncIterator[Replica]:
     """Run an extender for the block; `ledger` may stand in front of its writer."""
-    async with running(store or MemoryStore()) as writer:
+    async with running(store or MemoryStore(), now=lambda: int(NOW * 1e6)) as writer:
         asked = writer if ledger is None else ledger(writer)
         one = Replica(writer, server, settings or ExtenderSettings(), asked)
         telling = asyncio.create_task(one.extender.run())

@@ -364,6 +364,20 @@ async def test_who_took_a_placement_up_does_not_undo_what_another_may_still_bind
         assert found.placed("a") is not None
 
 
+async def test_a_placement_that_settlement_is_about_to_undo_is_not_bound_any_more():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    server.fates.append(Unavailable("no answer in time"))
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        assert "no answer" in await found.bind(one, "n1")
+        found.now += 11
+        assert "being settled" in await found.bind(one, "n1")
+        assert len(server.bindings) == 1, "no second one was sent"
+        assert found.placed("a") is not None
+
+
 async def test_events_tell_of_binds_as_users_know_them():
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
@@ -373,7 +387,23 @@ async def test_events_tell_of_binds_as_users_know_them():
         await found.create(one)
         await found.bind(one, "n1")
         await found.bind(one, "n1")
-        while len(server.events) < 2:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            for _ in range(2):
+                await server.told.acquire()
         assert [event.reason for event in server.events] == ["BindingFailed", "BindingSucceed"]
         assert "not permitted" in server.events[0].note
+
+
+async def test_a_quota_that_cards_exceed_is_said_at_once_and_not_tried_again_and_again():
+    server, one = ModelServer(), pod("a", gpu=1, **{"gpumem-percentage": 100})
+    server.add(one)
+    async with replica(server=server) as found:
+        quota = "quota/east/team/main"
+        limits = {"nvidia.com/gpumem": 10_000}
+        await found.tell(commands.SetLimits(quota, ("east/team",), limits))
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        position = found.inventory.position
+        assert "ResourceQuotaNotFit" in await found.bind(one, "n1")
+        assert found.inventory.position == position
+        assert server.bindings == []
