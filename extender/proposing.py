@@ -93,11 +93,15 @@ class Proposing:
 
     async def place(self, asked: Asked, node: str, until: float) -> Proposed:
         """Have a pod placed on a node, by loop time `until`."""
-        refused = ""
+        refused, tried = "", None
         for _ in range(CHOICES_MAX):
             parts = self._parts(asked, node)
             if isinstance(parts, str):
                 return Proposed(problem=refused or parts)
+            # Nothing that would change the answer has become known.
+            if tried == (parts, self._selecting.inventory.position):
+                break
+            tried = parts, self._selecting.inventory.position
             answer = await self._decided(self._command(asked, node, parts), until)
             if not isinstance(answer, Denial):
                 return Proposed(parts, answer.changed)

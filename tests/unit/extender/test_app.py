@@ -1,4 +1,4 @@
-"""Whatever is posted to the extender, the answer is one that kube-scheduler understands, or a 4xx."""
+"""Whatever is posted to the extender, kube-scheduler understands the answer, or it is a 4xx."""
 
 import gzip
 import json

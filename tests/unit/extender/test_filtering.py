@@ -146,8 +146,8 @@ async def test_a_pod_that_fits_nowhere_is_told_once_why():
         await found.register("n1", cards("GPU-0", memory=4000))
         await found.extender.filter(Args(WANTS, None, ["n1", "n2"]))
         async with asyncio.timeout(5):
-            while len(server.events) < 2:
-                await asyncio.sleep(0)
+            for _ in range(2):
+                await server.told.acquire()
         first, second = server.events
         assert first.reason == second.reason == "FilteringFailed"
         assert first.note == "no available node, 2 nodes do not meet: 2 nodes: NodeUnregistered"
