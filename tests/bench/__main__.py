@@ -21,6 +21,7 @@ NAMES = (
     "recounting",
     "creating",
     "fitting",
+    "extending",
     "scheduling",
 )
 
