@@ -1,6 +1,8 @@
 """The service's side towards a scheduler: its extender, and the cards that it answers from."""
 
+import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from starlette.routing import Route
 
@@ -19,6 +21,8 @@ from ledger.log.records import Record
 from ledger.log.submission import Ledger
 from ledger.runtime.settings import Settings
 from ledger.runtime.telemetry import Telemetry
+
+LOAD_AGAIN_SECONDS: Final = 0.05
 
 
 class Extending:
@@ -55,7 +59,9 @@ class Extending:
     async def run(self) -> None:
         """Load the cards when the log is open, and tell events until cancelled."""
         await self._keeper.opened.wait()
-        self.inventory.load(self._keeper.state)
+        while not self.inventory.loaded:
+            self.inventory.load(self._keeper.state)
+            await asyncio.sleep(LOAD_AGAIN_SECONDS)  # a record may be on its way to the log
         await self._extender.run()
 
     def _follow(self, record: Record) -> None:
