@@ -17,6 +17,10 @@ from ledger.kube.writing import MERGE, send
 EVICTION: Final = "policy/v1"
 """The group and version of evictions."""
 
+EVICT_SECONDS: Final = 20.0
+"""Deadline of one eviction. The API server itself tries again for up to 11 s while it meets
+conflicts, another uid among them, before it answers."""
+
 
 async def bind(client: Client, binding: Binding) -> None:
     """Bind a pod to a node. Raises ClusterError."""
@@ -46,7 +50,8 @@ async def evict(client: Client, namespace: str, name: str, uid: str) -> None:
         "metadata": {"name": name, "namespace": namespace},
         "deleteOptions": {"preconditions": {"uid": uid}},
     }
-    await send(client, "POST", f"{PODS.object(namespace, name)}/eviction", body)
+    path = f"{PODS.object(namespace, name)}/eviction"
+    await send(client, "POST", path, body, seconds=EVICT_SECONDS)
 
 
 async def patch_node_annotations(

@@ -83,7 +83,14 @@ async def remove_gate(client: Client, namespace: str, name: str, gate: str, vers
     await send(client, "PATCH", PODS.object(namespace, name), patch, _STRATEGIC)
 
 
-async def send(client: Client, method: str, path: str, body: object, kind: str = JSON) -> None:
+async def send(
+    client: Client,
+    method: str,
+    path: str,
+    body: object,
+    kind: str = JSON,
+    seconds: float = WRITE_SECONDS,
+) -> None:
     """Send one write, of this content type, under our name. Raises ClusterError."""
     await client.request(
         method,
@@ -91,5 +98,5 @@ async def send(client: Client, method: str, path: str, body: object, kind: str =
         params={"fieldManager": FIELD_MANAGER},
         body=msgspec.json.encode(body),
         content_type=kind,
-        seconds=WRITE_SECONDS,
+        seconds=seconds,
     )
