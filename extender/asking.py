@@ -70,10 +70,6 @@ class Remembered(Generic[T]):
         self._most = most
         self._known: OrderedDict[str, T] = OrderedDict()
 
-    def __len__(self) -> int:
-        """Return how many are remembered."""
-        return len(self._known)
-
     def put(self, uid: str, value: T) -> None:
         """Remember a value; the oldest goes where there is no room."""
         self._known[uid] = value
