@@ -103,6 +103,7 @@ def _bound(
     numa = cards.arrays.numa[cards.window]
     best = _begin(cards, load)
     best.ok[:] = False
+    best.steps, best.cost = everywhere.steps, everywhere.cost
     for number in np.unique(numa[cards.present]):
         found = _begin(cards, load)
         _give_all(cards, found, container, question, numa == number)
@@ -118,33 +119,26 @@ def _keep_better(best: Given, found: Given) -> None:
     """Take over what was found on nodes where it is better, or where nothing was found yet."""
     better = found.ok & (~best.ok | _lower(found.cost, best.cost))
     best.load.take(better, found.load)
-    if not best.steps:
-        best.steps, best.cost = found.steps, found.cost
-    else:
-        best.steps = [
-            old._replace(
-                columns=np.where(better, new.columns, old.columns),
-                memory=np.where(better, new.memory, old.memory),
-                cores=np.where(better, new.cores, old.cores),
-                instance=np.where(better, new.instance, old.instance),
-            )
-            for old, new in zip(best.steps, found.steps, strict=True)
-        ]
-        best.cost = [
-            np.where(better, new, old) for old, new in zip(best.cost, found.cost, strict=True)
-        ]
+    best.steps = [
+        old._replace(
+            columns=np.where(better, new.columns, old.columns),
+            memory=np.where(better, new.memory, old.memory),
+            cores=np.where(better, new.cores, old.cores),
+            instance=np.where(better, new.instance, old.instance),
+        )
+        for old, new in zip(best.steps, found.steps, strict=True)
+    ]
+    best.cost = [np.where(better, new, old) for old, new in zip(best.cost, found.cost, strict=True)]
     best.taken = np.where(better, found.taken, best.taken)
     best.ok |= found.ok
 
 
 def _lower(left: list[Floats], right: list[Floats]) -> Booleans:
     """Return where the first key that differs is lower on the left."""
-    if not right:
-        return np.zeros(1, np.bool_)
-    lower, same = np.zeros(len(left[0]), np.bool_), np.ones(len(left[0]), np.bool_)
+    lower, same = np.zeros(1, np.bool_), np.ones(1, np.bool_)
     for one, other in zip(left, right, strict=True):
-        lower |= same & (one < other)
-        same &= one == other
+        lower = lower | (same & (one < other))
+        same = same & (one == other)
     return lower
 
 

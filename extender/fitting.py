@@ -13,7 +13,7 @@ from extender import choosing, instances, rowwise, scoring
 from extender.arrays import Arrays, Booleans, Integers
 from extender.choosing import Container, Given, Step
 from extender.expressions import Floats
-from extender.loads import Cards, Loads, Overlay, window_of
+from extender.loads import Cards, Loads, Overlay, Window, blocks_of, window_of
 from extender.question import NO_BOUND, Question
 from extender.rules import Codes
 from ledger.core.cards import Part, Parts, Phase, Share
@@ -54,22 +54,17 @@ class _Walk(msgspec.Struct):
 def fit(arrays: Arrays, overlay: Overlay, question: Question) -> Fits:
     """Answer a question about cards as they are and as they probably will be."""
     window, at = window_of(question.rows)
-    cards = Cards(arrays, window)
-    before = Loads.of(arrays, overlay, window)
-    walk = _walk(cards, before, question)
-    registered = rowwise.some(cards.present)
-    feasible = walk.ok & registered
-    settled = walk.ok | walk.insufficient
-    score = scoring.nodes(cards, before, walk.peak, question.node_policy, question.node_score)
+    blocks = [_block(arrays, overlay, question, part) for part in blocks_of(window)]
+    joined = _joined(blocks) if len(blocks) > 1 else blocks[0]
     return Fits(
         question.rows,
-        feasible[at],
-        score[at],
-        [_of_rows(step, at) for step in walk.steps],
-        walk.codes[at],
-        registered[at],
-        walk.insufficient[at],
-        _hopeful(arrays, question, settled[at]),
+        joined.feasible[at],
+        joined.score[at],
+        [_of_rows(step, at) for step in joined.steps],
+        joined.codes[at],
+        joined.registered[at],
+        joined.insufficient[at],
+        joined.hopeful[at],
     )
 
 
@@ -100,6 +95,49 @@ def _share(step: Step, place: int, arrays: Arrays, row: int) -> Share:
     return Share(uuid, memory, cores, step.exclusive, name, instance.start, instance.size)
 
 
+def _block(arrays: Arrays, overlay: Overlay, question: Question, window: Window) -> Fits:
+    """Answer about the rows of a window, in its order."""
+    cards = Cards(arrays, window)
+    before = Loads.of(arrays, overlay, window)
+    walk = _walk(cards, before, question)
+    registered = rowwise.some(cards.present)
+    return Fits(
+        cards.row_numbers(),
+        walk.ok & registered,
+        scoring.nodes(cards, before, walk.peak, question.node_policy, question.node_score),
+        walk.steps,
+        walk.codes,
+        registered,
+        walk.insufficient,
+        _hopeful(cards, question, walk),
+    )
+
+
+def _joined(blocks: list[Fits]) -> Fits:
+    """Put the answers about several windows one after the other."""
+    steps = [
+        Step(
+            one[0].container,
+            one[0].exclusive,
+            np.concatenate([step.columns for step in one]),
+            np.concatenate([step.memory for step in one]),
+            np.concatenate([step.cores for step in one]),
+            np.concatenate([step.instance for step in one]),
+        )
+        for one in zip(*(block.steps for block in blocks), strict=True)
+    ]
+    return Fits(
+        np.concatenate([block.rows for block in blocks]),
+        np.concatenate([block.feasible for block in blocks]),
+        np.concatenate([block.score for block in blocks]),
+        steps,
+        np.concatenate([block.codes for block in blocks]),
+        np.concatenate([block.registered for block in blocks]),
+        np.concatenate([block.insufficient for block in blocks]),
+        np.concatenate([block.hopeful for block in blocks]),
+    )
+
+
 def _of_rows(step: Step, at: Integers) -> Step:
     return step._replace(
         columns=step.columns[at],
@@ -109,19 +147,18 @@ def _of_rows(step: Step, at: Integers) -> Step:
     )
 
 
-def _hopeful(arrays: Arrays, question: Question, settled: Booleans) -> Booleans:
-    """Return on which nodes that are not settled the pod would fit if nobody else were there.
+def _hopeful(cards: Cards, question: Question, walk: _Walk) -> Booleans:
+    """Return on which nodes where it does not fit the pod would if nobody else were there.
 
     Which cards it would have there does not matter, so none are preferred.
     """
-    question = structs.replace(question, card_policies=("mutex",) if question.alone() else ())
-    found = np.zeros(len(settled), np.bool_)
-    unsettled = np.nonzero(~settled)[0]
+    found = np.zeros(cards.shape[0], np.bool_)
+    unsettled = np.nonzero(~(walk.ok | walk.insufficient))[0]
     if len(unsettled):
-        window, at = window_of(question.rows[unsettled])
-        cards = Cards(arrays, window)
-        walk = _walk(cards, Loads.empty(cards.shape), question)
-        found[unsettled] = walk.ok[at]
+        question = structs.replace(question, card_policies=("mutex",) if question.alone() else ())
+        window, at = window_of(cards.row_numbers()[unsettled])
+        alike = Cards(cards.arrays, window)
+        found[unsettled] = _walk(alike, Loads.empty(alike.shape), question).ok[at]
     return found
 
 

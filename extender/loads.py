@@ -1,6 +1,6 @@
 """Loads: the cards of the nodes that are asked for, and what is on them while cards are chosen."""
 
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from ledger.core.cards import MIG
 
 Window = slice | Integers
 """Which rows of the arrays are looked at."""
+
+BLOCK_ROWS: Final = 1_024
+"""Most rows that are worked on at a time."""
 
 
 class Overlay(Protocol):
@@ -32,6 +35,14 @@ def window_of(rows: Integers) -> tuple[Window, Integers]:
     if 2 * len(rows) >= last - first:
         return slice(first, last), rows - first
     return rows, np.arange(len(rows))
+
+
+def blocks_of(window: Window) -> list[Window]:
+    """Return a window in pieces that are small enough to stay in the cache of a processor."""
+    if not isinstance(window, slice):
+        return [window[at : at + BLOCK_ROWS] for at in range(0, len(window), BLOCK_ROWS)]
+    starts = range(window.start, max(window.stop, window.start + 1), BLOCK_ROWS)
+    return [slice(at, min(at + BLOCK_ROWS, window.stop)) for at in starts]
 
 
 class Cards:

@@ -9,6 +9,7 @@ from msgspec import structs
 from support.fitted import answers, arrays_of, asked
 from support.oracle_of_fitting import Answer, OneCard, OneNode, Terms
 
+from extender import loads
 from extender.expressions import Expression
 from extender.fitting import Question, fit, parts_of, priorities
 from extender.overlay import Overlay
@@ -358,6 +359,18 @@ def test_nodes_are_answered_in_the_order_in_which_they_are_asked_about() -> None
         "card-7",
         "card-2",
     ]
+
+
+def test_more_nodes_than_are_worked_on_at_a_time_are_answered_like_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [node(*(card(str(at), at, numa=at % 2) for at in range(1 + size))) for size in range(7)]
+    wish = pod(but(PLAIN, count=3), numa_bind=True)
+    together = answers(found, wish, order=[6, 0, 5, 1, 4, 2, 3])
+    for rows in (1, 2, 3):
+        monkeypatch.setattr(loads, "BLOCK_ROWS", rows)
+        assert answers(found, wish, order=[6, 0, 5, 1, 4, 2, 3]) == together
+        assert answers(found, wish, order=[6, 0]) == together[:2]
 
 
 def test_nothing_is_answered_about_no_nodes() -> None:
