@@ -80,6 +80,19 @@ async def test_annotations_of_a_pod_that_is_not_bound_count_nothing():
         one.add_pod("q", node="n1", parts=ON_0)
         await one.until(lambda: one.placed("q") is not None)
         assert one.placed("p") is None
+        assert one.cards.astray == 0
+
+
+async def test_a_placement_whose_pod_changes_before_its_binding_stays():
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        await one.place("p", uid, "n1", ON_0)
+        one.server.update("pods", "red", "p", metadata={"labels": {"a": "b"}})
+        one.add_pod("q", node="n1", parts=ON_0)
+        await one.until(lambda: one.placed("q") is not None)
+        assert one.placed("p").stage == Stage.PROPOSED
 
 
 async def test_annotations_that_speak_of_another_node_are_of_an_earlier_choice():
