@@ -80,9 +80,10 @@ def progress(
     if reading.stage <= placed.stage and not over:
         return None
     stands: Amounts = {}
-    if over and placed.stands and node is not None:
-        charged = charged_by(placed.parts, _wish(pod, rules), rules, _all(node), initialised=True)
-        stands = {name: charged.get(name, 0) for name in placed.stands}
+    if over and node is not None:
+        asked = placed.parts, _wish(pod, rules), rules, _all(node)
+        remaining = charged_by(*asked, initialised=True)
+        stands = {name: remaining.get(name, 0) for name in charged_by(*asked)}
     where = reading.namespace, reading.key, reading.uid
     return Advance(*where, reading.stage, over or placed.initialised, stands, SETTLED)
 

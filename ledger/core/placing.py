@@ -71,10 +71,10 @@ def advance(state: State, command: commands.Advance) -> Decision:
     placed = _placement(state, command)
     if placed is None:
         return []
+    charged = state.namespaces[command.namespace].entries[command.key].charge
+    known = {**charged, **placed.stands}
     less = {
-        name: amount
-        for name, amount in command.stands.items()
-        if amount < placed.stands.get(name, amount)
+        name: amount for name, amount in command.stands.items() if amount < known.get(name, 0)
     }
     after = msgspec.structs.replace(
         placed,

@@ -223,3 +223,19 @@ def test_what_stands_survives_a_snapshot() -> None:
         do(one, place("a", share(1, 60), stands={MEMORY: 60}))
     assert snapshots.encode(restored) == snapshots.encode(state)
     assert restored.nodes.keys() == {NODE}
+
+
+def test_what_init_containers_took_is_given_back_to_the_quota_when_they_are_over() -> None:
+    state = _ledger(100)
+    do(state, pod("a", 80), place("a", share(0, 80)), seen("a", 5, 80))
+    do(state, advance("a", Stage.ALLOCATED, initialised=True, stands={MEMORY: 30}))
+    assert _used(state) == 30
+    assert apply(state, seen("a", 6, 80)) == []
+    assert _used(state) == 30
+
+
+def test_coming_further_never_charges_more() -> None:
+    state = _ledger(100)
+    do(state, pod("a", 40), place("a", share(0, 40)))
+    do(state, advance("a", Stage.ALLOCATED, initialised=True, stands={MEMORY: 60}))
+    assert _used(state) == 40

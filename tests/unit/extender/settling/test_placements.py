@@ -165,6 +165,7 @@ async def test_init_containers_that_are_over_book_nothing_any_more():
         one.server.update("pods", "red", "p", status={"initContainerStatuses": over})
         await one.until(lambda: one.placed("p").initialised)
         assert used(one, "GPU-0") == (1000, 10, 1)
+        assert one.entry("p").charge["nvidia.com/gpumem"] == 1000
 
 
 async def test_an_annotation_that_disagrees_with_our_placement_is_drift_and_not_believed():
