@@ -323,7 +323,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(
             ge=0,
             le=2**24,
-            description="MiB to assume for a card of unknown size; 0: the largest that nodes announce.",
+            description="MiB to assume for a card of unknown size;"
+            " 0: the largest that nodes announce.",
         ),
     ] = 0
     node_keeper: Annotated[
