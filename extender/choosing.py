@@ -4,7 +4,7 @@ Cards are chosen one by one; each choice is made for every node, and what is cho
 card before the next one is looked for.
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,11 +16,7 @@ from extender.loads import Cards, Loads
 from extender.policies import Offer
 from extender.question import NO_BOUND, Question
 from extender.rules import Codes, Want
-from ledger.core.denials import Reason
 from ledger.kube.wishes import CardWish, Wish
-
-_TAKEN: Final = rules.CODES[Reason.ALLOCATED_INSUFFICIENT]
-_NUMA: Final = rules.CODES[Reason.NUMA_NOT_FIT]
 
 
 class Step(NamedTuple):
@@ -110,7 +106,7 @@ def _bound(
         _keep_better(best, found)
     torn = everywhere.ok & ~best.ok
     fitting = everywhere.codes == rules.FITS
-    best.codes = np.where(torn[:, None] & fitting, np.int8(_NUMA), everywhere.codes)
+    best.codes = np.where(torn[:, None] & fitting, np.int8(rules.NUMA), everywhere.codes)
     best.insufficient = everywhere.insufficient
     return best
 
@@ -174,7 +170,7 @@ class _Wanted:
             if number and (self.cards.any_cut or self.container.left is not None):
                 codes, wanted, keys = self._looked(only)
             if number:
-                codes[self.picked & (codes != rules.ABSENT)] = _TAKEN
+                codes[self.picked & (codes != rules.ABSENT)] = rules.TAKEN
             if number == 0 and self._as_a_set():
                 self.sets = self._set(codes == rules.FITS, wanted, keys)
             self._pick(number, codes, wanted, keys)
@@ -189,7 +185,7 @@ class _Wanted:
         wanted = rules.want(self.cards, load, self.wish)
         codes = rules.codes(self.cards, load, self.asked, wanted, left)
         if only is not None:
-            codes[~only & (codes == rules.FITS)] = _NUMA
+            codes[~only & (codes == rules.FITS)] = rules.NUMA
         if self.fitting is None:
             self.fitting = codes == rules.FITS
         offer = Offer(self.cards, load, wanted, self.fitting, self.wish.count)

@@ -1,5 +1,6 @@
 """Reasons: in words, why a pod does not fit on a node, and whether evicting others could help."""
 
+from collections import Counter
 from functools import lru_cache
 from typing import Final
 
@@ -11,6 +12,9 @@ from ledger.core.denials import Reason
 
 WORDINGS_MAX: Final = 4_096
 """Sentences that are remembered, so that nodes with the same cards share one."""
+
+_RANKS: Final = {reason: code for code, reason in sorted(rules.REASONS.items())}
+"""Of reasons that are as frequent, the one of the higher code is named first."""
 
 
 def reason_of(fits: Fits, place: int) -> str:
@@ -48,10 +52,7 @@ def resolvable(fits: Fits, place: int) -> bool:
 @lru_cache(WORDINGS_MAX)
 def _wording(codes: bytes) -> str:
     """Count the cards by what is wrong with them, the most frequent first."""
-    counts: dict[int, int] = {}
-    for code in np.frombuffer(codes, np.int8).tolist():
-        if code != rules.ABSENT:
-            counts[code] = counts.get(code, 0) + 1
-    total = sum(counts.values())
-    ordered = sorted(counts.items(), key=lambda one: (-one[1], -one[0]))
-    return ", ".join(f"{count}/{total} {rules.REASONS[code]}" for code, count in ordered)
+    there = [code for code in np.frombuffer(codes, np.int8).tolist() if code != rules.ABSENT]
+    counts = Counter(rules.REASONS[code] for code in there if code != rules.FITS)
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], -_RANKS[one[0]]))
+    return ", ".join(f"{count}/{len(there)} {reason}" for reason, count in ordered)

@@ -18,31 +18,51 @@ from ledger.core.denials import Reason
 from ledger.kube.wishes import CardWish, Choice
 
 Codes = npt.NDArray[np.int8]
-"""What is wrong with each card: a place in `REASONS`, or `ABSENT`."""
+"""What is wrong with each card: a code of `REASONS`, `FITS` or `ABSENT`."""
 
 FITS: Final = 0
 ABSENT: Final = 127
 """There is no card in this column."""
 
-REASONS: Final = (
-    None,
-    Reason.ALLOCATED_INSUFFICIENT,
-    Reason.CARD_MIG_INFEASIBLE,
-    Reason.CARD_COMPUTE_UNITS_EXHAUSTED,
-    Reason.CARD_INSUFFICIENT_CORE,
-    Reason.CARD_INSUFFICIENT_MEMORY,
-    Reason.RESOURCE_QUOTA_NOT_FIT,
-    Reason.EXCLUSIVE_CONFLICT,
-    Reason.CARD_TIME_SLICING_EXHAUSTED,
-    Reason.CARD_UUID_MISMATCH,
-    Reason.NUMA_NOT_FIT,
-    Reason.CARD_TYPE_MISMATCH,
-    Reason.CARD_CORDONED,
-    Reason.CARD_NOT_HEALTHY,
-)
-"""By code. The rules are tried in the opposite order: of what is wrong, the highest code stands."""
+TAKEN: Final = 1
+"""The container has the card already, and wants more."""
+_NO_INSTANCE: Final = 2
+_NOT_SHARED: Final = 3
+_NO_CORES_LEFT: Final = 4
+_SHARED: Final = 5
+_CORES: Final = 6
+_MEMORY: Final = 7
+_QUOTA: Final = 8
+_IN_USE: Final = 9
+_SLOTS: Final = 10
+_UUID: Final = 11
+NUMA: Final = 12
+"""The card is not on the NUMA node where the others are."""
+_KIND: Final = 13
+_CORDONED: Final = 14
+_ILL: Final = 15
 
-CODES: Final = {reason: code for code, reason in enumerate(REASONS) if reason is not None}
+REASONS: Final = {
+    TAKEN: Reason.ALLOCATED_INSUFFICIENT,
+    _NO_INSTANCE: Reason.CARD_MIG_INFEASIBLE,
+    _NOT_SHARED: Reason.EXCLUSIVE_CONFLICT,
+    _NO_CORES_LEFT: Reason.CARD_COMPUTE_UNITS_EXHAUSTED,
+    _SHARED: Reason.EXCLUSIVE_CONFLICT,
+    _CORES: Reason.CARD_INSUFFICIENT_CORE,
+    _MEMORY: Reason.CARD_INSUFFICIENT_MEMORY,
+    _QUOTA: Reason.RESOURCE_QUOTA_NOT_FIT,
+    _IN_USE: Reason.EXCLUSIVE_CONFLICT,
+    _SLOTS: Reason.CARD_TIME_SLICING_EXHAUSTED,
+    _UUID: Reason.CARD_UUID_MISMATCH,
+    NUMA: Reason.NUMA_NOT_FIT,
+    _KIND: Reason.CARD_TYPE_MISMATCH,
+    _CORDONED: Reason.CARD_CORDONED,
+    _ILL: Reason.CARD_NOT_HEALTHY,
+}
+"""By code. The rules are tried in the opposite order: of what is wrong, the highest code stands.
+
+It is HAMi's order: whoever asks for a whole card is told first that its memory is not free.
+"""
 
 _NEVER: Final = np.zeros((1, 1), np.bool_)
 """No card breaks the rule."""
@@ -75,14 +95,13 @@ def ask(cards: Cards, wish: CardWish, *, alone: bool) -> Asked:
 
 def want(cards: Cards, load: Loads, wish: CardWish) -> Want:
     """Return what a container would take of each card."""
-    cores = np.full((1, 1), wish.cores)
     if wish.percentage:
         memory = cards.memory * wish.percentage // 100
     else:
         memory = np.full((1, 1), wish.memory)
     if not cards.any_cut:
-        return Want(memory, cores, None)
-    room = instances.room(cards, load, memory, cores)
+        return Want(memory, np.full((1, 1), wish.cores), None)
+    room = instances.room(cards, load, wish, memory)
     return Want(room.memory, room.cores, room)
 
 
@@ -90,8 +109,8 @@ def codes(cards: Cards, load: Loads, asked: Asked, wanted: Want, left: Integers 
     """Return what is wrong with each card; `left` is how many MiB quotas leave the pod by row."""
     found = np.zeros(cards.shape, np.int8)
     broken = [*_of_cards(cards, load, asked), *_of_amounts(cards, load, asked, wanted, left)]
-    for reason, where in broken:
-        np.maximum(found, where.view(np.int8) * np.int8(CODES[reason]), out=found)
+    for code, where in broken:
+        np.maximum(found, where.view(np.int8) * np.int8(code), out=found)
     np.maximum(found, (~cards.present).view(np.int8) * np.int8(ABSENT), out=found)
     return found
 
@@ -108,33 +127,34 @@ def too_few(cards: Cards, wish: CardWish) -> Booleans:
     return ~enough
 
 
-def _of_cards(cards: Cards, load: Loads, asked: Asked) -> Iterator[tuple[Reason, Booleans]]:
+def _of_cards(cards: Cards, load: Loads, asked: Asked) -> Iterator[tuple[int, Booleans]]:
     """Yield the rules that do not ask how much a container takes."""
-    yield Reason.CARD_NOT_HEALTHY, ~cards.usable
-    yield Reason.CARD_CORDONED, cards.cordoned
-    yield Reason.CARD_TYPE_MISMATCH, asked.kind_differs
-    yield Reason.CARD_UUID_MISMATCH, asked.uuid_differs
-    yield Reason.CARD_TIME_SLICING_EXHAUSTED, load.slots >= cards.slots
-    if asked.wish.exclusive or asked.alone:
-        yield Reason.EXCLUSIVE_CONFLICT, load.slots > 0
+    yield _ILL, ~cards.usable
+    yield _CORDONED, cards.cordoned
+    yield _KIND, asked.kind_differs
+    yield _UUID, asked.uuid_differs
+    yield _SLOTS, load.slots >= cards.slots
+    if asked.alone:
+        yield _IN_USE, load.slots > 0
+    if asked.wish.exclusive:
+        yield _SHARED, load.slots > 0
     else:
-        yield Reason.EXCLUSIVE_CONFLICT, load.alone > 0
+        yield _NOT_SHARED, load.alone > 0
 
 
 def _of_amounts(
     cards: Cards, load: Loads, asked: Asked, wanted: Want, left: Integers | None
-) -> Iterator[tuple[Reason, Booleans]]:
+) -> Iterator[tuple[int, Booleans]]:
     """Yield the rules about what a container takes."""
     if left is not None:
-        yield Reason.RESOURCE_QUOTA_NOT_FIT, wanted.memory > left[:, None]
-    yield Reason.CARD_INSUFFICIENT_MEMORY, load.memory + wanted.memory > cards.memory
-    yield Reason.CARD_INSUFFICIENT_CORE, load.cores + wanted.cores > cards.cores
+        yield _QUOTA, wanted.memory > left[:, None]
+    yield _MEMORY, load.memory + wanted.memory > cards.memory
+    yield _CORES, load.cores + wanted.cores > cards.cores
     if not asked.wish.cores:
         spent = (load.cores >= cards.cores) & (cards.cores > 0) & (wanted.cores == 0)
-        yield Reason.CARD_COMPUTE_UNITS_EXHAUSTED, spent
+        yield _NO_CORES_LEFT, spent
     if wanted.room is not None:
-        homeless = cards.cut & (wanted.room.number == instances.NONE)
-        yield Reason.CARD_MIG_INFEASIBLE, homeless
+        yield _NO_INSTANCE, cards.cut & (wanted.room.number == instances.NONE)
 
 
 def _of_vendor(cards: Cards, vendor: str) -> Booleans:

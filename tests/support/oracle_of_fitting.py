@@ -147,8 +147,8 @@ def _container(
 ) -> tuple[Share, ...]:
     """Give a container its cards, and put it on them."""
     anywhere = deepcopy(node)
-    shares, _ = _everything(anywhere, wishes, terms, taken, ours, None)
     if not bind:
+        shares, _ = _everything(anywhere, wishes, terms, taken, ours, None)
         node.cards[:] = anywhere.cards
         return shares
     best = None
@@ -161,6 +161,7 @@ def _container(
         if best is None or cost < best[0]:
             best = cost, shares, attempt
     if best is None:
+        _everything(anywhere, wishes, terms, taken, ours, None)
         reasons = [_offer(node, card, wishes[0], terms, taken, set(), None) for card in node.cards]
         raise Refused(
             _counted(["NumaNotFit" if isinstance(one, _Offer) else one for one in reasons])
@@ -258,7 +259,7 @@ def _offer(
         memory = card.memory * wish.percentage // 100
     instance = None
     if card.mode == "mig" and card.profiles:
-        instance = _instance(card, memory, cores)
+        instance = _instance(card, wish, memory, cores)
     if instance is not None:
         profile, start, size = instance
         memory, cores = profile.memory, profile.cores
@@ -274,15 +275,34 @@ def _offer(
     return _Offer(card, memory, cores, (profile.name, start, size))
 
 
-def _instance(card: OneCard, memory: int, cores: int) -> tuple[Profile, int, int] | None:
-    memory = min(memory, max(profile.memory for profile in card.profiles))
-    cores = min(cores, max(profile.cores for profile in card.profiles))
+def _instance(
+    card: OneCard, wish: CardWish, memory: int, cores: int
+) -> tuple[Profile, int, int] | None:
+    if wish.percentage == 100:
+        memory = min(memory, max(profile.memory for profile in card.profiles))
+    if wish.exclusive:
+        cores = min(cores, max(profile.cores for profile in card.profiles))
     for profile in sorted(card.profiles, key=lambda one: (one.memory, one.slices, one.name)):
         if profile.memory >= memory and profile.cores >= cores:
-            for start, size in profile.placements:
-                if not card.taken & set(range(start, start + size)):
-                    return profile, start, size
+            places = [place for place in profile.placements if not card.taken & _slices(place)]
+            if places:
+                start, size = min(places, key=lambda place: _harm(card, place))
+                return profile, start, size
     return None
+
+
+def _slices(place: tuple[int, int]) -> set[int]:
+    return set(range(place[0], sum(place)))
+
+
+def _harm(card: OneCard, place: tuple[int, int]) -> tuple[int, int]:
+    """Return how many instances would not be possible any more, and where this one lies."""
+    start, size = place
+    after = card.taken | _slices(place)
+    left = sum(
+        not after & _slices(other) for profile in card.profiles for other in profile.placements
+    )
+    return -left, -start if size == 1 else start
 
 
 def _broken(
@@ -290,7 +310,7 @@ def _broken(
 ) -> str:
     """Return the first rule that is broken."""
     choice, model = wish.choice, card.type.lower()
-    alone = wish.exclusive or "mutex" in terms.card_policies
+    mutex = "mutex" in terms.card_policies
     rules = [
         ("CardNotHealthy", not card.healthy),
         ("CardCordoned", card.cordoned),
@@ -304,15 +324,16 @@ def _broken(
         ("CardUuidMismatch", bool(choice.use_uuids) and card.uuid not in choice.use_uuids),
         ("CardUuidMismatch", card.uuid in choice.nouse_uuids),
         ("CardTimeSlicingExhausted", card.used_slots >= card.slots),
-        ("ExclusiveDeviceAllocateConflict", alone and card.used_slots > 0),
-        ("ExclusiveDeviceAllocateConflict", card.alone > 0),
+        ("ExclusiveDeviceAllocateConflict", mutex and card.used_slots > 0),
         ("ResourceQuotaNotFit", terms.room >= 0 and taken + memory > terms.room),
         ("CardInsufficientMemory", card.used_memory + memory > card.memory),
         ("CardInsufficientCore", card.used_cores + cores > card.cores),
+        ("ExclusiveDeviceAllocateConflict", wish.exclusive and card.used_slots > 0),
         (
             "CardComputeUnitsExhausted",
             cores == 0 and card.cores > 0 and card.used_cores >= card.cores,
         ),
+        ("ExclusiveDeviceAllocateConflict", card.alone > 0),
     ]
     return next((reason for reason, broken in rules if broken), "")
 
