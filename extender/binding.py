@@ -2,7 +2,7 @@
 
 First the ledger, then the API server. Whatever ends this between the two leaves a placement without
 a Binding: the next bind of the pod takes it up, or settlement proves that there is none and gives
-the cards back.
+the cards back. Only the extender that has placed a pod binds it.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from extender.asking import Asked
 from extender.attaching import Attached, Attaching, Outcome
 from extender.locking import Locking
 from extender.news import News
-from extender.proposing import Proposed, Proposing
+from extender.proposing import Origin, Proposed, Proposing
 from ledger.core.cards import HAMI, Card
 from ledger.kube.errors import ClusterError
 from ledger.kube.objects import Pod
@@ -24,16 +24,9 @@ ATTACH_MAX: Final = 3
 """How often a pod is bound that has changed meanwhile, without wanting other cards."""
 
 LOCK_AGAIN_SECONDS: Final = 0.5
-
-TAKE_UP_SECONDS: Final = 10.0
-"""How old a placement may be that another bind has left, to be bound by this one.
-
-Settlement undoes it once no Binding can be under way any more, counted from its beginning. The API
-server may take 34 s over one, so none may be sent late.
-"""
-
-OLD: Final = "an earlier bind of the pod may still be under way; it is being settled: try again"
 """Pause before a node is looked at again that is locked for another pod."""
+
+UNDER_WAY: Final = "another bind of the pod may be under way; it is being settled: try again"
 
 
 class Bound(NamedTuple):
@@ -79,8 +72,10 @@ class Binding:
         proposed = await self._proposing.place(asked, node, until)
         if proposed.problem:
             return Bound("lost", proposed.problem)
-        if not proposed.ours and self._is_old(asked):
-            return Bound("unclear", OLD)
+        if proposed.origin is Origin.BOUND:
+            return Bound("bound")
+        if proposed.origin is Origin.OTHERS:
+            return Bound("unclear", UNDER_WAY)
         problem = await self._locked(asked, node, until)
         if problem:
             await self._undo(asked, node, proposed)
@@ -90,6 +85,8 @@ class Binding:
         attached = await self._attach(asked, node, annotations, labels_of(node), again)
         if attached.outcome in (Outcome.REFUSED, Outcome.CHANGED):
             await self._undo(asked, node, proposed)
+        if attached.outcome is Outcome.UNCLEAR:
+            self._proposing.keep(asked, proposed)
         return _told(attached)
 
     async def _attach(
@@ -128,7 +125,7 @@ class Binding:
 
     async def _undo(self, asked: Asked, node: str, proposed: Proposed) -> None:
         """Give back what this call took; what an earlier one took, its Binding may still need."""
-        if not proposed.ours:
+        if proposed.origin is not Origin.NEW:
             return
         await self._proposing.unplace(asked, node)
         known = self._view.state.nodes.get(asked.of(node))
@@ -136,11 +133,6 @@ class Binding:
             # A lock that stays is one of a pod without cards: it expires, or settlement ends it.
             with contextlib.suppress(ClusterError):
                 await self._locking.unlock(asked.pod, node)
-
-    def _is_old(self, asked: Asked) -> bool:
-        """Return whether a pod was placed too long ago to be bound by it now."""
-        placed = self._proposing.standing(asked)
-        return placed is not None and self._now() - placed.time / 1e6 > TAKE_UP_SECONDS
 
     def _cards(self, asked: Asked, node: str) -> tuple[Card, ...]:
         known = self._view.state.nodes.get(asked.of(node))

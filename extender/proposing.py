@@ -3,17 +3,22 @@
 What is proposed was chosen on arrays that are a moment old, or are missing what another extender
 does. The ledger decides; when it finds a card taken, another card of the same node may do, so the
 choice is made again on what has become known since.
+
+A pod may be asked to be bound twice, by two extenders or again after an unclear answer. Its Binding
+is sent by whoever placed it and by nobody else: otherwise one could give the cards back while the
+other's Binding is on its way. The others wait for the outcome, which after a crash is settlement's.
 """
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 import msgspec
 
-from extender.asking import Asked
+from extender.asking import PODS_MAX, Asked, Remembered
 from extender.news import News
 from extender.selecting import PLACING_SECONDS, Selecting
-from ledger.core.cards import Parts, Placement
+from ledger.core.cards import Parts, Placement, Stage
 from ledger.core.commands import Place, Unplace
 from ledger.core.denials import Denial, Reason, sentence
 from ledger.core.events import Cause
@@ -30,6 +35,13 @@ CHOICES_MAX: Final = 8
 CATCH_UP_SECONDS: Final = 0.25
 """How long to wait for what the ledger knew when it refused a card."""
 
+TAKE_UP_SECONDS: Final = 10.0
+"""How old a placement may be that an earlier call has left, to be bound by this one.
+
+Settlement undoes it once no Binding can be under way any more, counted from its beginning. The API
+server may take 34 s over one, so none may be sent late.
+"""
+
 UNPLACE_TRIES_MAX: Final = 3
 """How often cards are given back; what is left then is settled by reading the pod again."""
 
@@ -38,7 +50,7 @@ _WAIT_FOR: Final = frozenset(
 )
 """What passes by itself: another pod gets its cards, or the pod's creation is told."""
 
-_CHOOSE_AGAIN: Final = frozenset(
+_TRY_AGAIN: Final = frozenset(
     {
         Reason.CARD_NOT_FOUND,
         Reason.CARD_NOT_HEALTHY,
@@ -51,20 +63,42 @@ _CHOOSE_AGAIN: Final = frozenset(
         Reason.CARD_COMPUTE_UNITS_EXHAUSTED,
         Reason.CARD_MIG_INFEASIBLE,
         Reason.CARD_CLAIMED,
+        Reason.POD_PLACED,
     }
 )
-"""What is about these cards; others of the node may do."""
+"""What is about these cards, where others of the node may do, or about another bind of the pod."""
+
+
+class Origin(Enum):
+    """Who has placed a pod, and so who may send its Binding."""
+
+    NEW = "new"
+    """This call: it sends the Binding, and gives the cards back where that is refused."""
+    KEPT = "kept"
+    """An earlier call that did not learn what became of its Binding: this one may send another."""
+    OTHERS = "others"
+    """Somebody who may be about to give the cards back: this call sends none."""
+    BOUND = "bound"
+    """It does not matter any more: the pod is bound."""
 
 
 class Proposed(msgspec.Struct, frozen=True):
     """The cards that a pod has now, or the `problem` why it has none.
 
-    `ours` says that this call placed it; otherwise an earlier one did, whose bind may be under way.
+    `since` is a loop time in seconds at which this call had not placed it yet.
     """
 
     parts: Parts = ()
-    ours: bool = False
+    origin: Origin = Origin.OTHERS
+    since: float = 0.0
     problem: str = ""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """Which placement was left to the next call, by its `time` in the ledger, and `since` when."""
+
+    time: int
+    since: float
 
 
 class Proposing:
@@ -82,6 +116,7 @@ class Proposing:
         """Propose what `selecting` chooses; `clock` is the time of the loop in seconds."""
         self._ledger, self._view, self._rules = ledger, view, rules
         self._selecting, self._news, self._clock = selecting, news, clock
+        self._kept: Remembered[_Kept] = Remembered(PODS_MAX)
 
     def standing(self, asked: Asked) -> Placement | None:
         """Return where a pod has cards already, as far as this replica knows."""
@@ -95,22 +130,36 @@ class Proposing:
         """Have a pod placed on a node, by loop time `until`."""
         refused, tried = "", None
         for _ in range(CHOICES_MAX):
-            parts = self._parts(asked, node)
+            placed = await self._awaited(asked, until)
+            if placed is not None:
+                return self._taken_up(asked, node, placed)
+            parts = self._selecting.on(asked, node)
             if isinstance(parts, str):
                 return Proposed(problem=refused or parts)
             # Nothing that would change the answer has become known.
             if tried == (parts, self._selecting.inventory.position):
                 break
             tried = parts, self._selecting.inventory.position
+            self._selecting.guess(asked, node, parts, PLACING_SECONDS)
+            since = self._clock()
             answer = await self._decided(self._command(asked, node, parts), until)
-            if not isinstance(answer, Denial):
-                return Proposed(parts, answer.changed)
-            refused = sentence(answer)
-            if answer.reason not in _CHOOSE_AGAIN or self._clock() >= until:
+            if isinstance(answer, Denial):
+                refused = sentence(answer)
+                if answer.reason not in _TRY_AGAIN:
+                    break
+            elif answer.changed:
+                return Proposed(parts, Origin.NEW, since)
+            if self._clock() >= until:
                 break
             await self._news.wait(CATCH_UP_SECONDS)
         self._selecting.forget(asked)
         return Proposed(problem=refused)
+
+    def keep(self, asked: Asked, proposed: Proposed) -> None:
+        """Leave it to the next call to bind a pod: what became of the Binding is not known."""
+        placed = self.standing(asked)
+        if placed is not None and proposed.origin is Origin.NEW:
+            self._kept.put(asked.uid, _Kept(placed.time, proposed.since))
 
     async def unplace(self, asked: Asked, node: str) -> bool:
         """Give a pod's cards back; False when the ledger did not take it, and settlement will."""
@@ -124,16 +173,29 @@ class Proposing:
             await self._news.wait(CATCH_UP_SECONDS)
         return False
 
-    def _parts(self, asked: Asked, node: str) -> Parts | str:
-        """Return the cards to propose: those that it has, or the best ones."""
-        placed = self.standing(asked)
-        if placed is not None:
-            where = f"{Reason.POD_PLACED}: it has cards of {placed.node}"
-            return placed.parts if placed.node == asked.of(node) else where
-        parts = self._selecting.on(asked, node)
-        if not isinstance(parts, str):
-            self._selecting.guess(asked, node, parts, PLACING_SECONDS)
-        return parts
+    async def _awaited(self, asked: Asked, until: float) -> Placement | None:
+        """Return where a pod has cards; for what becomes of another's Binding wait until then."""
+        while True:
+            placed = self.standing(asked)
+            if placed is None or self._origin(asked, placed) is not Origin.OTHERS:
+                return placed
+            left = until - self._clock()
+            if left <= 0:
+                return placed
+            await self._news.wait(left)
+
+    def _origin(self, asked: Asked, placed: Placement) -> Origin:
+        if placed.stage > Stage.PROPOSED:
+            return Origin.BOUND
+        kept = self._kept.get(asked.uid)
+        if kept is None or kept.time != placed.time:
+            return Origin.OTHERS
+        return Origin.KEPT if self._clock() - kept.since < TAKE_UP_SECONDS else Origin.OTHERS
+
+    def _taken_up(self, asked: Asked, node: str, placed: Placement) -> Proposed:
+        if placed.node != asked.of(node):
+            return Proposed(problem=f"{Reason.POD_PLACED}: it has cards of {placed.node}")
+        return Proposed(placed.parts, self._origin(asked, placed))
 
     def _command(self, asked: Asked, node: str, parts: Parts) -> Place:
         name = asked.of(node)

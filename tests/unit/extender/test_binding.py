@@ -1,25 +1,57 @@
 """A pod gets its cards and its Binding, or neither, whatever the API server answers."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import pytest
-from support.extended import CLUSTER, ModelServer, Stored, cards, pod, replica
+from support.extended import CLUSTER, ModelServer, Replica, Stored, cards, pod, replica
 
 from extender.extender import ExtenderSettings
 from ledger.core import commands
 from ledger.core.cards import HAMI, Stage
 from ledger.kube.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
-from ledger.kube.objects import Node, ObjectMeta
+from ledger.kube.objects import Node, ObjectMeta, Pod
 from ledger.log.memory import MemoryStore
 
 QUICK = ExtenderSettings(bind_wait_seconds=0.2)
 PATIENT = ExtenderSettings(bind_wait_seconds=5.0)
+UNPLACED = commands.Unplace(f"{CLUSTER}/team", "pods/a", "uid-a", f"{CLUSTER}/n1", "unbound")
+"""What settlement tells once it is proved that no Binding of the pod can come any more."""
 REFUSALS = [
     Forbidden("not permitted"),
     Rejected("denied by a webhook", 422),
     Conflict("someone was faster"),
     NotFound("no such pod"),
 ]
+
+
+class Held(NamedTuple):
+    """A bind that has placed its pod and has not sent its Binding."""
+
+    task: asyncio.Task[str]
+    go_on: asyncio.Event
+
+
+@contextlib.asynccontextmanager
+async def held(server: ModelServer, by: Replica, one: Pod) -> AsyncIterator[Held]:
+    """Hold a bind to n1 before its Binding; at the end of the block it dies, unless it went on."""
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        reached.set()
+        await go_on.wait()
+
+    server.before_bind = hold
+    bind = Held(asyncio.create_task(by.bind(one, "n1")), go_on)
+    await reached.wait()
+    try:
+        yield bind
+    finally:
+        server.before_bind = None
+        bind.task.cancel()
+        await asyncio.gather(bind.task, return_exceptions=True)
 
 
 async def test_a_pod_is_bound_with_its_annotations_in_one_write():
@@ -156,30 +188,66 @@ async def test_a_refusal_is_not_believed_to_leave_no_binding_while_nothing_can_b
         assert found.placed("a") is not None
 
 
-async def test_a_bind_that_died_between_placing_and_binding_is_taken_up_by_the_next_one():
+async def test_a_bind_that_died_between_placing_and_binding_is_begun_anew_once_it_is_settled():
     store, server, one = MemoryStore(), ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
-    reached, never = asyncio.Event(), asyncio.Event()
-
-    async def hang() -> None:
-        reached.set()
-        await never.wait()
-
-    server.before_bind = hang
     async with replica(store, server) as first:
         await first.register("n1", cards("GPU-0", "GPU-1"))
         await first.register("n2", cards("GPU-2"))
         await first.create(one)
-        dying = asyncio.create_task(first.bind(one, "n1"))
-        await reached.wait()
-        dying.cancel()
-        await asyncio.gather(dying, return_exceptions=True)
-    server.before_bind = None
-    async with replica(store, server) as second:
-        kept = second.uuids("a")
+        async with held(server, first, one):
+            pass
+    async with replica(store, server, QUICK) as second:
         assert await second.places(one, "n2", "n1") == ["n1"]
-        assert await second.bind(one, "n1") == ""
-        assert second.uuids("a") == kept
+        assert "may be under way" in await second.bind(one, "n1")
+        assert server.bindings == [], "the first one's may still come"
+        await second.tell(UNPLACED)
+        assert await second.bind(one, "n2") == ""
+        assert second.uuids("a") == ["GPU-2"]
+
+
+async def test_of_two_binds_of_one_pod_one_sends_a_binding_and_the_other_hears_of_it():
+    store, server, one = MemoryStore(), ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(store, server) as left, replica(store, server, PATIENT) as right:
+        await left.register("n1", cards("GPU-0"))
+        await left.create(one)
+        await right.caught_up(left)
+        async with held(server, left, one) as bind:
+            await right.caught_up(left)
+            waiting = asyncio.create_task(right.bind(one, "n1"))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            bind.go_on.set()
+            assert await bind.task == ""
+        assert not waiting.done()
+        await left.tell(commands.Advance(f"{CLUSTER}/team", "pods/a", "uid-a", Stage.BOUND))
+        assert await waiting == ""
+        assert len(server.bindings) == 1
+
+
+@pytest.mark.parametrize("lagging", [False, True])
+async def test_no_binding_is_sent_for_cards_that_another_bind_gives_back(lagging: bool):
+    store, server, one = MemoryStore(), ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(store, server) as left, replica(store, server, PATIENT) as right:
+        await left.register("n1", cards("GPU-0", "GPU-1"))
+        await left.create(one)
+        await right.caught_up(left)
+        server.fates.append(Forbidden("not permitted"))
+        async with held(server, left, one) as bind:
+            if not lagging:
+                await right.caught_up(left)
+            waiting = asyncio.create_task(right.bind(one, "n1"))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            server.before_bind = None
+            bind.go_on.set()
+            assert "not permitted" in await bind.task
+        assert await waiting == ""
+        assert len(server.bindings) == 2, "the second after the cards were given back"
+        await left.caught_up(right)
+        assert left.uuids("a") == right.uuids("a") != []
 
 
 async def test_a_pod_whose_status_changed_is_bound_as_it_is_now():
@@ -364,15 +432,17 @@ async def test_who_took_a_placement_up_does_not_undo_what_another_may_still_bind
         assert found.placed("a") is not None
 
 
-async def test_a_placement_that_settlement_is_about_to_undo_is_not_bound_any_more():
+async def test_a_placement_that_settlement_is_about_to_undo_is_not_bound_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+):
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
     server.fates.append(Unavailable("no answer in time"))
-    async with replica(server=server) as found:
+    async with replica(server=server, settings=QUICK) as found:
         await found.register("n1", cards("GPU-0"))
         await found.create(one)
         assert "no answer" in await found.bind(one, "n1")
-        found.now += 11
+        monkeypatch.setattr("extender.proposing.TAKE_UP_SECONDS", 0.0)
         assert "being settled" in await found.bind(one, "n1")
         assert len(server.bindings) == 1, "no second one was sent"
         assert found.placed("a") is not None
