@@ -45,6 +45,12 @@ END_SECONDS: Final = 1.0
 SCRUB_SECONDS: Final = 24 * 3600.0
 """How often the whole log is read again."""
 
+GATHER_SECONDS: Final = 0.05
+"""How long more is waited for after few events: a transaction of many costs little more."""
+
+GATHERED_EVENTS: Final = 500
+"""After so many there is no waiting."""
+
 FILE_SECONDS: Final = 2.0
 """How often it is checked that the projection's file is still the one that was opened."""
 
@@ -108,12 +114,15 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
     collector.spare()
     events, saved_at = 0, loop.time()
     async for batch in log.follow(projector.position + 1):
-        events += await projector.project(batch)
+        more = await projector.project(batch)
+        events += more
         if events >= snapshot_events and loop.time() - saved_at >= SNAPSHOT_SECONDS:
             payload = snapshots.encode(projector.state)
             await log.save_snapshot(Snapshot(projector.position, payload))
             _tell(News(snapshot=projector.position))
             events, saved_at = 0, loop.time()
+        if more < GATHERED_EVENTS:
+            await asyncio.sleep(GATHER_SECONDS)
 
 
 async def _stay(path: Path) -> None:
