@@ -17,11 +17,13 @@ from extender import filtering, preempting
 from extender.asking import FITS_MAX, PODS_MAX, Asked, Fitted, Remembered, asked
 from extender.attaching import Attaching
 from extender.binding import Binding, Bound, Cluster
+from extender.evictable import Cluster as Evicting
 from extender.filtering import Candidates, Verdicts
 from extender.fitting import parts_of
 from extender.inventory import Inventory
 from extender.locking import Locking
 from extender.news import News
+from extender.preemption import Preemption
 from extender.prioritizing import prioritized
 from extender.proposing import Proposing
 from extender.selecting import GUESS_SECONDS, Preferences, Selecting
@@ -64,13 +66,17 @@ class ExtenderSettings(msgspec.Struct, frozen=True):
 
 
 class Service(msgspec.Struct, frozen=True):
-    """What the extender decides and writes through; without a `cluster` it binds nothing."""
+    """What the extender decides and writes through.
+
+    Without a `cluster` it binds nothing, and it evicts pods in `evicting` alone.
+    """
 
     ledger: Ledger
     view: View
     cluster: Binds | None
     rules: Callable[[], DemandRules]
     count: Count = uncounted
+    evicting: Evicting | None = None
 
 
 class Unavailable(Exception):
@@ -78,7 +84,10 @@ class Unavailable(Exception):
 
 
 class Extender:
-    """Answers about the pods of one cluster. `run` has to run for events to be told."""
+    """Answers about the pods of one cluster.
+
+    `run` has to run for events to be told, and for less important pods to be evicted.
+    """
 
     def __init__(
         self,
@@ -86,9 +95,13 @@ class Extender:
         service: Service,
         settings: ExtenderSettings | None = None,
         now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Answer from an inventory, which somebody loads and keeps up to date."""
-        clock, settings = time.monotonic, settings or ExtenderSettings()
+        """Answer from an inventory, which somebody loads and keeps up to date.
+
+        `now` is Unix time, `clock` the time of the loop, both in seconds.
+        """
+        settings = settings or ExtenderSettings()
         self.inventory = inventory
         self._service, self._settings, self._clock = service, settings, clock
         self._selecting = Selecting(inventory, settings.preferences, clock)
@@ -97,14 +110,18 @@ class Extender:
             service.ledger, service.view, self._selecting, self._news, service.rules, clock
         )
         self._binding, self._telling = self._writing(service.cluster, now)
+        self._preemption = self._evicting(service.evicting)
         self._pods: Remembered[Asked] = Remembered(PODS_MAX)
         self._fits: Remembered[Fitted] = Remembered(FITS_MAX)
         self._being_bound: set[str] = set()
 
     async def run(self) -> None:
-        """Tell events until cancelled."""
-        if self._telling is not None:
-            await self._telling.run()
+        """Tell events, and make room where that is allowed, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._telling is not None:
+                tasks.create_task(self._telling.run())
+            if self._preemption is not None:
+                tasks.create_task(self._preemption.run())
 
     async def filter(self, args: Args) -> FilterResult:
         """Return on which nodes a pod fits, and why not on the others. Raises BadRequest."""
@@ -232,6 +249,8 @@ class Extender:
             return filtering.only(found, placed.node.partition("/")[2])
         verdicts, fitted = filtering.filtered(self._selecting, who, found)
         self._fits.put(who.uid, fitted)
+        if self._preemption is not None and not any(verdicts.passed):
+            self._preemption.want(who, list(verdicts.failed))
         if sum(verdicts.passed) == 1:
             self._guess_on(who, fitted, found.names[verdicts.passed.index(True)])
         return verdicts
@@ -286,3 +305,17 @@ class Extender:
         writes = Cluster(Attaching(cluster), Locking(cluster, now))
         binding = Binding(self._service.view, self._proposing, writes, self._news, self._clock, now)
         return binding, Telling(cluster)
+
+    def _evicting(self, cluster: Evicting | None) -> Preemption | None:
+        if cluster is None or self._telling is None:
+            return None
+        return Preemption(
+            self._service.view,
+            self._service.ledger,
+            cluster,
+            self._selecting,
+            self._telling,
+            self._news,
+            self._clock,
+            self._service.count,
+        )

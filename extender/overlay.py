@@ -125,6 +125,20 @@ class Overlay:
             for taken in found:
                 self._count(taken, 1)
 
+    @contextmanager
+    def without_guesses(self) -> Iterator["Overlay"]:
+        """Leave out, within the block, all that is guessed; guess nothing there."""
+        guesses, following = self._guesses, self._next
+        self._guesses, self._next = {}, _NEVER
+        for taken in guesses.values():
+            self._count(taken, -1)
+        try:
+            yield self
+        finally:
+            self._guesses, self._next = guesses, following
+            for taken in guesses.values():
+                self._count(taken, 1)
+
     def _count(self, taken: _Taken, sign: int) -> None:
         for column, booking in taken.bookings.items():
             self.memory[taken.row, column] += sign * booking.memory

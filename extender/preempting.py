@@ -13,10 +13,11 @@ import numpy as np
 
 from extender.arrays import Arrays
 from extender.asking import Asked
+from extender.fitting import parts_of
 from extender.rows import SLICES_MAX, slices_of
 from extender.selecting import Selecting
 from extender.wire import MetaPod, MetaVictims, PreemptionArgs
-from ledger.core.cards import Booking, Placement, exclusive_on
+from ledger.core.cards import Parts, Placement, exclusive_on
 from ledger.core.placements import bookings_of
 
 
@@ -36,11 +37,20 @@ def makes_room(
     selecting: Selecting, asked: Asked, node: str, leaving: Collection[Placement]
 ) -> bool:
     """Return whether a pod fits on a node once these placements there have ended."""
+    return room_after(selecting, asked, node, leaving) is not None
+
+
+def room_after(
+    selecting: Selecting, asked: Asked, node: str, leaving: Collection[Placement]
+) -> Parts | None:
+    """Return the cards of a node that a pod would get once these placements there have ended."""
     row = selecting.inventory.rows.get(node)
     if row is None:
-        return False
-    with _left(selecting.inventory.arrays, row, leaving):
-        return bool(selecting.fits(asked, np.array([row], np.int64)).feasible[0])
+        return None
+    arrays = selecting.inventory.arrays
+    with _left(arrays, row, leaving):
+        fits = selecting.fits(asked, np.array([row], np.int64))
+    return parts_of(fits, 0, arrays, asked.wish) if fits.feasible[0] else None
 
 
 @contextmanager
@@ -49,22 +59,21 @@ def _left(arrays: Arrays, row: int, leaving: Collection[Placement]) -> Iterator[
     touched = [arrays.used_memory, arrays.used_cores, arrays.used_slots, arrays.alone]
     before = [one[row].copy() for one in touched]
     slices = arrays.slices[row].copy()
+    at = {uuid: column for column, uuid in enumerate(arrays.uuids[row]) if uuid}
     try:
-        for column, uuid in enumerate(arrays.uuids[row]):
-            for placed in leaving:
-                taken = (*bookings_of(placed).get(uuid, Booking()), uuid in _alone(placed))
-                for one, amount in zip(touched, taken, strict=True):
-                    one[row, column] -= amount
-            arrays.slices[row, column] &= np.uint64(_ALL ^ slices_of(leaving, uuid))
+        for placed in leaving:
+            alone = exclusive_on(placed.parts, initialised=placed.initialised)
+            for uuid, booking in bookings_of(placed).items():
+                if uuid not in at:
+                    continue
+                for one, amount in zip(touched, (*booking, uuid in alone), strict=True):
+                    one[row, at[uuid]] -= amount
+                arrays.slices[row, at[uuid]] &= np.uint64(_ALL ^ slices_of((placed,), uuid))
         yield
     finally:
         for one, values in zip(touched, before, strict=True):
             one[row] = values
         arrays.slices[row] = slices
-
-
-def _alone(placed: Placement) -> set[str]:
-    return exclusive_on(placed.parts, initialised=placed.initialised)
 
 
 _ALL: Final = (1 << SLICES_MAX) - 1

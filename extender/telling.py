@@ -23,6 +23,14 @@ TOLD_MAX: Final = 4_096
 FILTERING_FAILED: Final = "FilteringFailed"
 BINDING_SUCCEED: Final = "BindingSucceed"
 BINDING_FAILED: Final = "BindingFailed"
+PREEMPTION_STARTED: Final = "PreemptionStarted"
+PREEMPTED: Final = "Preempted"
+
+_ACTIONS: Final = {
+    FILTERING_FAILED: "Scheduling",
+    PREEMPTION_STARTED: "Preempting",
+    PREEMPTED: "Preempting",
+}
 
 _logger: Final = structlog.get_logger("extender.telling")
 
@@ -49,7 +57,7 @@ class Telling:
                 uid=meta.uid,
                 reason=reason,
                 note=note,
-                action="Scheduling" if reason == FILTERING_FAILED else "Binding",
+                action=_ACTIONS.get(reason, "Binding"),
                 warning=warning,
             )
         )

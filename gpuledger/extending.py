@@ -7,6 +7,7 @@ from typing import Final
 from starlette.routing import Route
 
 from extender import app
+from extender.evictable import Cluster
 from extender.expressions import Expression, ExpressionError
 from extender.extender import Extender, ExtenderSettings, Service
 from extender.inventory import Inventory
@@ -14,7 +15,6 @@ from extender.overlay import Overlay
 from extender.selecting import Preferences
 from gpuledger.exits import Exit, Stop
 from gpuledger.keeper import Keeper
-from ledger.kube.port import Binds
 from ledger.kube.rules import DemandRules
 from ledger.kube.wishes import Weights
 from ledger.log.records import Record
@@ -33,7 +33,7 @@ class Extending:
         settings: Settings,
         keeper: Keeper,
         ledger: Ledger,
-        cluster: Binds | None,
+        cluster: Cluster | None,
         rules: Callable[[], DemandRules],
         telemetry: Telemetry,
     ) -> None:
@@ -41,7 +41,8 @@ class Extending:
         self._settings, self._keeper, self._telemetry = settings, keeper, telemetry
         self.inventory = Inventory(settings.cluster, Overlay())
         keeper.subscribe(self._follow)
-        service = Service(ledger, keeper, cluster, rules, telemetry.count)
+        evicting = cluster if settings.preemption == "on" else None
+        service = Service(ledger, keeper, cluster, rules, telemetry.count, evicting)
         self._extender = Extender(self.inventory, service, extender_settings(settings))
         telemetry.read("extender_guesses", lambda: len(self.inventory.overlay))
         telemetry.read("extender_nodes", lambda: len(self.inventory.rows))

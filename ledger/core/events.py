@@ -43,6 +43,8 @@ class Cause(StrEnum):
     """Somebody else placed the pod."""
     ELAPSED = "elapsed"
     """What was kept for a pod was kept for long enough."""
+    PROTECTED = "protected"
+    """A PodDisruptionBudget protects one of those who were to leave for the pod."""
 
 
 GONE: Final = frozenset({Cause.DELETED, Cause.FINISHED})

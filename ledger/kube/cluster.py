@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from ledger.kube import discovery, pod_events, resources, scheduling, watching, workloads, writing
+from ledger.kube.budgets import Budget, BudgetList
 from ledger.kube.client import Client
 from ledger.kube.errors import Malformed, NotFound, NotServed
 from ledger.kube.objects import (
@@ -31,6 +32,7 @@ T = TypeVar("T")
 _PODS: Final = Source(resources.PODS.collection(), Pod, PodList, whole)
 _QUOTAS: Final = Source(resources.QUOTAS.collection(), ResourceQuota, ResourceQuotaList, whole)
 _NODES: Final = Source(resources.NODES.collection(), Node, NodeList, whole)
+_BUDGETS: Final = Source(resources.BUDGETS.collection(), Budget, BudgetList, whole)
 _metadata: Final = msgspec.json.Decoder(Bookmark)
 _workloads: Final = msgspec.json.Decoder(Workload)
 
@@ -139,6 +141,15 @@ class KubernetesCluster:
     async def bind(self, binding: Binding) -> None:
         """Bind a pod to a node. Raises ClusterError."""
         await scheduling.bind(self._client, binding)
+
+    async def list_pods_on(self, node: str) -> Listed[Pod]:
+        """List the pods bound to a node as of now, linearizably. Raises ClusterError."""
+        return await watching.list_all(self._client, _PODS, fields=f"spec.nodeName={node}")
+
+    async def list_budgets(self, namespace: str) -> Listed[Budget]:
+        """List a namespace's PodDisruptionBudgets as of now, linearizably. Raises ClusterError."""
+        path = resources.BUDGETS.collection(namespace)
+        return await watching.list_all(self._client, _BUDGETS, path)
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
         """Ask for the eviction of a pod. Raises ClusterError, BudgetExhausted among them."""

@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from ledger.kube.budgets import Budget
 from ledger.kube.objects import Node, Pod, Quantities, ResourceQuota, Workload
 from ledger.kube.resources import Resource
 
@@ -254,7 +255,15 @@ class Binds(Protocol):
 
 
 class Evicts(Protocol):
-    """What making room writes; what is said of `Binds` holds here too."""
+    """What making room reads and writes; what is said of `Binds` holds here too."""
+
+    async def list_pods_on(self, node: str) -> Listed[Pod]:
+        """List the pods that are bound to a node, linearizably."""
+        ...
+
+    async def list_budgets(self, namespace: str) -> Listed[Budget]:
+        """List the PodDisruptionBudgets of a namespace, linearizably."""
+        ...
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
         """Ask for the eviction of a pod, which then ends within its grace period.

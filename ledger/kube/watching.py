@@ -136,15 +136,17 @@ class Lines:
             raise Malformed(f"a line of a watch is longer than {self._bytes_max} bytes")
 
 
-async def list_all(client: Client, source: Source[T, K], path: str | None = None) -> Listed[K]:
+async def list_all(
+    client: Client, source: Source[T, K], path: str | None = None, *, fields: str = ""
+) -> Listed[K]:
     """List a collection at one version, linearizably, page by page.
 
     Without a resourceVersion parameter the API server answers as of now, and later pages continue
-    at the version of the first. Raises ClusterError.
+    at the version of the first. `fields` is a field selector. Raises ClusterError.
     """
     for _ in range(EXPIRED_PAGES_MAX):
         try:
-            return await _pages(client, source, path or source.path)
+            return await _pages(client, source, path or source.path, fields)
         except Gone as error:
             _log.info("cluster_list_expired", extra={"reason": str(error)})
     raise Unavailable(f"{path or source.path}: the pages of the list expire before they are read")
@@ -181,8 +183,10 @@ async def watch(
             await backoff.wait()
 
 
-async def _pages(client: Client, source: Source[T, K], path: str) -> Listed[K]:
+async def _pages(client: Client, source: Source[T, K], path: str, fields: str) -> Listed[K]:
     params = {"limit": str(PAGE_OBJECTS)}
+    if fields:
+        params["fieldSelector"] = fields
     objects: list[K] = []
     while True:
         page = _decode(source.pages, await client.get(path, params), path)

@@ -343,6 +343,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         float,
         Meta(gt=0, le=3600, description="How long cards are kept for a pod that others leave for."),
     ] = 60.0
+    preemption: Annotated[
+        Literal["off", "on"],
+        Meta(
+            description="Whether pods of lower priority are evicted for a pod that fits nowhere for"
+            " want of cards."
+        ),
+    ] = "off"
     node_policy: Annotated[
         Literal["binpack", "spread", "whole"],
         Meta(

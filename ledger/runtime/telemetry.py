@@ -178,6 +178,13 @@ METRICS: Final = (
         "How often the extender's cards did not follow from the log and were loaded anew.",
     ),
     Metric(
+        "preemptions_total",
+        Kind.COUNTER,
+        "Tries to make room for a pod by evicting others, by outcome.",
+        ("outcome",),
+    ),
+    Metric("pods_preempted_total", Kind.COUNTER, "Pods that were evicted for others."),
+    Metric(
         "placements_undone_total",
         Kind.COUNTER,
         "Placements that came to no Binding within the bound, and gave their cards back.",

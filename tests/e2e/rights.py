@@ -12,6 +12,7 @@ RIGHTS: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
     ("", "pods", ""): (*READ, "patch"),
     ("", "pods/binding", ""): ("create",),
     ("", "pods/eviction", ""): ("create",),
+    ("policy", "poddisruptionbudgets", ""): ("list",),
     ("", "nodes", ""): (*READ, "patch"),
     ("events.k8s.io", "events", ""): ("create",),
     ("", "resourcequotas", ""): (*READ, "create"),
