@@ -6,6 +6,9 @@ the same and takes longer.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import compress
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -44,16 +47,26 @@ class Asked(msgspec.Struct, frozen=True):
         return f"{self.namespace.partition('/')[0]}/{node}"
 
 
-class Fitted(msgspec.Struct, frozen=True):
-    """Where a pod fits, and how well: `places` has where in `score` and `feasible` a node is.
+class Fitted(msgspec.Struct, frozen=True, dict=True):
+    """Where a pod fits, and how well: `score` and `feasible` are about the nodes `names`.
 
     `fits` is about the nodes that the ledger knows, which come first; the others are imagined.
     """
 
     fits: Fits
-    places: dict[str, int]
+    names: Sequence[str]
     score: Floats
     feasible: Booleans
+
+    @cached_property
+    def passed(self) -> list[str]:
+        """The names of the nodes where it fits, which is what is asked about next."""
+        return list(compress(self.names, self.feasible.tolist()))
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where in `score` and `feasible` a node is."""
+        return dict(zip(self.names, range(len(self.names)), strict=True))
 
 
 def asked(pod: Pod, wish: PodWish, cluster: str) -> Asked:

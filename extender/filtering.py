@@ -5,16 +5,17 @@ its cards wait for it there until it is bound or proved not to be.
 """
 
 from collections.abc import Sequence
-from itertools import compress, count
+from itertools import compress
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
+from extender.arrays import Integers
 from extender.asking import Asked, Fitted
 from extender.fitting import Fits
 from extender.reasons import reasons_of, resolvable
-from extender.selecting import Selecting
+from extender.selecting import UNKNOWN, Selecting
 from extender.wire import Args, FilterResult, NodeList, NodeMeta, read_node
 from ledger.core.denials import Denial, Reason
 
@@ -76,19 +77,17 @@ def only(found: Candidates, node: str) -> Verdicts:
 
 def filtered(selecting: Selecting, asked: Asked, found: Candidates) -> tuple[Verdicts, Fitted]:
     """Ask for all nodes at once; those that announced nothing yet are taken at their word."""
+    rows = selecting.rows_among(found.names)
+    strange = np.nonzero(rows == UNKNOWN)[0]
+    if not len(strange):
+        fits = selecting.fits(asked, rows)
+        verdicts = Verdicts(fits.feasible.tolist(), {}, {})
+        _enter_reasons(verdicts, found.names, fits)
+        return verdicts, Fitted(fits, found.names, fits.score, fits.feasible)
+    fits = selecting.fits(asked, rows[rows != UNKNOWN])
     verdicts = Verdicts([False] * len(found.names), {}, {})
-    rows = selecting.rows_of(found.names)
-    strange = [place for place, row in enumerate(rows) if row is None]
-    places: Sequence[int] = range(len(rows))
-    names = found.names
-    if strange:
-        places = [place for place, row in enumerate(rows) if row is not None]
-        names = [names[place] for place in places]
-        rows = [row for row in rows if row is not None]
-    fits = selecting.fits(asked, np.array(rows, np.int64))
-    _enter(verdicts, found, places, fits)
-    known = dict(zip(names, range(len(names)), strict=True))
-    fitted = Fitted(fits, known, fits.score, fits.feasible)
+    names = _enter(verdicts, found, np.nonzero(rows != UNKNOWN)[0], fits)
+    fitted = Fitted(fits, names, fits.score, fits.feasible)
     return verdicts, _with_strangers(selecting, asked, found, verdicts, strange, fitted)
 
 
@@ -97,36 +96,38 @@ def _with_strangers(
     asked: Asked,
     found: Candidates,
     verdicts: Verdicts,
-    strange: Sequence[int],
+    strange: Integers,
     fitted: Fitted,
 ) -> Fitted:
     """Judge nodes that the ledger does not know by what they announce, if that was sent."""
     imagined = selecting.imagining([found.read[place] for place in strange] if found.read else [])
-    rows = imagined.rows_of([found.names[place] for place in strange])
-    for place, row in zip(strange, rows, strict=True):
-        if row is None:
-            verdicts.unresolvable[found.names[place]] = UNREGISTERED
-    there = [row for row in rows if row is not None]
-    if not there:
+    rows = imagined.rows_among([found.names[place] for place in strange])
+    for place in strange[rows == UNKNOWN]:
+        verdicts.unresolvable[found.names[place]] = UNREGISTERED
+    if not (rows != UNKNOWN).any():
         return fitted
-    places = [place for place, row in zip(strange, rows, strict=True) if row is not None]
-    fits = imagined.fits(asked, np.array(there, np.int64))
-    _enter(verdicts, found, places, fits)
-    names = (found.names[place] for place in places)
-    more = dict(zip(names, count(len(fitted.score)), strict=False))
+    fits = imagined.fits(asked, rows[rows != UNKNOWN])
+    names = _enter(verdicts, found, strange[rows != UNKNOWN], fits)
     return Fitted(
         fitted.fits,
-        fitted.places | more,
+        [*fitted.names, *names],
         np.concatenate((fitted.score, fits.score)),
         np.concatenate((fitted.feasible, fits.feasible)),
     )
 
 
-def _enter(verdicts: Verdicts, found: Candidates, places: Sequence[int], fits: Fits) -> None:
-    """Enter what was found out about the nodes at these places."""
-    for place, fitting in zip(places, fits.feasible.tolist(), strict=True):
-        verdicts.passed[place] = fitting
+def _enter(verdicts: Verdicts, found: Candidates, places: Integers, fits: Fits) -> Sequence[str]:
+    """Enter what was found out about the nodes at these places; return their names."""
+    for place in places[fits.feasible].tolist():
+        verdicts.passed[place] = True
+    names = [found.names[place] for place in places.tolist()]
+    _enter_reasons(verdicts, names, fits)
+    return names
+
+
+def _enter_reasons(verdicts: Verdicts, names: Sequence[str], fits: Fits) -> None:
+    """Enter why the pod does not fit on some of these nodes."""
     reasons = reasons_of(fits)
     for at in np.nonzero(~fits.feasible)[0].tolist():
         where = verdicts.failed if resolvable(fits, at) else verdicts.unresolvable
-        where[found.names[places[at]]] = reasons[at]
+        where[names[at]] = reasons[at]

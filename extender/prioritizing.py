@@ -10,9 +10,11 @@ from extender.wire import HostPriority
 
 def prioritized(fitted: Fitted, found: Candidates) -> list[HostPriority]:
     """Score the nodes that were asked about; one where the pod does not fit has 0."""
-    places = [fitted.places.get(name, -1) for name in found.names]
-    # What is not known is looked up at the end, where there is nothing that fits.
-    score = np.append(fitted.score, 0.0)[places]
-    feasible = np.append(fitted.feasible, np.False_)[places]
-    scores = scaled(score, feasible).tolist()
-    return [HostPriority(name, one) for name, one in zip(found.names, scores, strict=True)]
+    if found.names == fitted.passed:
+        score, feasible = fitted.score[fitted.feasible], np.ones(len(found.names), np.bool_)
+    else:
+        places = [fitted.places.get(name, -1) for name in found.names]
+        # What is not known is looked up at the end, where there is nothing that fits.
+        score = np.append(fitted.score, 0.0)[places]
+        feasible = np.append(fitted.feasible, np.False_)[places]
+    return list(map(HostPriority, found.names, scaled(score, feasible).tolist()))

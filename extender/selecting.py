@@ -5,6 +5,7 @@ nothing does.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Final
 
 import msgspec
@@ -30,6 +31,9 @@ GUESS_SECONDS: Final = 3.0
 PLACING_SECONDS: Final = 30.0
 """How long the cards that a bind has chosen are taken; the ledger says sooner what became of it."""
 
+UNKNOWN: Final = -1
+"""The row of a node that announced no cards."""
+
 
 class Preferences(msgspec.Struct, frozen=True):
     """What counts for pods that say nothing else; `node_score` goes before the node policy."""
@@ -54,6 +58,11 @@ class Selecting:
     def rows_of(self, names: Sequence[str]) -> list[int | None]:
         """Return the row of each node, None for one that announced no cards."""
         return list(map(self.inventory.rows.get, names))
+
+    def rows_among(self, names: Sequence[str]) -> Integers:
+        """Return the row of each node, `UNKNOWN` for one that announced no cards."""
+        rows = map(self.inventory.rows.get, names, repeat(UNKNOWN))
+        return np.fromiter(rows, np.int64, len(names))
 
     def is_busy(self, name: str) -> bool:
         """Return whether a node is handing out cards and can do so for one pod at a time only."""
