@@ -149,7 +149,12 @@ class Replica:
     """One extender with the writer that it decides through."""
 
     def __init__(
-        self, writer: Writer, server: ModelServer | None, settings: ExtenderSettings, ledger: Ledger
+        self,
+        writer: Writer,
+        server: ModelServer | None,
+        settings: ExtenderSettings,
+        ledger: Ledger,
+        evicting: Any = None,
     ) -> None:
         self.writer = writer
         self.inventory = Inventory(CLUSTER, Overlay())
@@ -160,7 +165,12 @@ class Replica:
         self.counted: list[tuple[str, ...]] = []
         self.now = NOW
         service = Service(
-            ledger, writer, server, lambda: RULES, lambda *names: self.counted.append(names)
+            ledger,
+            writer,
+            server,
+            lambda: RULES,
+            lambda *names: self.counted.append(names),
+            evicting,
         )
         self.extender = Extender(self.inventory, service, settings, now=lambda: self.now)
 
@@ -222,11 +232,15 @@ async def replica(
     server: ModelServer | None = None,
     settings: ExtenderSettings | None = None,
     ledger: Any = None,
+    evicting: Any = None,
 ) -> AsyncIterator[Replica]:
-    """Run an extender for the block; `ledger` may stand in front of its writer."""
+    """Run an extender for the block; `ledger` may stand in front of its writer.
+
+    Where `evicting` is given, it evicts pods there.
+    """
     async with running(store or MemoryStore(), now=lambda: int(NOW * 1e6)) as writer:
         asked = writer if ledger is None else ledger(writer)
-        one = Replica(writer, server, settings or ExtenderSettings(), asked)
+        one = Replica(writer, server, settings or ExtenderSettings(), asked, evicting)
         telling = asyncio.create_task(one.extender.run())
         try:
             yield one
