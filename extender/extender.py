@@ -26,6 +26,7 @@ from extender.news import News
 from extender.preemption import Preemption
 from extender.prioritizing import prioritized
 from extender.proposing import Proposing
+from extender.rooms import Rooms
 from extender.selecting import GUESS_SECONDS, Preferences, Selecting
 from extender.telling import BINDING_FAILED, BINDING_SUCCEED, FILTERING_FAILED, Telling
 from extender.wire import (
@@ -104,7 +105,8 @@ class Extender:
         settings = settings or ExtenderSettings()
         self.inventory = inventory
         self._service, self._settings, self._clock = service, settings, clock
-        self._selecting = Selecting(inventory, settings.preferences, clock)
+        rooms = Rooms(service.view, service.rules)
+        self._selecting = Selecting(inventory, settings.preferences, clock, rooms)
         self._news = News(service.view)
         self._proposing = Proposing(
             service.ledger, service.view, self._selecting, self._news, service.rules, clock

@@ -18,10 +18,11 @@ from extender.fitting import Fits, fit, parts_of
 from extender.imagining import imagined
 from extender.inventory import Inventory
 from extender.overlay import Overlay
-from extender.question import Question
+from extender.question import NO_BOUND, Question
 from extender.reasons import reason_of
+from extender.rooms import Rooms
 from extender.wire import NodeMeta
-from ledger.core.cards import HAMI, Parts, booked, exclusive_on
+from ledger.core.cards import HAMI, MIG, Parts, booked, exclusive_on
 from ledger.core.denials import Reason
 from ledger.kube.wishes import Weights
 
@@ -48,12 +49,20 @@ class Selecting:
     """Selects nodes and cards from an inventory and what lies over it."""
 
     def __init__(
-        self, inventory: Inventory, preferences: Preferences, clock: Callable[[], float]
+        self,
+        inventory: Inventory,
+        preferences: Preferences,
+        clock: Callable[[], float],
+        rooms: Rooms | None = None,
     ) -> None:
-        """Prefer what the settings say; `clock` is the time of the loop in seconds."""
+        """Prefer what the settings say; `clock` is the time of the loop in seconds.
+
+        Without `rooms` it is not asked what quotas allow.
+        """
         self.inventory = inventory
         self._preferences = preferences
         self._clock = clock
+        self._rooms = rooms
 
     def rows_of(self, names: Sequence[str]) -> list[int | None]:
         """Return the row of each node, None for one that announced no cards."""
@@ -73,7 +82,7 @@ class Selecting:
     def imagining(self, nodes: Sequence[NodeMeta]) -> "Selecting":
         """Return a selection among nodes that are empty and have what they announce themselves."""
         inventory = imagined(self.inventory.cluster, nodes)
-        return Selecting(inventory, self._preferences, self._clock)
+        return Selecting(inventory, self._preferences, self._clock, self._rooms)
 
     def fits(self, asked: Asked, rows: Integers) -> Fits:
         """Return which of these rows a pod fits on, how well, and why not."""
@@ -127,5 +136,11 @@ class Selecting:
             node_policy=wish.node_policy or preferences.node_policy,
             card_policies=wish.card_policies or preferences.card_policies,
             weights=wish.weights or preferences.weights,
+            memory_room=self._room(asked),
             node_score=None if wish.node_policy else preferences.node_score,
         )
+
+    def _room(self, asked: Asked) -> int:
+        if self._rooms is None:
+            return NO_BOUND
+        return self._rooms.of(asked, cut=MIG in self.inventory.arrays.modes)

@@ -9,7 +9,9 @@ from support.extended import ModelServer, announcing, cards, pod, replica
 from extender.extender import ExtenderSettings, Unavailable
 from extender.selecting import Preferences
 from extender.wire import Args, MetaPod, MetaVictims, NodeList, PreemptionArgs
-from ledger.core.commands import RegisterCards
+from ledger.core.commands import RegisterCards, SetLimits
+from ledger.kube.card_types import CardType
+from ledger.kube.rules import DemandRules
 
 WANTS = pod("a", gpu=1, gpumem=8000)
 NEVER = "NodeUnregistered"
@@ -183,3 +185,55 @@ async def test_a_node_that_is_gone_fits_nobody():
         command = RegisterCards("east/n1", "gpuledger", ())
         await found.tell(command)
         assert await found.places(pod("b", gpu=1), "n1") == []
+
+
+QUOTA = "quota/east/team/main"
+TYPED = DemandRules(types=(CardType("t4"),))
+
+
+@pytest.mark.parametrize("cores", [{}, {"gpucores": 100}], ids=["a part", "the whole"])
+async def test_cards_of_which_a_quota_does_not_bear_the_part_that_is_asked_for_do_not_fit(
+    cores: dict[str, int],
+):
+    one = pod("a", gpu=1, **{"gpumem-percentage": 100}, **cores)
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0", memory=10_000))
+        await found.register("n2", cards("GPU-1", memory=10_001))
+        await found.create(one)
+        assert await found.places(one, "n1", "n2") == ["n1", "n2"], "nothing bounds it"
+        await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10_000}))
+        answer = await found.extender.filter(Args(one, None, ["n1", "n2"]))
+        assert answer.node_names == ["n1"]
+        assert answer.failed_and_unresolvable_nodes == {"n2": "1/1 ResourceQuotaNotFit"}
+
+
+async def test_a_quota_bounds_all_containers_of_a_pod_together():
+    one = pod("a", gpu=2, **{"gpumem-percentage": 50})
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0", "GPU-1", memory=10_000))
+        await found.register("n2", cards("GPU-2", "GPU-3", memory=12_000))
+        await found.create(one)
+        await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10_000}))
+        assert await found.places(one, "n1", "n2") == ["n1"]
+
+
+async def test_memory_that_is_known_was_charged_before_and_is_not_bounded_again():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(WANTS)
+        await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10}))
+        assert await found.places(WANTS, "n1") == ["n1"]
+
+
+async def test_a_quota_of_one_type_bounds_pods_of_this_type(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("support.extended.RULES", TYPED)
+    annotations = {"nvidia.com/use-gputype": "T4"}
+    one = pod("a", annotations, gpu=1, **{"gpumem-percentage": 100})
+    other = pod("b", gpu=1, **{"gpumem-percentage": 100})
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one, other)
+        limits = {"limits.t4.nvidia.com/gpumem": 10_000}
+        await found.tell(SetLimits(QUOTA, ("east/team",), limits))
+        assert await found.places(one, "n1") == []
+        assert await found.places(other, "n1") == ["n1"]

@@ -1,0 +1,46 @@
+"""Headroom: how much an object may be charged before a quota is full.
+
+What the cards decide about a pod is charged once they are chosen. To choose cards that the quotas
+bear, one has to know the bound beforehand; `placing` decides without it, by trying.
+"""
+
+from collections.abc import Iterator
+
+from ledger.core.charging import bodies_of, drawn_from
+from ledger.core.state import Entry, Namespace, State
+from ledger.core.traits import Traits, matches
+
+
+def most(state: State, namespace: str, key: str, uid: str, resource: str) -> int | None:
+    """Return the most of a resource that an object may be charged as a whole, in its unit.
+
+    It never is less than what it is charged already. None when nothing bounds it, and when no such
+    object is known or it is charged nothing at all.
+    """
+    space = state.namespaces.get(namespace)
+    entry = space.entries.get(key) if space is not None else None
+    if space is None or entry is None or all(one.uid != uid for one in bodies_of(entry)):
+        return None
+    root = space.entries.get(drawn_from(entry))
+    lines = _counting(space, entry.traits if root is None else root.traits, resource)
+    free = [state.limit[line] - state.used[line] for line in lines]
+    if not free or not entry.charge:
+        return None
+    spare = 0 if root is None else _spare(space, drawn_from(entry), root, resource)
+    return entry.charge.get(resource, 0) + spare + max(0, min(free))
+
+
+def _counting(space: Namespace, traits: Traits, resource: str) -> Iterator[int]:
+    """Yield the lines that count a resource of a unit with these traits."""
+    for name, line in space.plan:
+        if name == resource:
+            yield line
+    for name, line, selection in space.selected:
+        if name == resource and matches(selection, traits):
+            yield line
+
+
+def _spare(space: Namespace, key: str, root: Entry, resource: str) -> int:
+    """Return how much of a root's envelope its pods do not take: it is charged already."""
+    taken = space.draws[key].charge.get(resource, 0)
+    return max(0, root.charge.get(resource, 0) - taken)
