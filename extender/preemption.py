@@ -133,8 +133,7 @@ class Preemption:
         if standing is None:
             return "nowhere"
         outcome = await self._evict(asked, *standing)
-        if outcome == "evicted":
-            self._tried.put(asked.uid, _Tried(until=self._clock() + PAUSE_SECONDS))
+        self._begin_anew(asked, standing[0] if outcome == "protected" else "")
         return outcome
 
     def _pause(self, asked: Asked, nodes: Sequence[str]) -> None:
@@ -143,6 +142,11 @@ class Preemption:
         if known.nodes.issuperset(nodes):
             known = _Tried(pause=min(2 * known.pause, PAUSE_SECONDS_MAX))
         self._tried.put(asked.uid, known._replace(until=self._clock() + known.pause))
+
+    def _begin_anew(self, asked: Asked, avoided: str) -> None:
+        """Begin a round in which all nodes are looked at, but one where that was no use."""
+        nodes = frozenset({avoided.partition("/")[2]} if avoided else ())
+        self._tried.put(asked.uid, _Tried(nodes, until=self._clock() + PAUSE_SECONDS))
 
     def _standing(self, asked: Asked) -> tuple[str, Claim] | None:
         """Return what is kept for a pod, and on which node."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 from copy import deepcopy
@@ -146,7 +147,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class Replica:
-    """One extender with the writer that it decides through."""
+    """One extender with the writer that it decides through; its clock is `ahead` by seconds."""
 
     def __init__(
         self,
@@ -163,16 +164,24 @@ class Replica:
         self.moved = asyncio.Event()
         writer.subscribe(lambda _: self.moved.set())
         self.counted: list[tuple[str, ...]] = []
+        self.has_counted = asyncio.Event()
         self.now = NOW
+        self.ahead = 0.0
         service = Service(
             ledger,
             writer,
             server,
             lambda: RULES,
-            lambda *names: self.counted.append(names),
+            self._count,
             evicting,
         )
-        self.extender = Extender(self.inventory, service, settings, now=lambda: self.now)
+        self.extender = Extender(
+            self.inventory,
+            service,
+            settings,
+            now=lambda: self.now,
+            clock=lambda: time.monotonic() + self.ahead,
+        )
 
     async def tell(self, command: commands.AnyCommand) -> None:
         """Have the ledger accept a command."""
@@ -212,6 +221,10 @@ class Replica:
         space = self.writer.state.namespaces.get(f"{CLUSTER}/{NAMESPACE}")
         found = space.placed.get(f"pods/{name}") if space is not None else None
         return found if found is not None and found.node else None
+
+    def _count(self, *names: str) -> None:
+        self.counted.append(names)
+        self.has_counted.set()
 
     def uuids(self, name: str) -> list[str]:
         """Return the cards that a pod has."""
