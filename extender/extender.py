@@ -150,7 +150,8 @@ class Extender:
         fitted = self._fits.get(who.uid)
         if fitted is None:
             _, fitted = filtering.filtered(self._selecting, who, found)
-        priorities = prioritized(fitted, found)
+        busy = self._selecting.busy(who, fitted.fits.rows)
+        priorities = prioritized(fitted, busy, found)
         self._guess(who, fitted, priorities)
         self._count("prioritize", "scored")
         return priorities
@@ -264,7 +265,7 @@ class Extender:
             self._guess_on(who, fitted, best.host)
 
     def _guess_on(self, who: Asked, fitted: Fitted, node: str) -> None:
-        place = fitted.places[node]
+        place = fitted.names.index(node)
         if place >= len(fitted.fits.rows):
             return
         parts = parts_of(fitted.fits, place, self.inventory.arrays, who.wish)

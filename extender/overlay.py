@@ -84,6 +84,10 @@ class Overlay:
         if taken is not None:
             self._count(taken, -1)
 
+    def going_to(self, but: str) -> set[int]:
+        """Return the rows that pods are guessed to be on their way to, other than this uid."""
+        return {taken.row for uid, taken in self._guesses.items() if uid != but}
+
     def expire(self, now: float) -> None:
         """Forget the guesses whose deadline has come, at a loop time in seconds."""
         if now < self._next:

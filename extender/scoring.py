@@ -58,17 +58,22 @@ def nodes(cards: Cards, before: Loads, after: Loads, policy: str, own: Expressio
     return score
 
 
-def scaled(scores: Floats, feasible: Booleans) -> Integers:
-    """Return scores as 0 to 10: the best feasible node has 10, and none with less has more."""
+def scaled(
+    scores: Floats, feasible: Booleans, worst: int = 0, best: int = PRIORITY_MAX
+) -> Integers:
+    """Return scores as whole numbers from worst to best, by default 0 to 10.
+
+    The best feasible node has the best, none with less has more, and where it is not feasible is 0.
+    """
     found = np.zeros(len(scores), np.int64)
     if not feasible.any():
         return found
     among = scores[feasible]
     low, high = float(among.min()), float(among.max())
     if low == high:
-        found[feasible] = PRIORITY_MAX
+        found[feasible] = best
     else:
-        found[feasible] = (PRIORITY_MAX * ((among - low) / (high - low))).astype(np.int64)
+        found[feasible] = worst + ((best - worst) * ((among - low) / (high - low))).astype(np.int64)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from extender.arrays import Integers
+from extender.arrays import Booleans, Integers
 from extender.asking import Asked
 from extender.expressions import Expression
 from extender.fitting import Fits, fit, parts_of
@@ -78,6 +78,18 @@ class Selecting:
         row = self.inventory.rows.get(name)
         arrays = self.inventory.arrays
         return row is not None and arrays.keepers[row] == HAMI and arrays.waiting[row] > 0
+
+    def busy(self, asked: Asked, rows: Integers) -> Booleans:
+        """Return on which of these rows a pod would have to wait for another to get its cards.
+
+        Or probably would: another one may be on its way there.
+        """
+        arrays, overlay = self.inventory.arrays, self.inventory.overlay
+        taken = np.array(arrays.waiting)[rows] > 0
+        taken |= np.isin(rows, list(overlay.going_to(but=asked.uid)))
+        for place in np.nonzero(taken)[0].tolist():
+            taken[place] = arrays.keepers[rows[place]] == HAMI
+        return taken
 
     def imagining(self, nodes: Sequence[NodeMeta]) -> "Selecting":
         """Return a selection among nodes that are empty and have what they announce themselves."""

@@ -9,8 +9,10 @@ from support.extended import ModelServer, announcing, cards, pod, replica
 from extender.extender import ExtenderSettings, Unavailable
 from extender.selecting import Preferences
 from extender.wire import Args, MetaPod, MetaVictims, NodeList, PreemptionArgs
+from ledger.core.cards import HAMI, OWN
 from ledger.core.commands import RegisterCards, SetLimits
 from ledger.kube.card_types import CardType
+from ledger.kube.objects import Node, ObjectMeta
 from ledger.kube.rules import DemandRules
 
 WANTS = pod("a", gpu=1, gpumem=8000)
@@ -237,3 +239,41 @@ async def test_a_quota_of_one_type_bounds_pods_of_this_type(monkeypatch: pytest.
         await found.tell(SetLimits(QUOTA, ("east/team",), limits))
         assert await found.places(one, "n1") == []
         assert await found.places(other, "n1") == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("keeper", "scores"),
+    [(OWN, {"n1": 10, "n2": 0, "n3": 0}), (HAMI, {"n1": 4, "n2": 10, "n3": 10})],
+)
+async def test_a_node_where_the_pod_would_wait_for_another_comes_after_all_others(
+    keeper: str, scores: dict[str, int]
+):
+    server, one, other = ModelServer(), pod("a", gpu=1), pod("b", gpu=1, gpumem=1000)
+    for name in ("n1", "n2", "n3"):
+        server.nodes[name] = Node(ObjectMeta(name=name, resource_version="5"))
+    server.add(one, other)
+    async with replica(server=server) as found:
+        for name in ("n1", "n2", "n3"):
+            await found.register(name, cards(f"GPU-{name}a", f"GPU-{name}b"), keeper)
+        await found.create(one, other)
+        assert await found.bind(one, "n1") == ""
+        names = await found.places(other, "n1", "n2", "n3")
+        assert {
+            each.host: each.score
+            for each in await found.extender.prioritize(Args(other, None, names))
+        } == scores
+        only = await found.extender.prioritize(Args(other, None, ["n1"]))
+        assert [each.score for each in only] == [10], "there is no other to go to"
+
+
+async def test_a_node_that_another_pod_is_on_its_way_to_comes_after_others_where_it_would_wait():
+    pods = [pod(name, gpu=1, gpumem=1000) for name in ("a", "b", "c")]
+    best = []
+    async with replica() as found:
+        for name in ("n1", "n2"):
+            await found.register(name, cards(f"GPU-{name}"), HAMI)
+        for one in pods:
+            names = await found.places(one, "n1", "n2")
+            scored = await found.extender.prioritize(Args(one, None, names))
+            best.append({each.host: each.score for each in scored})
+    assert best == [{"n1": 10, "n2": 10}, {"n1": 4, "n2": 10}, {"n1": 10, "n2": 10}]
