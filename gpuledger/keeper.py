@@ -26,6 +26,7 @@ from ledger.log import answers
 from ledger.log.domains import Captured
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.jetstream import JetStreamLog
+from ledger.log.news import News as LogNews
 from ledger.log.observer import Observer
 from ledger.log.owner import Owner
 from ledger.log.port import Durability, LogError, Lost
@@ -135,12 +136,15 @@ class Keeper:
         await self._open(log, writer)
         for callback in self._callbacks:
             writer.subscribe(callback)
+        news = LogNews(log.connection, log.names, writer)
+        await self._persist(news.start)
         async with self._preferred(log, writer):
             self._writer, self.problem = writer, None
             self.opened.set()
             _logger.info("ledger_open", position=writer.state.position)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(writer.run())
+                tasks.create_task(news.run())
                 tasks.create_task(self._note_heads(writer))
                 tasks.create_task(self._watch_durability(log))
                 tasks.create_task(self._follow())

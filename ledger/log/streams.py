@@ -81,6 +81,11 @@ class Names(msgspec.Struct, frozen=True):
         return f"ledger.{self.shard}.log"
 
     @property
+    def news_subject(self) -> str:
+        """Where replicas tell one another how far the log is."""
+        return f"ledger.{self.shard}.news"
+
+    @property
     def snapshots(self) -> str:
         """The stream of snapshots."""
         return f"LEDGER-{self.shard}-SNAP"

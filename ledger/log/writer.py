@@ -106,6 +106,7 @@ class Writer:
         self._callbacks: list[Callable[[records.Record], None]] = []
         self._refusals = Refusals(log, self.settings.refusals_max, self._observer.refusal_dropped)
         self._estranged = False
+        self._is_to_look = False
         self._behind_since: float | None = None
         self.extent = Extent(1, 0, 0, 0)
 
@@ -157,6 +158,11 @@ class Writer:
         self._queued.set()
         return await ticket.answer
 
+    def look(self) -> None:
+        """Look at the log soon: somebody else may have written."""
+        self._is_to_look = True
+        self._queued.set()
+
     def stop(self, reason: str) -> None:
         """Decide nothing more, for good: the log was found not to be intact."""
         self.stopped = reason
@@ -184,6 +190,9 @@ class Writer:
         except TimeoutError:
             await self._refresh()
             return
+        if self._is_to_look:
+            self._is_to_look = False
+            await self._refresh()
         pause, most = self.settings.retry_seconds, self.settings.group_commands_max
         while self.stopped is None:
             group = await self._decide(most)
