@@ -202,8 +202,13 @@ class Preemption:
         return Choice(node, parts, tuple(subject for subject, _ in there.leaving), evicted)
 
     async def _claimed(self, asked: Asked, choices: Sequence[Choice]) -> tuple[str, Claim] | None:
-        """Claim the cheapest of the choices that the ledger takes."""
+        """Claim the cheapest of the choices that the ledger takes.
+
+        Nothing is claimed for a pod for which somebody else did so while nodes were looked at.
+        """
         for choice in choices:
+            if self._standing(asked) is not None:
+                break
             # Those that a budget protects come first: if one may not leave, nobody has left yet.
             evicted = sorted(choice.evicted, key=lambda one: not one.budgets)
             leaving = (*(one.subject for one in evicted), *choice.leaving)

@@ -54,10 +54,15 @@ class Yard:
     """
 
     def __init__(
-        self, assets: Path, folder: Path, cluster: Cluster, plane: ControlPlane, settle: int
+        self,
+        assets: Path,
+        folder: Path,
+        cluster: Cluster,
+        plane: ControlPlane,
+        settings: dict[str, str],
     ) -> None:
-        """Prepare it; `settle` is the bound, in seconds, that its services are told."""
-        self._settle = settle
+        """Prepare it; `settings` are what its services are told."""
+        self._settings = settings
         self.plane = plane
         self.cluster = cluster
         self.nats = NatsServer(folder / "nats")
@@ -125,15 +130,20 @@ class Yard:
         return kind(
             folder,
             kubeconfig or self.plane.kubeconfig(SERVICE),
-            settle_seconds=str(self._settle),
+            **self._settings,
             nats=self.nats.url,
             nats_monitor=self.nats.monitor_url,
         )
 
 
 @asynccontextmanager
-async def opened(assets: Path, folder: Path, settle: int = SETTLE_SECONDS) -> AsyncIterator[Yard]:
-    """Run a yard without nodes for the block; skips the test where its programs are missing."""
+async def opened(
+    assets: Path, folder: Path, settle: int = SETTLE_SECONDS, **settings: str
+) -> AsyncIterator[Yard]:
+    """Run a yard without nodes for the block; skips the test where its programs are missing.
+
+    `settle` is the bound, in seconds, that its services are told, besides other settings.
+    """
     missing = [name for name in (kwok.PROGRAM, PROGRAM) if not (assets / name).is_file()]
     if missing:
         pytest.skip(f"{assets} lacks {', '.join(missing)}: no test of scheduling ran")
@@ -147,7 +157,8 @@ async def opened(assets: Path, folder: Path, settle: int = SETTLE_SECONDS) -> As
         await let_serve(cluster, RIGHTS)
         await kinds_are_served(cluster)
         await make_canary(cluster)
-        yard = Yard(assets, folder, cluster, plane, settle)
+        settings |= {"settle_seconds": str(settle)}
+        yard = Yard(assets, folder, cluster, plane, settings)
         stack.callback(yard.stop)
         await yard.start(cluster)
         yield yard

@@ -85,3 +85,17 @@ def test_a_row_whose_columns_change_has_no_guesses_left() -> None:
     overlay.clear(3)
     assert not overlay.memory[3].any()
     assert len(overlay) == 1
+
+
+def test_what_is_kept_stays_where_guesses_are_left_out() -> None:
+    overlay = Overlay()
+    overlay.add("u1", 3, ONE, {2}, until=5.0)
+    overlay.keep("u2", 3, ONE, {2})
+    with overlay.without_guesses():
+        assert _at(overlay, 3, 2) == (10, 20, 1, 1)
+        with overlay.without("u1"):
+            assert _at(overlay, 3, 2) == (10, 20, 1, 1)
+        overlay.expire(9.0)
+    assert _at(overlay, 3, 2) == (20, 40, 2, 2)
+    overlay.expire(9.0)
+    assert _at(overlay, 3, 2) == (10, 20, 1, 1)
