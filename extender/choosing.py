@@ -145,7 +145,8 @@ def _give_all(
         poor = rules.too_few(cards, wish)
         given.insufficient |= poor & given.ok
         given.ok &= ~poor
-        _Wanted(cards, given, container, question, wish).give(only)
+        if wish.count <= rules.most(cards):
+            _Wanted(cards, given, container, question, wish).give(only)
 
 
 class _Wanted:
@@ -162,11 +163,14 @@ class _Wanted:
         self.sets: Integers | None = None
 
     def give(self, only: Booleans | None) -> None:
-        """Choose card after card."""
+        """Choose card after card; once no node is left, the steps say nothing any more."""
         codes, wanted, keys = self._looked(only)
         if not self.given.steps:
             self.given.codes = codes.copy()
         for number in range(self.wish.count):
+            if number and not self.given.ok.any():
+                self.given.steps += self.given.steps[-1:] * (self.wish.count - number)
+                return
             if number and (self.cards.any_cut or self.container.left is not None):
                 codes, wanted, keys = self._looked(only)
             if number:

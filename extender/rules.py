@@ -14,6 +14,8 @@ from extender import instances, rowwise
 from extender.arrays import Booleans, Integers
 from extender.instances import Room
 from extender.loads import Cards, Loads
+from ledger.core.card_rules import SHARES_MAX
+from ledger.core.cards import MIG
 from ledger.core.denials import Reason
 from ledger.kube.wishes import CardWish, Choice
 
@@ -118,13 +120,20 @@ def codes(cards: Cards, load: Loads, asked: Asked, wanted: Want, left: Integers 
 def too_few(cards: Cards, wish: CardWish) -> Booleans:
     """Return which nodes do not have as many cards of the vendor as are asked for.
 
-    A card that is cut may be given several times.
+    A card that is cut may be given several times, once for each of its slots.
     """
     ours = cards.present & _of_vendor(cards, wish.vendor)
-    enough: Booleans = rowwise.count(ours) >= wish.count
-    if cards.any_cut:
-        enough |= rowwise.some(ours & cards.cut)
-    return ~enough
+    if not cards.any_cut:
+        return rowwise.count(ours) < wish.count
+    times = np.where(cards.cut, cards.slots, 1)
+    few: Booleans = np.where(ours, times, 0).sum(axis=1) < wish.count
+    return few
+
+
+def most(cards: Cards) -> int:
+    """Return how many cards a container can have at most on any node of the arrays."""
+    columns = cards.shape[1]
+    return SHARES_MAX if MIG in cards.arrays.modes else columns
 
 
 def _of_cards(cards: Cards, load: Loads, asked: Asked) -> Iterator[tuple[int, Booleans]]:

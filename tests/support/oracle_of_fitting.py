@@ -182,7 +182,7 @@ def _everything(
     cost: list[float] = []
     for wish in wishes:
         same = [card for card in node.cards if card.vendor == wish.vendor]
-        if len(same) < wish.count and not any(card.mode == "mig" for card in same):
+        if sum(card.slots if card.mode == "mig" else 1 for card in same) < wish.count:
             raise Refused("NodeInsufficientDevice")
         more, keys = _cards(node, wish, terms, taken, ours, numa)
         shares += more
