@@ -22,6 +22,7 @@ from extender.filtering import Candidates, Verdicts
 from extender.fitting import parts_of
 from extender.inventory import Inventory
 from extender.locking import Locking
+from extender.making_room import MakingRoom
 from extender.news import News
 from extender.preemption import Preemption
 from extender.prioritizing import prioritized
@@ -312,7 +313,7 @@ class Extender:
     def _evicting(self, cluster: Evicting | None) -> Preemption | None:
         if cluster is None or self._telling is None:
             return None
-        return Preemption(
+        making = MakingRoom(
             self._service.view,
             self._service.ledger,
             cluster,
@@ -322,3 +323,4 @@ class Extender:
             self._clock,
             self._service.count,
         )
+        return Preemption(making, self._clock, self._service.count)
