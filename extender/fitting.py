@@ -5,6 +5,9 @@ init container is, beside the sidecars that begin before it, and rather on cards
 What a pod books on a card is the most that runs there at once (`cards.booked`).
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import msgspec
 import numpy as np
 from msgspec import structs
@@ -41,6 +44,17 @@ class Fits(msgspec.Struct):
     hopeful: Booleans
 
 
+class _Answer(NamedTuple):
+    """Of `Fits`, what is found out about the rows of one window."""
+
+    feasible: Booleans
+    score: Floats
+    codes: Codes
+    registered: Booleans
+    insufficient: Booleans
+    steps: list[Step]
+
+
 class _Walk(msgspec.Struct):
     """What is found for a whole pod, in the order of the window."""
 
@@ -54,18 +68,21 @@ class _Walk(msgspec.Struct):
 def fit(arrays: Arrays, overlay: Overlay, question: Question) -> Fits:
     """Answer a question about cards as they are and as they probably will be."""
     window, at = window_of(question.rows)
-    blocks = [_block(arrays, overlay, question, part) for part in blocks_of(window)]
-    joined = _joined(blocks) if len(blocks) > 1 else blocks[0]
-    return Fits(
+    answers = [_answer(arrays, overlay, question, part) for part in blocks_of(window)]
+    fits = Fits(
         question.rows,
-        joined.feasible[at],
-        joined.score[at],
-        [_of_rows(step, at) for step in joined.steps],
-        joined.codes[at],
-        joined.registered[at],
-        joined.insufficient[at],
-        joined.hopeful[at],
+        np.concatenate([one.feasible for one in answers])[at],
+        np.concatenate([one.score for one in answers])[at],
+        [_joined(steps, at) for steps in zip(*(one.steps for one in answers), strict=True)],
+        np.concatenate([one.codes for one in answers])[at],
+        np.concatenate([one.registered for one in answers])[at],
+        np.concatenate([one.insufficient for one in answers])[at],
+        np.zeros(len(at), np.bool_),
     )
+    unsettled = np.nonzero(fits.registered & ~(fits.feasible | fits.insufficient))[0]
+    if len(unsettled):
+        fits.hopeful[unsettled] = _fits_alone(arrays, question, question.rows[unsettled])
+    return fits
 
 
 def priorities(fits: Fits) -> Integers:
@@ -95,71 +112,43 @@ def _share(step: Step, place: int, arrays: Arrays, row: int) -> Share:
     return Share(uuid, memory, cores, step.exclusive, name, instance.start, instance.size)
 
 
-def _block(arrays: Arrays, overlay: Overlay, question: Question, window: Window) -> Fits:
+def _answer(arrays: Arrays, overlay: Overlay, question: Question, window: Window) -> _Answer:
     """Answer about the rows of a window, in its order."""
     cards = Cards(arrays, window)
     before = Loads.of(arrays, overlay, window)
     walk = _walk(cards, before, question)
     registered = rowwise.some(cards.present)
-    return Fits(
-        cards.row_numbers(),
-        walk.ok & registered,
-        scoring.nodes(cards, before, walk.peak, question.node_policy, question.node_score),
-        walk.steps,
-        walk.codes,
-        registered,
-        walk.insufficient,
-        _hopeful(cards, question, walk),
+    score = scoring.nodes(cards, before, walk.peak, question.node_policy, question.node_score)
+    return _Answer(
+        walk.ok & registered, score, walk.codes, registered, walk.insufficient, walk.steps
     )
 
 
-def _joined(blocks: list[Fits]) -> Fits:
-    """Put the answers about several windows one after the other."""
-    steps = [
-        Step(
-            one[0].container,
-            one[0].exclusive,
-            np.concatenate([step.columns for step in one]),
-            np.concatenate([step.memory for step in one]),
-            np.concatenate([step.cores for step in one]),
-            np.concatenate([step.instance for step in one]),
-        )
-        for one in zip(*(block.steps for block in blocks), strict=True)
-    ]
-    return Fits(
-        np.concatenate([block.rows for block in blocks]),
-        np.concatenate([block.feasible for block in blocks]),
-        np.concatenate([block.score for block in blocks]),
-        steps,
-        np.concatenate([block.codes for block in blocks]),
-        np.concatenate([block.registered for block in blocks]),
-        np.concatenate([block.insufficient for block in blocks]),
-        np.concatenate([block.hopeful for block in blocks]),
+def _joined(steps: Sequence[Step], at: Integers) -> Step:
+    """Put a step of several windows one after the other, and then in the order of `at`."""
+    return Step(
+        steps[0].container,
+        steps[0].exclusive,
+        np.concatenate([step.columns for step in steps])[at],
+        np.concatenate([step.memory for step in steps])[at],
+        np.concatenate([step.cores for step in steps])[at],
+        np.concatenate([step.instance for step in steps])[at],
     )
 
 
-def _of_rows(step: Step, at: Integers) -> Step:
-    return step._replace(
-        columns=step.columns[at],
-        memory=step.memory[at],
-        cores=step.cores[at],
-        instance=step.instance[at],
-    )
-
-
-def _hopeful(cards: Cards, question: Question, walk: _Walk) -> Booleans:
-    """Return on which nodes where it does not fit the pod would if nobody else were there.
+def _fits_alone(arrays: Arrays, question: Question, rows: Integers) -> Booleans:
+    """Return on which of these nodes the pod would fit if nobody else were there.
 
     Which cards it would have there does not matter, so none are preferred.
     """
-    found = np.zeros(cards.shape[0], np.bool_)
-    unsettled = np.nonzero(~(walk.ok | walk.insufficient))[0]
-    if len(unsettled):
-        question = structs.replace(question, card_policies=("mutex",) if question.alone() else ())
-        window, at = window_of(cards.row_numbers()[unsettled])
-        alike = Cards(cards.arrays, window)
-        found[unsettled] = _walk(alike, Loads.empty(alike.shape), question).ok[at]
-    return found
+    question = structs.replace(question, card_policies=("mutex",) if question.alone() else ())
+    window, at = window_of(rows)
+    found = []
+    for part in blocks_of(window):
+        cards = Cards(arrays, part)
+        found.append(_walk(cards, Loads.empty(cards.shape), question).ok)
+    ok: Booleans = np.concatenate(found)[at]
+    return ok
 
 
 def _walk(cards: Cards, before: Loads, question: Question) -> _Walk:
