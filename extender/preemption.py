@@ -1,104 +1,128 @@
 """Preemption: less important pods are evicted from cards that a pod fits nowhere without.
 
 The scheduler's own preemption never sees a shortage of cards, so this is done here, beside the
-answers of filter, for one pod after the other. Only some of the nodes are looked at each time: a
-large cluster takes several tries.
+answers of filter, for one pod after the other. Only some of the nodes are looked at each time, and
+what was no use may be later, when a budget allows more. So each pod is tried again, on the nodes
+that the scheduler asked about last, until it has its cards or the scheduler asks no more.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 import structlog
 
-from extender.asking import Asked, Remembered
+from extender.asking import Asked
 from extender.making_room import Made, MakingRoom
 from ledger.kube.errors import ClusterError
 from ledger.runtime.counting import Count
 
-WAITING_MAX: Final = 64
-"""Pods that wait for others to be evicted; what comes then is taken when it is asked for again."""
+WANTING_MAX: Final = 256
+"""Pods that want room at a time; what comes then is taken when it is asked for again."""
 
 NODES_MAX: Final = 32
-"""Nodes that are looked at for a pod at a time; the next ones come when it is asked for again."""
+"""Nodes that are looked at in one try; the next ones come with the next."""
 
 PAUSE_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0
-"""Pauses between two tries for one pod; they double once all nodes were looked at."""
+"""Pauses between two tries for one pod. They double after each but those that were no use on some
+of the nodes and go on with the others."""
 
-REMEMBERED_MAX: Final = 1_024
-"""Pods of which it is remembered what was tried."""
+ASKED_SECONDS: Final = 330.0
+"""How long the nodes hold that were asked about. The scheduler takes up a pod that fits nowhere
+after 300 s at the latest."""
 
 NEVER: Final = "Never"
 """The preemptionPolicy of a pod that waits and evicts nobody."""
 
+GIVEN_UP: Final = "given up"
+
+_OVER: Final = ("gone", "fits", GIVEN_UP)
+"""Outcomes after which nothing is to be done until the pod is asked about again."""
+
 _logger: Final = structlog.get_logger("extender.preemption")
 
 
-class _Tried(NamedTuple):
-    """What was tried for a pod: the nodes of this round, and when the next try may be."""
+class _Wanting(msgspec.Struct):
+    """A pod, and the nodes where others could leave for it; times are of the loop, in seconds.
 
-    nodes: frozenset[str] = frozenset()
+    It is tried next when it is `due`, and no more from `until` on. `seen` are the nodes that were
+    looked at in this round.
+    """
+
+    asked: Asked
+    nodes: Sequence[str]
+    due: float
+    until: float
     pause: float = PAUSE_SECONDS
-    until: float = float("-inf")
+    seen: frozenset[str] = frozenset()
 
 
 class Preemption:
     """Has room made for the pods that want it, as long as `run` runs."""
 
     def __init__(self, making: MakingRoom, clock: Callable[[], float], count: Count) -> None:
-        """Nobody waits yet; `clock` is the time of the loop in seconds."""
+        """No pod wants room yet; `clock` is the time of the loop in seconds."""
         self._making, self._clock, self._count = making, clock, count
-        self._waiting: asyncio.Queue[tuple[Asked, Sequence[str]]] = asyncio.Queue(WAITING_MAX)
-        self._queued: set[str] = set()
-        self._tried: Remembered[_Tried] = Remembered(REMEMBERED_MAX)
+        self._wanting: dict[str, _Wanting] = {}
+        self._wake = asyncio.Event()
 
     def want(self, asked: Asked, nodes: Sequence[str]) -> None:
         """Have room made for a pod that fits nowhere, on one of the nodes where that is possible.
 
-        Nothing happens for a pod that is waiting for it, or was tried a moment ago.
+        A pod that is known already is tried no sooner for it.
         """
-        if not nodes or asked.pod.spec.preemption_policy == NEVER or asked.uid in self._queued:
+        if not nodes or asked.pod.spec.preemption_policy == NEVER:
             return
-        if self._clock() < self._known(asked).until or self._waiting.full():
-            return
-        self._queued.add(asked.uid)
-        self._waiting.put_nowait((asked, nodes))
+        now = self._clock()
+        known = self._wanting.get(asked.uid)
+        if known is not None:
+            known.asked, known.nodes, known.until = asked, nodes, now + ASKED_SECONDS
+        elif len(self._wanting) < WANTING_MAX:
+            self._wanting[asked.uid] = _Wanting(asked, nodes, now, now + ASKED_SECONDS)
+        self._wake.set()
 
     async def run(self) -> None:
         """Make room for one pod after the other until cancelled."""
         while True:
-            asked, nodes = await self._waiting.get()
-            await self._try(asked, nodes)
-            self._queued.discard(asked.uid)
+            one = min(self._wanting.values(), key=lambda one: one.due, default=None)
+            left = one.due - self._clock() if one is not None else None
+            if one is not None and left is not None and left <= 0:
+                await self._try(one)
+                continue
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
 
-    async def _try(self, asked: Asked, nodes: Sequence[str]) -> None:
-        """Look at the next nodes; once all were looked at, begin anew, and less often."""
-        known = self._known(asked)
-        if known.nodes.issuperset(nodes):
-            known = _Tried(pause=_longer(known.pause))
-        chosen = [node for node in nodes if node not in known.nodes][:NODES_MAX]
-        try:
-            made = await self._making.make(asked, nodes, chosen)
-        except ClusterError as error:
-            made = Made("unavailable")
-            _logger.warning("no_room_made", pod=asked.key, reason=str(error))
-        after = _after(known, chosen, made)
-        self._tried.put(asked.uid, after._replace(until=self._clock() + after.pause))
+    async def _try(self, one: _Wanting) -> None:
+        """Look at the next nodes, and decide when to try again."""
+        made = await self._make(one) if self._clock() < one.until else Made(GIVEN_UP)
+        if made.outcome in _OVER:
+            del self._wanting[one.asked.uid]
+        one.due = self._clock() + one.pause
         self._count("preemptions_total", made.outcome)
 
-    def _known(self, asked: Asked) -> _Tried:
-        return self._tried.get(asked.uid) or _Tried()
+    async def _make(self, one: _Wanting) -> Made:
+        """Make room on the nodes that were not looked at yet; all of them, once all were."""
+        if one.seen.issuperset(one.nodes):
+            one.seen = frozenset()
+            _pause_longer(one)
+        chosen = [node for node in one.nodes if node not in one.seen][:NODES_MAX]
+        try:
+            made = await self._making.make(one.asked, one.nodes, chosen)
+        except ClusterError as error:
+            _logger.warning("no_room_made", pod=one.asked.key, reason=str(error))
+            made = Made("unavailable")
+        if made.outcome == "nowhere":
+            one.seen = one.seen.union(chosen)
+        else:
+            one.seen = frozenset({made.avoid} if made.avoid else ())
+            _pause_longer(one)
+        return made
 
 
-def _after(known: _Tried, chosen: Sequence[str], made: Made) -> _Tried:
-    """Return what was tried now: what is over with these nodes, or a new round."""
-    if made.outcome == "nowhere":
-        return known._replace(nodes=known.nodes.union(chosen))
-    if made.outcome == "unavailable":
-        return known._replace(pause=_longer(known.pause))
-    return _Tried(frozenset({made.avoid} if made.avoid else ()))
-
-
-def _longer(pause: float) -> float:
-    return min(2 * pause, PAUSE_SECONDS_MAX)
+def _pause_longer(one: _Wanting) -> None:
+    one.pause = min(2 * one.pause, PAUSE_SECONDS_MAX)
