@@ -151,8 +151,10 @@ class Extender:
         fitted = self._fits.get(who.uid)
         if fitted is None:
             _, fitted = filtering.filtered(self._selecting, who, found)
-        busy = self._selecting.busy(who, fitted.fits.rows)
-        priorities = prioritized(fitted, busy, found)
+        later = self._selecting.busy(who, fitted.fits.rows)
+        if self._selecting.contested():
+            later |= self._selecting.tight(who, fitted.fits)
+        priorities = prioritized(fitted, later, found)
         self._guess(who, fitted, priorities)
         self._count("prioritize", "scored")
         return priorities

@@ -56,7 +56,8 @@ class Inventory:
     `rows` has the row of each node by its name without the cluster, and `names` the reverse, empty
     where no node is: the row of a node that is gone for good is given to another. `arrays` is
     another object after a reload. What is kept for pods that others are evicted for goes into
-    `overlay`. `reloads` counts how often a record did not fit to what was known.
+    `overlay`. `reloads` counts how often a record did not fit to what was known, `surprises` the
+    placements that nobody had guessed here: others place pods, too.
     """
 
     def __init__(self, cluster: str, overlay: Overlay) -> None:
@@ -67,6 +68,7 @@ class Inventory:
         self.names: list[str] = [""] * self.arrays.rows
         self.position = 0
         self.reloads = 0
+        self.surprises = 0
         self.loaded = False
         self._prefix = f"{cluster}/"
         self._free = list(range(self.arrays.rows - 1, -1, -1))
@@ -177,7 +179,8 @@ class Inventory:
         if not event.node.startswith(self._prefix):
             return
         self._end_claim((event.namespace, event.key))
-        self.overlay.drop(event.uid)
+        if not self.overlay.drop(event.uid):
+            self.surprises += 1
         seen = event.cause == events.Cause.SEEN
         stage = Stage.BOUND if seen else Stage.PROPOSED
         self._enter(

@@ -78,11 +78,12 @@ class Overlay:
         self._next = min(self._next, until)
         self._count(taken, 1)
 
-    def drop(self, uid: str) -> None:
-        """Forget the guess about a pod, if there is one."""
+    def drop(self, uid: str) -> bool:
+        """Forget the guess about a pod; return whether there was one."""
         taken = self._guesses.pop(uid, None)
         if taken is not None:
             self._count(taken, -1)
+        return taken is not None
 
     def going_to(self, but: str) -> set[int]:
         """Return the rows that pods are guessed to be on their way to, other than this uid."""

@@ -4,6 +4,7 @@ What is probably taken, the overlay, counts against a pod; of what is guessed ab
 nothing does.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Final
@@ -22,15 +23,18 @@ from extender.question import NO_BOUND, Question
 from extender.reasons import reason_of
 from extender.rooms import Rooms
 from extender.wire import NodeMeta
-from ledger.core.cards import HAMI, MIG, Parts, booked, exclusive_on
+from ledger.core.cards import HAMI, MIG, Parts, Phase, booked, exclusive_on
 from ledger.core.denials import Reason
-from ledger.kube.wishes import Weights
+from ledger.kube.wishes import Weights, Wish
 
 GUESS_SECONDS: Final = 3.0
 """How long a pod is taken to be on its way to the node that was best for it."""
 
 PLACING_SECONDS: Final = 30.0
 """How long the cards that a bind has chosen are taken; the ledger says sooner what became of it."""
+
+CONTESTED_SECONDS: Final = 2.0
+"""How long after a placement by others it is thought that there will be more."""
 
 UNKNOWN: Final = -1
 """The row of a node that announced no cards."""
@@ -63,6 +67,8 @@ class Selecting:
         self._preferences = preferences
         self._clock = clock
         self._rooms = rooms
+        self._surprises = inventory.surprises
+        self._contested_until = -math.inf
 
     def rows_of(self, names: Sequence[str]) -> list[int | None]:
         """Return the row of each node, None for one that announced no cards."""
@@ -90,6 +96,29 @@ class Selecting:
         for place in np.nonzero(taken)[0].tolist():
             taken[place] = arrays.keepers[rows[place]] == HAMI
         return taken
+
+    def contested(self) -> bool:
+        """Return whether others have placed pods lately that nothing was known of here."""
+        if self._surprises != self.inventory.surprises:
+            self._surprises = self.inventory.surprises
+            self._contested_until = self._clock() + CONTESTED_SECONDS
+        return self._clock() < self._contested_until
+
+    def tight(self, asked: Asked, fits: Fits) -> Booleans:
+        """Return on which rows a pod fits that have no room for a second one like it.
+
+        While others place pods, too, such a node is lost in the moment until the pod is bound.
+        """
+        found = fits.feasible.copy()
+        rows = fits.rows[found]
+        twice = msgspec.structs.replace(asked.wish, wishes=_twice(asked.wish.wishes))
+        question = msgspec.structs.replace(
+            self.question(asked, rows), wish=twice, memory_room=NO_BOUND
+        )
+        over = self.inventory.overlay
+        with over.without(asked.uid):
+            found[found] = ~fit(self.inventory.arrays, over, question).feasible
+        return found
 
     def imagining(self, nodes: Sequence[NodeMeta]) -> "Selecting":
         """Return a selection among nodes that are empty and have what they announce themselves."""
@@ -156,3 +185,13 @@ class Selecting:
         if self._rooms is None:
             return NO_BOUND
         return self._rooms.of(asked, cut=MIG in self.inventory.arrays.modes)
+
+
+def _twice(wishes: tuple[Wish, ...]) -> tuple[Wish, ...]:
+    """Return what two pods want that run beside one another."""
+    again = (
+        msgspec.structs.replace(wish, phase=Phase.APP)
+        for wish in wishes
+        if wish.phase != Phase.INIT
+    )
+    return (*wishes, *again)
