@@ -69,7 +69,7 @@ def demanded(parts: Parts, pod: Pod, node: cards.Node, rules: DemandRules) -> Am
 def left(reading: PodReading, placed: Placement) -> Unplace:
     """Return the command that gives back the cards of a node on which the pod is not."""
     where = reading.namespace, reading.key, reading.uid
-    return Unplace(*where, placed.node, Cause.UNBOUND, SETTLED)
+    return Unplace(*where, placed.node, Cause.UNBOUND, SETTLED, bound=True)
 
 
 def progress(

@@ -210,7 +210,10 @@ class Advance(Command, frozen=True, gc=False):
 
 
 class Unplace(Command, frozen=True, gc=False):
-    """Give a pod's cards on `node` back: the pod is not bound there and never will be by this."""
+    """Give a pod's cards on `node` back: the pod is not bound there and never will be by this.
+
+    Once the pod was seen bound, that is wrong unless somebody has seen it elsewhere: `bound`.
+    """
 
     namespace: str
     key: str
@@ -218,6 +221,7 @@ class Unplace(Command, frozen=True, gc=False):
     node: str
     cause: str
     actor: str = ""
+    bound: bool = False
 
 
 class Resize(Command, frozen=True, gc=False):

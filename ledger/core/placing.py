@@ -23,7 +23,7 @@ from ledger.core import (
 )
 from ledger.core.accounts import Kind, kind
 from ledger.core.amounts import Amounts
-from ledger.core.cards import Placement
+from ledger.core.cards import Placement, Stage
 from ledger.core.charging import TRUTH, Postings
 from ledger.core.denials import Denial, Reason
 from ledger.core.shortages import Short
@@ -73,9 +73,7 @@ def advance(state: State, command: commands.Advance) -> Decision:
         return []
     charged = state.namespaces[command.namespace].entries[command.key].charge
     known = {**charged, **placed.stands}
-    less = {
-        name: amount for name, amount in command.stands.items() if amount < known.get(name, 0)
-    }
+    less = {name: amount for name, amount in command.stands.items() if amount < known.get(name, 0)}
     after = msgspec.structs.replace(
         placed,
         stage=max(placed.stage, command.stage),
@@ -101,6 +99,8 @@ def unplace(state: State, command: commands.Unplace) -> Decision:
     """Decide that a pod gives its cards back."""
     placed = _placement(state, command)
     if placed is None or placed.node != command.node:
+        return []
+    if placed.stage > Stage.PROPOSED and not command.bound:
         return []
     return [
         events.Unplaced(command.namespace, command.key, command.uid, command.cause, command.actor)

@@ -1,5 +1,6 @@
 """Placing pods: what is booked, by which rule, for how long, and charged only once."""
 
+import msgspec
 import pytest
 from support.folding import apply
 from support.placing import (
@@ -136,6 +137,13 @@ def test_an_unplace_of_another_node_gives_nothing_back() -> None:
     other = commands.Unplace(TEAM, "pods/a", "a", "c1/n2", "unbound")
     assert apply(state, other) == []
     assert on_card(state) == (10, 0, 1)
+
+
+def test_cards_of_a_pod_that_was_seen_bound_are_given_back_by_who_has_seen_it_elsewhere() -> None:
+    state = after(register(card(0)), pod("a"), place("a", share()), advance("a", Stage.BOUND))
+    assert apply(state, unplace("a")) == []
+    do(state, msgspec.structs.replace(unplace("a"), bound=True))
+    assert on_card(state) == (0, 0, 0)
 
 
 def test_what_somebody_else_placed_is_charged_over_the_limit() -> None:
