@@ -14,6 +14,7 @@ import msgspec
 
 from gpuledger.simulation import kinds
 from ledger.kube.objects import (
+    Node,
     ObjectMeta,
     Pod,
     ResourceQuota,
@@ -31,7 +32,7 @@ TERMINAL: Final = ("Succeeded", "Failed")
 Name = tuple[str, str]
 """Namespace, empty where there is none, and name."""
 
-T = TypeVar("T", Pod, ResourceQuota, Workload)
+T = TypeVar("T", Node, Pod, ResourceQuota, Workload)
 
 
 class Conflict(Exception):
@@ -105,7 +106,8 @@ class ApiServer:
     be charged at every moment. The others are charged when they are seen. `barred` holds those that
     were admitted although they name a controller that has not made them. `pending` holds the
     attempts `(uid, base)` that were charged, allowed, and may still be written. `lenient` are the
-    namespaces whose policy ever was another than to enforce.
+    namespaces whose policy ever was another than to enforce. `bindings` has the cards that were
+    written by a Binding of the ledger's, `foreign` those that somebody else wrote, by uid.
     """
 
     def __init__(self, name: str, on_write: Callable[[str, str], None]) -> None:
@@ -115,6 +117,7 @@ class ApiServer:
         self.versions = Versions()
         self.pods: Collection[Pod] = Collection(self.versions)
         self.quotas: Collection[ResourceQuota] = Collection(self.versions)
+        self.nodes: Collection[Node] = Collection(self.versions)
         self.others: dict[str, Collection[Workload]] = {
             one: Collection(self.versions) for one in kinds.RESOURCES
         }
@@ -122,6 +125,8 @@ class ApiServer:
         self.barred: set[str] = set()
         self.pending: Counter[tuple[str, int]] = Counter()
         self.lenient: set[str] = set()
+        self.bindings: dict[str, list[str]] = {}
+        self.foreign: dict[str, list[str]] = {}
         self._on_write = on_write
         self._made = 0
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from gpuledger.simulation.card_books import CardBooks, OfCards
 from ledger.core import events
 from ledger.core.amounts import Amounts
 from ledger.core.events import AnyEvent
@@ -18,6 +19,9 @@ Key = tuple[str, str]
 
 Line = tuple[str, str]
 """Account and quota key."""
+
+OfBodies = events.Reserved | events.Raised | events.Committed | events.Observed | events.Released
+"""The events that say what a key may turn out to be."""
 
 ALONE: Final = ("", "-")
 """The roots of what draws from nobody."""
@@ -46,9 +50,13 @@ class _Charge(NamedTuple):
 
 
 class Books:
-    """What is charged, per key the bodies `(uid, base)` that may exist; base -1 is the object."""
+    """What is charged, per key the bodies `(uid, base)` that may exist; base -1 is the object.
+
+    What is on which card is in `cards`.
+    """
 
     def __init__(self) -> None:
+        self.cards = CardBooks()
         self.bodies: dict[Key, dict[tuple[str, int], Body]] = {}
         self.accounts: dict[str, Account] = {}
         self._described: dict[str, str] = {}
@@ -65,20 +73,22 @@ class Books:
             del self.accounts[event.account]
         elif isinstance(event, events.Described):
             self._described[event.subject] = event.traits
+        elif isinstance(event, OfCards):
+            yield from self.cards.enter(event)
+            if isinstance(event, events.Placed | events.Advanced | events.Resized):
+                self._stand((event.namespace, event.key), event.uid, event.stands)
         elif not isinstance(event, events.ClusterRegistered):
             yield from self._enter_body(event)
+            place = event.namespace, event.key
+            self.cards.end(place, {uid for uid, _ in self.bodies[place]})
         before, self._used = self._used, self._add_up()
         yield from self._rises_over_a_limit(event, before)
 
     def used(self) -> dict[Line, int]:
-        """Return what is used of every line of every open account."""
-        return self._used
+        """Return what is used of every line of every open account, and of every card."""
+        return self._used | self.cards.used()
 
-    def _enter_body(self, event: AnyEvent) -> Iterator[str]:
-        assert isinstance(
-            event,
-            events.Reserved | events.Raised | events.Committed | events.Observed | events.Released,
-        )
+    def _enter_body(self, event: OfBodies) -> Iterator[str]:
         bodies = self.bodies.setdefault((event.namespace, event.key), {})
         where = f"{event.namespace}/{event.key} {event.uid}"
         if isinstance(event, events.Reserved):
@@ -95,6 +105,13 @@ class Books:
         else:
             yield from self._status_adds_nothing(event, bodies)
             _settle(bodies, event)
+
+    def _stand(self, place: Key, uid: str, stands: Amounts) -> None:
+        """Charge a pod what its cards decided, in the place of what its spec says."""
+        bodies = self.bodies[place]
+        for (one, base), body in bodies.items():
+            if one == uid and body.demand:
+                bodies[one, base] = body._replace(demand={**body.demand, **stands})
 
     def _stamped(self, event: events.Reserved) -> Iterator[str]:
         """Of one API request at most one attempt is open."""

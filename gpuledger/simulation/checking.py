@@ -10,15 +10,16 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gpuledger.simulation import truth
-from gpuledger.simulation.apiserver import TERMINAL, ApiServer
+from gpuledger.simulation import card_truth, truth
+from gpuledger.simulation.apiserver import TERMINAL, ApiServer, counts
 from gpuledger.simulation.books import ALONE, Books
+from gpuledger.simulation.card_books import Held, Place
 from gpuledger.simulation.settings import demand
 from ledger.core import commands, decisions, invariants, snapshots
 from ledger.core.amounts import Amounts, covers
 from ledger.core.commands import AnyCommand
 from ledger.core.denials import Denial
-from ledger.core.events import AnyEvent, Cause, Observed, Released, Reserved
+from ledger.core.events import AnyEvent, Cause, Observed, Released, Reserved, Unplaced
 from ledger.core.evolution import evolve
 from ledger.core.state import State
 from ledger.kube.objects import Pod, Workload
@@ -29,6 +30,9 @@ from ledger.log.submission import Accepted, Ledger
 _ENTERING: Final = (Reserved, Observed)
 """Events that say whose envelope an object counts in."""
 
+
+_CARDS: Final = "card/"
+"""How the names of cards' accounts begin."""
 
 K = TypeVar("K")
 
@@ -51,6 +55,7 @@ class Checker:
         self._servers: dict[str, ApiServer] = {}
         self._note = note
         self._books = Books()
+        self._placed_before: dict[Place, Held] = {}
         self._images = [snapshots.encode(self.state)]
         self._payloads: list[bytes] = []
 
@@ -70,6 +75,7 @@ class Checker:
         if self.violation is not None:
             return
         self._payloads.append(payload)
+        self._placed_before = dict(self._books.cards.placed)
         try:
             record, digest = records.check(self.state, position, payload)
             self._apply(record)
@@ -87,12 +93,14 @@ class Checker:
             server = self._servers.get(space.partition("/")[0])
             if server is not None and key:
                 self._proved(server, event)
+                self._bound(server, event)
                 self._forged(server, event)
                 self._charged(server, space.partition("/")[2], key)
 
     def written(self, server: ApiServer, namespace: str, key: str) -> None:
         """Look at an object the moment it is written."""
         self._charged(server, namespace, key)
+        self._has_cards(server, namespace, key)
 
     def applied(self, replica: str, state: State) -> None:
         """Compare a replica's state, at the end of a record, with the fold from zero."""
@@ -189,7 +197,8 @@ class Checker:
             *_unlike("what exists", found, expected),
             *_unlike("limits", self._limits(), truth.limits(servers)),
             *_unlike("descriptions", self.state.described, truth.descriptions(servers)),
-            *_unlike("used", self._used(), truth.used(servers, now, self._known)),
+            *_unlike("used", self._used_of_quotas(), truth.used(servers, now, self._known)),
+            *self._differences_of_cards(servers, now),
         ]
 
     def _known(self, space: str, key: str) -> Amounts | None:
@@ -198,11 +207,27 @@ class Checker:
         entry = namespace.entries.get(key) if namespace is not None else None
         return entry.committed.demand if entry is not None and entry.committed else None
 
-    def _limits(self) -> dict[str, Amounts]:
+    def _differences_of_cards(self, servers: list[ApiServer], now: float) -> list[str]:
+        placed = self._books.cards.placed
+        found = self._limits(of_cards=True)
+        return [
+            *card_truth.misplaced(servers, placed, now),
+            *_unlike(
+                "cards",
+                {account: tuple(three.values()) for account, three in found.items()},
+                card_truth.limits(servers, placed),
+            ),
+        ]
+
+    def _limits(self, *, of_cards: bool = False) -> dict[str, Amounts]:
         return {
             account: {key: self.state.limit[line] for key, line in one.lines.items()}
             for account, one in self.state.accounts.items()
+            if account.startswith(_CARDS) is of_cards
         }
+
+    def _used_of_quotas(self) -> dict[tuple[str, str], int]:
+        return {line: used for line, used in self._used().items() if not line[0].startswith(_CARDS)}
 
     def _used(self) -> dict[tuple[str, str], int]:
         return {
@@ -231,6 +256,36 @@ class Checker:
             self.fail(
                 "what is proved absent is never written",
                 f"{event.key} {event.uid} at {event.base} is released and may still be written",
+            )
+
+    def _has_cards(self, server: ApiServer, namespace: str, key: str) -> None:
+        """Whoever our Binding has bound has its cards, from its write until it ends."""
+        item = _stored(server, namespace, key)
+        if not isinstance(item, Pod) or item.metadata.uid not in server.bindings:
+            return
+        if not counts(item, asyncio.get_running_loop().time()):
+            return
+        held = self._books.cards.placed.get((f"{server.name}/{namespace}", key))
+        where = f"{server.name}/{item.spec.node_name}"
+        if held is None or (held.uid, held.node) != (item.metadata.uid, where):
+            self.fail(
+                "who is bound has cards in the ledger",
+                f"{key} {item.metadata.uid} is bound to {where} and has none there",
+            )
+
+    def _bound(self, server: ApiServer, event: AnyEvent) -> None:
+        """The cards of a pod that is bound to their node are not given back."""
+        if not isinstance(event, Unplaced):
+            return
+        item = _stored(server, event.namespace.partition("/")[2], event.key)
+        before = self._placed_before.get((event.namespace, event.key))
+        if not isinstance(item, Pod) or before is None or item.metadata.uid != event.uid:
+            return
+        now = asyncio.get_running_loop().time()
+        if f"{server.name}/{item.spec.node_name}" == before.node and counts(item, now):
+            self.fail(
+                "cards of a bound pod are not given back",
+                f"{event.key} {event.uid} is bound to {before.node} and {event.cause}",
             )
 
     def _forged(self, server: ApiServer, event: AnyEvent) -> None:

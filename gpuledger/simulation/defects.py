@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from gpuledger.simulation import replica
+from gpuledger.simulation.card_defects import DEFECTS_OF_CARDS
 from gpuledger.simulation.planting import Defect, Put, planting
 from gpuledger.simulation.root_defects import DEFECTS_OF_ROOTS
 from gpuledger.visible import Visible
@@ -238,7 +239,9 @@ _OF_PODS: Final = (
     Defect("dry-run-charges", "a dry run is like the real thing", _dry_run_charges),
 )
 
-DEFECTS: Final = {defect.name: defect for defect in (*_OF_PODS, *DEFECTS_OF_ROOTS)}
+DEFECTS: Final = {
+    defect.name: defect for defect in (*_OF_PODS, *DEFECTS_OF_ROOTS, *DEFECTS_OF_CARDS)
+}
 """All of them, by name."""
 
 

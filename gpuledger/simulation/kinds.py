@@ -42,6 +42,7 @@ _DECLARED: Final = {
 
 GPU: Final = "nvidia.com/gpu"
 MEMORY: Final = "nvidia.com/gpumem"
+CORES: Final = "nvidia.com/gpucores"
 APP: Final = "app"
 
 Manifest = dict[str, Any]
@@ -66,9 +67,11 @@ def resource_of(found: Workload) -> Resource:
     return next(one for one in ROOTS.values() if one.kind == found.kind)
 
 
-def template(gpus: int, memory: int, app: str, priority: str) -> Manifest:
-    """Return the template of pods with so many cards of so many MiB."""
+def template(gpus: int, memory: int, app: str, priority: str, cores: int = 0) -> Manifest:
+    """Return the template of pods with so many cards, of each so many MiB and percent."""
     limits = {GPU: str(gpus), MEMORY: str(memory)}
+    if cores:
+        limits[CORES] = str(cores)
     spec: Manifest = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
     if priority:
         spec["priorityClassName"] = priority

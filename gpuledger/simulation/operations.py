@@ -39,7 +39,8 @@ class Operation(msgspec.Struct, frozen=True, tag=True):
 class Create(Operation, frozen=True):
     """A pod is posted: `name` empty means generated, with so many collisions before it fits.
 
-    With `forged` it names an object that exists as its controller, which has not made it.
+    With `forged` it names an object that exists as its controller, which has not made it. With 100
+    `cores` it wants its cards alone.
     """
 
     cluster: int
@@ -57,6 +58,7 @@ class Create(Operation, frozen=True):
     app: str = ""
     priority: str = ""
     forged: bool = False
+    cores: int = 0
 
 
 class Update(Operation, frozen=True):
@@ -275,3 +277,56 @@ class Snapshot(Operation, frozen=True):
     """A replica saves a snapshot after its next record."""
 
     replica: int
+
+
+class SetNode(Operation, frozen=True):
+    """A node is created or changed: it announces these cards, None for no annotation at all."""
+
+    cluster: int
+    name: str
+    cards: tuple["Slab", ...] | None
+    keeper: str
+    ready: bool = True
+
+
+class Slab(msgspec.Struct, frozen=True):
+    """A card as a node announces it: MiB, and how many containers may share it."""
+
+    uuid: str
+    memory: int
+    slots: int
+    healthy: bool = True
+    cordoned: bool = False
+
+
+class DropNode(Operation, frozen=True):
+    """A node is deleted; its pods stay."""
+
+    cluster: int
+    name: str
+
+
+class PlaceElsewise(Operation, frozen=True):
+    """Another scheduler binds a pod, with HAMi's annotations and whatever is on the card."""
+
+    cluster: int
+    pick: int
+    node: int
+    card: int
+
+
+class Annotate(Operation, frozen=True):
+    """Somebody writes another card into the annotations of a pod that is bound."""
+
+    cluster: int
+    pick: int
+    card: int
+
+
+class KeepRoom(Operation, frozen=True):
+    """Cards are kept for a pod that waits, and whoever is on them is deleted."""
+
+    cluster: int
+    pick: int
+    node: int
+    card: int

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from gpuledger.simulation import operations
 from gpuledger.simulation.admission import Admission
@@ -10,15 +10,26 @@ from gpuledger.simulation.apiserver import ApiServer
 from gpuledger.simulation.authoring import NAMESPACES
 from gpuledger.simulation.checking import Checker
 from gpuledger.simulation.controllers import Controllers
+from gpuledger.simulation.kubelets import Kubelets
 from gpuledger.simulation.operations import Operation
 from gpuledger.simulation.replica import Replica
 from gpuledger.simulation.requests import Requests
+from gpuledger.simulation.room import Room
 from gpuledger.simulation.root_requests import RootRequests
+from gpuledger.simulation.schedulers import Scheduler
 from gpuledger.simulation.writing import Writing
 from ledger.kube.resources import POLICIES, UNIVERSE_QUOTAS
 
 _STRICT: Final = (None, {"surge": "strict"})
 """Policies that charge and refuse like none."""
+
+
+class Player(Protocol):
+    """Something that acts by itself."""
+
+    async def run(self) -> None:
+        """Act until cancelled."""
+        ...
 
 
 class Place:
@@ -35,9 +46,26 @@ class Place:
         self._pods = Requests(writing)
         self._roots = RootRequests(writing)
         self.controllers = Controllers(writing, self._pods, self._roots)
+        self.kubelets = Kubelets(writing)
+        self.schedulers: list[Scheduler] = []
+        self._writing = writing
+        self._room = Room(writing, self.kubelets, self.replicas)
         checker.attend(self.server)
         for namespace in NAMESPACES:
             self.server.label_namespace(namespace, {})
+
+    def schedule(self, many: int) -> None:
+        """Have so many schedulers."""
+        self.schedulers = [
+            Scheduler(f"s{number}", self._writing, self.replicas, self._note)
+            for number in range(many)
+        ]
+
+    def stop(self) -> None:
+        """Have nothing made and nothing bound any more."""
+        self.controllers.working = False
+        for scheduler in self.schedulers:
+            scheduler.working = False
 
     async def do(self, operation: Operation) -> None:
         """Do what an operation is about in this cluster."""
@@ -58,6 +86,8 @@ class Place:
                 await self._roots.delete(operation)
             case operations.Progress():
                 self._roots.progress(operation)
+            case operations.KeepRoom():
+                await self._room.keep(operation)
             case _:
                 self._define(operation)
 
@@ -77,6 +107,19 @@ class Place:
                 server.label_namespace(namespace, labels)
             case operations.SetPolicy(namespace=namespace, spec=policy):
                 self._set_policy(namespace, policy)
+            case _:
+                self._do_on_nodes(operation)
+
+    def _do_on_nodes(self, operation: Operation) -> None:
+        match operation:
+            case operations.SetNode():
+                self.kubelets.set_node(operation)
+            case operations.DropNode():
+                self.kubelets.drop_node(operation)
+            case operations.PlaceElsewise():
+                self.kubelets.place_elsewise(operation)
+            case operations.Annotate():
+                self.kubelets.annotate(operation)
             case _:
                 raise TypeError(f"nobody does {operation}")
 

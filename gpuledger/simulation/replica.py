@@ -9,12 +9,16 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from gpuledger.simulation.apiserver import EPOCH
+from gpuledger.simulation.carded import CardedCluster
 from gpuledger.simulation.checking import Checker, Witnessed
 from gpuledger.simulation.kinds import catalog
+from gpuledger.simulation.placing import Placing
+from gpuledger.simulation.schedulers import Question, T
+from gpuledger.simulation.script import Script
 from gpuledger.simulation.settings import CLUSTERS, RULES, SETTLE_SECONDS
-from gpuledger.simulation.watched import WatchedCluster
 from gpuledger.visible import Visible
 from ledger.core import snapshots
+from ledger.core.commands import AnyCommand
 from ledger.core.denials import Denial
 from ledger.core.state import State
 from ledger.kube import place_traits
@@ -59,12 +63,12 @@ class Replica:
         self,
         number: int,
         store: MemoryStore,
-        cluster: WatchedCluster,
+        cluster: CardedCluster,
         checker: Checker,
         source: random.Random,
         lease: "Lease",
         exchange: Exchange,
-        recount: float,
+        plan: Script,
     ) -> None:
         self.name = f"r{number}"
         self.cluster = cluster
@@ -79,7 +83,7 @@ class Replica:
         self._source = source
         self._lease = lease
         self._exchange = exchange
-        self._recount = recount
+        self._plan = plan
         self._nonces = 0
         self._ready = False
         self._process = Process(self.name)
@@ -118,6 +122,15 @@ class Replica:
         handler = self._mutating if mutating else self._validating
         return self._process.start(handler.answer(request, until))
 
+    def asked(self, question: Question[T]) -> "asyncio.Task[T]":
+        """Answer a scheduler in this replica's process."""
+        assert self._placing is not None, "only where pods are placed are there schedulers"
+        return self._process.start(question(self._placing.extender))
+
+    def submitted(self, command: AnyCommand) -> "asyncio.Task[Accepted | Denial]":
+        """Decide somebody's command in this replica's process."""
+        return self._process.start(self._ledger.submit(command))
+
     def now(self) -> int:
         """Return what this replica's wall clock shows, in µs of Unix time."""
         seconds = asyncio.get_running_loop().time() + self.offset
@@ -140,7 +153,7 @@ class Replica:
         preference = _Preference(self.name, self._lease)
         self._commands = CommandServer(line, NAMES, self.name, self.writer)
         forwarder = Forwarder(line, NAMES, preference, self.writer)
-        ledger = Witnessed(forwarder, self._checker)
+        self._ledger = ledger = Witnessed(forwarder, self._checker)
         stamps = Stamps(STAMP_KEY, clock=lambda: self.now() / 1_000_000, nonce=self._nonce)
         where, cluster = self.cluster.name, self.cluster
         self._surroundings = surroundings = Surroundings(
@@ -148,6 +161,8 @@ class Replica:
         )
         self._mutating = Mutating(where, RULES, POLICY, stamps, surroundings)
         self._validating = Validating(ledger, where, RULES, POLICY, stamps, surroundings)
+        placing = Placing(ledger, self.writer, cluster, self.now) if self._plan.schedulers else None
+        self._placing = placing
         self._settlement = Settlement(
             Visible(ledger, self.writer),
             self.writer,
@@ -155,6 +170,7 @@ class Replica:
             now=self.now,
             is_active=lambda: self.name in self._lease.settlers,
             settings=self._settings(),
+            beside=placing.settlement.begin if placing is not None else None,
         )
 
     def _settings(self) -> SettlementSettings:
@@ -162,7 +178,7 @@ class Replica:
         return SettlementSettings(
             rules=RULES,
             settle_seconds=SETTLE_SECONDS,
-            recount_seconds=self._recount,
+            recount_seconds=self._plan.recount,
             cluster_traits=place_traits.of_cluster(where, self.cluster.region, None),
             universe_authority=where == CLUSTERS[0],
             write_quota_status=True,
@@ -185,6 +201,8 @@ class Replica:
         assert self._surroundings.following is not None, "every replica has a cluster"
         self._keep_up(self._surroundings.following.run())
         self._keep_up(self._settlement.run())
+        if self._placing is not None:
+            self._keep_up(self._placing.run())
         self._ready = True
 
     def _keep_up(self, part: Coroutine[Any, Any, None]) -> None:

@@ -132,7 +132,9 @@ class Requests:
         # Of no kind that is known: it counts as an owner and leads nowhere.
         reference = OwnerReference("Other", owner, owner, controller=True) if owner else None
         forged = self._victim(operation.namespace) if operation.forged else None
-        pods = kinds.template(operation.gpus, operation.memory, operation.app, operation.priority)
+        pods = kinds.template(
+            operation.gpus, operation.memory, operation.app, operation.priority, operation.cores
+        )
         return kinds.pod_of(pods, operation.namespace, forged or reference), forged is not None
 
     def _victim(self, namespace: str) -> OwnerReference | None:
@@ -174,7 +176,7 @@ class Requests:
         writing = self._writing
         for number in range(UPDATE_TRIES):
             stored = self._server.pods.objects.get(name)
-            if stored is None or not counts(stored, now()):
+            if stored is None or not counts(stored, now()) or self._is_foreign(stored):
                 return
             old = self._older(stored) if operation.stale and not number else stored
             changed = _changed(old, memory)
@@ -195,6 +197,10 @@ class Requests:
             )
             if outcome is not Outcome.TAKEN or not operation.repeat:
                 return
+
+    def _is_foreign(self, pod: Pod) -> bool:
+        """Return whether somebody else placed a pod: what it has then is in its annotations."""
+        return pod.metadata.uid in self._server.foreign
 
     def _older(self, stored: Pod) -> Pod:
         """Return an earlier version of a pod, as a cache may still have it."""

@@ -13,6 +13,7 @@ import msgspec
 
 from gpuledger.simulation import operations
 from gpuledger.simulation.authoring import NAMESPACES, QUOTAS, Author
+from gpuledger.simulation.card_authoring import CardAuthor
 from gpuledger.simulation.operations import Operation
 from gpuledger.simulation.settings import CLUSTERS
 
@@ -25,11 +26,21 @@ BIG_EVERY: Final = 10
 """Every so many seeds a script is some times longer."""
 
 
+CARDS_EVERY: Final = 8
+CARDS_SEED: Final = 3
+"""Every so many seeds, from this one on, pods are placed on cards."""
+
+
+REPLICAS_LEAST: Final = 2
+"""Fewer replicas than these do not meet on one card."""
+
+
 class Script(msgspec.Struct, frozen=True):
     """One run: how many clusters and replicas, what happens, and whether the log loses its tail.
 
     Replicas take turns in serving the clusters. Settlement lists everything anew after `recount`
-    seconds.
+    seconds. Without `schedulers` nothing is placed; `binding_trouble` is the share of Bindings that
+    something happens to.
     """
 
     seed: int
@@ -38,11 +49,31 @@ class Script(msgspec.Struct, frozen=True):
     operations: tuple[Operation, ...]
     recount: float
     cut_tail: bool = False
+    schedulers: int = 0
+    binding_trouble: float = 0.0
 
 
 def write(seed: int) -> Script:
     """Return the script of a seed."""
-    return _Playwright(seed).script()
+    plan = _Playwright(seed).script()
+    return _with_cards(plan) if seed % CARDS_EVERY == CARDS_SEED else plan
+
+
+def _with_cards(plan: Script) -> Script:
+    """Return a script in which there are nodes, too, and pods are placed on their cards."""
+    source = random.Random(f"cards {plan.seed}")
+    author = CardAuthor(source, plan.clusters)
+    last = max((one.at for one in plan.operations), default=0.0)
+    made = [*plan.operations, *author.begin()]
+    made += [author.operation(1.0 + source.random() * last) for _ in range(source.randint(15, 50))]
+    made.sort(key=lambda one: one.at)
+    return msgspec.structs.replace(
+        plan,
+        operations=tuple(made),
+        replicas=max(REPLICAS_LEAST, plan.replicas),
+        schedulers=source.choice((1, 2, 2)),
+        binding_trouble=source.choice((0.0, 0.1, 0.4)),
+    )
 
 
 class _Theme(Enum):

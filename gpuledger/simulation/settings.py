@@ -11,6 +11,8 @@ from ledger.kube.rules import DemandRules
 CLUSTERS: Final = ("c1", "c2")
 """The first one's universe quotas are the ledger's."""
 
+NODES: Final = ("n1", "n2", "n3")
+
 RULES: Final = DemandRules()
 
 SETTLE_SECONDS: Final = 16.0

@@ -85,15 +85,15 @@ class WatchedCluster:
 
     def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
         """Tell all pods and their changes."""
-        return self._watch(self._server.pods, _as_it_is)
+        return self._watch(self._server.pods, as_it_is)
 
     def watch_quotas(self) -> AsyncGenerator[Change[ResourceQuota], None]:
         """Tell all ResourceQuotas and their changes."""
-        return self._watch(self._server.quotas, _as_it_is)
+        return self._watch(self._server.quotas, as_it_is)
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
         """Tell all objects of a kind and their changes."""
-        return self._watch(self._server.others[resource.name], _as_it_is)
+        return self._watch(self._server.others[resource.name], as_it_is)
 
     def watch_kept(
         self, resource: Resource, keep: Callable[[Workload], K]
@@ -211,5 +211,6 @@ class WatchedCluster:
         return share > 0 and self._source.random() < share
 
 
-def _as_it_is(seen: T) -> T:
+def as_it_is(seen: T) -> T:
+    """Keep everything of what is seen."""
     return seen

@@ -2,16 +2,16 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final
 
 from gpuledger.simulation import authoring, operations
+from gpuledger.simulation.carded import CardedCluster
 from gpuledger.simulation.checking import Checker
-from gpuledger.simulation.place import Place
+from gpuledger.simulation.place import Place, Player
 from gpuledger.simulation.replica import Lease, Replica
 from gpuledger.simulation.script import Script
 from gpuledger.simulation.settings import CLUSTERS, SETTLE_SECONDS
-from gpuledger.simulation.watched import WatchedCluster
 from gpuledger.simulation.writing import BEYOND_SECONDS
 from ledger.log.memory import MemoryStore
 from ledger.simulation.messages import Exchange
@@ -58,6 +58,8 @@ class World:
         self._places = [
             Place(name, self._source, self.checker, note) for name in CLUSTERS[: plan.clusters]
         ]
+        for place in self._places:
+            place.schedule(plan.schedulers)
         self._replicas = [self._replica(number) for number in range(plan.replicas)]
         self._storm_ends = 0.0
 
@@ -74,7 +76,7 @@ class World:
         self._hold((0,), range(len(self._replicas)))
         for replica in self._replicas:
             replica.start()
-        controlling = [asyncio.create_task(place.controllers.run()) for place in self._places]
+        controlling = [asyncio.create_task(part.run()) for part in self._players()]
         running = []
         for operation in self._plan.operations:
             await asyncio.sleep(operation.at - loop.time())
@@ -83,7 +85,7 @@ class World:
         async with asyncio.timeout(REQUEST_SECONDS_MAX):
             await asyncio.gather(*running)
         for place in self._places:
-            place.controllers.working = False
+            place.stop()
         # A write that is late may still come when its request has long failed.
         await asyncio.sleep(BEYOND_SECONDS + authoring.LATE_SECONDS_MAX)
         self._calm()
@@ -93,6 +95,14 @@ class World:
                 one.result()
         if self._plan.cut_tail and self.checker.violation is None:
             await self._lose_the_tail()
+
+    def _players(self) -> Iterator[Player]:
+        """Yield everything in the clusters that acts by itself."""
+        for place in self._places:
+            yield place.controllers
+            if self._plan.schedulers:
+                yield place.kubelets
+                yield from place.schedulers
 
     async def _do(self, operation: operations.Operation) -> None:
         act = _DO.get(type(operation))
@@ -168,6 +178,8 @@ class World:
             replica.offset = 0.0
             replica.faults.weather, replica.faults.cut_off = CALM, False
             replica.cluster.calm()
+        for place in self._places:
+            place.kubelets.calm()
 
     async def _settle(self) -> None:
         """Wait until ledger and clusters agree and stay so."""
@@ -216,12 +228,12 @@ class World:
         replica = Replica(
             number,
             self._store,
-            WatchedCluster(place.server, source),
+            CardedCluster(place.server, source, self._plan.binding_trouble),
             self.checker,
             source,
             self._lease,
             self._exchange,
-            recount=self._plan.recount,
+            self._plan,
         )
         place.replicas.append(replica)
         return replica

@@ -1,0 +1,219 @@
+"""The books of cards: an independent account of who is on which card, kept the slow way.
+
+Written from the rules and not from the code: of what is on a card, the sum is added up from scratch
+after every event. Of `ledger.core` nothing but the types of events and cards is used.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ledger.core import events
+from ledger.core.cards import Card, Parts
+
+Place = tuple[str, str]
+"""Qualified namespace and key."""
+
+Three = tuple[int, int, int]
+"""MiB, percent and containers."""
+
+OfCards = (
+    events.CardsRegistered
+    | events.NodeRemoved
+    | events.Placed
+    | events.Advanced
+    | events.Unplaced
+    | events.Resized
+    | events.Claimed
+    | events.Withdrawn
+)
+"""The events that these books are about."""
+
+_LINES: Final = ("memory", "cores", "slots")
+_HANDED_OUT: Final = 2
+_NOTHING: Final = (0, 0, 0)
+
+
+class Held(msgspec.Struct):
+    """A pod that has cards. `stage` is 0 for proposed, 1 for bound, 2 for handed out."""
+
+    uid: str
+    node: str
+    parts: Parts
+    stage: int
+
+    def books(self, uuid: str) -> Three:
+        """Return what it takes of a card; pods of the simulation have no init containers."""
+        found = [share for part in self.parts for share in part.shares if share.uuid == uuid]
+        return sum(one.memory for one in found), sum(one.cores for one in found), len(found)
+
+    def uuids(self) -> list[str]:
+        """Return the cards that it has, sorted."""
+        return sorted({share.uuid for part in self.parts for share in part.shares})
+
+    def has_alone(self, uuid: str) -> bool:
+        """Return whether it bears nobody beside it on a card."""
+        shares = [share for part in self.parts for share in part.shares]
+        return any(one.exclusive for one in shares if one.uuid == uuid)
+
+
+class Kept(NamedTuple):
+    """What is kept for a pod, while `victims`, by namespace, key and uid, leave."""
+
+    wanted: Held
+    victims: tuple[tuple[str, str, str], ...]
+
+
+class CardBooks:
+    """Which cards there are, by node; who is placed; and what is kept, by the pod it is for."""
+
+    def __init__(self) -> None:
+        self.cards: dict[str, dict[str, Card]] = {}
+        self.placed: dict[Place, Held] = {}
+        self.kept: dict[Place, Kept] = {}
+        self._keepers: dict[str, str] = {}
+
+    def enter(self, event: OfCards) -> Iterator[str]:
+        """Enter an event; yield a sentence for everything that is wrong with it."""
+        if isinstance(event, events.CardsRegistered):
+            self.cards[event.node] = {card.uuid: card for card in event.cards}
+            self._keepers[event.node] = event.keeper
+        elif isinstance(event, events.NodeRemoved):
+            self.cards[event.node] = {}
+        else:
+            yield from self._enter_pod(event)
+
+    def end(self, place: Place, uids: Collection[str]) -> None:
+        """Forget what the pod at a place had, if it is none of those that may still exist there."""
+        if place in self.placed and self.placed[place].uid not in uids:
+            del self.placed[place]
+        if place in self.kept and self.kept[place].wanted.uid not in uids:
+            del self.kept[place]
+
+    def limits(self) -> dict[str, Three]:
+        """Return the limits of every card that a node has, or that a pod has although none does."""
+        found = {_account(held.node, uuid): _NOTHING for held, uuid in self._taken()}
+        for node, cards in self.cards.items():
+            for card in cards.values():
+                found[_account(node, card.uuid)] = card.memory, card.cores, card.slots
+        return found
+
+    def used(self) -> dict[tuple[str, str], int]:
+        """Return what is used of every line of every card."""
+        found = dict.fromkeys(self.limits(), _NOTHING)
+        for held, uuid in self._taken():
+            account = _account(held.node, uuid)
+            found[account] = _plus(found[account], held.books(uuid))
+        return {
+            (account, line): amount
+            for account, three in found.items()
+            for line, amount in zip(_LINES, three, strict=True)
+        }
+
+    def _enter_pod(
+        self,
+        event: events.Placed
+        | events.Advanced
+        | events.Unplaced
+        | events.Resized
+        | events.Claimed
+        | events.Withdrawn,
+    ) -> Iterator[str]:
+        place = event.namespace, event.key
+        if isinstance(event, events.Placed):
+            yield from self._place(place, event)
+        elif isinstance(event, events.Unplaced):
+            del self.placed[place]
+        elif isinstance(event, events.Advanced):
+            if event.stage < self.placed[place].stage:
+                yield f"{event.key} goes back to stage {event.stage}"
+            self.placed[place].stage = event.stage
+        elif isinstance(event, events.Resized):
+            self.placed[place].parts = event.parts
+        elif isinstance(event, events.Claimed):
+            wanted = Held(event.uid, event.node, event.parts, 0)
+            self.kept[place] = Kept(wanted, event.victims)
+        else:
+            del self.kept[place]
+
+    def _place(self, place: Place, event: events.Placed) -> Iterator[str]:
+        """Give a pod cards; what somebody else has placed there keeps no rule."""
+        if place in self.placed:
+            yield f"{event.key} is placed a second time, on {event.node}"
+        seen = event.cause == events.Cause.SEEN
+        held = Held(event.uid, event.node, event.parts, int(seen))
+        if not seen:
+            yield from self._breaks_a_rule(place, held)
+        self.placed[place] = held
+        self.kept.pop(place, None)
+        if not seen:
+            yield from self._is_too_much(place, held)
+
+    def _breaks_a_rule(self, place: Place, held: Held) -> Iterator[str]:
+        beside = [one for at, one in self.placed.items() if one.node == held.node and at != place]
+        if self._keepers.get(held.node) == "hami" and any(
+            one.stage < _HANDED_OUT for one in beside
+        ):
+            yield f"{place[1]} is placed on {held.node}, which is handing out cards to another pod"
+        for uuid in held.uuids():
+            card = self.cards.get(held.node, {}).get(uuid)
+            if card is None or not card.healthy or card.cordoned:
+                yield f"{place[1]} is given {uuid} of {held.node}, which is not to be given"
+            for other in (one for one in beside if uuid in one.uuids()):
+                if held.has_alone(uuid) or other.has_alone(uuid):
+                    yield f"{place[1]} is on {uuid} of {held.node}, which somebody has alone"
+            if any(one.has_alone(uuid) for _, one in self._kept_from(place, held.node)):
+                yield f"{place[1]} is on {uuid} of {held.node}, which is kept for one pod alone"
+
+    def _is_too_much(self, place: Place, held: Held) -> Iterator[str]:
+        """Say which cards of a pod have less than is promised of them, with what is kept."""
+        for uuid in held.uuids():
+            card = self.cards.get(held.node, {}).get(uuid)
+            limits = (card.memory, card.cores, card.slots) if card is not None else _NOTHING
+            used = self._used_of(held.node, uuid)
+            for kept, wanted in self._kept_from(place, held.node):
+                left = self._victims_hold(kept, held.node, uuid)
+                missing = (
+                    max(0, want - has) for want, has in zip(wanted.books(uuid), left, strict=True)
+                )
+                used = _plus(used, missing)
+            if any(one > limit for one, limit in zip(used, limits, strict=True)):
+                yield f"{place[1]} takes {uuid} of {held.node} to {used} of {limits}"
+
+    def _kept_from(self, place: Place, node: str) -> list[tuple[Kept, Held]]:
+        """Return what is kept on a node for others than one pod."""
+        return [
+            (kept, kept.wanted)
+            for at, kept in self.kept.items()
+            if at != place and kept.wanted.node == node
+        ]
+
+    def _victims_hold(self, kept: Kept, node: str, uuid: str) -> Three:
+        total = _NOTHING
+        for namespace, key, uid in kept.victims:
+            held = self.placed.get((namespace, key))
+            if held is not None and (held.uid, held.node) == (uid, node):
+                total = _plus(total, held.books(uuid))
+        return total
+
+    def _used_of(self, node: str, uuid: str) -> Three:
+        total = _NOTHING
+        for held in self.placed.values():
+            if held.node == node:
+                total = _plus(total, held.books(uuid))
+        return total
+
+    def _taken(self) -> Iterator[tuple[Held, str]]:
+        for held in self.placed.values():
+            for uuid in held.uuids():
+                yield held, uuid
+
+
+def _account(node: str, uuid: str) -> str:
+    return f"card/{node}/{uuid}"
+
+
+def _plus(left: Three, right: "Three | Iterator[int]") -> Three:
+    memory, cores, slots = (one + more for one, more in zip(left, right, strict=True))
+    return memory, cores, slots

@@ -1,0 +1,132 @@
+"""Deliberate defects about nodes, cards, and pods that are placed there."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from extender.attaching import Attached, Attaching, Outcome
+from extender.binding import Binding
+from extender.overlay import Overlay
+from extender.proposing import Origin, Proposing
+from extender.settling import judging
+from extender.settling.placements import Placements
+from extender.settling.tenure import SETTLED
+from extender.settling.unbound import Unbound
+from gpuledger.simulation.planting import Defect, Put
+from ledger.core import card_rules, claiming, commands, decisions, events, placements
+from ledger.core.cards import Placement, Stage, uuids
+from ledger.core.denials import Denial
+from ledger.core.state import State
+
+
+async def _nothing(*_: Any) -> None:
+    """Do nothing."""
+
+
+def _no_undo(put: Put) -> None:
+    put(Binding, "_undo", _nothing)
+    put(Unbound, "settle", _nothing)
+
+
+def _unclear_means_refused(put: Put) -> None:
+    async def look(self: Attaching, pod: Any, node: str, reason: str) -> Attached:
+        del self, pod, node
+        return Attached(Outcome.REFUSED, reason)
+
+    put(Attaching, "_look", look)
+
+
+def _age_is_proof(put: Put) -> None:
+    async def settle(self: Unbound, subject: Any) -> None:
+        del self._since[subject]
+        placed = self._tenure.placement(subject.namespace, subject.key)
+        if placed is not None:
+            who = subject.namespace, subject.key, subject.uid
+            undo = commands.Unplace(*who, placed.node, events.Cause.UNBOUND, SETTLED, bound=True)
+            await self._tenure.courier.send(undo)
+
+    put(Unbound, "_settle", settle)
+
+
+def _old_placement_taken_up(put: Put) -> None:
+    put(Proposing, "_origin", _kept_unless_bound)
+
+
+def _kept_unless_bound(_: Proposing, __: Any, placed: Placement) -> Origin:
+    return Origin.BOUND if placed.stage > Stage.PROPOSED else Origin.KEPT
+
+
+def _annotations_believed(put: Put) -> None:
+    honest = Placements._judge
+
+    def judge(self: Placements, reading: Any, placed: Any, pod: Any) -> Any:
+        if placed is not None and reading.node and judging.drift(reading, placed):
+            return [judging.left(reading, placed), *self._seen(reading, pod)]
+        return honest(self, reading, placed, pod)
+
+    put(Placements, "_judge", judge)
+
+
+def _others_unseen(put: Put) -> None:
+    put(Placements, "_seen", lambda *_: [])
+
+
+def _exclusivity_unchecked(put: Put) -> None:
+    put(card_rules, "in_the_way", lambda *_: None)
+
+
+def _node_never_busy(put: Put) -> None:
+    put(card_rules, "busy", lambda *_: None)
+
+
+def _claim_ignored(put: Put) -> None:
+    put(claiming, "kept", lambda *_: {})
+    put(claiming, "kept_alone", lambda *_: set())
+    put(Overlay, "keep", lambda *_: None)
+
+
+def _ill_cards_given(put: Put) -> None:
+    put(card_rules, "unusable", lambda *_, **__: None)
+
+
+def _vanished_cards_freed(put: Put) -> None:
+    def freeing(kind: type) -> Any:
+        honest = decisions._DECIDE[kind]
+
+        def decide(state: State, command: Any) -> Any:
+            decided = honest(state, command)
+            if isinstance(decided, Denial) or not decided:
+                return decided
+            left = {one.uuid for one in getattr(command, "cards", ())}
+            return [*_freed(state, command.node, left), *decided]
+
+        return decide
+
+    kinds = commands.RegisterCards, commands.RemoveNode
+    put(decisions, "_DECIDE", {**decisions._DECIDE, **{kind: freeing(kind) for kind in kinds}})
+
+
+def _freed(state: State, node: str, left: set[str]) -> Iterator[events.Unplaced]:
+    """Yield what takes pods off the cards of a node that are none of those that are left."""
+    for namespace, key, placed in card_rules.residents(state, node):
+        if not uuids(placed.parts).keys() <= left:
+            yield events.Unplaced(namespace, key, placed.uid, events.Cause.UNBOUND)
+
+
+def _end_keeps_cards(put: Put) -> None:
+    put(placements, "vacate", lambda *_: [])
+
+
+DEFECTS_OF_CARDS: Final = (
+    Defect("no-undo", "cards of a refused Binding are kept", _no_undo),
+    Defect("unclear-means-refused", "a lost Binding counts as refused", _unclear_means_refused),
+    Defect("age-is-proof", "an old placement is undone without a look", _age_is_proof),
+    Defect("old-placement-taken-up", "a Binding is sent beyond the bound", _old_placement_taken_up),
+    Defect("annotations-believed", "annotations overrule the ledger", _annotations_believed),
+    Defect("others-unseen", "whom somebody else placed is not charged", _others_unseen),
+    Defect("exclusivity-unchecked", "a card had alone is shared", _exclusivity_unchecked),
+    Defect("node-never-busy", "HAMi's node hands out to two at a time", _node_never_busy),
+    Defect("claim-ignored", "what is kept for a pod goes to others", _claim_ignored),
+    Defect("ill-cards-given", "cards are given that are ill or closed", _ill_cards_given),
+    Defect("vanished-cards-freed", "a card that is gone leaves its pods", _vanished_cards_freed),
+    Defect("end-keeps-cards", "a pod that has ended keeps its cards", _end_keeps_cards),
+)

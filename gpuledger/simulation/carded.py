@@ -1,0 +1,147 @@
+"""How one replica sees the nodes of its cluster, and binds pods there: refused, lost, or late.
+
+A Binding that is under way outlives its sender, and one whose answer is lost may be stored, or come
+to be stored later.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Mapping
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+from gpuledger.simulation import apiserver
+from gpuledger.simulation.annotating import cards_in
+from gpuledger.simulation.apiserver import ApiServer
+from gpuledger.simulation.watched import WatchedCluster, as_it_is
+from ledger.kube.errors import Conflict, Forbidden, NotFound, Unavailable
+from ledger.kube.objects import Node, Pod
+from ledger.kube.port import Binding, Change, Listed, PodEvent
+from ledger.simulation.processes import outside
+
+LATE_SECONDS_MAX: Final = 3.0
+"""How late a Binding can be stored after its sender was told that nobody answered."""
+
+
+class Fate(Enum):
+    """What becomes of a Binding."""
+
+    DELIVERED = auto()
+    REFUSED = auto()
+    REQUEST_LOST = auto()
+    ANSWER_LOST = auto()
+    LATE = auto()
+
+
+_BAD: Final = (Fate.REFUSED, Fate.REQUEST_LOST, Fate.ANSWER_LOST, Fate.LATE)
+
+
+class CardedCluster(WatchedCluster):
+    """A cluster with nodes. `binding_trouble` is the share of Bindings that something happens to.
+
+    Implements `Nodes` and `Binds` of `ledger.kube.port`.
+    """
+
+    def __init__(self, server: ApiServer, source: random.Random, binding_trouble: float) -> None:
+        super().__init__(server, source)
+        self._binding_trouble = binding_trouble
+
+    def calm(self) -> None:
+        """Let everything work from now on."""
+        super().calm()
+        self._binding_trouble = 0.0
+
+    async def get_node(self, name: str) -> Node | None:
+        """Read a node as of some moment during the call. Raises Unavailable."""
+        await self._answer()
+        found = self._server.nodes.objects.get(("", name))
+        await self._hop()
+        return found
+
+    async def list_nodes(self) -> Listed[Node]:
+        """List all nodes as of some moment during the call. Raises Unavailable."""
+        return await self._list(self._server.nodes, "")
+
+    def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
+        """Tell all nodes and their changes."""
+        return self._watch(self._server.nodes, as_it_is)
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """Read a pod as of some moment during the call. Raises Unavailable."""
+        await asyncio.sleep(self._source.random() * self.list_seconds)
+        found = self._server.pods.objects.get((namespace, name))
+        await self._hop()
+        if self._happens(self.lists_failing):
+            raise Unavailable("the read timed out")
+        return found
+
+    async def bind(self, binding: Binding) -> None:
+        """Bind a pod. Raises Unavailable, NotFound, Conflict, Forbidden."""
+        await asyncio.shield(outside(self._bind(binding)))
+
+    async def patch_node_annotations(
+        self, name: str, changes: Mapping[str, str | None], version: str = ""
+    ) -> None:
+        """Set and remove annotations of a node. Raises Unavailable, NotFound, Conflict."""
+        await self._answer()
+        stored = self._server.nodes.objects.get(("", name))
+        if stored is None:
+            raise NotFound(name)
+        merged = {**(stored.metadata.annotations or {}), **changes}
+        kept = {key: text for key, text in merged.items() if text is not None}
+        meta = msgspec.structs.replace(stored.metadata, annotations=kept)
+        try:
+            self._server.nodes.write(
+                msgspec.structs.replace(stored, metadata=meta),
+                int(version) if version else stored.metadata.version(),
+            )
+        except apiserver.Conflict as error:
+            raise Conflict(str(error)) from error
+
+    async def create_event(self, event: PodEvent) -> None:
+        """Take an event, which nobody reads. Raises Unavailable."""
+        del event
+        await self._answer()
+
+    async def _bind(self, binding: Binding) -> None:
+        await self._hop()
+        fate = self._source.choice(_BAD) if self._happens(self._binding_trouble) else Fate.DELIVERED
+        if fate is Fate.REFUSED:
+            raise Forbidden("a webhook refuses Bindings just now")
+        if fate is Fate.LATE:
+            later = self._source.random() * LATE_SECONDS_MAX
+            asyncio.get_running_loop().call_later(later, self._store_late, binding)
+        elif fate is not Fate.REQUEST_LOST:
+            self._store(binding)
+        await self._hop()
+        if fate is not Fate.DELIVERED:
+            raise Unavailable("the Binding was not answered")
+
+    def _store_late(self, binding: Binding) -> None:
+        try:
+            self._store(binding)
+        except (Conflict, NotFound):
+            return
+
+    def _store(self, binding: Binding) -> None:
+        """Write a Binding as an API server does, with all that it carries."""
+        server = self._server
+        stored = server.pods.objects.get((binding.namespace, binding.name))
+        if stored is None:
+            raise NotFound(f"{binding.namespace}/{binding.name}")
+        meta = stored.metadata
+        if meta.uid != binding.uid or binding.version not in ("", meta.resource_version):
+            raise Conflict(f"{binding.name} is {meta.uid} at {meta.resource_version}")
+        if stored.spec.node_name or meta.deletion_timestamp is not None:
+            raise Conflict(f"{binding.name} is assigned to a node already, or going")
+        server.bindings[meta.uid] = cards_in(binding.annotations)
+        meta = msgspec.structs.replace(
+            meta,
+            annotations={**(meta.annotations or {}), **binding.annotations},
+            labels={**(meta.labels or {}), **binding.labels},
+        )
+        spec = msgspec.structs.replace(stored.spec, node_name=binding.node)
+        bound = msgspec.structs.replace(stored, metadata=meta, spec=spec)
+        server.write(bound, stored.metadata.version())

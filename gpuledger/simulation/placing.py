@@ -1,0 +1,54 @@
+"""Placing: the real extender and the real settlement of cards of one replica, put together."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from extender.extender import Extender, ExtenderSettings, Service
+from extender.inventory import Inventory
+from extender.overlay import Overlay
+from extender.settling.settlement import CardSettlement
+from extender.settling.tenure import CardSettings
+from gpuledger.simulation.carded import CardedCluster
+from gpuledger.simulation.settings import RULES, SETTLE_SECONDS
+from ledger.log.records import Record
+from ledger.log.submission import Ledger
+from ledger.log.writer import Writer
+
+LOAD_AGAIN_SECONDS: Final = 0.05
+
+SETTINGS: Final = CardSettings(
+    rules=RULES, settle_seconds=SETTLE_SECONDS, claim_seconds=8.0, unready_seconds=4.0
+)
+EXTENDER: Final = ExtenderSettings(bind_wait_seconds=3.0)
+
+
+class Placing:
+    """Places pods on cards of a cluster, and settles what became of that."""
+
+    def __init__(
+        self, ledger: Ledger, writer: Writer, cluster: CardedCluster, now: Callable[[], int]
+    ) -> None:
+        """Decide through a ledger; `now` tells µs of Unix time."""
+        self._writer = writer
+        self._inventory = Inventory(cluster.name, Overlay())
+        writer.subscribe(self._follow)
+        self.settlement = CardSettlement(writer, cluster, cluster.name, now=now, settings=SETTINGS)
+        self.settlement.nodes.set_scores = self._inventory.set_scores
+        service = Service(ledger, writer, cluster, lambda: RULES)
+        clock = asyncio.get_running_loop().time
+        self.extender = Extender(
+            self._inventory, service, EXTENDER, now=lambda: now() / 1e6, clock=clock
+        )
+
+    async def run(self) -> None:
+        """Load the cards, follow the nodes and tell events until cancelled."""
+        while not self._inventory.loaded:
+            self._inventory.load(self._writer.state)
+            await asyncio.sleep(LOAD_AGAIN_SECONDS)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.settlement.run())
+            tasks.create_task(self.extender.run())
+
+    def _follow(self, record: Record) -> None:
+        self._inventory.follow(self._writer.state, record)
