@@ -104,19 +104,30 @@ class Yard:
         answer = await self._post("prioritize", {"Pod": one, "NodeNames": list(nodes)})
         return {each["Host"]: each["Score"] for each in answer}
 
-    async def bind(self, one: dict[str, Any], node: str = "n1") -> str:
-        """Create a pod, and bind it; return what its node is to hand out."""
+    async def create(self, one: dict[str, Any]) -> None:
+        """Create a pod, and have the ledger charge it."""
         kept = msgspec.convert(one, Pod)
         self.server.add(kept)
         meta, demand = kept.metadata, demand_of(kept, RULES)
         assert not isinstance(demand, Denial), demand.message
-        await self.found.tell(
-            commands.Reserve(SPACE, f"pods/{meta.name}", meta.uid, demand.amounts)
+        key = f"pods/{meta.name}"
+        await self.found.tell(commands.Reserve(SPACE, key, meta.uid, demand.amounts))
+
+    async def bind(self, one: dict[str, Any], node: str = "n1") -> str:
+        """Create a pod, and bind it; return what its node is to hand out."""
+        await self.create(one)
+        meta = one["metadata"]
+        answer = await self._post(
+            "bind",
+            {
+                "PodName": meta["name"],
+                "PodNamespace": meta["namespace"],
+                "PodUID": meta["uid"],
+                "Node": node,
+            },
         )
-        args = {"PodName": meta.name, "PodNamespace": NAMESPACE, "PodUID": meta.uid, "Node": node}
-        answer = await self._post("bind", args)
         assert answer["Error"] == "", answer["Error"]
-        return (self.server.pods[meta.name].metadata.annotations or {})[WORDS.allocated]
+        return (self.server.pods[meta["name"]].metadata.annotations or {})[WORDS.allocated]
 
     async def cards(self, one: dict[str, Any], node: str = "n1") -> list[str]:
         """Bind a pod, and return the uuids of its cards, slot by slot."""

@@ -335,6 +335,16 @@ async def test_two_containers_of_a_pod_may_share_a_card_or_not_fit_on_it(site: Y
     )
 
 
+async def test_a_card_of_which_a_share_is_more_than_quotas_allow_is_passed_over(site: Yard) -> None:
+    await site.announce("n1", listed({}, {"devmem": 8_000}))
+    await site.limit(gpumem=9_000)
+    one, two = (pod(f"of-{count}", container(gpu=count, gpumem_percentage=60)) for count in (1, 2))
+    await site.create(two)
+    reason = "1/2 ResourceQuotaNotFit, 1/2 AllocatedCardsInsufficientRequest"
+    assert await site.why_not(two) == reason
+    assert await site.cards(one) == ["GPU-1"]
+
+
 async def test_instances_of_an_a100_lie_so_that_all_of_a_balanced_layout_fit(site: Yard) -> None:
     await site.announce("n1", listed(mig()))
     found = []
