@@ -89,12 +89,17 @@ class Site:
         """Filter a pod that fits nowhere, and return what became of it."""
         before = len(self.outcomes())
         assert not await self.found.places(one, *(nodes or ("n1",)))
+        outcome = await self.outcome_after(before)
+        self.found.ahead += preemption.PAUSE_SECONDS_MAX
+        return outcome
+
+    async def outcome_after(self, before: int) -> str:
+        """Return what became of the next try after so many."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while len(self.outcomes()) == before:
                 self.found.has_counted.clear()
                 await self.found.has_counted.wait()
-        self.found.ahead += preemption.PAUSE_SECONDS_MAX
-        return self.outcomes()[-1]
+        return self.outcomes()[before]
 
     def outcomes(self) -> list[str]:
         counted = self.found.counted
@@ -300,8 +305,10 @@ async def test_nobody_is_evicted_where_only_a_guess_is_in_the_way(site: Site):
 
 async def test_who_leaves_for_one_pod_leaves_nothing_for_another(site: Site):
     await site.running("low", 0, gpu=2, gpumem=CARD)
-    await site.asked(await site.waiting("high", 5, gpu=2, gpumem=CARD))
-    assert await site.asked(await site.waiting("other", 9, **WHOLE)) == "nowhere"
+    assert await site.asked(await site.waiting("high", 5, gpu=2, gpumem=CARD)) == "evicted"
+    await site.asked(await site.waiting("other", 9, **WHOLE))
+    await site.outcome_after(2)
+    assert sorted(site.outcomes()[1:3]) == ["evicted", "nowhere"], "the first one goes on"
     assert site.server.evicted == ["low"]
     assert len(site.claims()) == 1
 
@@ -330,3 +337,42 @@ def _renamed(one: Pod) -> Pod:
     return msgspec.structs.replace(
         one, metadata=msgspec.structs.replace(one.metadata, uid="another")
     )
+
+
+async def test_room_is_made_without_being_asked_again_once_a_budget_allows_it(site: Site):
+    await site.running("guarded", 0, gpu=2, gpumem=CARD)
+    site.server.budgets = [budget("guarded", 0)]
+    assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "nowhere"
+    site.server.budgets = []
+    assert await site.outcome_after(1) == "evicted"
+    assert site.server.evicted == ["guarded"]
+
+
+async def test_a_pod_that_the_scheduler_asks_no_more_about_is_given_up(site: Site):
+    await site.running("low", 9, gpu=2, gpumem=CARD)
+    assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "nowhere"
+    site.found.ahead += preemption.ASKED_SECONDS
+    assert await site.outcome_after(1) == "given up"
+
+
+async def test_nodes_are_looked_at_some_at_a_time_until_all_were(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(preemption, "NODES_MAX", 1)
+    await site.running("high", 9, gpu=2, gpumem=CARD)
+    await site.found.register("n2", cards("GPU-2"))
+    await site.running("low", 0, **WHOLE)
+    wanting = await site.waiting("high-2", 5, **WHOLE)
+    assert await site.asked(wanting, "n1", "n2") == "nowhere"
+    assert await site.asked(wanting, "n1", "n2") == "evicted"
+    assert site.server.evicted == ["low"]
+
+
+async def test_no_more_pods_than_the_bound_wait(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(preemption, "WANTING_MAX", 1)
+    await site.running("low", 9, gpu=2, gpumem=CARD)
+    one, other = [await site.waiting(name, 5, **WHOLE) for name in ("one", "other")]
+    assert await site.asked(one) == "nowhere"
+    await site.found.places(other, "n1")
+    assert await site.asked(one) == "nowhere"
+    assert site.outcomes() == ["nowhere", "nowhere"]
