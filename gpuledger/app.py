@@ -22,6 +22,7 @@ from gpuledger.commands import (
     simulate,
     version,
     webhook,
+    what_if,
 )
 
 _HELP = """Quotas for GPUs on Kubernetes, kept in a ledger that survives crashes and can be audited.
@@ -52,6 +53,7 @@ def build() -> typer.Typer:
         reading,
         cards,
         fit,
+        what_if,
         resize,
         drift,
         explain,

@@ -50,10 +50,14 @@ class InvalidSettings(Exception):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Valid settings, and which source each one that is not a default came from."""
+    """Valid settings, and which source each one that is not a default came from.
+
+    `beneath` is what they would be without the command line.
+    """
 
     settings: Settings
     sources: dict[str, str]
+    beneath: Settings
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return `(name, value, source)` of every setting, secrets masked."""
@@ -80,7 +84,9 @@ def load(
     problems: list[Problem] = []
     values: dict[str, object] = {}
     sources: dict[str, str] = {}
+    beneath = settings.DEFAULTS
     for source, given in _sources(command_line, environment, file, problems):
+        beneath = msgspec.structs.replace(settings.DEFAULTS, **values)
         for name, raw in given.items():
             value = _converted(source, name, raw, problems)
             if value is not None:
@@ -90,7 +96,7 @@ def load(
     problems.extend(_contradictions(merged, sources))
     if problems:
         raise InvalidSettings(tuple(problems))
-    return Loaded(merged, sources)
+    return Loaded(merged, sources, beneath)
 
 
 def _sources(

@@ -1,0 +1,134 @@
+"""Trying limits: how many recorded reservations another limit would have refused.
+
+The postings of the log are counted again. What is refused is not counted, nor whatever becomes of
+it later; who was refused and asked again in truth is not asked again here.
+"""
+
+from collections import Counter
+
+import msgspec
+
+from ledger.core.commands import CREATE
+from ledger.core.events import AnyEvent, Observed, Placed, Raised, Reserved
+from ledger.core.state import State
+from ledger.log.records import Item, Record
+
+Key = tuple[str, str]
+"""A namespace and a key in it."""
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """A limit to try: an account, a key of its limits, and the amount."""
+
+    account: str
+    resource: str
+    limit: int
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What came of a limit: of so many reservations that asked for some of it, so many refused.
+
+    `before` is what was used at the begin, `peak` the most afterwards.
+    """
+
+    account: str
+    resource: str
+    limit: int
+    reservations: int
+    refused: int
+    before: int
+    peak: int
+
+
+class Trial:
+    """Counts reservations under other limits, from a state on.
+
+    `refused` are the uids of objects that would not have been created, `refused_keys` where they
+    would have been, as long as nothing else was created there.
+    """
+
+    def __init__(self, limits: tuple[Limit, ...], state: State) -> None:
+        """Begin with what is used in a state."""
+        self.refused: set[str] = set()
+        self.refused_keys: set[Key] = set()
+        self._limits = limits
+        self._of = {(one.account, one.resource): at for at, one in enumerate(limits)}
+        self._used = [0] * len(limits)
+        for line, name in enumerate(state.names):
+            if name in self._of:
+                self._used[self._of[name]] += state.used[line]
+        self._before, self._peak = tuple(self._used), list(self._used)
+        self._asked, self._denied = [0] * len(limits), [0] * len(limits)
+        self._never: Counter[tuple[Key, int]] = Counter()
+
+    def note(self, state: State, record: Record) -> None:
+        """Count a record that was applied to the state."""
+        for item in record.items:
+            deltas = self._deltas(state, item)
+            if deltas:
+                self._count(item.event, deltas)
+
+    def results(self) -> list[Tried]:
+        """Return what came of each limit."""
+        return [
+            Tried(
+                one.account,
+                one.resource,
+                one.limit,
+                self._asked[at],
+                self._denied[at],
+                self._before[at],
+                self._peak[at],
+            )
+            for at, one in enumerate(self._limits)
+        ]
+
+    def _deltas(self, state: State, item: Item) -> dict[int, int]:
+        """Return what an event changes of each limit's use."""
+        found: dict[int, int] = {}
+        for at in range(0, len(item.postings), 3):
+            which = self._of.get(state.names[item.postings[at]])
+            if which is not None:
+                found[which] = found.get(which, 0) + item.postings[at + 1]
+        return found
+
+    def _count(self, event: AnyEvent, deltas: dict[int, int]) -> None:
+        key = (getattr(event, "namespace", ""), getattr(event, "key", ""))
+        asks = isinstance(event, Reserved | Raised) and not event.forced
+        over = [at for at, delta in deltas.items() if self._is_over(at, delta)] if asks else []
+        for at in deltas if asks else ():
+            self._asked[at] += deltas[at] > 0
+        for at in over:
+            self._denied[at] += 1
+        if isinstance(event, Reserved) and event.base == CREATE:
+            self._created(event, key, refused=bool(over))
+        theirs = isinstance(event, Reserved | Observed | Placed) and self._is_refused(event)
+        for at, delta in deltas.items():
+            self._post(key, at, delta, counts=not (over or theirs))
+
+    def _created(self, event: Reserved, key: Key, *, refused: bool) -> None:
+        if refused:
+            self.refused.add(event.uid)
+            self.refused_keys.add(key)
+        else:
+            self.refused_keys.discard(key)
+
+    def _is_refused(self, event: Reserved | Observed | Placed) -> bool:
+        """Return whether an object would not be there, or what would have made it."""
+        root = "" if isinstance(event, Placed) else event.root
+        return event.uid in self.refused or (event.namespace, root) in self.refused_keys
+
+    def _is_over(self, at: int, delta: int) -> bool:
+        return delta > 0 and self._used[at] + delta > self._limits[at].limit
+
+    def _post(self, key: Key, at: int, delta: int, *, counts: bool) -> None:
+        """Add what is counted; what falls was never counted as far as the key was refused it."""
+        if delta > 0 and not counts:
+            self._never[key, at] += delta
+            return
+        if delta < 0:
+            spared = min(self._never[key, at], -delta)
+            self._never[key, at] -= spared
+            delta += spared
+        self._used[at] += delta
+        self._peak[at] = max(self._peak[at], self._used[at])
