@@ -36,6 +36,9 @@ PLACING_SECONDS: Final = 30.0
 CONTESTED_SECONDS: Final = 2.0
 """How long after a placement by others it is thought that there will be more."""
 
+SPARE_TIMES: Final = (4, 2)
+"""How many pods like it there should be room for on a node while others place pods, too."""
+
 UNKNOWN: Final = -1
 """The row of a node that announced no cards."""
 
@@ -105,15 +108,22 @@ class Selecting:
         return self._clock() < self._contested_until
 
     def tight(self, asked: Asked, fits: Fits) -> Booleans:
-        """Return on which rows a pod fits that have no room for a second one like it.
+        """Return on which rows a pod fits that have no room for several like it.
 
         While others place pods, too, such a node is lost in the moment until the pod is bound.
+        Where no node has room for so many, fewer will do.
         """
+        for times in SPARE_TIMES:
+            tight = self._without_room_for(times, asked, fits)
+            if (fits.feasible & ~tight).any():
+                return tight
+        return np.zeros_like(fits.feasible)
+
+    def _without_room_for(self, times: int, asked: Asked, fits: Fits) -> Booleans:
         found = fits.feasible.copy()
-        rows = fits.rows[found]
-        twice = msgspec.structs.replace(asked.wish, wishes=_twice(asked.wish.wishes))
+        several = msgspec.structs.replace(asked.wish, wishes=_several(asked.wish.wishes, times))
         question = msgspec.structs.replace(
-            self.question(asked, rows), wish=twice, memory_room=NO_BOUND
+            self.question(asked, fits.rows[found]), wish=several, memory_room=NO_BOUND
         )
         over = self.inventory.overlay
         with over.without(asked.uid):
@@ -187,11 +197,11 @@ class Selecting:
         return self._rooms.of(asked, cut=MIG in self.inventory.arrays.modes)
 
 
-def _twice(wishes: tuple[Wish, ...]) -> tuple[Wish, ...]:
-    """Return what two pods want that run beside one another."""
-    again = (
+def _several(wishes: tuple[Wish, ...], times: int) -> tuple[Wish, ...]:
+    """Return what so many pods want that run beside one another."""
+    again = tuple(
         msgspec.structs.replace(wish, phase=Phase.APP)
         for wish in wishes
         if wish.phase != Phase.INIT
     )
-    return (*wishes, *again)
+    return wishes + again * (times - 1)
