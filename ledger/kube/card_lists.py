@@ -47,11 +47,13 @@ class _Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Size(msgspec.Struct, frozen=True, rename={"memory": "memoryMB", "slices": "sliceCount"}):
+    """A profile. Without `placements`, Go writes null for them."""
+
     name: str = ""
     memory: Number = 0
     core: Number = 0
     slices: Slices = 0
-    placements: Annotated[tuple[_Place, ...], Meta(max_length=PROFILES_MAX)] = ()
+    placements: Annotated[tuple[_Place, ...], Meta(max_length=PROFILES_MAX)] | None = None
 
 
 class _Written(msgspec.Struct, frozen=True, omit_defaults=True, rename={"profiles": "migProfiles"}):
@@ -68,7 +70,7 @@ class _Written(msgspec.Struct, frozen=True, omit_defaults=True, rename={"profile
     numa: Signed = 0
     mode: str = ""
     health: bool = False
-    profiles: Annotated[tuple[_Size, ...], Meta(max_length=PROFILES_MAX)] = ()
+    profiles: Annotated[tuple[_Size, ...], Meta(max_length=PROFILES_MAX)] | None = None
 
 
 _JSON: Final = msgspec.json.Decoder(list[_Written])
@@ -169,7 +171,7 @@ def _card(number: int, one: _Written, vendor: str) -> Card:
         numa=max(one.numa, 0),
         mode=one.mode,
         healthy=one.health,
-        profiles=_profiles(number, one.profiles),
+        profiles=_profiles(number, one.profiles or ()),
     )
 
 
@@ -180,7 +182,7 @@ def _profiles(number: int, sizes: tuple[_Size, ...]) -> tuple[Profile, ...]:
 
 
 def _profile(number: int, size: _Size) -> Profile:
-    places = tuple(sorted((place.start, place.size) for place in size.placements))
+    places = tuple(sorted((place.start, place.size) for place in size.placements or ()))
     if not size.name or any(not length or at + length > SLICES_MAX for at, length in places):
         raise BadCards(
             f"card {number}: the profile {shown(size.name)!r} has no name, or a placement that is"
@@ -203,7 +205,8 @@ def _written(card: Card) -> _Written:
         profiles=tuple(
             _Size(one.name, one.memory, one.cores, one.slices, _places(one))
             for one in card.profiles
-        ),
+        )
+        or None,
     )
 
 

@@ -55,6 +55,16 @@ def test_fields_that_say_nothing_here_are_skipped() -> None:
     assert read(listed(**extra)).cards[0].vendor == "nvidia"
 
 
+def test_a_profile_that_may_lie_nowhere_is_what_go_writes_of_it() -> None:
+    text = (
+        '[{"id":"GPU-a","mode":"mig","migProfiles":[{"name":"1g.5gb","memoryMB":4864,"core":14,'
+        '"sliceCount":1,"placements":null}]},{"id":"GPU-b","index":1,"migProfiles":null}]'
+    )
+    cut, whole = announced({"hami.io/node-nvidia-register": text}).cards
+    assert cut.profiles == (Profile("1g.5gb", 4864, 14, 1, ()),)
+    assert whole.profiles == ()
+
+
 @pytest.mark.parametrize(
     ("text", "cards"),
     [
