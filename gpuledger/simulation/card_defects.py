@@ -3,19 +3,22 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
+from extender import rules
 from extender.attaching import Attached, Attaching, Outcome
 from extender.binding import Binding
 from extender.overlay import Overlay
-from extender.proposing import Origin, Proposing
 from extender.settling import judging
 from extender.settling.placements import Placements
 from extender.settling.tenure import SETTLED
 from extender.settling.unbound import Unbound
 from gpuledger.simulation.planting import Defect, Put
 from ledger.core import card_rules, claiming, commands, decisions, events, placements
-from ledger.core.cards import Placement, Stage, uuids
+from ledger.core.cards import uuids
 from ledger.core.denials import Denial
 from ledger.core.state import State
+from ledger.kube.wishes import CardWish
 
 
 async def _nothing(*_: Any) -> None:
@@ -47,14 +50,6 @@ def _age_is_proof(put: Put) -> None:
     put(Unbound, "_settle", settle)
 
 
-def _old_placement_taken_up(put: Put) -> None:
-    put(Proposing, "_origin", _kept_unless_bound)
-
-
-def _kept_unless_bound(_: Proposing, __: Any, placed: Placement) -> Origin:
-    return Origin.BOUND if placed.stage > Stage.PROPOSED else Origin.KEPT
-
-
 def _annotations_believed(put: Put) -> None:
     honest = Placements._judge
 
@@ -71,7 +66,13 @@ def _others_unseen(put: Put) -> None:
 
 
 def _exclusivity_unchecked(put: Put) -> None:
+    honest = rules.ask
+
+    def ask(cards: Any, wish: CardWish, **more: Any) -> Any:
+        return honest(cards, msgspec.structs.replace(wish, exclusive=False), **more)
+
     put(card_rules, "in_the_way", lambda *_: None)
+    put(rules, "ask", ask)
 
 
 def _node_never_busy(put: Put) -> None:
@@ -120,7 +121,6 @@ DEFECTS_OF_CARDS: Final = (
     Defect("no-undo", "cards of a refused Binding are kept", _no_undo),
     Defect("unclear-means-refused", "a lost Binding counts as refused", _unclear_means_refused),
     Defect("age-is-proof", "an old placement is undone without a look", _age_is_proof),
-    Defect("old-placement-taken-up", "a Binding is sent beyond the bound", _old_placement_taken_up),
     Defect("annotations-believed", "annotations overrule the ledger", _annotations_believed),
     Defect("others-unseen", "whom somebody else placed is not charged", _others_unseen),
     Defect("exclusivity-unchecked", "a card had alone is shared", _exclusivity_unchecked),

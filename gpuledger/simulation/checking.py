@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from gpuledger.simulation import card_truth, truth
-from gpuledger.simulation.apiserver import TERMINAL, ApiServer, counts
+from gpuledger.simulation.apiserver import TERMINAL, ApiServer
 from gpuledger.simulation.books import ALONE, Books
 from gpuledger.simulation.card_books import Held, Place
 from gpuledger.simulation.settings import demand
@@ -261,9 +261,9 @@ class Checker:
     def _has_cards(self, server: ApiServer, namespace: str, key: str) -> None:
         """Whoever our Binding has bound has its cards, from its write until it ends."""
         item = _stored(server, namespace, key)
-        if not isinstance(item, Pod) or item.metadata.uid not in server.bindings:
+        if not isinstance(item, Pod) or not _lives(item):
             return
-        if not counts(item, asyncio.get_running_loop().time()):
+        if item.metadata.uid not in server.bindings:
             return
         held = self._books.cards.placed.get((f"{server.name}/{namespace}", key))
         where = f"{server.name}/{item.spec.node_name}"
@@ -281,8 +281,7 @@ class Checker:
         before = self._placed_before.get((event.namespace, event.key))
         if not isinstance(item, Pod) or before is None or item.metadata.uid != event.uid:
             return
-        now = asyncio.get_running_loop().time()
-        if f"{server.name}/{item.spec.node_name}" == before.node and counts(item, now):
+        if f"{server.name}/{item.spec.node_name}" == before.node and _lives(item):
             self.fail(
                 "cards of a bound pod are not given back",
                 f"{event.key} {event.uid} is bound to {before.node} and {event.cause}",
@@ -353,8 +352,13 @@ def _must_be_charged(server: ApiServer, item: Pod | Workload) -> bool:
     if meta.uid not in server.reviewed:
         return False
     if isinstance(item, Pod):
-        return meta.deletion_timestamp is None and item.status.phase not in TERMINAL
+        return _lives(item)
     return not truth.is_finished(item) and meta.namespace not in server.lenient
+
+
+def _lives(pod: Pod) -> bool:
+    """Return whether a pod counts by every clock: it has not ended and is not going."""
+    return pod.metadata.deletion_timestamp is None and pod.status.phase not in TERMINAL
 
 
 def _unlike(what: str, found: Mapping[K, object], expected: Mapping[K, object]) -> list[str]:
@@ -371,6 +375,9 @@ def _summary(record: records.Record) -> str:
 
 
 def _told(event: object) -> str:
-    fields = ("account", "subject", "namespace", "key", "uid", "base", "version", "cause", "root")
+    fields = (
+        *("account", "subject", "node", "namespace", "key", "uid", "base", "version", "cause"),
+        *("stage", "root"),
+    )
     shown = " ".join(str(getattr(event, name)) for name in fields if hasattr(event, name))
     return f"{type(event).__name__} {shown}"

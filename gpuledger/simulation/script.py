@@ -26,9 +26,8 @@ BIG_EVERY: Final = 10
 """Every so many seeds a script is some times longer."""
 
 
-CARDS_EVERY: Final = 8
-CARDS_SEED: Final = 3
-"""Every so many seeds, from this one on, pods are placed on cards."""
+CARD_SEEDS: Final = range(3, 2**63, 8)
+"""The seeds in which pods are placed on cards."""
 
 
 REPLICAS_LEAST: Final = 2
@@ -56,7 +55,7 @@ class Script(msgspec.Struct, frozen=True):
 def write(seed: int) -> Script:
     """Return the script of a seed."""
     plan = _Playwright(seed).script()
-    return _with_cards(plan) if seed % CARDS_EVERY == CARDS_SEED else plan
+    return _with_cards(plan) if seed in CARD_SEEDS else plan
 
 
 def _with_cards(plan: Script) -> Script:
