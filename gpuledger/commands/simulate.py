@@ -38,9 +38,10 @@ def simulate(
 ) -> None:
     """Run the ledger against seeded misfortune.
 
-    Several replicas, an API server, watchers, crashes, lost answers and clock jumps, all worked
-    out from one number, with every rule of the ledger checked after every step. A seed that breaks
-    a rule is printed with a short way to it, and is run again by its number. Exits with 1 then.
+    Several replicas, an API server, nodes, schedulers, crashes, lost answers and clock jumps, all
+    worked out from one number, with every rule of the ledger checked after every step. A seed that
+    breaks a rule is printed with a short way to it, and is run again by its number. Exits with 1
+    then.
     """
     from gpuledger.exits import Exit
 

@@ -56,7 +56,6 @@ def traces() -> list[str]:
         ("Unplaced c1/", "unbound"),
         ("Placed c1/n", "seen"),
         ("Claimed c1/n",),
-        ("Withdrawn c1/", "elapsed"),
         ("s0 binds", ": bound"),
         ("s1 binds", ": bound"),
         ("binds", "no answer"),
