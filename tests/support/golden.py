@@ -152,6 +152,8 @@ def _cards() -> list[list[commands.AnyCommand]]:
         [_place("high", "g5", "gpu-1", _app(Share("GPU-0", 2_000, 50)), {MEMORY: 2_000})],
         [_in_lab("x", "g6"), _make_room("x", "g6", "gpu-2", _app(Share("GPU-2", 1_000, 0)))],
         [commands.Withdraw(LAB, "pods/x", "g6", "elapsed", "extender")],
+        [_make_room("x", "g6", "gpu-2", _app(Share("GPU-2", 1_000, 0)))],
+        [commands.Withdraw(LAB, "pods/x", "g6", "protected", "extender")],
         [_announce("gpu-1", OWN, _cut_card(1), version=61)],
         [commands.RemoveNode("east-1/gpu-2", "settlement", 62)],
         [End(LAB, "pods/c", "g3", 63, "finished", "settlement")],
