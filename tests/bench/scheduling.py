@@ -178,7 +178,8 @@ async def _bindings(on: Bed, namespace: str) -> AsyncIterator[AsyncIterator[str]
         "Authorization": f"Bearer {on.token}",
         "Accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
     }
-    url = f"{on.plane.url}/api/v1/namespaces/{namespace}/pods?watch=true&fieldSelector=spec.nodeName!="
+    pods = f"{on.plane.url}/api/v1/namespaces/{namespace}/pods"
+    url = f"{pods}?watch=true&fieldSelector=spec.nodeName!="
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
         session.get(url, headers=headers, timeout=timeout) as stream,
