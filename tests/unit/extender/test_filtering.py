@@ -9,7 +9,7 @@ from support.extended import ModelServer, announcing, cards, pod, replica
 from extender.extender import ExtenderSettings, Unavailable
 from extender.selecting import Preferences
 from extender.wire import Args, MetaPod, MetaVictims, NodeList, PreemptionArgs
-from ledger.core.cards import HAMI, OWN
+from ledger.core.cards import HAMI, MIG, OWN, Card, Profile
 from ledger.core.commands import RegisterCards, SetLimits
 from ledger.kube.card_types import CardType
 from ledger.kube.objects import Node, ObjectMeta
@@ -277,3 +277,18 @@ async def test_a_node_that_another_pod_is_on_its_way_to_comes_after_others_where
             scored = await found.extender.prioritize(Args(one, None, names))
             best.append({each.host: each.score for each in scored})
     assert best == [{"n1": 10, "n2": 10}, {"n1": 4, "n2": 10}, {"n1": 10, "n2": 10}]
+
+
+async def test_an_instance_that_is_larger_than_what_was_asked_for_must_fit_the_quota():
+    one = pod("a", gpu=1, gpumem=5000)
+    profile = Profile("1g.10gb", 10_000, 14, 1, ((0, 1),))
+    async with replica() as found:
+        await found.register(
+            "n1", (Card("GPU-0", 0, "A100", 80_000, 100, 7, mode=MIG, profiles=(profile,)),)
+        )
+        await found.create(one)
+        await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 9_999}))
+        answer = await found.extender.filter(Args(one, None, ["n1"]))
+        assert answer.failed_and_unresolvable_nodes == {"n1": "1/1 ResourceQuotaNotFit"}
+        await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10_000}))
+        assert await found.places(one, "n1") == ["n1"]
