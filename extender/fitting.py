@@ -73,7 +73,7 @@ def fit(arrays: Arrays, overlay: Overlay, question: Question) -> Fits:
         question.rows,
         np.concatenate([one.feasible for one in answers])[at],
         np.concatenate([one.score for one in answers])[at],
-        [_joined(steps, at) for steps in zip(*(one.steps for one in answers), strict=True)],
+        _joined(answers, at),
         np.concatenate([one.codes for one in answers])[at],
         np.concatenate([one.registered for one in answers])[at],
         np.concatenate([one.insufficient for one in answers])[at],
@@ -124,16 +124,33 @@ def _answer(arrays: Arrays, overlay: Overlay, question: Question, window: Window
     )
 
 
-def _joined(steps: Sequence[Step], at: Integers) -> Step:
-    """Put a step of several windows one after the other, and then in the order of `at`."""
-    return Step(
-        steps[0].container,
-        steps[0].exclusive,
-        np.concatenate([step.columns for step in steps])[at],
-        np.concatenate([step.memory for step in steps])[at],
-        np.concatenate([step.cores for step in steps])[at],
-        np.concatenate([step.instance for step in steps])[at],
-    )
+def _joined(answers: Sequence[_Answer], at: Integers) -> list[Step]:
+    """Put the steps of several windows one after the other, and then in the order of `at`.
+
+    Where no node of a window was left, it has fewer steps, of which the others say nothing.
+    """
+    found = []
+    most = max(len(one.steps) for one in answers)
+    longest = next(one.steps for one in answers if len(one.steps) == most)
+    for number, first in enumerate(longest):
+        steps = [
+            one.steps[number] if number < len(one.steps) else _nothing(first, len(one.feasible))
+            for one in answers
+        ]
+        found.append(
+            first._replace(
+                columns=np.concatenate([step.columns for step in steps])[at],
+                memory=np.concatenate([step.memory for step in steps])[at],
+                cores=np.concatenate([step.cores for step in steps])[at],
+                instance=np.concatenate([step.instance for step in steps])[at],
+            )
+        )
+    return found
+
+
+def _nothing(step: Step, rows: int) -> Step:
+    none = np.zeros(rows, np.int64)
+    return step._replace(columns=none, memory=none, cores=none, instance=none)
 
 
 def _fits_alone(arrays: Arrays, question: Question, rows: Integers) -> Booleans:
@@ -152,7 +169,7 @@ def _fits_alone(arrays: Arrays, question: Question, rows: Integers) -> Booleans:
 
 
 def _walk(cards: Cards, before: Loads, question: Question) -> _Walk:
-    """Give every container its cards."""
+    """Give every container its cards, as long as any node is left."""
     rows = cards.shape[0]
     walk = _Walk(
         np.ones(rows, np.bool_),
@@ -166,6 +183,8 @@ def _walk(cards: Cards, before: Loads, question: Question) -> _Walk:
     for place, wish in enumerate(question.wish.wishes):
         if not wish.cards:
             continue
+        if not walk.ok.any():
+            return walk
         if wish.phase == Phase.INIT:
             beside.append((place, load, taken))
             continue
@@ -173,6 +192,8 @@ def _walk(cards: Cards, before: Loads, question: Question) -> _Walk:
         load, taken = given.load, taken + given.taken
     walk.peak = load.copy() if beside else load
     for place, sidecars, theirs in beside:
+        if not walk.ok.any():
+            break
         ours = walk.peak.slots > before.slots
         given = _give(cards, sidecars, walk, (place, ours, theirs), question)
         walk.peak.raise_to(given.load)

@@ -373,6 +373,27 @@ def test_more_nodes_than_are_worked_on_at_a_time_are_answered_like_few(
         assert answers(found, wish, order=[6, 0]) == together[:2]
 
 
+def test_containers_are_given_cards_as_long_as_any_node_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    two = node(card("a", slots=2))
+    found = [node(), two, node(card("b", slots=10)), two]
+    wish = PodWish(
+        tuple(
+            Wish(str(number), phase, (but(PLAIN, memory=1, cores=0),))
+            for number, phase in enumerate((Phase.SIDECAR, Phase.INIT, *[Phase.APP] * 3))
+        )
+    )
+    for rows in (1, 4):
+        monkeypatch.setattr(loads, "BLOCK_ROWS", rows)
+        together = answers(found, wish)
+        assert [one.parts is not None for one in together] == [False, False, True, False]
+        assert together[1].reason == "1/1 CardTimeSlicingExhausted"
+        fits, _ = asked(found, wish)
+        assert len(fits.steps) == 5
+    assert len(asked([two], wish)[0].steps) < 5
+
+
 def test_nothing_is_answered_about_no_nodes() -> None:
     fits, _ = asked([node(card("a"))], pod(PLAIN), order=[])
     assert reasons_of(fits) == []
