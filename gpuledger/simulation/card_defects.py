@@ -30,6 +30,10 @@ def _no_undo(put: Put) -> None:
     put(Unbound, "settle", _nothing)
 
 
+def _unbound_never_settled(put: Put) -> None:
+    put(Unbound, "settle", _nothing)
+
+
 def _unclear_means_refused(put: Put) -> None:
     async def look(self: Attaching, pod: Any, node: str, reason: str) -> Attached:
         del self, pod, node
@@ -119,6 +123,7 @@ def _end_keeps_cards(put: Put) -> None:
 
 DEFECTS_OF_CARDS: Final = (
     Defect("no-undo", "cards of a refused Binding are kept", _no_undo),
+    Defect("unbound-never-settled", "what a killed binder left stays", _unbound_never_settled),
     Defect("unclear-means-refused", "a lost Binding counts as refused", _unclear_means_refused),
     Defect("age-is-proof", "an old placement is undone without a look", _age_is_proof),
     Defect("annotations-believed", "annotations overrule the ledger", _annotations_believed),
