@@ -102,6 +102,7 @@ class Replay:
         """Begin with empty cards. Raises ValueError naming a node that cannot be."""
         inventory = _inventory(fleet)
         self.arrays: Arrays = inventory.arrays
+        self.nothing = Overlay(self.arrays.rows, self.arrays.columns)
         self.names = sorted(inventory.rows)
         self.row_of = inventory.rows
         self.rows = np.array([inventory.rows[name] for name in self.names], np.int64)
@@ -209,7 +210,7 @@ def by_preferences(preferences: Preferences, fleet: Fleet, *, keep_types: bool) 
             node_score=preferences.node_score,
         )
         arrays = replay.arrays
-        fits = fit(arrays, Overlay(arrays.rows, arrays.columns), question)
+        fits = fit(arrays, replay.nothing, question)
         if not fits.feasible.any():
             return _reason(fits)
         # Of equally good nodes the first by name, as rows are in that order.

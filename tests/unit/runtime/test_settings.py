@@ -191,3 +191,16 @@ def test_every_example_is_itself_valid() -> None:
         for example in setting_texts.meta(name).examples or ():
             given = [example] if setting_texts.is_list(name) else example
             assert setting_sources.load({name: given}, needed)
+
+
+def test_what_lies_beneath_the_command_line_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "gpuledger.toml"
+    file.write_text('node_policy = "spread"\n')
+    loaded = setting_sources.load(
+        {"node_policy": "whole", "weight_slots": "3"},
+        {"GPULEDGER_WEIGHT_MEMORY": "2"},
+        str(file),
+    )
+    assert (loaded.settings.node_policy, loaded.settings.weight_slots) == ("whole", 3)
+    assert (loaded.beneath.node_policy, loaded.beneath.weight_slots) == ("spread", 1)
+    assert loaded.beneath.weight_memory == 2
