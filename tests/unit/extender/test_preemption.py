@@ -20,12 +20,14 @@ from support.extended import (
 from extender import preemption
 from ledger.core import commands
 from ledger.core.cards import Claim
+from ledger.core.denials import Denial, Reason
 from ledger.kube.budgets import Budget, BudgetSpec, BudgetStatus
 from ledger.kube.errors import BudgetExhausted, Conflict, Unavailable
 from ledger.kube.objects import ObjectMeta, Pod
 from ledger.kube.port import Listed
 from ledger.kube.selectors import LabelSelector
 from ledger.log.memory import MemoryStore
+from ledger.log.submission import Accepted, Ledger
 
 SPACE = f"{CLUSTER}/{NAMESPACE}"
 CARD = 16_000
@@ -190,13 +192,11 @@ async def test_equals_are_never_evicted(site: Site):
 
 async def test_a_pod_that_is_to_preempt_nobody_waits(site: Site):
     await site.running("low", 0, gpu=2, gpumem=CARD)
-    high = await site.waiting("high", 5, **WHOLE)
-    patient = msgspec.structs.replace(
-        high, spec=msgspec.structs.replace(high.spec, preemption_policy="Never")
-    )
-    assert not await site.found.places(patient, "n1")
-    assert await site.asked(high) == "evicted"
-    assert site.outcomes() == ["evicted"]
+    patient = await site.waiting("patient", 5, **WHOLE)
+    spec = msgspec.structs.replace(patient.spec, preemption_policy="Never")
+    assert not await site.found.places(msgspec.structs.replace(patient, spec=spec), "n1")
+    assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "evicted"
+    assert [claim.key for claim in site.claims()] == ["pods/high"]
 
 
 async def test_pods_that_end_anyway_are_counted_on_and_not_evicted(site: Site):
@@ -376,3 +376,35 @@ async def test_no_more_pods_than_the_bound_wait(site: Site, monkeypatch: pytest.
     await site.found.places(other, "n1")
     assert await site.asked(one) == "nowhere"
     assert site.outcomes() == ["nowhere", "nowhere"]
+
+
+async def test_who_is_protected_is_asked_to_leave_before_anybody_has_left(site: Site):
+    await site.running("free", 0, **WHOLE)
+    await site.running("guarded", 0, **WHOLE)
+    site.server.budgets = [budget("guarded", 1)]
+    site.server.refusals = {"guarded": BudgetExhausted("somebody else was faster")}
+    assert await site.asked(await site.waiting("high", 5, gpu=2, gpumem=CARD)) == "protected"
+    assert not site.server.evicted
+
+
+async def test_nobody_is_evicted_when_the_ledger_keeps_nothing(site: Site):
+    async with replica(server=site.server, ledger=Refusing, evicting=site.server) as found:
+        await found.register("n1", cards("GPU-0"))
+        other = Site(found, site.server, site.store)
+        await other.running("low", 0, **WHOLE)
+        assert await other.asked(await other.waiting("high", 5, **WHOLE)) == "nowhere"
+    assert not site.server.evicted
+
+
+class Refusing:
+    """A ledger that keeps cards for nobody."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def submit(
+        self, command: commands.AnyCommand, *, dry_run: bool = False
+    ) -> Accepted | Denial:
+        if isinstance(command, commands.MakeRoom):
+            return Denial(Reason.CARD_CLAIMED, "somebody else holds it", transient=True)
+        return await self._ledger.submit(command, dry_run=dry_run)

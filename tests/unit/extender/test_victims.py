@@ -55,6 +55,11 @@ def test_of_one_priority_a_single_one_leaves_before_several() -> None:
     assert _names(choose([old, *young], {}, _frees(20))) == ["old"]
 
 
+def test_of_two_that_are_enough_alone_the_younger_leaves_although_it_is_smaller() -> None:
+    pods = [_pod("old", memory=21, time=1), _pod("young", memory=20, time=2)]
+    assert _names(choose(pods, {}, _frees(20))) == ["young"]
+
+
 def test_a_budget_that_lets_nobody_go_protects_its_pods() -> None:
     pods = [_pod("a", 1, budgets=("b1",)), _pod("b", 2)]
     assert _names(choose(pods, {"b1": 0}, _frees(10))) == ["b"]
