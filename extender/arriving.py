@@ -28,13 +28,11 @@ FOREVER: Final = 2**63 - 1
 class Arrival(msgspec.Struct):
     """A pod that got `parts` of the cards of `node` and kept them from `began` to `ended`.
 
-    Its init containers were over at `initialised`. All times are µs of Unix time. `root` is the key
-    of its workload, empty for none.
+    Its init containers were over at `initialised`. All times are µs of Unix time.
     """
 
     place: Place
     uid: str
-    root: str
     node: str
     parts: Parts
     began: int
@@ -60,7 +58,7 @@ class Recording:
             self._announce(name, (*node.cards, *node.lost))
         for name, placed_at in state.residents.items():
             for place in placed_at if name.startswith(self._prefix) else ():
-                self._begin(place, state.namespaces[place[0]].placed[place[1]], state)
+                self._begin(place, state.namespaces[place[0]].placed[place[1]])
 
     def note(self, state: State, record: Record) -> None:
         """Take note of a record that was applied to the state."""
@@ -84,22 +82,18 @@ class Recording:
             if before is None or usable or not before.healthy or before.cordoned:
                 known[card.uuid] = card
 
-    def _begin(self, place: Place, placed: Placement, state: State) -> None:
-        entry = state.namespaces[place[0]].entries.get(place[1])
-        root = entry.root if entry is not None else ""
+    def _begin(self, place: Place, placed: Placement) -> None:
         node = placed.node.removeprefix(self._prefix)
         initialised = 0 if placed.initialised else FOREVER
-        self._open[place] = Arrival(
-            place, placed.uid, root, node, placed.parts, placed.time, initialised
-        )
+        self._open[place] = Arrival(place, placed.uid, node, placed.parts, placed.time, initialised)
 
     def _registered(self, event: events.CardsRegistered, _: State, __: int) -> None:
         self._announce(event.node, event.cards)
 
-    def _placed(self, event: events.Placed, state: State, time: int) -> None:
+    def _placed(self, event: events.Placed, _: State, time: int) -> None:
         if event.node.startswith(self._prefix):
             placed = Placement(event.uid, event.node, event.parts, {}, time)
-            self._begin((event.namespace, event.key), placed, state)
+            self._begin((event.namespace, event.key), placed)
 
     def _advanced(self, event: events.Advanced, _: State, time: int) -> None:
         known = self._open.get((event.namespace, event.key))

@@ -43,14 +43,14 @@ class Tried(msgspec.Struct, frozen=True):
 class Trial:
     """Counts reservations under other limits, from a state on.
 
-    `refused` are the uids of objects that would not have been created, `refused_keys` where they
-    would have been, as long as nothing else was created there.
+    `refused` are the uids of objects that would not have been created, and of the pods of such
+    workloads.
     """
 
     def __init__(self, limits: tuple[Limit, ...], state: State) -> None:
         """Begin with what is used in a state."""
         self.refused: set[str] = set()
-        self.refused_keys: set[Key] = set()
+        self._refused_keys: set[Key] = set()
         self._limits = limits
         self._of = {(one.account, one.resource): at for at, one in enumerate(limits)}
         self._used = [0] * len(limits)
@@ -64,6 +64,8 @@ class Trial:
     def note(self, state: State, record: Record) -> None:
         """Count a record that was applied to the state."""
         for item in record.items:
+            if isinstance(item.event, Reserved | Observed):
+                self._inherit(item.event)
             deltas = self._deltas(state, item)
             if deltas:
                 self._count(item.event, deltas)
@@ -102,21 +104,22 @@ class Trial:
             self._denied[at] += 1
         if isinstance(event, Reserved) and event.base == CREATE:
             self._created(event, key, refused=bool(over))
-        theirs = isinstance(event, Reserved | Observed | Placed) and self._is_refused(event)
+        theirs = isinstance(event, Reserved | Observed | Placed) and event.uid in self.refused
         for at, delta in deltas.items():
             self._post(key, at, delta, counts=not (over or theirs))
 
+    def _inherit(self, event: Reserved | Observed) -> None:
+        """Refuse what a workload would have made that would not be there."""
+        if (event.namespace, event.root) in self._refused_keys:
+            self.refused.add(event.uid)
+
     def _created(self, event: Reserved, key: Key, *, refused: bool) -> None:
+        """Note whether the object of a key is there, as the newest attempt says."""
         if refused:
             self.refused.add(event.uid)
-            self.refused_keys.add(key)
+            self._refused_keys.add(key)
         else:
-            self.refused_keys.discard(key)
-
-    def _is_refused(self, event: Reserved | Observed | Placed) -> bool:
-        """Return whether an object would not be there, or what would have made it."""
-        root = "" if isinstance(event, Placed) else event.root
-        return event.uid in self.refused or (event.namespace, root) in self.refused_keys
+            self._refused_keys.discard(key)
 
     def _is_over(self, at: int, delta: int) -> bool:
         return delta > 0 and self._used[at] + delta > self._limits[at].limit

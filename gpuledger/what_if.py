@@ -134,7 +134,7 @@ def _scenarios(
     yield _scenario("recorded", read, fleet, arrivals, as_recorded)
     yield _scenario("replayed", read, fleet, arrivals, chosen(usual))
     fleet = imagined(fleet, question.nodes, question.without)
-    created = [one for one in arrivals if not _is_refused(one, read.trial)]
+    created = [one for one in arrivals if one.uid not in read.trial.refused]
     found = _scenario("what-if", read, fleet, created, chosen(other))
     yield msgspec.structs.replace(found, not_created=len(arrivals) - len(created))
 
@@ -217,12 +217,6 @@ def _limit(cluster: str, text: str) -> Limit:
 
 def _preferences(settings: Settings) -> Preferences:
     return extender_settings(settings).preferences
-
-
-def _is_refused(arrival: Arrival, trial: Trial) -> bool:
-    """Return whether a pod, or the workload that made it, would not have been created."""
-    root = arrival.place[0], arrival.root
-    return arrival.uid in trial.refused or root in trial.refused_keys
 
 
 def _scenario(

@@ -81,6 +81,7 @@ async def test_nodes_that_fit_come_first_with_the_cards_that_would_be_taken(fit:
         ("n2", False, 0),
     ]
     assert [(taken.uuid, taken.memory) for taken in one.nodes[0].taken] == [("a", 8_000)]
+    assert [card.chosen for card in one.nodes[0].cards] == [True, False]
     assert one.nodes[1].reason == "1/1 CardInsufficientMemory"
     assert one.changes == []
 
@@ -111,6 +112,21 @@ async def test_several_pods_leave_where_one_is_not_enough_and_none_in_vain(fit: 
     assert {victim.pod for victim in of_n1.evict} == {"small", "large"}
     kinds = {change.what: (change.now, change.then) for change in one.changes}
     assert kinds == {"evict": (0, 0), "memory": (10_000, 7_000)}
+
+
+async def test_the_largest_amount_that_fits_is_told(fit: Fitting) -> None:
+    """Of all nodes, n2 has 4,000 MiB and 10 % left, and n1 has enough cores for no less memory."""
+    (one,) = (await fit(pod({"nvidia.com/use-gputype": "T4"}, gpu=1, memory=1_000, cores=45))).pods
+    assert {change.what: change.then for change in one.changes}["cores"] == 10
+
+
+async def test_one_pod_that_suffices_leaves_rather_than_smaller_ones(fit: Fitting) -> None:
+    (one,) = (await fit(pod(gpu=1, memory=10_000))).pods
+    of_n1 = next(node for node in one.nodes if node.node == "n1")
+    assert [victim.pod for victim in of_n1.evict] == ["small"]
+    annotated = pod({"nvidia.com/use-gpuuuid": "b"}, gpu=1, memory=10_000)
+    (one,) = (await fit(annotated)).pods
+    assert [victim.pod for victim in one.nodes[0].evict] == ["large"]
 
 
 async def test_fewer_cards_are_a_change_where_they_help(fit: Fitting) -> None:

@@ -162,6 +162,51 @@ async def test_who_was_refused_gives_nothing_back(ask: Asking) -> None:
     assert (lower.refused, lower.peak) == (2, 16_000)
 
 
+async def test_pods_of_a_workload_that_was_refused_do_not_come(ask: Asking) -> None:
+    root = "deployments.apps/web"
+    web = ("local/team", root, "web")
+    pod = commands.Reserve(*where("web-0"), {MEMORY: 8_000}, root=root)
+    place = commands.Place(
+        *where("web-0"), "local/n1", (Part("m", Phase.APP, (Share("a", 8_000, 0),)),)
+    )
+    history = [HISTORY[0], [commands.Reserve(*web, {MEMORY: 8_000}), pod, place]]
+    tight = {"limits": (f"team/main:limits.{MEMORY}=15999",)}
+    answer = await ask(history, **tight)
+    assert answer.limits[0].refused == 1
+    assert answer.scenarios[2].not_created == 1
+    # Created again when there is room, it has its pods.
+    gone = [commands.End(*where("web-0"), 9, "deleted"), commands.Refute(*web, 0), ended("p0")]
+    history += [gone, [commands.Reserve("local/team", root, "web-2", {MEMORY: 8_000})]]
+    again = commands.Reserve(*where("web-1"), {MEMORY: 8_000}, root=root)
+    placing = commands.Place(
+        *where("web-1"), "local/n1", (Part("m", Phase.APP, (Share("a", 8_000, 0),)),)
+    )
+    answer = await ask([*history, [again, placing]], **tight)
+    assert (answer.limits[0].refused, answer.scenarios[2].not_created) == (1, 1)
+
+
+async def test_what_policy_let_in_over_the_limit_is_not_refused(ask: Asking) -> None:
+    forced = commands.Reserve(*where("p1"), {MEMORY: 90_000}, forced=True)
+    (tried,) = (
+        await ask([HISTORY[0], [forced]], limits=(f"team/main:limits.{MEMORY}=9000",))
+    ).limits
+    assert (tried.refused, tried.peak) == (0, 98_000)
+
+
+async def test_a_resized_pod_has_what_it_had_last(ask: Asking) -> None:
+    parts = (Part("main", Phase.APP, (Share("a", 12_000, 0),)),)
+    resize = commands.Resize(*where("p0"), parts, {MEMORY: 12_000})
+    answer = await ask([HISTORY[0], [resize], HISTORY[1]])
+    assert answer.scenarios[0].outcome.memory.peak == 28_000
+
+
+async def test_the_end_of_an_attempt_is_not_the_end_of_the_pod_at_its_key(ask: Asking) -> None:
+    other = commands.Reserve("local/team", "pods/p0", "other", {MEMORY: 1_000})
+    refute = commands.Refute("local/team", "pods/p0", "other", 0)
+    answer = await ask([HISTORY[0], [other], [refute], HISTORY[1]])
+    assert answer.scenarios[0].outcome.memory.peak == 24_000
+
+
 async def test_who_was_there_before_counts_from_the_begin(ask: Asking) -> None:
     answer = await ask(since="3", until="4")
     recorded = answer.scenarios[0].outcome

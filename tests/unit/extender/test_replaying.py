@@ -1,0 +1,79 @@
+"""Arrivals on cards that are replayed: who comes, who goes, and what that takes meanwhile."""
+
+from typing import Any
+
+import pytest
+
+from extender.arriving import FOREVER, Arrival, Fleet, wish_for
+from extender.replaying import Outcome, Replay, by_preferences
+from extender.selecting import Preferences
+from ledger.core.cards import MIG, Card, Part, Phase, Profile, Share
+
+HALF = Profile("1g", 20, 50, 1, ((0, 1), (1, 1)))
+
+
+def fleet(**more: Any) -> Fleet:
+    return {"n1": {"a": Card("a", 0, "A100", 40, 100, 4, **more)}}
+
+
+def arrival(name: str, began: int, ended: int = FOREVER, **share: Any) -> Arrival:
+    taken = Share(**{"uuid": "a", "memory": 10, "cores": 0, **share})
+    parts = (Part("main", Phase.APP, (taken,)),)
+    return Arrival(("c/t", name), name, "n1", parts, began, ended=ended)
+
+
+def replayed(*arrivals: Arrival, on: Fleet | None = None, begin: int = 0) -> Outcome:
+    cards = on or fleet()
+    choose = by_preferences(Preferences(), cards, keep_types=False)
+    return Replay(cards, begin, 100).run(arrivals, choose, lambda _done, _total: None)
+
+
+def test_who_leaves_makes_room_for_who_comes_at_the_same_time() -> None:
+    outcome = replayed(arrival("one", 1, 50, memory=40), arrival("two", 50, memory=40))
+    assert (outcome.placed, outcome.refused) == (2, 0)
+
+
+def test_who_leaves_as_he_comes_takes_nothing_for_long() -> None:
+    outcome = replayed(arrival("one", 10, 10, memory=40), arrival("two", 20, memory=40))
+    assert (outcome.placed, outcome.memory.mean) == (2, 32.0)
+
+
+def test_who_has_a_card_alone_bears_nobody() -> None:
+    alone = arrival("alone", 1, 50, cores=30, exclusive=True)
+    outcome = replayed(alone, arrival("early", 40), arrival("late", 60))
+    assert outcome.reasons == {"ExclusiveDeviceAllocateConflict": 1}
+
+
+def test_instances_of_a_card_that_is_cut_are_taken_and_given_back() -> None:
+    cut = fleet(mode=MIG, profiles=(HALF,))
+    one, two = (
+        arrival(name, 1, ended, memory=20, cores=50, profile="1g", start=at, size=1)
+        for at, (name, ended) in enumerate((("one", 50), ("two", FOREVER)))
+    )
+    early, late = arrival("early", 40, memory=1), arrival("late", 60, memory=1)
+    outcome = replayed(one, two, early, late, on=cut)
+    assert (outcome.placed, outcome.refused) == (3, 1)
+
+
+def test_init_containers_that_were_over_before_take_nothing() -> None:
+    one = arrival("one", 1)
+    one.parts = (Part("first", Phase.INIT, (Share("a", 40, 0),)), *one.parts)
+    one.initialised = 5
+    outcome = replayed(one, begin=10)
+    assert (outcome.memory.peak, outcome.memory.mean) == (10, 10.0)
+
+
+def test_a_wish_is_read_back_from_what_a_container_got() -> None:
+    cards = {name: Card(name, 0, kind, 40, 100, 4) for name, kind in (("a", "A100"), ("b", "T4"))}
+    shares = Share("a", 10, 100, exclusive=True), Share("b", 5, 30)
+    wish = wish_for((Part("main", Phase.APP, shares),), cards, keep_types=True)
+    (asked,) = wish.of("main")
+    assert (asked.count, asked.memory, asked.cores, asked.exclusive) == (2, 10, 100, True)
+    assert asked.choice.use_types == ("A100", "T4")
+
+
+@pytest.mark.parametrize("cards", [{}, {"n1": {}}])
+def test_no_card_is_a_reason(cards: dict[str, dict[str, Card]]) -> None:
+    choose = by_preferences(Preferences(), fleet(), keep_types=False)
+    outcome = Replay(cards, 0, 100).run([arrival("one", 1)], choose, lambda _done, _total: None)
+    assert outcome.reasons == {"NodeUnregistered": 1}
