@@ -56,6 +56,10 @@ from ledger.runtime.counting import Count, uncounted
 READY_SECONDS: Final = 5.0
 """How long a request waits for the log to be open."""
 
+FREED_SECONDS: Final = 1.0
+"""How long filter waits for a pod that others were evicted for. The scheduler hears of their end
+when the ledger does, asks once, perhaps too early, and then not again for minutes."""
+
 REASONS_TOLD_MAX: Final = 5
 """Reasons that an event sums up; the most frequent ones."""
 
@@ -134,7 +138,7 @@ class Extender:
         except Unavailable as error:
             return FilterResult(error=str(error))
         assert args.pod is not None, "what has no pod was refused"
-        verdicts = self._judged(args.pod, found)
+        verdicts = await self._judged_when_freed(args.pod, found)
         if not any(verdicts.passed):
             self._tell_nowhere(args.pod, verdicts)
         self._count("filter", "fits" if any(verdicts.passed) else "nowhere")
@@ -243,6 +247,17 @@ class Extender:
         who = asked(pod, wish, self.inventory.cluster)
         self._pods.put(who.uid, who)
         return who
+
+    async def _judged_when_freed(self, pod: Pod, found: Candidates) -> Verdicts:
+        """Judge a pod; one that cards are kept for again, as soon as the ledger moves on."""
+        verdicts, until = self._judged(pod, found), self._clock() + FREED_SECONDS
+        while self._preemption is not None and not any(verdicts.passed):
+            left = until - self._clock()
+            if left <= 0 or not self._preemption.is_claimed_for(pod.metadata.uid):
+                break
+            await self._news.wait(left)
+            verdicts = self._judged(pod, found)
+        return verdicts
 
     def _judged(self, pod: Pod, found: Candidates) -> Verdicts:
         who = self._asked(pod)

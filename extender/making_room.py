@@ -85,6 +85,11 @@ class MakingRoom:
         made = await self._claim_cheapest(asked, looked_at)
         return await self._evict(asked, made) if made is not None else Made("nowhere")
 
+    def is_claimed_for(self, uid: str) -> bool:
+        """Return whether cards are kept for the pod of a uid."""
+        claims = self._view.state.claims.values()
+        return any(claim.uid == uid for kept in claims for claim in kept)
+
     def _standing(self, asked: Asked) -> Claimed | None:
         """Return what is kept for a pod."""
         for node, claims in self._view.state.claims.items():

@@ -84,6 +84,10 @@ class Preemption:
             self._wanting[asked.uid] = _Wanting(asked, nodes, now, now + ASKED_SECONDS)
         self._wake.set()
 
+    def is_claimed_for(self, uid: str) -> bool:
+        """Return whether cards are kept for the pod of a uid."""
+        return self._making.is_claimed_for(uid)
+
     async def run(self) -> None:
         """Make room for one pod after the other until cancelled."""
         while True:

@@ -183,6 +183,16 @@ async def test_what_the_victims_leave_goes_to_the_pod_and_to_no_other(site: Site
     assert not site.claims()
 
 
+async def test_filter_waits_for_the_end_of_victims_that_the_scheduler_saw_first(site: Site):
+    await site.running("low", 0, gpu=2, gpumem=CARD)
+    high = await site.waiting("high", 5, **WHOLE)
+    await site.asked(high)
+    asking = asyncio.create_task(site.found.places(high, "n1"))
+    await asyncio.sleep(0)
+    await site.ended("low")
+    assert await asking == ["n1"]
+
+
 async def test_equals_are_never_evicted(site: Site):
     await site.running("low", 5, gpu=2, gpumem=CARD)
     assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "nowhere"
