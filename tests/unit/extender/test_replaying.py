@@ -9,11 +9,19 @@ from extender.replaying import Outcome, Replay, by_preferences
 from extender.selecting import Preferences
 from ledger.core.cards import MIG, Card, Part, Phase, Profile, Share
 
-HALF = Profile("1g", 20, 50, 1, ((0, 1), (1, 1)))
+CARD: dict[str, Any] = {
+    "uuid": "a",
+    "index": 0,
+    "type": "A100",
+    "memory": 40,
+    "cores": 100,
+    "slots": 4,
+}
+HALF = Profile("1g", 20, 30, 1, ((0, 1), (1, 1)))
 
 
 def fleet(**more: Any) -> Fleet:
-    return {"n1": {"a": Card("a", 0, "A100", 40, 100, 4, **more)}}
+    return {"n1": {"a": Card(**{**CARD, **more})}}
 
 
 def arrival(name: str, began: int, ended: int = FOREVER, **share: Any) -> Arrival:
@@ -45,14 +53,14 @@ def test_who_has_a_card_alone_bears_nobody() -> None:
 
 
 def test_instances_of_a_card_that_is_cut_are_taken_and_given_back() -> None:
-    cut = fleet(mode=MIG, profiles=(HALF,))
+    cut = fleet(mode=MIG, profiles=(HALF,), memory=90)
     one, two = (
-        arrival(name, 1, ended, memory=20, cores=50, profile="1g", start=at, size=1)
+        arrival(name, 1, ended, memory=20, cores=30, profile="1g", start=at, size=1)
         for at, (name, ended) in enumerate((("one", 50), ("two", FOREVER)))
     )
     early, late = arrival("early", 40, memory=1), arrival("late", 60, memory=1)
     outcome = replayed(one, two, early, late, on=cut)
-    assert (outcome.placed, outcome.refused) == (3, 1)
+    assert (outcome.placed, outcome.reasons) == (3, {"CardMigTopologyInfeasible": 1})
 
 
 def test_init_containers_that_were_over_before_take_nothing() -> None:
