@@ -13,7 +13,9 @@ from extender.settling import judging
 from extender.settling.placements import Placements
 from extender.settling.tenure import SETTLED
 from extender.settling.unbound import Unbound
+from gpuledger.simulation import placing
 from gpuledger.simulation.planting import Defect, Put
+from gpuledger.simulation.settings import SETTLE_SECONDS
 from ledger.core import card_rules, claiming, commands, decisions, events, placements
 from ledger.core.cards import uuids
 from ledger.core.denials import Denial
@@ -52,6 +54,8 @@ def _age_is_proof(put: Put) -> None:
             await self._tenure.courier.send(undo)
 
     put(Unbound, "_settle", settle)
+    short = msgspec.structs.replace(placing.SETTINGS, settle_seconds=SETTLE_SECONDS / 8)
+    put(placing, "SETTINGS", short)
 
 
 def _annotations_believed(put: Put) -> None:
@@ -125,7 +129,7 @@ DEFECTS_OF_CARDS: Final = (
     Defect("no-undo", "cards of a refused Binding are kept", _no_undo),
     Defect("unbound-never-settled", "what a killed binder left stays", _unbound_never_settled),
     Defect("unclear-means-refused", "a lost Binding counts as refused", _unclear_means_refused),
-    Defect("age-is-proof", "an old placement is undone without a look", _age_is_proof),
+    Defect("age-is-proof", "a placement is undone soon and without a look", _age_is_proof),
     Defect("annotations-believed", "annotations overrule the ledger", _annotations_believed),
     Defect("others-unseen", "whom somebody else placed is not charged", _others_unseen),
     Defect("exclusivity-unchecked", "a card had alone is shared", _exclusivity_unchecked),
