@@ -13,7 +13,7 @@ from gpuledger.simulation.running import run
 from gpuledger.simulation.script import CARD_SEEDS
 
 SEEDS_MAX = 400
-"""Most are found within 60, the rarest within 160; other changes may make that some more."""
+"""Most are found within 60, the rarest within 180; other changes may make that some more."""
 
 CARD_SEEDS_MAX = 60
 """Of the seeds in which there are cards, most defects about these are found within 8."""
