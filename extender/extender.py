@@ -6,6 +6,7 @@ again later.
 """
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -59,6 +60,14 @@ READY_SECONDS: Final = 5.0
 FREED_SECONDS: Final = 1.0
 """How long filter waits for a pod that others were evicted for. The scheduler hears of their end
 when the ledger does, asks once, perhaps too early, and then not again for minutes."""
+
+AGAIN_SECONDS: Final = 0.3
+"""How long it waits for a pod that fitted nowhere before and is asked about once more: something
+has happened that the ledger may not know yet."""
+
+AGAIN_EVERY_SECONDS: Final = 2.0
+"""How often it does, because the scheduler asks about one pod at a time. When it asks about many
+again, they are asked about together: who comes after the first finds the ledger up to date."""
 
 REASONS_TOLD_MAX: Final = 5
 """Reasons that an event sums up; the most frequent ones."""
@@ -120,6 +129,8 @@ class Extender:
         self._preemption = self._evicting(service.evicting)
         self._pods: Remembered[Asked] = Remembered(PODS_MAX)
         self._fits: Remembered[Fitted] = Remembered(FITS_MAX)
+        self._nowhere: Remembered[bool] = Remembered(PODS_MAX)
+        self._patient_again = -math.inf
         self._being_bound: set[str] = set()
 
     async def run(self) -> None:
@@ -249,15 +260,26 @@ class Extender:
         return who
 
     async def _judged_when_freed(self, pod: Pod, found: Candidates) -> Verdicts:
-        """Judge a pod; one that cards are kept for again, as soon as the ledger moves on."""
-        verdicts, until = self._judged(pod, found), self._clock() + FREED_SECONDS
-        while self._preemption is not None and not any(verdicts.passed):
-            left = until - self._clock()
-            if left <= 0 or not self._preemption.is_claimed_for(pod.metadata.uid):
-                break
+        """Judge a pod; one that may have room in a moment again, as soon as the ledger moves on."""
+        verdicts, begun = self._judged(pod, found), self._clock()
+        if any(verdicts.passed):
+            return verdicts
+        until = begun + self._patience(pod.metadata.uid, begun)
+        while not any(verdicts.passed) and (left := until - self._clock()) > 0:
             await self._news.wait(left)
             verdicts = self._judged(pod, found)
         return verdicts
+
+    def _patience(self, uid: str, now: float) -> float:
+        """Return for how long filter waits for room for a pod, in seconds."""
+        if self._preemption is not None and self._preemption.is_claimed_for(uid):
+            return FREED_SECONDS
+        was_told = self._nowhere.get(uid) is not None
+        self._nowhere.put(uid, True)
+        if not was_told or now < self._patient_again:
+            return 0.0
+        self._patient_again = now + AGAIN_EVERY_SECONDS
+        return AGAIN_SECONDS
 
     def _judged(self, pod: Pod, found: Candidates) -> Verdicts:
         who = self._asked(pod)

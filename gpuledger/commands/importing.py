@@ -57,11 +57,12 @@ async def hami(
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Import the cards that nodes announce and the pods that HAMi has placed on them.
+    """Take over cards and pods from HAMi.
 
-    Reads nodes and pods once through the API server. Shows for every card what the ledger counts
-    and what HAMi does. A service that settles the cluster does the same by itself and goes on doing
-    it. Exits with 1 when something was not understood.
+    Imports the cards that nodes announce and the pods that HAMi has placed on them. Reads both once
+    through the API server. Shows for every card what the ledger counts and what HAMi does. A
+    service that settles the cluster does the same by itself and goes on doing it. Exits with 1 when
+    something was not understood.
     """
     from gpuledger.exits import Exit
     from gpuledger.importing import import_hami

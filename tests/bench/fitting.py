@@ -39,9 +39,7 @@ def run(quick: bool) -> list[Result]:
     """Measure small to large clusters in one process that does nothing else."""
     found = fresh(measure, rounds=50 if quick else 400)
     goal = Goal(5.0, "most")
-    note = (
-        f"{CARDS} cards a node, {FULL:.0%} in use; all nodes are asked about, with reasons"
-    )
+    note = f"{CARDS} cards a node, {FULL:.0%} in use; all nodes are asked about, with reasons"
     results = [
         result(
             f"filter and prioritize inside, {size:,} nodes, p50",

@@ -4,13 +4,13 @@ import asyncio
 
 import msgspec
 import pytest
-from support.extended import ModelServer, announcing, cards, pod, replica
+from support.extended import CLUSTER, ModelServer, announcing, cards, pod, replica
 
-from extender.extender import ExtenderSettings, Unavailable
+from extender.extender import AGAIN_SECONDS, ExtenderSettings, Unavailable
 from extender.selecting import Preferences
 from extender.wire import Args, MetaPod, MetaVictims, NodeList, PreemptionArgs
 from ledger.core.cards import HAMI, MIG, OWN, Card, Profile
-from ledger.core.commands import RegisterCards, SetLimits
+from ledger.core.commands import End, RegisterCards, SetLimits
 from ledger.kube.card_types import CardType
 from ledger.kube.objects import Node, ObjectMeta
 from ledger.kube.rules import DemandRules
@@ -292,3 +292,29 @@ async def test_an_instance_that_is_larger_than_what_was_asked_for_must_fit_the_q
         assert answer.failed_and_unresolvable_nodes == {"n1": "1/1 ResourceQuotaNotFit"}
         await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10_000}))
         assert await found.places(one, "n1") == ["n1"]
+
+
+async def test_a_pod_that_is_asked_about_again_waits_a_moment_for_what_the_ledger_learns():
+    server = ModelServer()
+    first, late = pod("a", gpu=1, gpumem=16_000), pod("b", gpu=1, gpumem=16_000)
+    server.add(first, late)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(first, late)
+        assert await found.bind(first, "n1") == ""
+        assert await found.places(late, "n1") == []
+        asked = asyncio.create_task(found.places(late, "n1"))
+        await asyncio.sleep(0)
+        meta = first.metadata
+        namespace = f"{CLUSTER}/{meta.namespace}"
+        await found.tell(End(namespace, f"pods/{meta.name}", meta.uid, 9, "deleted"))
+        assert await asked == ["n1"]
+
+
+async def test_of_many_pods_that_are_asked_about_again_only_the_first_waits():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0", memory=1_000))
+        many = [pod(f"p-{number}", gpu=1, gpumem=8_000) for number in range(20)]
+        async with asyncio.timeout(10 * AGAIN_SECONDS):
+            for one in many * 2:
+                assert await found.places(one, "n1") == []
