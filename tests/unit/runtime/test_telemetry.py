@@ -16,7 +16,7 @@ from ledger.runtime import telemetry
 from ledger.runtime.telemetry import METRICS, Kind, Metric, Telemetry
 from ledger.runtime.writer_metrics import WriterMetrics
 
-PACKAGES = ("gpuledger", "ledger", "webhook", "projections")
+PACKAGES = ("gpuledger", "ledger", "webhook", "projections", "extender")
 
 
 async def scrape(metrics: Telemetry, accept: str = "", **options: object) -> httpx2.Response:
