@@ -11,6 +11,6 @@ TABLES = {ROOT / "ledger/runtime/settings.py", ROOT / "ledger/runtime/telemetry.
 @pytest.fixture(scope="session")
 def product() -> str:
     """The source of the product, without the tables in which settings and metrics are declared."""
-    packages = ("ledger", "projections", "webhook", "gpuledger")
+    packages = ("ledger", "projections", "webhook", "extender", "gpuledger")
     files = [path for one in packages for path in sorted((ROOT / one).rglob("*.py"))]
     return "\n".join(path.read_text() for path in files if path not in TABLES)
