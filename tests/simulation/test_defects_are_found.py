@@ -10,9 +10,13 @@ from gpuledger.simulation.campaigns import explain
 from gpuledger.simulation.card_defects import DEFECTS_OF_CARDS
 from gpuledger.simulation.defects import DEFECTS
 from gpuledger.simulation.running import run
+from gpuledger.simulation.script import CARD_SEEDS
 
 SEEDS_MAX = 400
 """Most are found within 60, the rarest within 180; other changes may make that some more."""
+
+RARE = ("old-view", "retry-unnoticed", "superseded-comes-back")
+"""Found in one seed of a hundred only, which takes a minute each: looked for in long runs."""
 
 OF_CARDS = {defect.name for defect in DEFECTS_OF_CARDS}
 """Those that need cards have a file of their own, so that both are looked for at the same time."""
@@ -22,9 +26,18 @@ def test_there_are_enough_of_them() -> None:
     assert len(DEFECTS) >= 45
 
 
-@pytest.mark.parametrize("name", [name for name in DEFECTS if name not in OF_CARDS])
+def _each() -> list[object]:
+    return [
+        pytest.param(name, marks=pytest.mark.long) if name in RARE else name
+        for name in DEFECTS
+        if name not in OF_CARDS
+    ]
+
+
+@pytest.mark.parametrize("name", _each())
 def test_a_defect_is_found(name: str) -> None:
-    found = next((seed for seed in range(SEEDS_MAX) if run(seed, (name,)).violation), None)
+    seeds = (seed for seed in range(SEEDS_MAX) if seed not in CARD_SEEDS)
+    found = next((seed for seed in seeds if run(seed, (name,)).violation), None)
     assert found is not None, f"{name} ({DEFECTS[name].says}) is not found in {SEEDS_MAX} seeds"
     assert run(found).violation is None
 
