@@ -6,7 +6,6 @@ again later.
 """
 
 import asyncio
-import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -65,9 +64,12 @@ AGAIN_SECONDS: Final = 0.3
 """How long it waits for a pod that fitted nowhere before and is asked about once more: something
 has happened that the ledger may not know yet."""
 
-AGAIN_EVERY_SECONDS: Final = 2.0
-"""How often it does, because the scheduler asks about one pod at a time. When it asks about many
-again, they are asked about together: who comes after the first finds the ledger up to date."""
+AGAIN_MAX: Final = 4
+AGAIN_EVERY_SECONDS: Final = 1.0
+"""How many such waits there may be at once, and how long until there may be one more.
+
+The scheduler asks about one pod at a time. When it asks about many again, they are asked about
+together: who comes after the first ones finds the ledger up to date."""
 
 REASONS_TOLD_MAX: Final = 5
 """Reasons that an event sums up; the most frequent ones."""
@@ -130,7 +132,7 @@ class Extender:
         self._pods: Remembered[Asked] = Remembered(PODS_MAX)
         self._fits: Remembered[Fitted] = Remembered(FITS_MAX)
         self._nowhere: Remembered[bool] = Remembered(PODS_MAX)
-        self._patient_again = -math.inf
+        self._waits, self._earned_until = float(AGAIN_MAX), clock()
         self._being_bound: set[str] = set()
 
     async def run(self) -> None:
@@ -276,9 +278,12 @@ class Extender:
             return FREED_SECONDS
         was_told = self._nowhere.get(uid) is not None
         self._nowhere.put(uid, True)
-        if not was_told or now < self._patient_again:
+        earned = (now - self._earned_until) / AGAIN_EVERY_SECONDS
+        self._waits = min(AGAIN_MAX, self._waits + earned)
+        self._earned_until = now
+        if not was_told or self._waits < 1:
             return 0.0
-        self._patient_again = now + AGAIN_EVERY_SECONDS
+        self._waits -= 1
         return AGAIN_SECONDS
 
     def _judged(self, pod: Pod, found: Candidates) -> Verdicts:

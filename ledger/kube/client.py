@@ -22,6 +22,9 @@ REQUEST_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10.0
 """Deadline of connecting, and of a watch's first answer."""
 
+CLOSING_TURNS: Final = 3
+"""Turns of the loop in which connections that were aborted come to their end: TLS has two layers."""
+
 SILENCE_SECONDS: Final = 150.0
 """A watch that is silent for longer is taken for a dead connection: bookmarks come every minute."""
 
@@ -123,6 +126,8 @@ class Client:
         """Close every connection."""
         await self._requests.close()
         await self._watches.close()
+        for _ in range(CLOSING_TURNS):
+            await asyncio.sleep(0)
 
     async def _send(
         self,

@@ -62,6 +62,7 @@ class Load:
         return answer.status
 
 
+@pytest.mark.long
 async def test_twenty_kills_under_load_lose_nothing_and_double_nothing(team: Team) -> None:
     await team.limit({f"limits.{CARDS}": str(CARDS_MAX)})
     load = Load(team)

@@ -48,6 +48,7 @@ async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
         await made.clear()
 
 
+@pytest.mark.long
 async def test_an_extender_that_is_killed_over_and_over_loses_no_card(team: Team) -> None:
     extender = await team.yard.extender()
     await team.yard.scheduler(extender)
@@ -61,6 +62,7 @@ async def test_an_extender_that_is_killed_over_and_over_loses_no_card(team: Team
     await team.was_always_within_limits()
 
 
+@pytest.mark.long
 async def test_a_log_server_that_is_killed_over_and_over_loses_no_card(team: Team) -> None:
     await team.yard.scheduler()
     await team.create(deployment(pod("share", container(**SMALL)), PODS))
@@ -88,6 +90,7 @@ async def test_bindings_that_are_refused_lost_or_unanswered_leave_no_card_behind
     await team.was_always_within_limits()
 
 
+@pytest.mark.long
 async def test_two_schedulers_of_one_name_never_give_one_pod_two_sets_of_cards(
     team: Team,
 ) -> None:
@@ -99,6 +102,7 @@ async def test_two_schedulers_of_one_name_never_give_one_pod_two_sets_of_cards(
     await team.was_always_within_limits()
 
 
+@pytest.mark.long
 async def test_cards_of_a_node_that_vanishes_are_given_to_nobody_and_come_back_free(
     team: Team,
 ) -> None:
