@@ -23,7 +23,7 @@ CONNECT_SECONDS: Final = 10.0
 """Deadline of connecting, and of a watch's first answer."""
 
 CLOSING_TURNS: Final = 3
-"""Turns of the loop in which connections that were aborted come to their end: TLS has two layers."""
+"""Turns of the loop in which connections that were aborted come to their end, layer by layer."""
 
 SILENCE_SECONDS: Final = 150.0
 """A watch that is silent for longer is taken for a dead connection: bookmarks come every minute."""
