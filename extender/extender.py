@@ -71,6 +71,9 @@ AGAIN_EVERY_SECONDS: Final = 1.0
 The scheduler asks about one pod at a time. When it asks about many again, they are asked about
 together: who comes after the first ones finds the ledger up to date."""
 
+LOOK_AGAIN_SECONDS: Final = 0.1
+"""Pause between news and a look at all nodes: in a busy ledger there are many records a second."""
+
 REASONS_TOLD_MAX: Final = 5
 """Reasons that an event sums up; the most frequent ones."""
 
@@ -262,13 +265,14 @@ class Extender:
         return who
 
     async def _judged_when_freed(self, pod: Pod, found: Candidates) -> Verdicts:
-        """Judge a pod; one that may have room in a moment again, as soon as the ledger moves on."""
+        """Judge a pod; one that may have room in a moment again, soon after the ledger moves on."""
         verdicts, begun = self._judged(pod, found), self._clock()
         if any(verdicts.passed):
             return verdicts
         until = begun + self._patience(pod.metadata.uid, begun)
         while not any(verdicts.passed) and (left := until - self._clock()) > 0:
             await self._news.wait(left)
+            await asyncio.sleep(max(0.0, min(LOOK_AGAIN_SECONDS, until - self._clock())))
             verdicts = self._judged(pod, found)
         return verdicts
 

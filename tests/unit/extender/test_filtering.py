@@ -6,7 +6,13 @@ import msgspec
 import pytest
 from support.extended import CLUSTER, ModelServer, announcing, cards, pod, replica
 
-from extender.extender import AGAIN_SECONDS, ExtenderSettings, Unavailable
+from extender import filtering
+from extender.extender import (
+    AGAIN_SECONDS,
+    LOOK_AGAIN_SECONDS,
+    ExtenderSettings,
+    Unavailable,
+)
 from extender.selecting import Preferences
 from extender.wire import Args, MetaPod, MetaVictims, NodeList, PreemptionArgs
 from ledger.core.cards import HAMI, MIG, OWN, Card, Profile
@@ -318,3 +324,20 @@ async def test_of_many_pods_that_are_asked_about_again_only_the_first_waits():
         async with asyncio.timeout(10 * AGAIN_SECONDS):
             for one in many * 2:
                 assert await found.places(one, "n1") == []
+
+
+async def test_who_waits_does_not_look_at_all_nodes_after_every_record(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    looked = []
+    filtered = filtering.filtered
+    monkeypatch.setattr(filtering, "filtered", lambda *what: looked.append(1) or filtered(*what))
+    late = pod("b", gpu=1, gpumem=8_000)
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0", memory=1_000))
+        assert await found.places(late, "n1") == []
+        asked = asyncio.create_task(found.places(late, "n1"))
+        for number in range(20):
+            await found.create(pod(f"p-{number}"))
+        assert await asked == []
+    assert len(looked) <= 2 + AGAIN_SECONDS / LOOK_AGAIN_SECONDS + 1
