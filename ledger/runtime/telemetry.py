@@ -5,11 +5,13 @@ come from closed sets (reasons, causes, paths of ours), never from what users na
 seconds and bytes. Usage per quota is not here: the read side collects it from its projection.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
+import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -228,6 +230,7 @@ class Telemetry:
         self._labels = {metric.name: metric.labels for metric in METRICS}
         self._children: dict[tuple[str, ...], _Child] = {}
         self._series = dict.fromkeys(self._labels, 0)
+        self._others: list[Collector] = []
 
     def count(self, name: str, *labels: str, by: int = 1) -> None:
         """Raise a counter."""
@@ -254,8 +257,8 @@ class Telemetry:
         gauge.set_function(function)
 
     def register(self, collector: Collector) -> None:
-        """Expose what somebody else collects, too."""
-        self._registry.register(collector)
+        """Expose what somebody else collects, too; that is asked for in another thread."""
+        self._others.append(collector)
 
     def endpoint(
         self, refresh: Sequence[Callable[[], Awaitable[None]]] = ()
@@ -266,9 +269,19 @@ class Telemetry:
             for update in refresh:
                 await update()
             encode, content_type = choose_encoder(request.headers.get("accept", ""))
-            return Response(encode(self._registry), headers={"content-type": content_type})
+            # Thousands of cards are half a second of writing, in which nobody would be answered.
+            body = await asyncio.to_thread(encode, self._exposed())
+            return Response(body, headers={"content-type": content_type})
 
         return metrics
+
+    def _exposed(self) -> CollectorRegistry:
+        """Return what is measured as it is now, and others as they are when they are asked."""
+        exposed = CollectorRegistry()
+        exposed.register(_Measured(self._registry.collect()))
+        for one in self._others:
+            exposed.register(one)
+        return exposed
 
     def _child(self, name: str, labels: tuple[str, ...]) -> _Child:
         key = (name, *labels)
@@ -285,6 +298,17 @@ class Telemetry:
         if self._series[name] > SERIES_MAX:
             labels = (OTHER,) * len(labels)
         return self._parents[name].labels(*labels)
+
+
+class _Measured(Collector):
+    """Metrics as they were at one moment."""
+
+    def __init__(self, found: Iterable[prometheus_client.Metric]) -> None:
+        self._found = list(found)
+
+    def collect(self) -> list[prometheus_client.Metric]:
+        """Return them."""
+        return self._found
 
 
 def _make(metric: Metric, registry: CollectorRegistry) -> _Child:

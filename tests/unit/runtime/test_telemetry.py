@@ -1,6 +1,7 @@
 """Metrics: the table, what is exposed, and bounds."""
 
 import re
+import threading
 from pathlib import Path
 
 import httpx2
@@ -113,6 +114,27 @@ async def test_collectors_of_others_are_refreshed_and_exposed() -> None:
     metrics, usage = Telemetry(), Usage()
     metrics.register(usage)
     assert "gpuledger_quota_used 1.0" in (await scrape(metrics, refresh=[usage.refresh])).text
+
+
+async def test_the_many_lines_of_others_hold_up_nobody() -> None:
+    asked_in: list[threading.Thread] = []
+
+    class Usage(Collector):
+        def collect(self) -> list[GaugeMetricFamily]:
+            asked_in.append(threading.current_thread())
+            return []
+
+    def position() -> float:
+        asked_in.append(threading.current_thread())
+        return 7.0
+
+    metrics = Telemetry()
+    metrics.read("log_position", position)
+    metrics.register(Usage())
+    assert "gpuledger_log_position 7.0" in (await scrape(metrics)).text
+    measured, others = asked_in
+    assert measured is threading.main_thread()
+    assert others is not threading.main_thread()
 
 
 @pytest.mark.parametrize(
