@@ -19,7 +19,16 @@ import nats.errors
 import structlog
 from nats.aio.msg import Msg
 
-from ledger.core.commands import AnyCommand, CloseAccount, SetLimits
+from ledger.core.commands import (
+    AnyCommand,
+    CloseAccount,
+    RegisterCards,
+    RemoveNode,
+    Resize,
+    SetLimits,
+    Unplace,
+    Withdraw,
+)
 from ledger.core.denials import Denial, Reason
 from ledger.log import answers
 from ledger.log.connection import Connection
@@ -27,9 +36,18 @@ from ledger.log.port import LogError
 from ledger.log.streams import Names
 from ledger.log.submission import Accepted, Ledger
 
-_REPLACING: Final = (SetLimits, CloseAccount)
-"""Commands that replace what an earlier one said: arriving a second time, late, one of them would
-undo a newer one, so they are never sent."""
+_REPLACING: Final = (
+    SetLimits,
+    CloseAccount,
+    RegisterCards,
+    RemoveNode,
+    Unplace,
+    Resize,
+    Withdraw,
+)
+"""Commands that replace or take back what an earlier one said: arriving a second time, late, one of
+them would undo a newer one, so they are never sent. A pod whose cards were given back may have got
+the same ones again, and be bound to them."""
 
 _HELPLESS: Final = (Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED)
 """Answers of an owner that cannot decide; this replica may be able to."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ledger.core import accounts, commands
+from ledger.core import accounts, cards, commands, events
 from ledger.core.commands import AnyCommand
 from ledger.log.forwarding import Forwarder
 from ledger.log.port import Unreachable
@@ -47,6 +47,12 @@ class Deciding:
     [
         (commands.SetLimits(ACCOUNT, ("c1/red",), {"requests.nvidia.com/gpu": 2}), 0),
         (commands.CloseAccount(ACCOUNT), 0),
+        (commands.RegisterCards("c1/n1", cards.OWN, ()), 0),
+        (commands.RemoveNode("c1/n1"), 0),
+        (commands.Unplace("c1/red", "pods/p", "u1", "c1/n1", events.Cause.UNBOUND), 0),
+        (commands.Resize("c1/red", "pods/p", "u1", (), {}), 0),
+        (commands.Withdraw("c1/red", "pods/p", "u1", events.Cause.ELAPSED), 0),
+        (commands.Place("c1/red", "pods/p", "u1", "c1/n1", ()), 1),
         (commands.Reserve("c1/red", "pods/p", "u1", {"nvidia.com/gpu": 1}), 1),
     ],
 )
