@@ -13,8 +13,8 @@ from extender.arrays import Booleans, Integers
 from extender.asking import Fitted
 from extender.expressions import Floats
 from extender.filtering import Candidates
-from extender.scoring import PRIORITY_MAX, scaled
-from extender.wire import HostPriority
+from extender.scoring import scaled
+from extender.wire import SCORE_MAX, HostPriority
 
 FIRST_WORST: Final = 5
 """The score of the worst node that does not come later, if others do."""
@@ -48,5 +48,5 @@ def _points(scores: Floats, feasible: Booleans, later: Booleans) -> Integers:
     first, rest = feasible & ~later, feasible & later
     if not (first.any() and rest.any()):
         return scaled(scores, feasible)
-    best = scaled(scores, first, FIRST_WORST, PRIORITY_MAX)
+    best = scaled(scores, first, FIRST_WORST, SCORE_MAX)
     return best + scaled(scores, rest, 0, LATER_BEST)

@@ -9,10 +9,8 @@ from extender.arrays import Booleans, Integers
 from extender.expressions import Expression, Floats
 from extender.loads import Cards, Loads
 from extender.rules import Want
+from extender.wire import SCORE_MAX
 from ledger.kube.wishes import Weights
-
-PRIORITY_MAX: Final = 10
-"""The score of the best node, as kube-scheduler wants it."""
 
 _WHOLE_FIRST: Final = 100.0
 """What a card that stays untouched counts: more than how full a node is, which is at most 30."""
@@ -58,9 +56,7 @@ def nodes(cards: Cards, before: Loads, after: Loads, policy: str, own: Expressio
     return score
 
 
-def scaled(
-    scores: Floats, feasible: Booleans, worst: int = 0, best: int = PRIORITY_MAX
-) -> Integers:
+def scaled(scores: Floats, feasible: Booleans, worst: int = 0, best: int = SCORE_MAX) -> Integers:
     """Return scores as whole numbers from worst to best, by default 0 to 10.
 
     The best feasible node has the best, none with less has more, and where it is not feasible is 0.
