@@ -8,7 +8,6 @@ settlement withdraws it in the end.
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
 import structlog
 
 from extender.asking import Asked
@@ -16,7 +15,7 @@ from extender.evictable import Cluster, is_leaving, priority_of
 from extender.news import News
 from extender.proposing import ACTOR, CATCH_UP_SECONDS
 from extender.sacrifices import sacrifices
-from extender.selecting import Selecting
+from extender.selecting import UNKNOWN, Selecting
 from extender.telling import PREEMPTED, PREEMPTION_STARTED, Telling
 from extender.victims import Subject
 from ledger.core.cards import Claim, Parts
@@ -100,9 +99,9 @@ class MakingRoom:
 
     def _fits(self, asked: Asked, nodes: Sequence[str]) -> bool:
         """Return whether the pod fits somewhere meanwhile, or only guesses are in its way."""
-        rows = [row for row in self._selecting.rows_of(nodes) if row is not None]
+        rows = self._selecting.rows_among(nodes)
         with self._selecting.inventory.overlay.without_guesses():
-            fits = self._selecting.fits(asked, np.array(rows, np.int64))
+            fits = self._selecting.fits(asked, rows[rows != UNKNOWN])
         return bool(fits.feasible.any())
 
     async def _claim_cheapest(self, asked: Asked, nodes: Sequence[str]) -> Claimed | None:
