@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from support.extended import CLUSTER, ModelServer, Replica, Stored, cards, pod, replica
 
+from extender.binding import LATE, SEND_SECONDS
 from extender.extender import ExtenderSettings
+from extender.proposing import TAKE_UP_SECONDS
 from ledger.core import commands
 from ledger.core.cards import HAMI, Stage
 from ledger.kube.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
@@ -158,33 +160,24 @@ async def test_an_unclear_binding_that_may_still_come_keeps_its_cards_for_the_ne
         assert found.uuids("a") == kept
 
 
-async def test_nothing_is_undone_while_nothing_can_be_read(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("extender.attaching.PAUSE_SECONDS", 0.001)
-    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
-    server.add(one)
-    async with replica(server=server) as found:
-        await found.register("n1", cards("GPU-0"))
-        await found.create(one)
-        await found.places(one, "n1")
-        server.fates.append(Unavailable("no answer in time"))
-        server.read_fates.extend([Unavailable("unreachable")] * 3)
-        assert "unreachable" in await found.bind(one, "n1")
-        assert found.placed("a") is not None
-
-
-async def test_a_refusal_is_not_believed_to_leave_no_binding_while_nothing_can_be_read(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    "answer", [Unavailable("no answer in time"), Conflict("already assigned")], ids=["none", "no"]
+)
+async def test_nothing_is_undone_while_the_pod_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, answer: Exception
 ):
     monkeypatch.setattr("extender.attaching.PAUSE_SECONDS", 0.001)
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
+    server.fates.append(answer)
     async with replica(server=server) as found:
         await found.register("n1", cards("GPU-0"))
         await found.create(one)
         await found.places(one, "n1")
-        server.fates.append(Conflict("already assigned"))
         server.read_fates.extend([Unavailable("unreachable")] * 3)
-        assert "is not known" in await found.bind(one, "n1")
+        said = await found.bind(one, "n1")
+        assert "is not known" in said
+        assert "unreachable" in said
         assert found.placed("a") is not None
 
 
@@ -445,6 +438,46 @@ async def test_a_placement_that_settlement_is_about_to_undo_is_not_bound_any_mor
         monkeypatch.setattr("extender.proposing.TAKE_UP_SECONDS", 0.0)
         assert "being settled" in await found.bind(one, "n1")
         assert len(server.bindings) == 1, "no second one was sent"
+        assert found.placed("a") is not None
+
+
+async def test_no_binding_is_sent_when_a_lock_took_too_long(
+    hami: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    async with replica(server=hami) as found:
+        await found.register("n1", cards("GPU-0"), HAMI)
+        await found.create(hami.pods["a"])
+        locking = hami.patch_node_annotations
+
+        async def lock_slowly(*change: Any) -> None:
+            await locking(*change)
+            found.ahead += SEND_SECONDS
+
+        monkeypatch.setattr(hami, "patch_node_annotations", lock_slowly)
+        assert await found.bind(hami.pods["a"], "n1") == LATE
+        assert hami.bindings == []
+        assert found.placed("a") is None
+        assert hami.nodes["n1"].metadata.annotations == {}
+
+
+async def test_a_placement_that_was_kept_is_bound_in_its_own_time_only(
+    hami: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    hami.fates.append(Unavailable("no answer in time"))
+    async with replica(server=hami) as found:
+        await found.register("n1", cards("GPU-0"), HAMI)
+        await found.create(hami.pods["a"])
+        assert "no answer" in await found.bind(hami.pods["a"], "n1")
+        found.ahead += TAKE_UP_SECONDS / 2
+        locking = hami.patch_node_annotations
+
+        async def lock_slowly(*change: Any) -> None:
+            await locking(*change)
+            found.ahead += SEND_SECONDS - TAKE_UP_SECONDS / 2
+
+        monkeypatch.setattr(hami, "patch_node_annotations", lock_slowly)
+        assert await found.bind(hami.pods["a"], "n1") == LATE
+        assert len(hami.bindings) == 1, "no second one was sent"
         assert found.placed("a") is not None
 
 
