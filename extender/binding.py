@@ -6,6 +6,7 @@ the cards back. Only the extender that has placed a pod binds it.
 """
 
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -25,6 +26,16 @@ ATTACH_MAX: Final = 3
 
 LOCK_AGAIN_SECONDS: Final = 0.5
 """Pause before a node is looked at again that is locked for another pod."""
+
+SEND_SECONDS: Final = 25.0
+"""How long after a pod was placed its Binding may still be sent.
+
+Settlement gives the cards back `settle_seconds` after the placement if the pod is not bound then,
+and the API server may take 34 s over a Binding: one that is sent later might be stored when the
+cards are somebody else's. `bind_wait_seconds` is no more than this.
+"""
+
+LATE: Final = "no Binding is sent so long after the pod was given its cards: try again"
 
 UNDER_WAY: Final = "another bind of the pod may be under way; it is being settled: try again"
 
@@ -68,7 +79,7 @@ class Binding:
         `again` reads a pod that has changed, None when it wants something else now.
         """
         if not asked.wish.wants_cards():
-            return _told(await self._attach(asked, node, {}, {}, again))
+            return _told(await self._attach(asked, node, {}, {}, again, math.inf))
         proposed = await self._proposing.place(asked, node, until)
         if proposed.problem:
             return Bound("lost", proposed.problem)
@@ -82,7 +93,8 @@ class Binding:
             return Bound("locked", problem)
         cards = self._cards(asked, node)
         annotations = annotations_of(proposed.parts, node, cards, self._now())
-        attached = await self._attach(asked, node, annotations, labels_of(node), again)
+        latest = proposed.since + SEND_SECONDS
+        attached = await self._attach(asked, node, annotations, labels_of(node), again, latest)
         if attached.outcome in (Outcome.REFUSED, Outcome.CHANGED):
             await self._undo(asked, node, proposed)
         if attached.outcome is Outcome.UNCLEAR:
@@ -96,10 +108,16 @@ class Binding:
         annotations: dict[str, str],
         labels: dict[str, str],
         again: Callable[[Pod], Asked | None],
+        latest: float,
     ) -> Attached:
-        """Write the Binding; for a pod that changed and wants the same, again."""
+        """Write the Binding, and again for a pod that changed and wants the same.
+
+        None is sent later than loop time `latest`.
+        """
         pod = asked.pod
         for _ in range(ATTACH_MAX):
+            if self._clock() > latest:
+                return Attached(Outcome.REFUSED, LATE, pod)
             attached = await self._attaching.attach(pod, node, annotations, labels)
             if attached.outcome is not Outcome.CHANGED or attached.pod is None:
                 break

@@ -85,7 +85,7 @@ class Origin(Enum):
 class Proposed(msgspec.Struct, frozen=True):
     """The cards that a pod has now, or the `problem` why it has none.
 
-    `since` is a loop time in seconds at which this call had not placed it yet.
+    `since` is a loop time in seconds at which the call that placed it had not done so yet.
     """
 
     parts: Parts = ()
@@ -195,7 +195,9 @@ class Proposing:
     def _taken_up(self, asked: Asked, node: str, placed: Placement) -> Proposed:
         if placed.node != asked.of(node):
             return Proposed(problem=f"{Reason.POD_PLACED}: it has cards of {placed.node}")
-        return Proposed(placed.parts, self._origin(asked, placed))
+        kept = self._kept.get(asked.uid)
+        since = kept.since if kept is not None else 0.0
+        return Proposed(placed.parts, self._origin(asked, placed), since)
 
     def _command(self, asked: Asked, node: str, parts: Parts) -> Place:
         name = asked.of(node)

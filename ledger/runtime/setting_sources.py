@@ -19,6 +19,9 @@ from ledger.runtime.settings import NAMES, Settings
 SETTLE_SECONDS_PRODUCTION: Final = 45.0
 """An admission may take 34 s in the API server and its etcd write some seconds more."""
 
+SETTLE_SECONDS_PLACING: Final = 60.0
+"""A Binding may be sent 25 s after its placement, and the API server may take 34 s over it."""
+
 FILE_BYTES_MAX: Final = 1_048_576
 
 CONFIG_VARIABLE: Final = setting_texts.ENVIRONMENT_PREFIX + "CONFIG"
@@ -261,6 +264,16 @@ _RULES: Final[tuple[Rule, ...]] = (
         lambda given: given.production and given.settle_seconds < SETTLE_SECONDS_PRODUCTION,
         "is shorter than a write may take after its admission;"
         f" give {SETTLE_SECONDS_PRODUCTION:g} or more in production",
+    ),
+    (
+        "settle_seconds",
+        lambda given: (
+            given.production
+            and given.extender
+            and SETTLE_SECONDS_PRODUCTION <= given.settle_seconds < SETTLE_SECONDS_PLACING
+        ),
+        "is shorter than a Binding may take after its placement;"
+        f" give {SETTLE_SECONDS_PLACING:g} or more in production, or turn the extender off",
     ),
 )
 

@@ -204,7 +204,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(
             gt=0,
             le=3600,
-            description="Age at which a hold may be proved dead; 45 at least, less only in tests.",
+            description="Age at which a hold or a placement may be proved dead; 60 at least, 45"
+            " without the extender, less only in tests.",
         ),
     ] = 60.0
     admission_deadline_seconds: Annotated[

@@ -170,6 +170,7 @@ def test_the_description_says_where_each_value_came_from() -> None:
         ({"cluster_labels": "tier=prod,tier=test"}, "cluster_labels"),
         ({"queue_commands_max": 10, "queue_per_namespace_max": 11}, "queue_per_namespace_max"),
         ({"production": True, "settle_seconds": 44}, "settle_seconds"),
+        ({"production": True, "settle_seconds": 59}, "settle_seconds"),
     ],
 )
 def test_settings_that_contradict_one_another_are_refused(
