@@ -6,7 +6,6 @@ after the other, beside the sidecars that began before them, then sidecars and a
 together.
 """
 
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -200,15 +199,15 @@ def booked(parts: Parts, *, initialised: bool = False) -> Bookings:
     return peak
 
 
+def uuids(parts: Parts) -> dict[str, None]:
+    """Return the cards that parts name, each once, in order."""
+    return {share.uuid: None for part in parts for share in part.shares}
+
+
 def ordered(parts: Parts) -> bool:
     """Return whether no init container or sidecar comes after an app container."""
     apps = [part.phase == Phase.APP for part in parts]
     return apps == sorted(apps)
-
-
-def concurrent(parts: Parts) -> tuple[Part, ...]:
-    """Return the parts that run until the pod ends: sidecars and app containers."""
-    return tuple(part for part in parts if part.phase != Phase.INIT)
 
 
 def exclusive_on(parts: Parts, *, initialised: bool = False) -> set[str]:
@@ -257,8 +256,3 @@ def _raise(peak: Bookings, found: Bookings) -> None:
 
 def _larger(left: Booking, right: Booking) -> Booking:
     return Booking(*map(max, left, right))
-
-
-def uuids(parts: Iterable[Part]) -> dict[str, None]:
-    """Return the cards that parts name, each once, in order."""
-    return {share.uuid: None for part in parts for share in part.shares}
