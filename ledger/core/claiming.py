@@ -2,11 +2,9 @@
 
 from ledger.core import card_rules, commands, events
 from ledger.core.cards import MIG, Booking, Bookings, Claim, Node, booked, card_of, exclusive_on
-from ledger.core.denials import Denial, Reason
+from ledger.core.denials import Decision, Denial, Reason
 from ledger.core.placements import bookings_of, claim_of, lines_of
 from ledger.core.state import State
-
-Decision = list[events.AnyEvent] | Denial
 
 
 def make_room(state: State, command: commands.MakeRoom) -> Decision:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ledger.core import accounts, charging, claiming, commands, events, placing, registering
-from ledger.core.denials import Denial, Reason
+from ledger.core.denials import Decision, Denial, Reason
 from ledger.core.observing import observe
-from ledger.core.reserving import Decision, reserve
+from ledger.core.reserving import reserve
 from ledger.core.state import Account, Hold, State
 
 

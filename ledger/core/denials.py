@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from ledger.core.accounts import Kind, kind, parts
+from ledger.core.events import AnyEvent
 
 
 class Reason(StrEnum):
@@ -102,6 +103,10 @@ class Denial(msgspec.Struct, frozen=True):
     decision: str = ""
     field: str = ""
     value: str = ""
+
+
+Decision = list[AnyEvent] | Denial
+"""What a command leads to: events, none when nothing is left to do, or a denial."""
 
 
 def sentence(denial: Denial) -> str:

@@ -25,11 +25,9 @@ from ledger.core.accounts import Kind, kind
 from ledger.core.amounts import Amounts
 from ledger.core.cards import Placement, Stage
 from ledger.core.charging import TRUTH, Postings
-from ledger.core.denials import Denial, Reason
+from ledger.core.denials import Decision, Denial, Reason
 from ledger.core.shortages import Short
 from ledger.core.state import State
-
-Decision = list[events.AnyEvent] | Denial
 
 _OF_LINE: Final = {
     cards.MEMORY: Reason.CARD_INSUFFICIENT_MEMORY,

@@ -1,11 +1,9 @@
 """Registering: what follows from the cards that nodes announce."""
 
 from ledger.core import card_rules, commands, events
-from ledger.core.denials import Denial
+from ledger.core.denials import Decision
 from ledger.core.placements import account_of, lines_of
 from ledger.core.state import State
-
-Decision = list[events.AnyEvent] | Denial
 
 
 def register_cards(state: State, command: commands.RegisterCards) -> Decision:

@@ -17,10 +17,8 @@ from ledger.core import (
     traits,
 )
 from ledger.core.amounts import Amounts
-from ledger.core.denials import Denial, Reason
+from ledger.core.denials import Decision, Denial, Reason
 from ledger.core.state import Entry, Hold, Namespace, State
-
-Decision = list[events.AnyEvent] | Denial
 
 _NOTHING: Final[Amounts] = {}
 

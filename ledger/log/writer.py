@@ -21,9 +21,8 @@ import structlog
 
 from ledger.core import decisions, evolution
 from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial
+from ledger.core.denials import Decision, Denial
 from ledger.core.events import AnyEvent
-from ledger.core.reserving import Decision
 from ledger.core.state import State
 from ledger.log import answers, opening, records
 from ledger.log.group import Group, Ticket
