@@ -9,18 +9,20 @@ from ledger.core.state import State
 
 def make_room(state: State, command: commands.MakeRoom) -> Decision:
     """Decide to keep cards for a pod, as its victims leave."""
-    node = state.nodes.get(command.node)
     denial = _pointless(state, command)
-    if denial is None and (node is None or node.gone):
-        denial = card_rules.refused(
+    if denial is not None:
+        return denial
+    node = state.nodes.get(command.node)
+    if node is None or node.gone:
+        return card_rules.refused(
             Reason.NODE_UNREGISTERED, f"node {command.node} announces no cards"
         )
-    if denial is not None or node is None:
-        return denial or []
-    denial = card_rules.missing(node, command.node, command.parts, lost_too=False)
-    denial = denial or card_rules.at_odds(command.key, command.parts)
-    denial = denial or _never_free(state, node, command)
-    denial = denial or card_rules.in_the_way(state, command.node, command.parts, command.victims)
+    denial = (
+        card_rules.missing(node, command.node, command.parts, lost_too=False)
+        or card_rules.at_odds(command.key, command.parts)
+        or _never_free(state, node, command)
+        or card_rules.in_the_way(state, command.node, command.parts, command.victims)
+    )
     if denial is not None:
         return denial
     known = _claim_on(state, command)
@@ -59,7 +61,7 @@ def kept(state: State, node: str, namespace: str, key: str) -> dict[int, int]:
     for claim in state.claims.get(node, ()):
         if (claim.namespace, claim.key) == (namespace, key):
             continue
-        held = _held_by_victims(state, node, claim)
+        held = _held_by(state, node, claim.victims)
         for uuid, booking in booked(claim.parts).items():
             there = held.get(uuid, Booking())
             for line, want, has in zip(_lines(state, node, uuid), booking, there, strict=False):
@@ -91,6 +93,7 @@ def _pointless(state: State, command: commands.MakeRoom) -> Denial | None:
     if denial is not None:
         return denial
     wrong = card_rules.wrong_parts(command.parts)
+    wrong = wrong or card_rules.elsewhere(command.node, command.namespace)
     if wrong:
         return card_rules.invalid(f"{command.key}: {wrong}", "parts", command.key)
     before = state.namespaces[command.namespace].placed.get(command.key)
@@ -103,8 +106,7 @@ def _pointless(state: State, command: commands.MakeRoom) -> Denial | None:
 
 def _never_free(state: State, node: Node, command: commands.MakeRoom) -> Denial | None:
     """Refuse shares that would not be free although every victim has left."""
-    claim = Claim(command.namespace, command.key, command.uid, command.parts, command.victims, 0)
-    leaving = _held_by_victims(state, command.node, claim)
+    leaving = _held_by(state, command.node, command.victims)
     others = kept(state, command.node, command.namespace, command.key)
     for uuid, booking in booked(command.parts).items():
         card = card_of(node, uuid)
@@ -125,9 +127,10 @@ def _never_free(state: State, node: Node, command: commands.MakeRoom) -> Denial 
     return None
 
 
-def _held_by_victims(state: State, node: str, claim: Claim) -> Bookings:
+def _held_by(state: State, node: str, victims: tuple[tuple[str, str, str], ...]) -> Bookings:
+    """Return what pods, as `(namespace, key, uid)`, hold of a node's cards together."""
     found: Bookings = {}
-    for namespace, key, uid in claim.victims:
+    for namespace, key, uid in victims:
         space = state.namespaces.get(namespace)
         placed = space.placed.get(key) if space is not None else None
         if placed is None or (placed.uid, placed.node) != (uid, node):

@@ -114,6 +114,11 @@ def test_a_placed_or_unknown_pod_can_claim_nothing() -> None:
     assert refused(state, other) == "PodUnknown"
 
 
+def test_a_pod_claims_cards_of_its_own_cluster_only() -> None:
+    state = after(register(card(0), node="c2/n1"), pod("high"))
+    assert refused(state, _make_room(app(share()), node="c2/n1")) == "InvalidPlacement"
+
+
 def test_a_claim_ends_with_its_pod() -> None:
     state = after(register(card(0)), pod("high"), seen("high"), _make_room(app(share())))
     do(state, ended("high"))
