@@ -49,9 +49,9 @@ async def writer_on(settings: Settings, found: Found) -> AsyncIterator[Writer]:
         await HeadFile(Path(settings.store_dir) / layout.HEAD).note(writer.head)
 
 
-async def submit(ledger: Ledger, command: AnyCommand) -> Accepted:
+async def submit(ledger: Ledger, command: AnyCommand, *, dry_run: bool = False) -> Accepted:
     """Have a command decided. Raises Stop with the sentence of the denial."""
-    answer = await ledger.submit(command)
+    answer = await ledger.submit(command, dry_run=dry_run)
     if isinstance(answer, Denial):
         raise denied(answer)
     return answer

@@ -36,10 +36,10 @@ async def import_hami(settings: Settings, *, dry_run: bool) -> Imported:
             if dry_run:
                 state = snapshots.decode(snapshots.encode(writer.state))
                 importing = _importing(settings, lambda: state, _rehearsing(state))
-                return await importing.take(nodes, pods, _now(), dry_run=True)
+                return await importing.take(nodes, pods, datetime.now(UTC), dry_run=True)
             await submit(writer, RegisterCluster(settings.cluster, uid, ACTOR))
             importing = _importing(settings, lambda: writer.state, _writing(writer))
-            done = await importing.take(nodes, pods, _now(), dry_run=False)
+            done = await importing.take(nodes, pods, datetime.now(UTC), dry_run=False)
             position = writer.state.position
         await show_written(settings, found, position)
     return done
@@ -68,10 +68,6 @@ def _importing(settings: Settings, state: Callable[[], State], decided: Decide) 
 
     node_rules = cards.node_rules(settings)
     return Importing(settings.cluster, rules, node_rules, state, decided, make_known)
-
-
-def _now() -> datetime:
-    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def _writing(writer: Writer) -> Decide:

@@ -4,15 +4,13 @@ import msgspec
 
 from gpuledger import wiring
 from gpuledger.deciding import ACTOR, submit, writer_on
-from gpuledger.exits import Exit, Stop, denied
+from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from gpuledger.projecting import show_written
 from ledger.core import accounts
 from ledger.core.cards import Part, Parts, Placement
 from ledger.core.charging import PODS
 from ledger.core.commands import Resize
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
 from ledger.core.state import State
 from ledger.kube.rules import DemandRules
 from ledger.kube.stands import charged_by
@@ -63,14 +61,9 @@ async def resize(settings: Settings, wanted: Wanted, *, dry_run: bool) -> Resize
             placed = _placed(writer.state, settings.cluster, wanted)
             command = _command(writer.state, settings.cluster, wanted, placed, rules)
             changes = _changes(placed, command.parts, wanted.container)
-            if dry_run:
-                decision = decide(writer.state, command)
-                if isinstance(decision, Denial):
-                    raise denied(decision)
-                position = writer.state.position
-                return Resized(wanted.namespace, wanted.pod, False, position, changes)
-            accepted = await submit(writer, command)
-        await show_written(settings, found, accepted.position)
+            accepted = await submit(writer, command, dry_run=dry_run)
+        if not dry_run:
+            await show_written(settings, found, accepted.position)
     return Resized(wanted.namespace, wanted.pod, accepted.changed, accepted.position, changes)
 
 
