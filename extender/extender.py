@@ -24,6 +24,7 @@ from extender.inventory import Inventory
 from extender.locking import Locking
 from extender.making_room import MakingRoom
 from extender.news import News
+from extender.patience import Patience
 from extender.preemption import Preemption
 from extender.prioritizing import prioritized
 from extender.proposing import Proposing
@@ -55,21 +56,6 @@ from ledger.runtime.counting import Count, uncounted
 
 READY_SECONDS: Final = 5.0
 """How long a request waits for the log to be open."""
-
-FREED_SECONDS: Final = 1.0
-"""How long filter waits for a pod that others were evicted for. The scheduler hears of their end
-when the ledger does, asks once, perhaps too early, and then not again for minutes."""
-
-AGAIN_SECONDS: Final = 0.3
-"""How long it waits for a pod that fitted nowhere before and is asked about once more: something
-has happened that the ledger may not know yet."""
-
-AGAIN_MAX: Final = 4
-AGAIN_EVERY_SECONDS: Final = 1.0
-"""How many such waits there may be at once, and how long until there may be one more.
-
-The scheduler asks about one pod at a time. When it asks about many again, they are asked about
-together: who comes after the first ones finds the ledger up to date."""
 
 LOOK_AGAIN_SECONDS: Final = 0.1
 """Pause between news and a look at all nodes: in a busy ledger there are many records a second."""
@@ -134,8 +120,7 @@ class Extender:
         self._preemption = self._evicting(service.evicting)
         self._pods: Remembered[Asked] = Remembered(PODS_MAX)
         self._fits: Remembered[Fitted] = Remembered(FITS_MAX)
-        self._nowhere: Remembered[bool] = Remembered(PODS_MAX)
-        self._waits, self._earned_until = float(AGAIN_MAX), clock()
+        self._patience = Patience(clock())
         self._being_bound: set[str] = set()
 
     async def run(self) -> None:
@@ -269,26 +254,16 @@ class Extender:
         verdicts, begun = self._judged(pod, found), self._clock()
         if any(verdicts.passed):
             return verdicts
-        until = begun + self._patience(pod.metadata.uid, begun)
+        uid = pod.metadata.uid
+        until = begun + self._patience.of(uid, begun, is_claimed=self._is_claimed_for(uid))
         while not any(verdicts.passed) and (left := until - self._clock()) > 0:
             await self._news.wait(left)
             await asyncio.sleep(max(0.0, min(LOOK_AGAIN_SECONDS, until - self._clock())))
             verdicts = self._judged(pod, found)
         return verdicts
 
-    def _patience(self, uid: str, now: float) -> float:
-        """Return for how long filter waits for room for a pod, in seconds."""
-        if self._preemption is not None and self._preemption.is_claimed_for(uid):
-            return FREED_SECONDS
-        was_told = self._nowhere.get(uid) is not None
-        self._nowhere.put(uid, True)
-        earned = (now - self._earned_until) / AGAIN_EVERY_SECONDS
-        self._waits = min(AGAIN_MAX, self._waits + earned)
-        self._earned_until = now
-        if not was_told or self._waits < 1:
-            return 0.0
-        self._waits -= 1
-        return AGAIN_SECONDS
+    def _is_claimed_for(self, uid: str) -> bool:
+        return self._preemption is not None and self._preemption.is_claimed_for(uid)
 
     def _judged(self, pod: Pod, found: Candidates) -> Verdicts:
         who = self._asked(pod)

@@ -7,12 +7,8 @@ import pytest
 from support.extended import CLUSTER, ModelServer, announcing, cards, pod, replica
 
 from extender import filtering
-from extender.extender import (
-    AGAIN_SECONDS,
-    LOOK_AGAIN_SECONDS,
-    ExtenderSettings,
-    Unavailable,
-)
+from extender.extender import LOOK_AGAIN_SECONDS, ExtenderSettings, Unavailable
+from extender.patience import AGAIN_SECONDS
 from extender.selecting import Preferences
 from extender.wire import Args, MetaPod, MetaVictims, NodeList, PreemptionArgs
 from ledger.core.cards import HAMI, MIG, OWN, Card, Profile

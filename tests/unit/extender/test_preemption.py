@@ -17,7 +17,7 @@ from support.extended import (
     replica,
 )
 
-from extender import preemption
+from extender import patience, preemption
 from ledger.core import commands
 from ledger.core.cards import Claim
 from ledger.core.denials import Denial, Reason
@@ -183,7 +183,10 @@ async def test_what_the_victims_leave_goes_to_the_pod_and_to_no_other(site: Site
     assert not site.claims()
 
 
-async def test_filter_waits_for_the_end_of_victims_that_the_scheduler_saw_first(site: Site):
+async def test_filter_waits_for_the_end_of_victims_that_the_scheduler_saw_first(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(patience, "AGAIN_SECONDS", 0.0)
     await site.running("low", 0, gpu=2, gpumem=CARD)
     high = await site.waiting("high", 5, **WHOLE)
     await site.asked(high)

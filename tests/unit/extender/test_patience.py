@@ -1,0 +1,44 @@
+"""Few pods that fit nowhere are waited for, so that the scheduler goes on with the others."""
+
+import pytest
+
+from extender.patience import (
+    AGAIN_EVERY_SECONDS,
+    AGAIN_SECONDS,
+    FREED_EVERY_SECONDS,
+    FREED_SECONDS,
+    WAITS_MAX,
+    Patience,
+)
+
+
+def test_a_pod_is_waited_for_only_once_it_has_been_asked_about_before():
+    patience = Patience(0.0)
+    assert patience.of("a", 0.0, is_claimed=False) == 0.0
+    assert patience.of("b", 0.0, is_claimed=False) == 0.0
+    assert patience.of("a", 0.0, is_claimed=False) == AGAIN_SECONDS
+
+
+def test_a_pod_that_others_are_evicted_for_is_waited_for_at_once_and_longer():
+    assert Patience(0.0).of("a", 0.0, is_claimed=True) == FREED_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("is_claimed", "every"), [(False, AGAIN_EVERY_SECONDS), (True, FREED_EVERY_SECONDS)]
+)
+def test_of_many_pods_few_are_waited_for_and_one_more_after_each_pause(
+    *, is_claimed: bool, every: float
+):
+    patience = Patience(0.0)
+
+    def waits(now: float) -> int:
+        found = [patience.of(f"p-{number}", now, is_claimed=is_claimed) for number in range(20)]
+        longest = FREED_SECONDS if is_claimed else AGAIN_SECONDS
+        return found.count(longest)
+
+    if not is_claimed:
+        assert waits(0.0) == 0
+    assert waits(0.0) == WAITS_MAX
+    assert waits(every / 2) == 0
+    assert waits(every) == 1
+    assert waits(1_000 * every) == WAITS_MAX
