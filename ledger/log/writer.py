@@ -231,7 +231,8 @@ class Writer:
         while len(group.answers) < most:
             ticket = self._hand.popleft() if self._hand else self._queue.take()
             if ticket is None:
-                self._queued.clear()
+                if not self._is_to_look:
+                    self._queued.clear()
                 more = False
                 break
             self._judge(group, ticket, time_us, clock)

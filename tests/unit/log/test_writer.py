@@ -282,6 +282,28 @@ async def test_a_full_queue_answers_at_once_and_spares_other_namespaces() -> Non
     assert all(isinstance(answer, Accepted) for answer in answers[10:])
 
 
+class Slow:
+    """Records are under way for a moment when they are read."""
+
+    def strike(self, call: str) -> Fault:
+        return Fault(after=0.05 if call == "read" else 0.0)
+
+
+async def test_a_writer_that_is_told_to_look_while_it_looks_looks_again() -> None:
+    store, seldom = MemoryStore(), WriterSettings(refresh_seconds=30.0)
+    async with (
+        running(store) as other,
+        running(store, faults=Slow(), settings=seldom) as idle,
+        asyncio.timeout(5),
+    ):
+        for number in range(2):
+            await other.submit(reserve(number))
+            idle.look()
+            await asyncio.sleep(0.01)
+        while idle.state.position < 2:  # noqa: ASYNC110 - the state tells nobody
+            await asyncio.sleep(0.01)
+
+
 async def test_a_decision_that_contradicts_the_state_is_refused_alone(monkeypatch) -> None:
     store = MemoryStore()
     honest = commands.End("c1/red", "pods/none", "uid-none", 1, "deleted")
