@@ -18,7 +18,7 @@ from gpuledger.simulation.apiserver import ApiServer
 from gpuledger.simulation.watched import WatchedCluster, as_it_is
 from ledger.kube.errors import Conflict, Forbidden, NotFound, Unavailable
 from ledger.kube.objects import Node, Pod
-from ledger.kube.port import Binding, Change, Listed, PodEvent
+from ledger.kube.port import Binding, Change, PodEvent
 from ledger.simulation.processes import outside
 
 LATE_SECONDS_MAX: Final = 3.0
@@ -59,10 +59,6 @@ class CardedCluster(WatchedCluster):
         found = self._server.nodes.objects.get(("", name))
         await self._hop()
         return found
-
-    async def list_nodes(self) -> Listed[Node]:
-        """List all nodes as of some moment during the call. Raises Unavailable."""
-        return await self._list(self._server.nodes, "")
 
     def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
         """Tell all nodes and their changes."""

@@ -92,14 +92,6 @@ def announcement(cards: Iterable[Card]) -> str:
     return msgspec.json.encode([_written(card) for card in cards]).decode()
 
 
-def announcement_in_colons(cards: Iterable[Card]) -> str:
-    """Return the older form; profiles have no place in it. Raises ValueError.
-
-    That is where a uuid, a type or a mode contains a separator of that form.
-    """
-    return "".join(_in_colons(card) for card in cards)
-
-
 def _of_json(text: str) -> list[_Written]:
     try:
         return _JSON.decode(text)
@@ -212,14 +204,3 @@ def _written(card: Card) -> _Written:
 
 def _places(profile: Profile) -> tuple[_Place, ...]:
     return tuple(_Place(start, size) for start, size in profile.placements)
-
-
-def _in_colons(card: Card) -> str:
-    for text in (card.uuid, card.type, card.mode):
-        if not _SEPARATORS.isdisjoint(text):
-            raise ValueError(f"{text!r} of card {card.uuid} has a comma, a colon or a semicolon")
-    health = "true" if card.healthy else "false"
-    return (
-        f"{card.uuid},{card.slots},{card.memory},{card.cores},{card.type},{card.numa},{health}"
-        f",{card.index},{card.mode}:"
-    )

@@ -35,8 +35,6 @@ ALLOCATING: Final = "allocating"
 """The phase of a pod whose cards are not handed out yet."""
 SUCCESS: Final = "success"
 """The phase of a pod that has its cards."""
-FAILED: Final = "failed"
-"""The phase of a pod whose cards could not be handed out."""
 
 
 class Words(NamedTuple):

@@ -249,12 +249,6 @@ class ResourceQuota(msgspec.Struct, frozen=True, gc=False):
     status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
-class NodeSpec(msgspec.Struct, frozen=True, gc=False):
-    """Whether pods may be scheduled to a node."""
-
-    unschedulable: bool = False
-
-
 class NodeCondition(msgspec.Struct, frozen=True, gc=False):
     """One thing that is said of a node, such as Ready: True, False or Unknown."""
 
@@ -273,7 +267,6 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     """A node; its annotations may announce cards."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
     def is_ready(self) -> bool:

@@ -200,18 +200,7 @@ class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nodes(Protocol):
-    """The nodes of a cluster. Every call has a deadline of its own."""
-
-    async def get_node(self, name: str) -> Node | None:
-        """Read a node, linearizably; None when it does not exist.
-
-        Raises ClusterError; then nothing is known.
-        """
-        ...
-
-    async def list_nodes(self) -> Listed[Node]:
-        """List all nodes, linearizably. Raises ClusterError; then nothing is known."""
-        ...
+    """The nodes of a cluster, to be followed."""
 
     def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
         """Tell all nodes, then their changes, like `Cluster.watch_pods`."""

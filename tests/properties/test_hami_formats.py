@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from support.colon_cards import announcement_in_colons
 
 from ledger.core.cards import Card, Part, Phase, Profile, Share
 from ledger.kube import hami, node_lock
-from ledger.kube.card_lists import announcement, announcement_in_colons
+from ledger.kube.card_lists import announcement
 from ledger.kube.device_lists import BadDeviceList
 from ledger.kube.handshake import handshake_alive
 from ledger.kube.node_cards import announced

@@ -19,7 +19,7 @@ from ledger.kube import hami
 from ledger.kube.errors import ClusterError, Conflict, NotFound
 from ledger.kube.objects import Node, Pod
 from ledger.kube.placement_annotations import annotations_of
-from ledger.kube.port import Change, Listed
+from ledger.kube.port import Change
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Accepted
 from ledger.log.writer import Writer
@@ -68,10 +68,6 @@ class CardedCluster(ModelCluster):
 
     def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
         return self._watch("nodes")
-
-    async def list_nodes(self) -> Listed[Node]:
-        bodies = self.server.list("nodes")
-        return Listed(self.server.version, [msgspec.convert(body, Node) for body in bodies])
 
     async def get_node(self, name: str) -> Node | None:
         body = self.server.objects.get(("nodes", "", name))

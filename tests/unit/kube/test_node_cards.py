@@ -8,7 +8,7 @@ import pytest
 from ledger.core.card_rules import SHARES_MAX
 from ledger.core.cards import HAMI, OWN, Card, Profile
 from ledger.kube import hami
-from ledger.kube.card_lists import TEXT_MAX, announcement, announcement_in_colons
+from ledger.kube.card_lists import TEXT_MAX, announcement
 from ledger.kube.node_cards import Announced, announced
 from ledger.kube.vendors import BUILT_IN
 
@@ -83,19 +83,6 @@ def test_a_profile_that_may_lie_nowhere_is_what_go_writes_of_it() -> None:
 )
 def test_cards_are_read_from_the_older_form(text: str, cards: tuple[Card, ...]) -> None:
     assert read_text(text) == Announced(cards, HAMI, ("nvidia",))
-
-
-def test_the_older_form_is_written_with_all_fields() -> None:
-    assert announcement_in_colons((A, B)) == (
-        "GPU-a,10,24576,100,NVIDIA A10,0,true,0,hami-core:"
-        "GPU-b,10,24576,100,NVIDIA A10,1,true,1,hami-core:"
-    )
-
-
-@pytest.mark.parametrize("text", ["a,b", "a:b", "a;b"])
-def test_a_card_that_would_be_read_as_something_else_is_not_written(text: str) -> None:
-    with pytest.raises(ValueError, match="comma, a colon or a semicolon"):
-        announcement_in_colons([Card("GPU-a", 0, text, 1, 1, 1)])
 
 
 def test_the_order_in_which_a_node_lists_its_cards_changes_nothing() -> None:

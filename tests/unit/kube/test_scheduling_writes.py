@@ -194,7 +194,6 @@ async def test_a_pod_that_does_not_exist_is_none_and_an_api_that_does_not_is_an_
 async def test_nodes_are_listed_with_what_they_offer(answers, cluster):
     node = {
         "metadata": {"name": "n1", "annotations": {"k": "v"}, "resourceVersion": "4"},
-        "spec": {"unschedulable": True},
         "status": {
             "allocatable": {"nvidia.com/gpu": "10"},
             "conditions": [{"type": "DiskPressure", "status": "True"}],
@@ -208,7 +207,6 @@ async def test_nodes_are_listed_with_what_they_offer(answers, cluster):
     assert listed.version == 9
     [seen] = listed.objects
     assert await cluster.get_node("n1") == seen
-    assert seen.spec.unschedulable
     assert seen.status.allocatable == {"nvidia.com/gpu": "10"}
     assert not seen.is_ready()
 

@@ -1,0 +1,18 @@
+"""The older form in which nodes announced their cards, which HAMi still writes for some makers."""
+
+from collections.abc import Iterable
+
+from ledger.core.cards import Card
+
+
+def announcement_in_colons(cards: Iterable[Card]) -> str:
+    """Return the text that lists cards of one maker; profiles have no place in it."""
+    return "".join(_in_colons(card) for card in cards)
+
+
+def _in_colons(card: Card) -> str:
+    health = "true" if card.healthy else "false"
+    return (
+        f"{card.uuid},{card.slots},{card.memory},{card.cores},{card.type},{card.numa},{health}"
+        f",{card.index},{card.mode}:"
+    )
