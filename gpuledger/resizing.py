@@ -128,8 +128,9 @@ def _command(
 
 
 def _changes(placed: Placement, after: Parts, container: str) -> list[CardChange]:
+    node = placed.node.partition("/")[2]
     return [
-        CardChange(container, placed.node, old.uuid, old.memory, new.memory, old.cores, new.cores)
+        CardChange(container, node, old.uuid, old.memory, new.memory, old.cores, new.cores)
         for before, now in zip(placed.parts, after, strict=True)
         if before.container == container
         for old, new in zip(before.shares, now.shares, strict=True)

@@ -113,9 +113,10 @@ def test_history_tells_where_a_pod_was_placed(store: Path) -> None:
 def test_a_resize_changes_the_cards_and_what_the_pod_is_charged(store: Path) -> None:
     done = gpuledger(*RESIZE, "--memory", "12000", "--cores", "40", "-o", "json", store=store).json
     assert done["changed"]
-    assert [(one["uuid"], one["memory_before"], one["memory"]) for one in done["cards"]] == [
-        ("GPU-a", 8_000, 12_000),
-        ("GPU-b", 8_000, 12_000),
+    wanted = ("node", "uuid", "memory_before", "memory")
+    assert [tuple(one[name] for name in wanted) for one in done["cards"]] == [
+        ("n1", "GPU-a", 8_000, 12_000),
+        ("n1", "GPU-b", 8_000, 12_000),
     ]
     assert charge_of(store) == {GPU: 3, MEMORY: 25_000, CORES: 85}
     assert used_of(store, "n1") == {"GPU-a": (13_000, 45, 2), "GPU-b": (12_000, 40, 1)}
