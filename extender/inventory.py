@@ -153,7 +153,7 @@ class Inventory:
         columns = rows.in_order((card, lines_of(state, name, card.uuid)) for card in node.cards)
         columns += [Column(one.uuid, lines_of(state, name, one.uuid), None) for one in node.lost]
         used = {column.uuid: tuple(state.used[line] for line in column.lines) for column in columns}
-        self._lay_out(name, known, node.keeper, columns, used)
+        self._lay_out(known, node.keeper, columns, used)
         for namespace, key in state.residents[name]:
             self._enter((namespace, key), state.namespaces[namespace].placed[key])
         for claim in state.claims.get(name, ()):
@@ -165,14 +165,14 @@ class Inventory:
         known = self._open(event.node)
         known.gone = False
         columns = rows.in_order(zip(event.cards, event.lines, strict=True))
-        self._change(event.node, known, event.keeper, columns)
+        self._change(known, event.keeper, columns)
 
     def _removed(self, event: events.NodeRemoved, _: State) -> None:
         if not event.node.startswith(self._prefix):
             return
         known = self._nodes[event.node]
         known.gone = True
-        self._change(event.node, known, self.arrays.keepers[known.row], [])
+        self._change(known, self.arrays.keepers[known.row], [])
         self._forget_if_empty(event.node)
 
     def _placed_on(self, event: events.Placed, _: State) -> None:
@@ -252,7 +252,7 @@ class Inventory:
         self._free += range(self.arrays.rows - 1, before - 1, -1)
         self.names += [""] * (self.arrays.rows - before)
 
-    def _change(self, name: str, known: _Node, keeper: str, columns: list[Column]) -> None:
+    def _change(self, known: _Node, keeper: str, columns: list[Column]) -> None:
         """Lay a node's cards out anew; what is used of cards stays, also of those that are lost."""
         used = {
             column.uuid: tuple(int(getattr(self.arrays, one)[known.row, at]) for one in _USED)
@@ -264,11 +264,10 @@ class Inventory:
             for column in known.columns
             if column.uuid not in kept and any(used[column.uuid])
         ]
-        self._lay_out(name, known, keeper, columns, used)
+        self._lay_out(known, keeper, columns, used)
 
     def _lay_out(
         self,
-        name: str,
         known: _Node,
         keeper: str,
         columns: list[Column],
@@ -364,7 +363,7 @@ class Inventory:
             return
         for place in list(known.claims):
             self._end_claim(place)
-        self._lay_out(name, known, "", [], {})
+        self._lay_out(known, "", [], {})
         del self._nodes[name]
         self._give_row_back(name.removeprefix(self._prefix))
 

@@ -73,10 +73,6 @@ class Selecting:
         self._surprises = inventory.surprises
         self._contested_until = -math.inf
 
-    def rows_of(self, names: Sequence[str]) -> list[int | None]:
-        """Return the row of each node, None for one that announced no cards."""
-        return list(map(self.inventory.rows.get, names))
-
     def rows_among(self, names: Sequence[str]) -> Integers:
         """Return the row of each node, `UNKNOWN` for one that announced no cards."""
         rows = map(self.inventory.rows.get, names, repeat(UNKNOWN))
@@ -199,9 +195,5 @@ class Selecting:
 
 def _several(wishes: tuple[Wish, ...], times: int) -> tuple[Wish, ...]:
     """Return what so many pods want that run beside one another."""
-    again = tuple(
-        msgspec.structs.replace(wish, phase=Phase.APP)
-        for wish in wishes
-        if wish.phase != Phase.INIT
-    )
-    return wishes + again * (times - 1)
+    beside = tuple(wish for wish in wishes if wish.phase != Phase.INIT)
+    return wishes + beside * (times - 1)
