@@ -81,10 +81,7 @@ def priority_of(pod: Pod) -> int:
 
 def is_leaving(pod: Pod) -> bool:
     """Return whether a pod gives its cards back without being asked."""
-    return pod.metadata.deletion_timestamp is not None or pod.status.phase in (
-        "Succeeded",
-        "Failed",
-    )
+    return pod.metadata.deletion_timestamp is not None or pod.status.has_ended()
 
 
 def _theirs(state: State, asked: Asked, node: str) -> Iterator[tuple[Subject, Placement]]:

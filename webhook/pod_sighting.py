@@ -17,7 +17,6 @@ from webhook.sighting import Sighting
 POD_KEYS: Final = "pods/"
 """How the keys of pods begin."""
 
-_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -32,7 +31,7 @@ def sight(pod: Pod, cluster: str, rules: DemandRules, now: int, *, deleted: bool
     amounts = {} if isinstance(demand, Denial) else demand.amounts
     meta = pod.metadata
     grace_ends = _grace_ends(pod)
-    finished = pod.status.phase in _TERMINAL or 0 < grace_ends < now
+    finished = pod.status.has_ended() or 0 < grace_ends < now
     return Sighting(
         accounts.qualified(cluster, meta.namespace),
         POD_KEYS + meta.name,

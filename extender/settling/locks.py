@@ -9,17 +9,15 @@ from typing import Final
 
 from extender.settling.node_reading import NodeReading
 from extender.settling.nodes import Nodes
-from extender.settling.pod_reading import KEYS
 from extender.settling.tenure import CardTenure
 from ledger.core.cards import Stage
+from ledger.core.charging import PODS
 from ledger.kube import hami, node_lock
 from ledger.kube.errors import ClusterError
 from ledger.kube.node_lock import NodeLock
 
 LOOK_SECONDS: Final = 10.0
 """How often locks are looked at."""
-
-_OVER: Final = frozenset({"Succeeded", "Failed"})
 
 _log: Final = logging.getLogger(__name__)
 
@@ -59,7 +57,7 @@ class Locks:
     def _is_needed(self, reading: NodeReading, lock: NodeLock) -> bool:
         """Return whether the pod of a lock is being handed cards, as far as the ledger knows."""
         namespace = self._tenure.qualified(lock.namespace)
-        placed = self._tenure.placement(namespace, KEYS + lock.pod)
+        placed = self._tenure.placement(namespace, PODS + lock.pod)
         if placed is None or placed.node != self._tenure.qualified(reading.name):
             return False
         return placed.stage < Stage.ALLOCATED
@@ -67,7 +65,7 @@ class Locks:
     async def _is_over(self, lock: NodeLock) -> bool:
         """Return whether the pod of a lock is gone or ended. Raises ClusterError."""
         pod = await self._tenure.cluster.get_pod(lock.namespace, lock.pod)
-        return pod is None or pod.status.phase in _OVER
+        return pod is None or pod.status.has_ended()
 
     async def _clear(self, reading: NodeReading) -> None:
         """Clear the lock unless the node has changed meanwhile. Raises ClusterError."""

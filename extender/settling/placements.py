@@ -9,7 +9,7 @@ from extender.settling import judging, pod_reading
 from extender.settling.pod_reading import PodReading
 from extender.settling.tenure import SETTLED, CardTenure
 from ledger.core.cards import Placement
-from ledger.core.charging import bodies_of
+from ledger.core.charging import PODS, bodies_of
 from ledger.core.commands import AnyCommand, Observe
 from ledger.core.events import AnyEvent, CardsRegistered
 from ledger.kube.objects import Pod
@@ -79,7 +79,7 @@ class Placements:
 
     async def _take(self, pod: Pod) -> None:
         tenure, meta = self._tenure, pod.metadata
-        namespace, key = tenure.qualified(meta.namespace), pod_reading.KEYS + meta.name
+        namespace, key = tenure.qualified(meta.namespace), PODS + meta.name
         placed = tenure.placement(namespace, key)
         if placed is None and not pod_reading.names_cards(pod):
             return

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
+from ledger.core import accounts, charging
 from ledger.core.cards import Parts, Phase, Stage
 from ledger.kube import hami
 from ledger.kube.device_lists import BadDeviceList
@@ -16,12 +16,7 @@ from ledger.kube.objects import ContainerStatus, Pod
 from ledger.kube.pod_parts import parts_of, phased
 from ledger.kube.rules import DemandRules
 
-KEYS: Final = "pods/"
-"""How the keys of pods begin."""
-
 _ALLOCATED: Final = frozenset(words.allocated for words in hami.WORDS.values())
-_BEGUN: Final = frozenset({"Running", "Succeeded", "Failed"})
-_OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
 class PodReading(msgspec.Struct, frozen=True):
@@ -56,7 +51,7 @@ def read(pod: Pod, cluster: str, rules: DemandRules) -> PodReading:
     parts, problem = _given(pod, rules)
     return PodReading(
         accounts.qualified(cluster, meta.namespace),
-        KEYS + meta.name,
+        charging.PODS + meta.name,
         meta.uid,
         meta.version(),
         accounts.qualified(cluster, spec.node_name) if spec.node_name else "",
@@ -64,7 +59,7 @@ def read(pod: Pod, cluster: str, rules: DemandRules) -> PodReading:
         problem,
         _stage(pod),
         _is_initialised(pod),
-        pod.status.phase in _OVER,
+        pod.status.has_ended(),
     )
 
 
@@ -88,7 +83,7 @@ def _stage(pod: Pod) -> Stage:
     if not pod.spec.node_name:
         return Stage.PROPOSED
     phase = (pod.metadata.annotations or {}).get(hami.BIND_PHASE)
-    if phase == hami.SUCCESS or pod.status.phase in _BEGUN:
+    if phase == hami.SUCCESS or pod.status.phase == "Running" or pod.status.has_ended():
         return Stage.ALLOCATED
     return Stage.ALLOCATED if any(one.has_begun() for one in _statuses(pod)) else Stage.BOUND
 

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from extender.settling.locks import Locks
-from extender.settling.pod_reading import KEYS
 from extender.settling.tenure import SETTLED, CardTenure
 from ledger.core.cards import Placement, Stage
+from ledger.core.charging import PODS
 from ledger.core.commands import Advance, Unplace
 from ledger.core.events import AnyEvent, Cause, Placed
 from ledger.kube.errors import ClusterError
@@ -103,7 +103,7 @@ class Unbound:
 
     async def _settle(self, subject: _Subject) -> None:
         """Tell what a read shows. Raises ClusterError: then nothing is known."""
-        namespace, name = subject.namespace.partition("/")[2], subject.key.removeprefix(KEYS)
+        namespace, name = subject.namespace.partition("/")[2], subject.key.removeprefix(PODS)
         since = self._since[subject]
         pod = await self._tenure.cluster.get_pod(namespace, name)
         placed = self._placement(subject)

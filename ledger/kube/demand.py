@@ -79,7 +79,7 @@ class _Reading:
         peak: Amounts = {}
         for number, container in enumerate(spec.init_containers or ()):
             beside = plus(running, self._asks("initContainers", number, container))
-            if container.restart_policy == "Always":
+            if container.is_sidecar():
                 running = beside
             peak = largest(peak, beside)
         for number, container in enumerate(spec.containers or ()):

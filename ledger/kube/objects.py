@@ -86,6 +86,10 @@ class Container(msgspec.Struct, frozen=True, rename="camel", gc=False):
     resources: Resources | None = None
     security_context: SecurityContext | None = None
 
+    def is_sidecar(self) -> bool:
+        """Return whether the container, if it is an init container, runs as long as the pod."""
+        return self.restart_policy == "Always"
+
 
 class AnySelector(msgspec.Struct, frozen=True, gc=False):
     """A label selector of which it matters only that it is there."""
@@ -186,6 +190,10 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     phase: str = ""
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+
+    def has_ended(self) -> bool:
+        """Return whether none of the pod's containers runs any more, or ever will."""
+        return self.phase in ("Succeeded", "Failed")
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,6 @@ from ledger.kube.device_lists import BadDeviceList, Slots
 from ledger.kube.objects import Container, Pod
 from ledger.kube.vendors import BUILT_IN, Vendor
 
-_SIDECAR: Final = "Always"
 _NVIDIA: Final = "nvidia"
 
 Phased = list[tuple[Container, Phase]]
@@ -26,7 +25,7 @@ def phased(pod: Pod) -> Phased:
     Both in order of the spec, which is the order of slots and of `Parts`.
     """
     init = [
-        (one, Phase.SIDECAR if one.restart_policy == _SIDECAR else Phase.INIT)
+        (one, Phase.SIDECAR if one.is_sidecar() else Phase.INIT)
         for one in pod.spec.init_containers or ()
     ]
     return init + [(one, Phase.APP) for one in pod.spec.containers or ()]

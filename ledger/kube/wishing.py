@@ -95,7 +95,7 @@ def _containers(spec: PodSpec) -> tuple[Container, ...]:
 def _phase(field: str, container: Container) -> Phase:
     if field == "containers":
         return Phase.APP
-    return Phase.SIDECAR if container.restart_policy == "Always" else Phase.INIT
+    return Phase.SIDECAR if container.is_sidecar() else Phase.INIT
 
 
 def _choices(
