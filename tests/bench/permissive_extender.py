@@ -6,7 +6,6 @@ cards and writing them down.
 
 import asyncio
 import ssl
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +19,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ledger.runtime import serving, tls
-from tests.bench.running import Running, start, wait_for_go
-from tests.bench.services import Process, free_port
+from tests.bench.running import start, wait_for_go
+from tests.bench.services import free_port
 from tests.e2e.cluster import Cluster
 from tests.e2e.scheduling.scheduler import Extender
 
@@ -34,7 +33,6 @@ class Permissive:
     """Answers the verbs of an extender without looking at the nodes."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.bound = 0
         self._cluster = cluster
 
     async def filter(self, request: Request) -> Response:
@@ -53,23 +51,7 @@ class Permissive:
         asked = msgspec.json.decode(await request.body())
         path = f"/api/v1/namespaces/{asked['PodNamespace']}/pods/{asked['PodName']}/binding"
         answer = await self._cluster.ask("POST", path, _binding(asked))
-        self.bound += answer.status == BOUND
         return _answer({"Error": "" if answer.status == BOUND else answer.message})
-
-
-class Floor(Process):
-    """The process that lets everything pass."""
-
-    def __init__(self, running: Running, extender: Extender) -> None:
-        super().__init__(running.pid, extender.address)
-        self._running = running
-        self.extender = extender
-        self.bound = 0
-
-    def end(self) -> None:
-        """End it; `bound` is then how many pods it has bound."""
-        self._running.go()
-        self.bound = int(self._running.result()["bound"])
 
 
 async def let_everything_pass(
@@ -92,21 +74,21 @@ async def let_everything_pass(
         await wait_for_go()
         stop.set()
         await task
-    return {"computed": time.process_time(), "bound": handler.bound}
+    return {}
 
 
 @contextmanager
-def passing(store: Path, url: str, ca: str, token: str) -> Iterator[Floor]:
-    """Serve for the block, bound to an API server."""
+def passing(store: Path, url: str, ca: str, token: str) -> Iterator[Extender]:
+    """Serve for the block in a process of its own, and bind at an API server."""
     port = free_port()
     asked = {"store": str(store), "port": port, "url": url, "ca": ca, "token": token}
     running = start(let_everything_pass, **asked)
-    floor = Floor(running, Extender(f"{HOST}:{port}", store / "tls" / "ca.crt"))
     running.wait_ready()
     try:
-        yield floor
+        yield Extender(f"{HOST}:{port}", store / "tls" / "ca.crt")
     finally:
-        floor.end()
+        running.go()
+        running.result()
 
 
 def _binding(asked: dict[str, Any]) -> dict[str, Any]:

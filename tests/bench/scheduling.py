@@ -101,20 +101,14 @@ def _in_turn(on: Bed, assets: Path, folder: Path, sizes: Sizes) -> dict[str, lis
     """Measure both once a round, each round beginning with the other one."""
     found: dict[str, list[Sample]] = {way: [] for way in WAYS}
     service = Service(folder, on.plane.kubeconfig(SERVICE), settle_seconds="60")
-    floor = folder / "floor"
+    store = folder / "floor"
     for number in range(sizes.rounds):
         for way in (*WAYS[number % 2 :], *WAYS[: number % 2]):
-            asking = _ours(on, service) if way == LEDGER else _theirs(on, floor)
-            with asking as extender:
+            floor = passing(store, on.plane.url, on.ca, on.token)
+            with _ours(on, service) if way == LEDGER else floor as extender:
                 scheduler = Scheduler(assets, folder / "scheduler", on.plane.kubeconfig(SCHEDULER))
                 found[way].append(_sample(on, extender, scheduler, f"{way}-{number}", sizes))
     return found
-
-
-@contextmanager
-def _theirs(on: Bed, folder: Path) -> Iterator[Extender]:
-    with passing(folder, on.plane.url, on.ca, on.token) as floor:
-        yield floor.extender
 
 
 @contextmanager

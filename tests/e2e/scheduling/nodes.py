@@ -34,7 +34,6 @@ class Shape(NamedTuple):
 
 
 A10: Final = Shape()
-BIG: Final = Shape(cards=8, memory=81_920, model="NVIDIA H100 80GB HBM3")
 
 
 def node(
