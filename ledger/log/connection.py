@@ -188,11 +188,12 @@ class Connection:
         await self._resubscribe(client, subject)
 
     async def unsubscribe(self, subject: str) -> None:
-        """Hand over no more messages on a subject."""
+        """Hand over no more messages on a subject; a connection that is gone hands over none."""
         self._subscriptions.pop(subject, None)
         subscription = self._subscribed.pop(subject, None)
-        if subscription is not None and not self._client.is_closed:
-            await subscription.unsubscribe()
+        if subscription is not None:
+            with contextlib.suppress(nats.errors.Error):
+                await subscription.unsubscribe()
 
     async def api(self, verb: str, body: Any = None, *, near: bool = False) -> bytes:
         """Call JetStream's API (`STREAM.INFO.X`) and return its answer, JSON.

@@ -251,8 +251,7 @@ class CommandServer:
 
     async def stop(self) -> None:
         """Take no more commands; those under way are given up, whoever sent them decides them."""
-        with contextlib.suppress(nats.errors.Error):
-            await self._connection.unsubscribe(self._subject)
+        await self._connection.unsubscribe(self._subject)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
