@@ -33,14 +33,10 @@ class News:
         self._newest = 0
 
     async def start(self) -> None:
-        """Begin to listen. Raises Unreachable."""
-        self._writer.subscribe(self._take)
+        """Begin to listen, until the connection is closed. Raises Unreachable."""
         await self._connection.subscribe(self._subject, self._hear)
-
-    async def stop(self) -> None:
-        """Listen no more."""
-        with contextlib.suppress(LogError):
-            await self._connection.unsubscribe(self._subject)
+        # Not before: whoever cannot be reached is asked again, and a writer tells each time.
+        self._writer.subscribe(self._take)
 
     async def run(self) -> None:
         """Tell and look until cancelled."""

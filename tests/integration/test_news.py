@@ -23,7 +23,9 @@ HEARD_SECONDS = 5.0
 
 
 @contextlib.asynccontextmanager
-async def replica(server: NatsServer, shard: str, name: str) -> AsyncIterator[tuple[Writer, News]]:
+async def replica(
+    server: NatsServer, shard: str, name: str
+) -> AsyncIterator[tuple[Writer, JetStreamLog]]:
     log = await JetStreamLog.connect(settings_for(server, shard))
     await log.open(create=True)
     nonces = (f"{name}-{number}" for number in itertools.count())
@@ -35,12 +37,11 @@ async def replica(server: NatsServer, shard: str, name: str) -> AsyncIterator[tu
     await news.start()
     running = [asyncio.create_task(one) for one in (writer.run(), news.run())]
     try:
-        yield writer, news
+        yield writer, log
     finally:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await news.stop()
         await log.close()
 
 
@@ -74,7 +75,7 @@ async def test_a_replica_that_is_not_told_learns_of_it_when_it_is_asked_itself(
         replica(nats_server, shard, "a") as (one, _),
         replica(nats_server, shard, "b") as (other, deaf),
     ):
-        await deaf.stop()
+        await deaf.connection.unsubscribe(deaf.names.news_subject)
         await one.submit(reserve(1))
         answer = await other.submit(reserve(2))
         assert isinstance(answer, Accepted)

@@ -1,0 +1,88 @@
+"""News of the log, without a server: what is listened to, and what leads to a look."""
+
+import asyncio
+import contextlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ledger.log.news import News
+from ledger.log.port import Unreachable
+from ledger.log.streams import Names
+
+
+class Wire:
+    """A connection that at first is not there. `receive` takes what others say."""
+
+    def __init__(self) -> None:
+        self.is_there = False
+        self.receive: Any = None
+
+    async def subscribe(self, subject: str, receive: Any) -> None:
+        if not self.is_there:
+            raise Unreachable("nobody is there")
+        assert subject == "ledger.main.news"
+        self.receive = receive
+
+    async def say(self, text: bytes) -> None:
+        await self.receive(SimpleNamespace(data=text))
+        await asyncio.sleep(0.01)
+
+
+class Idle:
+    """A writer at position 7. `looks` counts how often it was told to look."""
+
+    name = "here"
+    state = SimpleNamespace(position=7)
+
+    def __init__(self) -> None:
+        self.listeners: list[Any] = []
+        self.looks = 0
+
+    def subscribe(self, callback: Any) -> None:
+        self.listeners.append(callback)
+
+    def look(self) -> None:
+        self.looks += 1
+
+
+async def _told(*texts: bytes) -> int:
+    """Return how often a writer looks that is told this."""
+    wire: Any = Wire()
+    writer: Any = Idle()
+    wire.is_there = True
+    news = News(wire, Names("main"), writer)
+    await news.start()
+    running = asyncio.create_task(news.run())
+    for text in texts:
+        await wire.say(text)
+    assert not running.done()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    return writer.looks
+
+
+async def test_a_start_that_is_tried_again_listens_once() -> None:
+    wire: Any = Wire()
+    writer: Any = Idle()
+    news = News(wire, Names("main"), writer)
+    with pytest.raises(Unreachable):
+        await news.start()
+    wire.is_there = True
+    await news.start()
+    assert len(writer.listeners) == 1
+
+
+async def test_a_position_that_is_not_known_yet_is_looked_for() -> None:
+    assert await _told(b"8") == 1
+
+
+@pytest.mark.parametrize("text", [b"7", b"6", b"", b"not a number", b"-8", b" 8", b"\xb2"])
+async def test_what_is_no_news_is_passed_over(text: bytes) -> None:
+    assert await _told(text) == 0
+
+
+async def test_what_comes_in_a_moment_is_looked_for_together() -> None:
+    assert await _told(*(str(position).encode() for position in range(8, 18))) < 10
