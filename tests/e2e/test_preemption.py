@@ -11,8 +11,8 @@ from tests.e2e.cluster import Manifest
 from tests.e2e.polling import eventually
 from tests.e2e.scheduling import nodes
 from tests.e2e.scheduling.shapes import container, pod
-from tests.e2e.scheduling.team import Team
-from tests.e2e.scheduling.yard import Yard, connected, opened
+from tests.e2e.scheduling.team import Team, working
+from tests.e2e.scheduling.yard import Yard, opened
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -39,16 +39,11 @@ async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 @pytest.fixture
 async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
     """Make a namespace of its own, on nodes that are full of unimportant pods."""
-    async with connected(yard.plane) as cluster:
-        made = Team(yard, cluster, tmp_path)
-        await yard.start(cluster)
-        await made.open()
+    async with working(yard, tmp_path) as made:
         await yard.scheduler()
         await made.create(*(_whole(f"low-{number}", "low") for number in range(NODES)))
         await made.are_bound(NODES)
         yield made
-        yard.stop_schedulers()
-        await made.clear()
 
 
 async def test_an_important_pod_gets_the_cards_of_another_and_a_rival_does_not(team: Team) -> None:

@@ -10,8 +10,8 @@ from support.oracle_of_placement import Used
 
 from tests.e2e.scheduling import nodes, shapes
 from tests.e2e.scheduling.shapes import container, deployment, job, pod
-from tests.e2e.scheduling.team import Team
-from tests.e2e.scheduling.yard import Yard, connected, opened
+from tests.e2e.scheduling.team import Team, working
+from tests.e2e.scheduling.yard import Yard, opened
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -32,13 +32,8 @@ async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 @pytest.fixture
 async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
     """Make a namespace of its own for a test; all its pods are gone before the next one."""
-    async with connected(yard.plane) as cluster:
-        made = Team(yard, cluster, tmp_path)
-        await yard.start(cluster)
-        await made.open()
+    async with working(yard, tmp_path) as made:
         yield made
-        yard.stop_schedulers()
-        await made.clear()
 
 
 async def test_a_pod_comes_to_a_card_and_carries_hamis_annotations(team: Team) -> None:

@@ -14,8 +14,8 @@ from tests.e2e.scheduling import faults, nodes
 from tests.e2e.scheduling.nodes import HAMI
 from tests.e2e.scheduling.plugin import admitted
 from tests.e2e.scheduling.shapes import container, deployment, job, mixed, pod
-from tests.e2e.scheduling.team import Team
-from tests.e2e.scheduling.yard import Yard, connected, opened
+from tests.e2e.scheduling.team import Team, working
+from tests.e2e.scheduling.yard import Yard, opened
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -39,13 +39,8 @@ async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 @pytest.fixture
 async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
     """Make a namespace of its own for a test; all its pods are gone before the next one."""
-    async with connected(yard.plane) as cluster:
-        made = Team(yard, cluster, tmp_path)
-        await yard.start(cluster)
-        await made.open()
+    async with working(yard, tmp_path) as made:
         yield made
-        yard.stop_schedulers()
-        await made.clear()
 
 
 @pytest.mark.long

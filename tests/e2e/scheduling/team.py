@@ -2,6 +2,8 @@
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +15,7 @@ from tests.e2e.polling import eventually
 from tests.e2e.scheduling import positions
 from tests.e2e.scheduling.nodes import NODES
 from tests.e2e.scheduling.shapes import APPS, BATCH
-from tests.e2e.scheduling.yard import Yard
+from tests.e2e.scheduling.yard import Yard, connected
 from tests.e2e.service import Service
 
 SCHEDULED_SECONDS: Final = 60.0
@@ -155,3 +157,15 @@ class Team:
         }
         counted = {place: used for place, used in counted.items() if used != Used()}
         return oracle_of_placement.usage_of(listed), counted
+
+
+@asynccontextmanager
+async def working(yard: Yard, folder: Path) -> AsyncIterator[Team]:
+    """Make a namespace of its own for the block; all its pods are gone after it."""
+    async with connected(yard.plane) as cluster:
+        made = Team(yard, cluster, folder)
+        await yard.start(cluster)
+        await made.open()
+        yield made
+        yard.stop_schedulers()
+        await made.clear()
