@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from extender.settling import judging, node_reading, pod_reading
 from extender.settling.hami_counts import Counted, counted
@@ -141,7 +142,7 @@ class Importing:
         denial = await self._make_known(pod)
         for command in (judging.seen(reading, pod, node, self._rules), judging.since(reading)):
             if denial is None and command is not None:
-                denial = await self._decide(command)
+                denial = await self._decide(structs.replace(command, actor=ACTOR))
         self._note("pod", name, denial, is_new=True)
 
     def _note(self, kind: str, name: str, denial: Denial | None, *, is_new: bool) -> None:

@@ -9,7 +9,7 @@ from support.settled import CLUSTER, RULES
 from support.settled_cards import ALLOCATED, node_body
 
 from extender.settling.hami_counts import Counted, counted
-from extender.settling.importing import Importing
+from extender.settling.importing import ACTOR, Importing
 from extender.settling.node_reading import NodeRules
 from ledger.core.cards import Part, Phase, Share
 from ledger.core.decisions import decide
@@ -29,12 +29,14 @@ class Ledger:
 
     def __init__(self) -> None:
         self.state = State()
+        self.actors: set[str] = set()
 
     async def decide(self, command) -> Denial | None:
         decision = decide(self.state, command)
         if isinstance(decision, Denial):
             return decision
         for event in decision:
+            self.actors.add(event.actor)
             evolve(self.state, event, NOW)
         self.state.position += bool(decision)
         return None
@@ -70,9 +72,11 @@ def pod(name: str, given: str, on: str = "n1", **more) -> Pod:
 
 
 async def test_nodes_and_pods_are_imported_once(ledger):
-    nodes, pods = [node("n1"), node("plain", text="")], [pod("p", "GPU-0,NVIDIA,1000,10:;")]
+    runs = {"status": {"phase": "Running"}}
+    nodes, pods = [node("n1"), node("plain", text="")], [pod("p", "GPU-0,NVIDIA,1000,10:;", **runs)]
     found = await ledger.imports(nodes, pods)
     assert (found.nodes, found.nodes_known, found.pods, found.pods_known) == (1, 0, 1, 0)
+    assert ledger.actors == {ACTOR}
     position = ledger.state.position
     found = await ledger.imports(nodes, pods)
     assert (found.nodes, found.nodes_known, found.pods, found.pods_known) == (0, 1, 0, 1)
