@@ -13,7 +13,7 @@ from extender.settling.tenure import CardTenure
 from ledger.core.cards import Stage
 from ledger.core.charging import PODS
 from ledger.kube import hami, node_lock
-from ledger.kube.errors import ClusterError
+from ledger.kube.errors import ClusterError, Unavailable
 from ledger.kube.node_lock import NodeLock
 
 LOOK_SECONDS: Final = 10.0
@@ -41,7 +41,8 @@ class Locks:
             except ClusterError as error:
                 extra = {"node": reading.name, "reason": str(error)}
                 _log.warning("node_lock_not_settled", extra=extra)
-                return
+                if isinstance(error, Unavailable):
+                    return  # the others would get no answer either
 
     async def release(self, node: str, namespace: str, name: str) -> None:
         """Clear the lock of a qualified node if it is for this pod; later, if that fails."""

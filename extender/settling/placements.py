@@ -84,11 +84,13 @@ class Placements:
         if placed is None and not pod_reading.names_cards(pod):
             return
         reading = pod_reading.read(pod, tenure.name, tenure.settings.rules)
-        self.astray.pop(reading.uid, None)
+        before = self.astray.pop(reading.uid, None)
         if reading.over:
             self._forget(reading.uid)
             return
-        for command in self._judge(reading, placed, pod):
+        found = self._judge(reading, placed, pod)
+        _say(reading, before, self.astray.get(reading.uid))
+        for command in found:
             await tenure.courier.send(command)
 
     def _judge(self, reading: PodReading, placed: Placement | None, pod: Pod) -> list[AnyCommand]:
@@ -136,8 +138,6 @@ class Placements:
         if len(self.astray) >= ASTRAY_MAX:
             return
         self.astray[reading.uid] = Astray(pod, reading.node, reason)
-        extra = {"namespace": reading.namespace, "key": reading.key, "reason": reason}
-        _log.warning("placement_not_known", extra=extra)
 
     def _drifts(self, reading: PodReading, kind: str, reason: str) -> None:
         """Count and log that a pod is not where the ledger says, once."""
@@ -151,3 +151,11 @@ class Placements:
     def _forget(self, uid: str) -> None:
         self.astray.pop(uid, None)
         self._drifting.discard(uid)
+
+
+def _say(reading: PodReading, before: Astray | None, now: Astray | None) -> None:
+    """Log why a pod cannot be charged, once."""
+    if now is None or (before is not None and before.reason == now.reason):
+        return
+    extra = {"namespace": reading.namespace, "key": reading.key, "reason": now.reason}
+    _log.warning("placement_not_known", extra=extra)

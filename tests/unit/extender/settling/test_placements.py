@@ -1,6 +1,7 @@
 """Where pods are is told as it is: ours come further, others' are charged, and drift is counted."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from support.settled import CLUSTER
@@ -12,7 +13,7 @@ from ledger.core.cards import OWN, Part, Phase, Share, Stage
 from ledger.core.commands import MakeRoom, Resize
 from ledger.core.denials import Denial
 from ledger.kube import hami, node_lock
-from ledger.kube.errors import Unavailable
+from ledger.kube.errors import Rejected, Unavailable
 
 ON_0 = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
 ON_1 = (Part("main", Phase.APP, (Share("GPU-1", 1000, 10),)),)
@@ -61,6 +62,19 @@ async def test_a_pod_whose_node_announces_nothing_yet_is_charged_as_soon_as_it_d
         one.add_node("n1")
         await one.until(lambda: one.placed("p") is not None)
         await one.until(lambda: one.cards.astray == 0)
+
+
+async def test_why_a_pod_cannot_be_charged_is_logged_once(caplog):
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        one.add_pod("p", node="n9", parts=ON_0)
+        await one.until(lambda: one.cards.astray == 1)
+        for number in range(3):
+            one.server.update("pods", "red", "p", metadata={"labels": {"n": str(number)}})
+        one.add_pod("q", node="n1", parts=ON_0)
+        await one.until(lambda: one.placed("q") is not None)
+        logged = [found for found in caplog.records if found.message == "placement_not_known"]
+        assert len(logged) == 1
 
 
 async def test_what_a_pod_was_given_may_exceed_a_card_because_it_is_the_truth():
@@ -276,6 +290,23 @@ async def test_the_lock_of_a_pod_that_is_gone_is_cleared(monkeypatch):
         await one.until(lambda: bool(one.nodes.writes))
         (name, changes, _) = one.nodes.writes[0]
         assert (name, changes) == ("n1", {hami.LOCK: None})
+
+
+async def test_a_lock_that_may_not_be_cleared_keeps_no_other_from_being(monkeypatch):
+    monkeypatch.setattr(locks, "LOOK_SECONDS", 0.02)
+    async with carded() as one, settling_cards(one):
+        clear = one.nodes.patch_node_annotations
+
+        async def refuse_first(name: str, *change: Any) -> None:
+            if name == "n1":
+                raise Rejected("denied by a webhook", 422)
+            await clear(name, *change)
+
+        monkeypatch.setattr(one.nodes, "patch_node_annotations", refuse_first)
+        for name in ("n1", "n2"):
+            one.add_node(name, LOCK=node_lock.write("red", "gone", one.clock()))
+        await one.until(lambda: bool(one.nodes.writes))
+        assert one.nodes.writes[0][0] == "n2"
 
 
 async def test_the_lock_of_a_pod_that_is_there_stays(monkeypatch):
