@@ -18,9 +18,6 @@ _CLOSE: Final = (b"connection", b"close")
 _GZIP: Final = 16 + zlib.MAX_WBITS
 """For zlib: expect the header of gzip."""
 
-INFLATE_BYTES: Final = 1 << 20
-"""Compressed bytes from which on they are inflated beside the event loop."""
-
 
 class ClientGone(Exception):
     """Nobody waits for the answer any more."""
@@ -86,15 +83,16 @@ async def read(receive: Receive, body_max: int, until: float) -> bytes:
 
 
 async def inflated(scope: Scope, body: bytes, body_max: int) -> bytes:
-    """Return a body as it was before it was compressed, by gzip or not at all. Raises Refused."""
+    """Return a body as it was before it was compressed, by gzip or not at all. Raises Refused.
+
+    It is inflated beside the event loop: a few bytes can come to very many.
+    """
     coding = dict(scope["headers"]).get(b"content-encoding", b"").strip().lower()
     if coding in (b"", b"identity"):
         return body
     if coding != b"gzip":
         message = f"content-encoding is {coding.decode('latin-1')}, send gzip or none"
         raise Refused(415, "UnsupportedMediaType", message)
-    if len(body) < INFLATE_BYTES:
-        return _inflate(body, body_max)
     return await asyncio.to_thread(_inflate, body, body_max)
 
 
