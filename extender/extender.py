@@ -20,6 +20,7 @@ from extender.binding import Binding, Bound, Cluster
 from extender.evictable import Cluster as Evicting
 from extender.filtering import Candidates, Verdicts
 from extender.fitting import parts_of
+from extender.guessing import GUESS_SECONDS, Guessing, Tell, untold
 from extender.inventory import Inventory
 from extender.locking import Locking
 from extender.making_room import MakingRoom
@@ -29,7 +30,7 @@ from extender.preemption import Preemption
 from extender.prioritizing import prioritized
 from extender.proposing import Proposing
 from extender.rooms import Rooms
-from extender.selecting import GUESS_SECONDS, Preferences, Selecting
+from extender.selecting import Preferences, Selecting
 from extender.telling import BINDING_FAILED, BINDING_SUCCEED, FILTERING_FAILED, Telling
 from extender.wire import (
     SCORE_MAX,
@@ -74,7 +75,8 @@ class ExtenderSettings(msgspec.Struct, frozen=True):
 class Service(msgspec.Struct, frozen=True):
     """What the extender decides and writes through.
 
-    Without a `cluster` it binds nothing, and it evicts pods in `evicting` alone.
+    Without a `cluster` it binds nothing, and it evicts pods in `evicting` alone. Where its pods
+    are on their way to it tells the other extenders by `tell`, whose hints it is to `hear`.
     """
 
     ledger: Ledger
@@ -83,6 +85,7 @@ class Service(msgspec.Struct, frozen=True):
     rules: Callable[[], DemandRules]
     count: Count = uncounted
     evicting: Evicting | None = None
+    tell: Tell = untold
 
 
 class Unavailable(Exception):
@@ -112,9 +115,16 @@ class Extender:
         self._service, self._settings, self._clock = service, settings, clock
         rooms = Rooms(service.view, service.rules)
         self._selecting = Selecting(inventory, settings.preferences, clock, rooms)
+        self._guessing = Guessing(inventory, clock, service.tell)
         self._news = News(service.view)
         self._proposing = Proposing(
-            service.ledger, service.view, self._selecting, self._news, service.rules, clock
+            service.ledger,
+            service.view,
+            self._selecting,
+            self._guessing,
+            self._news,
+            service.rules,
+            clock,
         )
         self._binding, self._telling = self._writing(service.cluster, now)
         self._preemption = self._evicting(service.evicting)
@@ -130,6 +140,11 @@ class Extender:
                 tasks.create_task(self._telling.run())
             if self._preemption is not None:
                 tasks.create_task(self._preemption.run())
+
+    def hear(self, hint: bytes) -> None:
+        """Take note of what another extender is about to do."""
+        if self.inventory.loaded:
+            self._guessing.hear(hint)
 
     async def filter(self, args: Args) -> FilterResult:
         """Return on which nodes a pod fits, and why not on the others. Raises BadRequest."""
@@ -153,11 +168,11 @@ class Extender:
         who = self._asked(args.pod)
         if isinstance(who, Denial) or not who.wish.wants_cards():
             return [HostPriority(name, 0) for name in found.names]
-        fitted = self._fits.get(who.uid)
+        fitted = self._fits.pop(who.uid)
         if fitted is None:
             _, fitted = filtering.filtered(self._selecting, who, found)
         later = self._selecting.busy(who, fitted.fits.rows)
-        if self._selecting.contested():
+        if self._guessing.contested():
             later |= self._selecting.tight(who, fitted.fits)
         priorities = prioritized(fitted, later, found)
         self._guess(who, fitted, priorities)
@@ -213,8 +228,7 @@ class Extender:
         finally:
             self._being_bound.discard(who.uid)
         if not bound.problem:
-            self._pods.forget(who.uid)
-            self._fits.forget(who.uid)
+            self._pods.pop(who.uid)
         self._tell_bound(who.pod, node, bound)
         return bound
 
@@ -275,11 +289,14 @@ class Extender:
         if placed is not None:
             return filtering.only(found, placed.node.partition("/")[2])
         verdicts, fitted = filtering.filtered(self._selecting, who, found)
-        self._fits.put(who.uid, fitted)
-        if self._preemption is not None and not any(verdicts.passed):
+        passed = sum(verdicts.passed)
+        if passed == 0 and self._preemption is not None:
             self._preemption.want(who, list(verdicts.failed))
-        if sum(verdicts.passed) == 1:
+        if passed == 1:
+            # It goes there: nobody asks which node is the best one.
             self._guess_on(who, fitted, found.names[verdicts.passed.index(True)])
+        if passed > 1:
+            self._fits.put(who.uid, fitted)
         return verdicts
 
     def _guess(self, who: Asked, fitted: Fitted, priorities: list[HostPriority]) -> None:
@@ -293,7 +310,7 @@ class Extender:
         if place >= len(fitted.fits.rows):
             return
         parts = parts_of(fitted.fits, place, self.inventory.arrays, who.wish)
-        self._selecting.guess(who, node, parts, GUESS_SECONDS)
+        self._guessing.guess(who, node, parts, GUESS_SECONDS)
 
     async def _ready(self) -> None:
         """Wait until the cards are known. Raises Unavailable."""

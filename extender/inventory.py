@@ -110,6 +110,11 @@ class Inventory:
         else:
             self.position = record.position
 
+    def has_placed(self, namespace: str, key: str, uid: str) -> bool:
+        """Return whether the pod of a uid has cards."""
+        placed = self._placed.get((namespace, key))
+        return placed is not None and placed.uid == uid
+
     def set_scores(self, node: str, pairs: PairScores) -> None:
         """Say how well the cards of a node, named without its cluster, are linked."""
         if pairs:

@@ -16,8 +16,9 @@ from typing import Final
 import msgspec
 
 from extender.asking import PODS_MAX, Asked, Remembered
+from extender.guessing import PLACING_SECONDS, Guessing
 from extender.news import News
-from extender.selecting import PLACING_SECONDS, Selecting
+from extender.selecting import Selecting
 from ledger.core.cards import Parts, Placement, Stage
 from ledger.core.commands import Place, Unplace
 from ledger.core.denials import Denial, Reason, sentence
@@ -109,13 +110,15 @@ class Proposing:
         ledger: Ledger,
         view: View,
         selecting: Selecting,
+        guessing: Guessing,
         news: News,
         rules: Callable[[], DemandRules],
         clock: Callable[[], float],
     ) -> None:
         """Propose what `selecting` chooses; `clock` is the time of the loop in seconds."""
         self._ledger, self._view, self._rules = ledger, view, rules
-        self._selecting, self._news, self._clock = selecting, news, clock
+        self._selecting, self._guessing = selecting, guessing
+        self._news, self._clock = news, clock
         self._kept: Remembered[_Kept] = Remembered(PODS_MAX)
 
     def standing(self, asked: Asked) -> Placement | None:
@@ -140,7 +143,7 @@ class Proposing:
             if tried == (parts, self._selecting.inventory.position):
                 break
             tried = parts, self._selecting.inventory.position
-            self._selecting.guess(asked, node, parts, PLACING_SECONDS)
+            self._guessing.guess(asked, node, parts, PLACING_SECONDS)
             since = self._clock()
             answer = await self._decided(self._command(asked, node, parts), until)
             if isinstance(answer, Denial):
@@ -152,7 +155,7 @@ class Proposing:
             if self._clock() >= until:
                 break
             await self._news.wait(CATCH_UP_SECONDS)
-        self._selecting.forget(asked)
+        self._guessing.forget(asked)
         return Proposed(problem=refused)
 
     def keep(self, asked: Asked, proposed: Proposed) -> None:
@@ -166,7 +169,7 @@ class Proposing:
         command = Unplace(
             asked.namespace, asked.key, asked.uid, asked.of(node), Cause.UNBOUND, ACTOR
         )
-        self._selecting.forget(asked)
+        self._guessing.forget(asked)
         for _ in range(UNPLACE_TRIES_MAX):
             if not isinstance(await self._ledger.submit(command), Denial):
                 return True

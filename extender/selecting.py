@@ -4,7 +4,6 @@ What is probably taken, the overlay, counts against a pod; of what is guessed ab
 nothing does.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Final
@@ -23,18 +22,9 @@ from extender.question import NO_BOUND, Question
 from extender.reasons import reason_of
 from extender.rooms import Rooms
 from extender.wire import NodeMeta
-from ledger.core.cards import HAMI, MIG, Parts, Phase, booked, exclusive_on
+from ledger.core.cards import HAMI, MIG, Parts, Phase
 from ledger.core.denials import Reason
 from ledger.kube.wishes import Weights, Wish
-
-GUESS_SECONDS: Final = 3.0
-"""How long a pod is taken to be on its way to the node that was best for it."""
-
-PLACING_SECONDS: Final = 30.0
-"""How long the cards that a bind has chosen are taken; the ledger says sooner what became of it."""
-
-CONTESTED_SECONDS: Final = 2.0
-"""How long after a placement by others it is thought that there will be more."""
 
 SPARE_TIMES: Final = (4, 2)
 """How many pods like it there should be room for on a node while others place pods, too."""
@@ -70,8 +60,6 @@ class Selecting:
         self._preferences = preferences
         self._clock = clock
         self._rooms = rooms
-        self._surprises = inventory.surprises
-        self._contested_until = -math.inf
 
     def rows_among(self, names: Sequence[str]) -> Integers:
         """Return the row of each node, `UNKNOWN` for one that announced no cards."""
@@ -95,13 +83,6 @@ class Selecting:
         for place in np.nonzero(taken)[0].tolist():
             taken[place] = arrays.keepers[rows[place]] == HAMI
         return taken
-
-    def contested(self) -> bool:
-        """Return whether others have placed pods lately that nothing was known of here."""
-        if self._surprises != self.inventory.surprises:
-            self._surprises = self.inventory.surprises
-            self._contested_until = self._clock() + CONTESTED_SECONDS
-        return self._clock() < self._contested_until
 
     def tight(self, asked: Asked, fits: Fits) -> Booleans:
         """Return on which rows a pod fits that have no room for several like it.
@@ -155,20 +136,6 @@ class Selecting:
         if not fits.feasible[0]:
             return reason_of(fits, 0)
         return parts_of(fits, 0, arrays, asked.wish)
-
-    def guess(self, asked: Asked, node: str, parts: Parts, seconds: float) -> None:
-        """Take a pod to be on its way to these cards, for so long."""
-        row = self.inventory.rows.get(node)
-        if row is None:
-            return
-        at = {uuid: column for column, uuid in enumerate(self.inventory.arrays.uuids[row]) if uuid}
-        bookings = {at[uuid]: booking for uuid, booking in booked(parts).items() if uuid in at}
-        alone = {at[uuid] for uuid in exclusive_on(parts) if uuid in at}
-        self.inventory.overlay.add(asked.uid, row, bookings, alone, self._clock() + seconds)
-
-    def forget(self, asked: Asked) -> None:
-        """Take a pod to be on its way nowhere."""
-        self.inventory.overlay.drop(asked.uid)
 
     def wants_unused(self, asked: Asked) -> bool:
         """Return whether only cards will do that nobody uses."""

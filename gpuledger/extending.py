@@ -42,8 +42,10 @@ class Extending:
         self.inventory = Inventory(settings.cluster, Overlay())
         keeper.subscribe(self._follow)
         evicting = cluster if settings.preemption == "on" else None
-        service = Service(ledger, keeper, cluster, rules, telemetry.count, evicting)
+        tell = keeper.hints.tell
+        service = Service(ledger, keeper, cluster, rules, telemetry.count, evicting, tell)
         self._extender = Extender(self.inventory, service, extender_settings(settings))
+        keeper.hints.on_hint(self._extender.hear)
         telemetry.read("extender_guesses", lambda: len(self.inventory.overlay))
         telemetry.read("extender_nodes", lambda: len(self.inventory.rows))
         telemetry.read("extender_reloads", lambda: self.inventory.reloads)

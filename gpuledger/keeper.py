@@ -25,6 +25,7 @@ from ledger.core.state import State
 from ledger.log import answers
 from ledger.log.domains import Captured
 from ledger.log.forwarding import CommandServer, Forwarder
+from ledger.log.hints import Hints
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.news import News as LogNews
 from ledger.log.observer import Observer
@@ -67,6 +68,7 @@ class Keeper:
         self.settler: Owner | None = None
         self.snapshot = Taken(0, 0.0)
         self.opened = asyncio.Event()
+        self.hints = Hints()
         self._settings, self._reach, self._observer = settings, reach, observer
         self._writer: Writer | None = None
         self._ledger: Ledger | None = None
@@ -138,6 +140,7 @@ class Keeper:
             writer.subscribe(callback)
         news = LogNews(log.connection, log.names, writer)
         await self._persist(news.start)
+        await self._persist(lambda: self.hints.start(log.connection, log.names, writer.name))
         async with self._preferred(log, writer):
             self._writer, self.problem = writer, None
             self.opened.set()
@@ -145,6 +148,7 @@ class Keeper:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(writer.run())
                 tasks.create_task(news.run())
+                tasks.create_task(self.hints.run(log.connection, log.names))
                 tasks.create_task(self._note_heads(writer))
                 tasks.create_task(self._watch_durability(log))
                 tasks.create_task(self._follow())

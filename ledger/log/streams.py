@@ -86,6 +86,11 @@ class Names(msgspec.Struct, frozen=True):
         return f"ledger.{self.shard}.news"
 
     @property
+    def hints_subject(self) -> str:
+        """Where replicas tell one another what may be about to happen."""
+        return f"ledger.{self.shard}.hints"
+
+    @property
     def snapshots(self) -> str:
         """The stream of snapshots."""
         return f"LEDGER-{self.shard}-SNAP"

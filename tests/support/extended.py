@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from extender.extender import Extender, ExtenderSettings, Service
+from extender.guessing import Tell, untold
 from extender.inventory import Inventory
 from extender.overlay import Overlay
 from extender.wire import Args, BindingArgs, NodeMeta
@@ -156,6 +157,7 @@ class Replica:
         settings: ExtenderSettings,
         ledger: Ledger,
         evicting: Any = None,
+        tell: Tell = untold,
     ) -> None:
         self.writer = writer
         self.inventory = Inventory(CLUSTER, Overlay())
@@ -174,6 +176,7 @@ class Replica:
             lambda: RULES,
             self._count,
             evicting,
+            tell,
         )
         self.extender = Extender(
             self.inventory,
@@ -246,14 +249,15 @@ async def replica(
     settings: ExtenderSettings | None = None,
     ledger: Any = None,
     evicting: Any = None,
+    tell: Tell = untold,
 ) -> AsyncIterator[Replica]:
     """Run an extender for the block; `ledger` may stand in front of its writer.
 
-    Where `evicting` is given, it evicts pods there.
+    Where `evicting` is given, it evicts pods there. What it guesses it tells by `tell`.
     """
     async with running(store or MemoryStore(), now=lambda: int(NOW * 1e6)) as writer:
         asked = writer if ledger is None else ledger(writer)
-        one = Replica(writer, server, settings or ExtenderSettings(), asked, evicting)
+        one = Replica(writer, server, settings or ExtenderSettings(), asked, evicting, tell)
         telling = asyncio.create_task(one.extender.run())
         try:
             yield one

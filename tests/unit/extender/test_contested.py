@@ -3,7 +3,8 @@
 from support.extended import CLUSTER, Replica, cards, pod, replica
 
 from extender.extender import ExtenderSettings
-from extender.selecting import CONTESTED_SECONDS, Preferences
+from extender.guessing import CONTESTED_SECONDS
+from extender.selecting import Preferences
 from extender.wire import Args
 from ledger.core.cards import Part, Phase, Share
 from ledger.core.commands import Place
