@@ -94,6 +94,6 @@ class Remembered(Generic[T]):
         """Return what is remembered about a pod."""
         return self._known.get(uid)
 
-    def forget(self, uid: str) -> None:
-        """Forget a pod."""
-        self._known.pop(uid, None)
+    def pop(self, uid: str) -> T | None:
+        """Return what is remembered about a pod, and forget it."""
+        return self._known.pop(uid, None)

@@ -16,6 +16,7 @@ from ledger.core.commands import End, RegisterCards, SetLimits
 from ledger.kube.card_types import CardType
 from ledger.kube.objects import Node, ObjectMeta
 from ledger.kube.rules import DemandRules
+from ledger.log.memory import MemoryStore
 
 WANTS = pod("a", gpu=1, gpumem=8000)
 NEVER = "NodeUnregistered"
@@ -294,6 +295,23 @@ async def test_an_instance_that_is_larger_than_what_was_asked_for_must_fit_the_q
         assert answer.failed_and_unresolvable_nodes == {"n1": "1/1 ResourceQuotaNotFit"}
         await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10_000}))
         assert await found.places(one, "n1") == ["n1"]
+
+
+async def test_nodes_are_scored_as_they_were_filtered_last_also_by_another_extender():
+    store = MemoryStore()
+    settings = ExtenderSettings(Preferences(node_policy="binpack"))
+    async with replica(store, settings=settings) as one, replica(store, settings=settings) as other:
+        await one.register("n1", cards("GPU-1", memory=32_000))
+        await one.register("n2", cards("GPU-2", memory=16_000))
+        await one.create(WANTS)
+        await other.caught_up(one)
+        both = Args(WANTS, None, ["n1", "n2"])
+        await one.extender.filter(both)
+        assert [each.score for each in await one.extender.prioritize(both)] == [0, 10]
+        await one.register("n1", cards("GPU-1", memory=10_000))
+        await other.caught_up(one)
+        await other.extender.filter(both)
+        assert [each.score for each in await one.extender.prioritize(both)] == [10, 0]
 
 
 async def test_a_pod_that_is_asked_about_again_waits_a_moment_for_what_the_ledger_learns():
