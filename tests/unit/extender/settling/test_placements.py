@@ -10,10 +10,12 @@ from support.settled_cards import ALLOCATED, NAMESPACE, card_text, carded, settl
 from extender.settling import locks
 from ledger.core.accounts import card
 from ledger.core.cards import OWN, Part, Phase, Share, Stage
-from ledger.core.commands import MakeRoom, Resize
+from ledger.core.commands import MakeRoom, Resize, Unplace
 from ledger.core.denials import Denial
+from ledger.core.events import Cause
 from ledger.kube import hami, node_lock
 from ledger.kube.errors import Rejected, Unavailable
+from ledger.kube.objects import Pod
 
 ON_0 = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
 ON_1 = (Part("main", Phase.APP, (Share("GPU-1", 1000, 10),)),)
@@ -256,6 +258,40 @@ async def test_a_read_that_shows_the_pod_bound_keeps_its_cards():
         assert one.cards.unbound == 0
 
 
+async def test_what_a_read_shows_undoes_no_placement_that_was_made_during_it(monkeypatch):
+    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+        await ready(one)
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        await one.place("p", uid, "n1", ON_0)
+        read = one.nodes.get_pod
+        stood: list[bool] = []
+
+        async def placed_anew(namespace: str, name: str) -> Pod | None:
+            stood.append(one.placed("p") is not None)
+            found = await read(namespace, name)
+            if len(stood) == 1:
+                await one.writer.submit(Unplace(*WHERE, uid, f"{CLUSTER}/n1", Cause.UNBOUND))
+                await one.place("p", uid, "n1", ON_0)
+            return found
+
+        monkeypatch.setattr(one.nodes, "get_pod", placed_anew)
+        await one.until(lambda: len(stood) == 2)
+        assert stood == [True, True]
+
+
+async def test_who_is_not_bound_gives_back_the_lock_of_the_node_too():
+    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+        one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
+        await one.settles_nodes("n1")
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        await one.place("p", uid, "n1", ON_0)
+        await one.until(lambda: bool(one.nodes.writes))
+        assert one.nodes.writes[0][:2] == ("n1", {hami.LOCK: None})
+        await one.until(lambda: one.placed("p") is None)
+
+
 async def test_an_unbound_placement_is_found_by_whoever_becomes_active_with_an_age_of_zero():
     async with carded(settle_seconds=0.4) as one:
         async with settling_cards(one):
@@ -277,10 +313,13 @@ async def test_cards_are_kept_for_a_pod_no_longer_than_their_time():
         await one.settles_nodes("n1")
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)
+        clock = asyncio.get_running_loop().time
+        begun = clock()
         answer = await one.writer.submit(MakeRoom(*WHERE, uid, f"{CLUSTER}/n1", ON_0, ()))
         assert not isinstance(answer, Denial), answer
         assert one.state.claims
         await one.until(lambda: not one.state.claims)
+        assert clock() - begun >= 0.3
 
 
 async def test_the_lock_of_a_pod_that_is_gone_is_cleared(monkeypatch):
