@@ -9,6 +9,7 @@ is sent by whoever placed it and by nobody else: otherwise one could give the ca
 other's Binding is on its way. The others wait for the outcome, which after a crash is settlement's.
 """
 
+import asyncio
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -35,6 +36,10 @@ CHOICES_MAX: Final = 8
 
 CATCH_UP_SECONDS: Final = 0.25
 """How long to wait for what the ledger knew when it refused a card."""
+
+AGAIN_SECONDS: Final = 0.1
+"""Pause between news and another try: in a busy ledger there are many records a second, and each of
+those who wait would have something decided after every one."""
 
 TAKE_UP_SECONDS: Final = 10.0
 """How old a placement may be that an earlier call has left, to be bound by this one.
@@ -227,6 +232,7 @@ class Proposing:
             if left <= 0:
                 return answer
             await self._news.wait(left)
+            await asyncio.sleep(max(0.0, min(AGAIN_SECONDS, until - self._clock())))
             await self._idle(command.node, until)
 
     async def _idle(self, node: str, until: float) -> None:

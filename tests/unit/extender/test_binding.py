@@ -10,12 +10,14 @@ from support.extended import CLUSTER, ModelServer, Replica, Stored, cards, pod, 
 
 from extender.binding import LATE, SEND_SECONDS
 from extender.extender import ExtenderSettings
-from extender.proposing import TAKE_UP_SECONDS
+from extender.proposing import AGAIN_SECONDS, TAKE_UP_SECONDS
 from ledger.core import commands
 from ledger.core.cards import HAMI, Stage
+from ledger.core.denials import Denial
 from ledger.kube.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
 from ledger.kube.objects import Node, ObjectMeta, Pod
 from ledger.log.memory import MemoryStore
+from ledger.log.submission import Accepted, Ledger
 
 QUICK = ExtenderSettings(bind_wait_seconds=0.2)
 PATIENT = ExtenderSettings(bind_wait_seconds=5.0)
@@ -329,6 +331,31 @@ async def test_a_pod_that_the_ledger_never_hears_of_is_not_bound():
         await found.register("n1", cards("GPU-0"))
         assert "PodUnknown" in await found.bind(one, "n1")
         assert server.bindings == []
+
+
+async def test_who_waits_does_not_ask_the_ledger_after_every_record():
+    asked: list[commands.AnyCommand] = []
+
+    class Counting:
+        def __init__(self, ledger: Ledger) -> None:
+            self._ledger = ledger
+
+        async def submit(
+            self, command: commands.AnyCommand, *, dry_run: bool = False
+        ) -> Accepted | Denial:
+            asked.append(command)
+            return await self._ledger.submit(command, dry_run=dry_run)
+
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(server=server, settings=QUICK, ledger=Counting) as found:
+        await found.register("n1", cards("GPU-0"))
+        binding = asyncio.create_task(found.bind(one, "n1"))
+        await asyncio.sleep(0)
+        for number in range(20):
+            await found.create(pod(f"p-{number}"))
+        assert "PodUnknown" in await binding
+    assert len(asked) <= 2 + QUICK.bind_wait_seconds / AGAIN_SECONDS
 
 
 @pytest.fixture
