@@ -147,6 +147,8 @@ async def _read(
     end = (await log.extent()).last
     last = await position_of(log, moment_of(question.until), end)
     since = await _since(log, question.since, last)
+    if isinstance(since, int) and since > max(1, last):
+        raise _nothing_from(question.since, last)
     before = min(last, since - 1 if isinstance(since, int) else await position_of(log, since, last))
     with bar("reading the log") as progress:
         state = await state_at(log, before, on_progress=progress)
@@ -155,6 +157,8 @@ async def _read(
         if last > before:
             await _follow(log, state, read, progress)
     read.end = max(state.time, _time_of(question.until) if last < end else 0)
+    if read.begin > read.end:
+        raise _nothing_from(question.since, last)
     _must_know(state, limits)
     typer.echo(f"Positions {read.first} to {last} of {end}.", err=True)
     return read
@@ -187,6 +191,11 @@ async def _since(log: Log, text: str, last: int) -> Moment:
 def _time_of(text: str) -> int:
     moment = moment_of(text)
     return microseconds(moment) if isinstance(moment, datetime) else 0
+
+
+def _nothing_from(since: str, last: int) -> Stop:
+    """Return what is said of a stretch that would end before it begins."""
+    return Stop(Exit.USAGE, f"--since {since} is after position {last}: give an earlier one")
 
 
 def _must_know(state: State, limits: tuple[Limit, ...]) -> None:

@@ -261,6 +261,9 @@ async def test_a_log_without_records_has_nothing_to_tell(ask: Asking) -> None:
         ({"limits": ("team/main:limits.cpu=1",)}, "nothing counts limits.cpu", Exit.NOT_FOUND),
         ({"limits": ("company:limits.cpu=1",)}, "on universe/company", Exit.NOT_FOUND),
         ({"until": "6"}, "position 6 is not in the log", Exit.NOT_FOUND),
+        ({"since": "6"}, "--since 6 is after position 5", Exit.USAGE),
+        ({"since": "4", "until": "3"}, "--since 4 is after position 3", Exit.USAGE),
+        ({"since": "2030-01-01"}, "--since 2030-01-01 is after position 5", Exit.USAGE),
     ],
 )
 async def test_what_cannot_be_asked_is_refused_with_a_remedy(
