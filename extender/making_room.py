@@ -77,8 +77,9 @@ class MakingRoom:
         known = self._standing(asked)
         if known is not None:
             # Claimed once more, it is stored for certain, and not only about to be.
-            known = known if await self._claim(asked, known) else None
-            return await self._evict(asked, known) if known is not None else Made("overtaken")
+            if not await self._claim(asked, known):
+                return Made("overtaken")
+            return await self._evict(asked, known)
         if self._fits(asked, nodes):
             return Made("fits")
         made = await self._claim_cheapest(asked, looked_at)
