@@ -135,10 +135,14 @@ def no_room(state: State, space: Namespace, short: list[Short], about: str = "")
     reason = _reason(state, ranked[0])
     head = shortages[0]
     holders, more = _holders(state, space, head)
+    # Others may have less of the same resource: what is advised has to pass all of them.
+    same = accounts.resource_of(head.resource)
+    alike = [one for one in shortages if accounts.resource_of(one.resource) == same]
+    limit, free = min(one.limit for one in alike), min(one.free for one in alike)
     if reason is Reason.EXCEEDS_LIMIT:
-        remedy = f"Ask for at most {head.limit}, or have the limit raised"
-    elif head.free > 0:
-        remedy = f"Fits now: up to {head.free}"
+        remedy = f"Ask for at most {limit}, or have the limit raised"
+    elif free > 0:
+        remedy = f"Fits now: up to {free}"
     else:
         remedy = "Nothing fits until something is released or the limit is raised"
     return Denial(

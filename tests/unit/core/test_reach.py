@@ -35,6 +35,27 @@ def test_everything_is_reached_that_no_condition_excludes() -> None:
     assert [holder.key for holder in denial.holders] == ["c1/a/pods/p"]
 
 
+@pytest.mark.parametrize(
+    ("used", "asked", "remedy"),
+    [
+        (40, 25, "Fits now: up to 10"),
+        (50, 25, "Nothing fits until something is released or the limit is raised"),
+        (0, 101, "Ask for at most 50, or have the limit raised"),
+    ],
+)
+def test_what_a_denial_advises_passes_every_quota_of_the_resource(
+    used: int, asked: int, remedy: str
+) -> None:
+    state = limited(90, Reach())
+    tell(state, commands.SetLimits(accounts.quota("c1", "a", "own"), ("c1/a",), {KEY: 50}))
+    tell(state, pod("c1/b", "beside", 30))
+    tell(state, pod("c1/a", "p", used))
+    denial = tell(state, pod("c1/a", "q", asked))
+    assert isinstance(denial, Denial)
+    assert [one.account for one in denial.shortages] == [ALL, accounts.quota("c1", "a", "own")]
+    assert denial.remedy == remedy
+
+
 def test_the_first_pod_of_an_unknown_namespace_is_counted() -> None:
     state = limited(50, Reach(namespaces=(Requirement("!name", "In", ("a",)),)))
     assert isinstance(tell(state, pod("c1/a", "p", 60)), Denial)
