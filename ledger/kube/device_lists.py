@@ -11,11 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ledger.core.cards import Parts, Share
+from ledger.kube.card_lists import TEXT_MAX
 from ledger.kube.containers import shown
 from ledger.kube.int32 import INT32_MAX, int32_of
-
-TEXT_MAX: Final = 262_144
-"""Longest text that is read; the API server allows no more for all annotations of an object."""
 
 _SLOT_END: Final = ";"
 _CARD_END: Final = ":"

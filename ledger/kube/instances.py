@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta, structs
 
 from ledger.core.cards import Share
-from ledger.kube.card_lists import SLICES_MAX
-from ledger.kube.device_lists import TEXT_MAX, BadDeviceList, Slots
+from ledger.kube.card_lists import SLICES_MAX, TEXT_MAX
+from ledger.kube.device_lists import BadDeviceList, Slots
 
 Index = Annotated[int, Meta(ge=0, le=2**16)]
 Name = Annotated[str, Meta(min_length=1, max_length=253)]

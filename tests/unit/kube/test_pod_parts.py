@@ -8,7 +8,8 @@ import pytest
 
 from ledger.core.cards import Part, Phase, Share
 from ledger.kube import device_lists, hami
-from ledger.kube.device_lists import TEXT_MAX, BadDeviceList
+from ledger.kube.card_lists import TEXT_MAX
+from ledger.kube.device_lists import BadDeviceList
 from ledger.kube.objects import Pod
 from ledger.kube.pod_parts import parts_of
 from ledger.kube.vendors import BUILT_IN, Vendor
