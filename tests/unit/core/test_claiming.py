@@ -1,5 +1,7 @@
 """Claiming: what is kept for a pod while others leave, from whom, and until when."""
 
+import msgspec
+import pytest
 from support.folding import apply
 from support.placing import (
     NODE,
@@ -22,7 +24,7 @@ from support.placing import (
 )
 
 from ledger.core import commands, invariants, snapshots
-from ledger.core.cards import Parts
+from ledger.core.cards import MIG, Parts
 from ledger.core.state import State
 
 VICTIM = (TEAM, "pods/low", "low")
@@ -112,6 +114,31 @@ def test_a_placed_or_unknown_pod_can_claim_nothing() -> None:
     assert refused(state, _make_room(app(share()))) == "PodPlaced"
     other = commands.MakeRoom(TEAM, "pods/x", "x", NODE, app(share()), ())
     assert refused(state, other) == "PodUnknown"
+
+
+def test_what_is_kept_for_one_pod_is_not_kept_for_another() -> None:
+    state = after(register(card(0)), pod("high"), pod("c"), _make_room(app(share(0, 30))))
+    other = commands.MakeRoom(TEAM, "pods/c", "c", NODE, app(share(0, 11)), ())
+    assert refused(state, other) == "CardClaimed"
+    do(state, msgspec.structs.replace(other, parts=app(share(0, 10))))
+
+
+@pytest.mark.parametrize("changes", [{"healthy": False}, {"cordoned": True}, {"mode": MIG}])
+def test_a_card_that_nobody_would_be_given_is_not_kept(changes) -> None:
+    state = after(register(card(0, **changes)), pod("high"))
+    assert refused(state, _make_room(app(share()))) == "CardNotHealthy"
+
+
+def test_a_claim_of_containers_that_exclude_one_another_is_refused() -> None:
+    state = after(register(card(0, cores=200)), pod("high"))
+    parts = app(share(0, 10, 100, exclusive=True), share())
+    assert refused(state, _make_room(parts)) == "ExclusiveDeviceAllocateConflict"
+
+
+def test_nothing_is_kept_on_a_node_that_is_gone() -> None:
+    state = after(register(card(0)), pod("low"), place("low", share()), pod("high"))
+    do(state, commands.RemoveNode(NODE))
+    assert refused(state, _make_room(app(share()), VICTIM)) == "NodeUnregistered"
 
 
 def test_a_pod_claims_cards_of_its_own_cluster_only() -> None:
