@@ -26,7 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PORT = "8443"
 """The port that pages use; a free one takes its place."""
 
-RUN_SECONDS = 150.0
+RUN_SECONDS = 300.0
 END = "\x1e"
 
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
