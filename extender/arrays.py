@@ -68,7 +68,7 @@ class Arrays:
         self.usable: Booleans = np.zeros(shape, np.bool_)
         self.cordoned: Booleans = np.zeros(shape, np.bool_)
         self.keepers: list[str] = [""] * rows
-        self.waiting: list[int] = [0] * rows
+        self.waiting: Integers = np.zeros(rows, np.int64)
         self.uuids: list[list[str]] = [[""] * columns for _ in range(rows)]
         self.scores: dict[int, Integers] = {}
         self.kinds: list[str] = []
@@ -99,6 +99,6 @@ class Arrays:
         self.uuids = [[*names, *[""] * padding[1][1]] for names in self.uuids]
         self.uuids += [[""] * more[1] for _ in range(padding[0][1])]
         self.keepers += [""] * padding[0][1]
-        self.waiting += [0] * padding[0][1]
+        self.waiting = np.pad(self.waiting, padding[0])
         for name in (*INTEGERS, *BOOLEANS, "slices"):
             setattr(self, name, np.pad(getattr(self, name), padding))

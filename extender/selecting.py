@@ -70,7 +70,7 @@ class Selecting:
         """Return whether a node is handing out cards and can do so for one pod at a time only."""
         row = self.inventory.rows.get(name)
         arrays = self.inventory.arrays
-        return row is not None and arrays.keepers[row] == HAMI and arrays.waiting[row] > 0
+        return row is not None and arrays.keepers[row] == HAMI and bool(arrays.waiting[row])
 
     def busy(self, asked: Asked, rows: Integers) -> Booleans:
         """Return on which of these rows a pod would have to wait for another to get its cards.
@@ -78,8 +78,10 @@ class Selecting:
         Or probably would: another one may be on its way there.
         """
         arrays, overlay = self.inventory.arrays, self.inventory.overlay
-        taken = np.array(arrays.waiting)[rows] > 0
-        taken |= np.isin(rows, list(overlay.going_to(but=asked.uid)))
+        taken: Booleans = arrays.waiting[rows] > 0
+        going_to = overlay.going_to(but=asked.uid)
+        if going_to:
+            taken |= np.isin(rows, list(going_to))
         for place in np.nonzero(taken)[0].tolist():
             taken[place] = arrays.keepers[rows[place]] == HAMI
         return taken
