@@ -33,6 +33,13 @@ test: setup ## all tests; those on a real API server when KUBEBUILDER_ASSETS is 
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not e2e and not long"
 	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
 
+native: setup ## build libvgpu.so and the stub driver; needs a C compiler
+	$(MAKE) -C vgpu_native PYTHON=$(abspath $(BIN))/python
+
+test-native: native ## tests of libvgpu.so on the stub driver; no GPU is needed
+	$(MAKE) -C vgpu_native PYTHON=$(abspath $(BIN))/python tests
+	$(BIN)/pytest -q vgpu_native/tests -m "not long"
+
 e2e: setup ## tests on a real API server; needs KUBEBUILDER_ASSETS
 	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
 
@@ -56,11 +63,11 @@ docs: setup ## generate the reference pages
 
 lock: setup ## resolve the dependencies again, newest allowed versions
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile $(LOCKING) --extra dev --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile $(LOCKING) --extra dev --extra node --output-file requirements.lock pyproject.toml
 	$(BIN)/uv pip compile $(LOCKING) --constraints requirements.lock \
-		--output-file deploy/requirements.lock pyproject.toml
+		--extra node --output-file deploy/requirements.lock pyproject.toml
 
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup demo run test e2e e2e-long bench simulate lint docs lock clean
+.PHONY: help setup demo run test native test-native e2e e2e-long bench simulate lint docs lock clean

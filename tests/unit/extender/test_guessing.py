@@ -74,9 +74,7 @@ async def test_what_is_heard_after_the_pod_was_placed_is_not_taken_twice() -> No
         assert len(other.inventory.overlay) == 0
 
 
-async def test_who_hears_of_others_leaves_nodes_that_have_room_for_one_more_only() -> (
-    None
-):
+async def test_who_hears_of_others_leaves_nodes_that_have_room_for_one_more_only() -> None:
     async with both() as (one, other, told):
         await one.register("n2", cards("GPU-1", memory=160_000))
         await scored(one, THEIRS, "n2")

@@ -1,0 +1,45 @@
+/* What the parts of libvgpu.so ask of one another.
+ *
+ * Nothing here knows CUDA: devices are entries of the region, found by their uuid. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whether this process is under limits. The first call attaches to the region, as the first one
+ * after a fork does; all later calls cost a load. False: control is off, and nothing is counted. */
+bool vgpu_ready(void);
+
+/* The entry of a device, by the 16 bytes of its uuid and its ordinal as the process sees it, which
+ * the environment's limits go by. -1: no such device is limited or counted. */
+int vgpu_entry(const unsigned char uuid[16], unsigned ordinal);
+
+/* Reserve bytes of a device: true when they fit and are charged, before the driver is asked. */
+bool vgpu_reserve(int entry, uint64_t bytes);
+
+/* Give back bytes that were reserved, after the driver has freed them, or has refused. */
+void vgpu_release(int entry, uint64_t bytes);
+
+/* Charge bytes that are in use already, over the limit if need be. */
+void vgpu_charge(int entry, uint64_t bytes);
+
+/* Bytes that all processes of the container use, with what the agent saw beyond. */
+uint64_t vgpu_used(int entry);
+
+/* Bytes that may be used, VGPU_NO_LIMIT without a limit; read anew at every call. */
+uint64_t vgpu_limit(int entry);
+
+/* Percent of a device's time, 100 without a limit; read anew at every call. */
+unsigned vgpu_cores(int entry);
+
+/* Whether memory beyond the limit is to be given as managed memory. */
+bool vgpu_oversubscribes(void);
+
+/* The region as it is mapped, for the budget of time; NULL when control is off. */
+struct vgpu_mapped;
+struct vgpu_mapped *vgpu_region_now(void);
+
+/* Log to standard error, at most as `LIBCUDA_LOG_LEVEL` allows: 0 errors, 1 warnings, 2 notes, 3 and
+ * 4 more. Each place speaks once a second at most. errno is kept. */
+enum vgpu_level { VGPU_ERROR, VGPU_WARNING, VGPU_NOTE, VGPU_DEBUG };
+void vgpu_log(enum vgpu_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,0 +1,172 @@
+"""Layout: the two files that the library, the agent and tests share, described once.
+
+The **limits page** is written by the node agent and read by the library, which maps it read-only.
+The **region** holds what each process of a container uses. Tenants can write it, so that nothing in
+it is believed without a look. `tools/header.py` writes the same numbers as a C header.
+
+Every field is little-endian and naturally aligned. A field that processes write while others read
+is one word of eight bytes, stored and loaded whole: there is nothing to lock, and a process that is
+killed leaves no half-written word.
+"""
+
+from typing import Final, NamedTuple
+
+DEVICES_MAX: Final = 16
+"""Devices of one container."""
+
+SLOTS_MAX: Final = 256
+"""Processes of one container that use a device at the same time."""
+
+UUID_BYTES: Final = 48
+"""Room for `GPU-` or `MIG-` and a uuid as text, ended by a zero."""
+
+MUTEX_ROOM: Final = 48
+"""Room for a `pthread_mutex_t` of glibc: it has 40 bytes on x86-64 and 48 on aarch64."""
+
+NO_LIMIT: Final = 2**64 - 1
+"""In the place of bytes: there is no limit."""
+
+
+class Field(NamedTuple):
+    """One field: where it begins, the width of its values in bytes, and how many there are.
+
+    Between the values lie `step` bytes; without it they follow one another.
+    """
+
+    name: str
+    offset: int
+    width: int
+    count: int = 1
+    step: int = 0
+
+    @property
+    def end(self) -> int:
+        """Return where the next field may begin."""
+        return self.offset + (self.step or self.width) * (self.count - 1) + self.width
+
+
+class Layout(NamedTuple):
+    """A record of so many bytes, and its fields in order."""
+
+    name: str
+    size: int
+    fields: tuple[Field, ...]
+
+    def __getitem__(self, name: object) -> Field:  # type: ignore[override]
+        """Return a field. Raises KeyError."""
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(name)
+
+
+MAGIC: Final = 0x55504756
+"""`VGPU`."""
+
+VERSION: Final = 1
+"""A reader refuses other versions."""
+
+LIMITS_SIZE: Final = 4096
+
+LIMITS: Final = Layout(
+    "limits",
+    LIMITS_SIZE,
+    (
+        Field("magic", 0, 4),
+        Field("version", 4, 4),
+        Field("size", 8, 4),
+        Field("devices", 12, 4),
+        # Goes up by one after every change, so that whoever looks can tell that there was one.
+        Field("generation", 16, 8),
+        Field("flags", 24, 8),
+        Field("uuid", 64, UUID_BYTES, DEVICES_MAX),
+        # Bytes; NO_LIMIT where there is none.
+        Field("memory", 1024, 8, DEVICES_MAX),
+        # Percent of the device's time, 100 where there is no limit.
+        Field("cores", 1152, 8, DEVICES_MAX),
+        # Bytes that processes use beyond what the library counts, seen by the agent.
+        Field("overhead", 1280, 8, DEVICES_MAX),
+    ),
+)
+
+MAY_DISABLE: Final = 1
+"""Flag: the container's own environment may switch limits off."""
+
+OVERSUBSCRIBE: Final = 2
+"""Flag: memory beyond the card is given as managed memory."""
+
+CORES_OFF: Final = 4
+"""Flag: the limit of time is not enforced (`CoreLimitSwitch`, `GPU_CORE_UTILIZATION_POLICY`)."""
+
+SLOT_SIZE: Final = 384
+
+SLOT: Final = Layout(
+    "slot",
+    SLOT_SIZE,
+    (
+        # What the process uses, in bytes; only its owner writes it while it lives.
+        Field("used", 0, 8, DEVICES_MAX),
+        # Nanoseconds for which the process kept the device busy, ever.
+        Field("busy", 128, 8, DEVICES_MAX),
+        # Robust; whoever holds it owns the slot, and the kernel says when that has ended.
+        Field("owner", 256, 1, MUTEX_ROOM),
+        # For people who look; nothing is decided by it.
+        Field("pid", 320, 8),
+        Field("attached", 328, 8),
+    ),
+)
+
+BUDGET_SIZE: Final = 64
+
+BUDGET: Final = Layout(
+    "budget",
+    BUDGET_SIZE,
+    (
+        # Nanoseconds of the device that may be used now; below zero is a debt.
+        Field("balance", 0, 8),
+        # CLOCK_MONOTONIC nanoseconds until which time was given.
+        Field("refilled", 8, 8),
+        # Nanoseconds that were debited, ever.
+        Field("spent", 16, 8),
+    ),
+)
+
+SLOTS_AT: Final = 8192
+REGION_SIZE: Final = SLOTS_AT + SLOTS_MAX * SLOT_SIZE
+
+REGION: Final = Layout(
+    "region",
+    REGION_SIZE,
+    (
+        Field("magic", 0, 4),
+        Field("version", 4, 4),
+        Field("size", 8, 4),
+        Field("slots", 12, 4),
+        Field("slot_size", 16, 4),
+        # The size of a mutex of whoever made the region; for others its mutexes are no mutexes.
+        Field("mutex_size", 20, 4),
+        # A region of another boot or of another container is not this one's.
+        Field("generation", 24, 8),
+        # Slots from this one on were never owned; it only rises.
+        Field("high", 64, 8),
+        # Robust; taken near the limit only.
+        Field("gate", 128, 1, MUTEX_ROOM),
+        # Devices by the order in which they were met, each once; empty ones follow.
+        Field("uuid", 256, UUID_BYTES, DEVICES_MAX),
+        Field("budget", 1024, BUDGET_SIZE, DEVICES_MAX),
+        Field("slot", SLOTS_AT, SLOT_SIZE, SLOTS_MAX),
+    ),
+)
+
+LAYOUTS: Final = (LIMITS, REGION, SLOT, BUDGET)
+CONSTANTS: Final = {
+    "MAGIC": MAGIC,
+    "VERSION": VERSION,
+    "DEVICES_MAX": DEVICES_MAX,
+    "SLOTS_MAX": SLOTS_MAX,
+    "UUID_BYTES": UUID_BYTES,
+    "MUTEX_ROOM": MUTEX_ROOM,
+    "MAY_DISABLE": MAY_DISABLE,
+    "OVERSUBSCRIBE": OVERSUBSCRIBE,
+    "CORES_OFF": CORES_OFF,
+}
