@@ -9,7 +9,9 @@ is one word of eight bytes, stored and loaded whole: there is nothing to lock, a
 killed leaves no half-written word.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 DEVICES_MAX: Final = 16
 """Devices of one container."""
@@ -27,7 +29,7 @@ NO_LIMIT: Final = 2**64 - 1
 """In the place of bytes: there is no limit."""
 
 
-class Field(NamedTuple):
+class Field(msgspec.Struct, frozen=True):
     """One field: where it begins, the width of its values in bytes, and how many there are.
 
     Between the values lie `step` bytes; without it they follow one another.
@@ -45,14 +47,14 @@ class Field(NamedTuple):
         return self.offset + (self.step or self.width) * (self.count - 1) + self.width
 
 
-class Layout(NamedTuple):
+class Layout(msgspec.Struct, frozen=True):
     """A record of so many bytes, and its fields in order."""
 
     name: str
     size: int
     fields: tuple[Field, ...]
 
-    def __getitem__(self, name: object) -> Field:  # type: ignore[override]
+    def __getitem__(self, name: str) -> Field:
         """Return a field. Raises KeyError."""
         for field in self.fields:
             if field.name == name:
