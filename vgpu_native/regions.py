@@ -1,0 +1,159 @@
+"""Regions: reading what a container's processes use, out of a file that the container can write.
+
+Nothing in it is believed. It is read with `pread`, never mapped, so that a file which is cut short
+meanwhile is a short read and no signal. No link is followed and no pipe waited for. Sums end at the
+largest number there is instead of going round. What a region says is a claim of the container; how
+much of it is true is for others to compare with what the driver sees.
+"""
+
+import os
+import stat
+import struct
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from vgpu_native.layout import (
+    BUDGET,
+    DEVICES_MAX,
+    MAGIC,
+    REGION,
+    REGION_SIZE,
+    SLOT,
+    SLOTS_MAX,
+    VERSION,
+)
+from vgpu_native.words import Words
+
+LARGEST: Final = 2**63 - 1
+"""Where sums end: what is more is a lie anyhow."""
+
+OWNER_DIED: Final = 0x4000_0000
+"""In the first word of a robust mutex, set by the kernel when its owner has ended."""
+_OWNER: Final = 0x3FFF_FFFF
+_OPENING: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_ATTEMPTS: Final = 3
+
+
+class BadRegion(Exception):
+    """A file is no region of this version; the text says which file and why."""
+
+
+class Use(msgspec.Struct, frozen=True):
+    """What all processes of a container use of a device: bytes now, and nanoseconds ever."""
+
+    uuid: str
+    memory: int
+    busy: int
+
+
+class Process(msgspec.Struct, frozen=True):
+    """One process that uses devices, by the pid it has in its container, and bytes per device."""
+
+    pid: int
+    memory: tuple[int, ...]
+
+
+class Region(msgspec.Struct, frozen=True):
+    """What a region claims. `generation` tells regions at the same path apart."""
+
+    generation: int
+    devices: tuple[Use, ...]
+    processes: tuple[Process, ...]
+
+    def memory_of(self, uuid: str) -> int:
+        """Return the bytes that are used of a device."""
+        return min(sum(one.memory for one in self.devices if one.uuid == uuid), LARGEST)
+
+    def busy_of(self, uuid: str) -> int:
+        """Return for how many nanoseconds a device was kept busy."""
+        return min(sum(one.busy for one in self.devices if one.uuid == uuid), LARGEST)
+
+
+def read(path: Path) -> Region:
+    """Return what a region claims. Raises BadRegion; FileNotFoundError before there is one."""
+    return decode(_content(path), str(path))
+
+
+def decode(content: bytes, source: str = "the region") -> Region:
+    """Return what the content of a region claims. Raises BadRegion."""
+    if len(content) != REGION_SIZE:
+        raise BadRegion(f"{source}: {len(content)} bytes are no region, which has {REGION_SIZE}")
+    words = Words(content)
+    found = tuple(words.number(REGION[one]) for one in ("magic", "version", "size", "slots"))
+    if found != (MAGIC, VERSION, REGION_SIZE, SLOTS_MAX):
+        raise BadRegion(f"{source}: it begins with {found}: no region of version {VERSION}")
+    high = min(words.number(REGION["high"]), SLOTS_MAX)
+    uuids = _uuids(words)
+    slots = [slot for at in range(high) if _lives(slot := words.at(REGION["slot"], at))]
+    devices = tuple(_use(words, slots, index, uuid) for index, uuid in enumerate(uuids))
+    return Region(
+        words.number(REGION["generation"]),
+        devices,
+        tuple(_process(slot, len(uuids)) for slot in slots),
+    )
+
+
+def _content(path: Path) -> bytes:
+    """Read a file that may be anything. Raises BadRegion, FileNotFoundError."""
+    try:
+        descriptor = os.open(path, _OPENING)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadRegion(f"{path}: {error.strerror}; a region is a file") from error
+    try:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            raise BadRegion(f"{path}: it is no file")
+        if state.st_size != REGION_SIZE:
+            raise BadRegion(f"{path}: {state.st_size} bytes are no region of {REGION_SIZE}")
+        return _whole(descriptor)
+    except OSError as error:
+        raise BadRegion(f"{path}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _whole(descriptor: int) -> bytes:
+    """Read a region; a file that is cut short meanwhile gives fewer bytes."""
+    content = b""
+    for _ in range(_ATTEMPTS):
+        more = os.pread(descriptor, REGION_SIZE - len(content), len(content))
+        content += more
+        if not more or len(content) == REGION_SIZE:
+            break
+    return content
+
+
+def _uuids(words: Words) -> list[str]:
+    """Return the devices that the region names, up to the first that is none."""
+    found: list[str] = []
+    for index in range(DEVICES_MAX):
+        uuid = words.text(REGION["uuid"], index)
+        if not uuid:
+            break
+        found.append(uuid)
+    return found
+
+
+def _lives(slot: Words) -> bool:
+    """Return whether somebody holds the slot's mutex, by the word that the kernel keeps in it."""
+    word: int = slot.number(_OWNER_WORD)
+    return bool(word & _OWNER) and not word & OWNER_DIED
+
+
+def _use(words: Words, slots: list[Words], index: int, uuid: str) -> Use:
+    used = sum(slot.number(SLOT["used"], index) for slot in slots)
+    spent = words.at(REGION["budget"], index).number(BUDGET["spent"])
+    return Use(uuid, min(used, LARGEST), min(spent, LARGEST))
+
+
+def _process(slot: Words, devices: int) -> Process:
+    used = tuple(min(slot.number(SLOT["used"], at), LARGEST) for at in range(devices))
+    return Process(min(slot.number(SLOT["pid"]), LARGEST), used)
+
+
+_OWNER_WORD: Final = msgspec.structs.replace(SLOT["owner"], width=4, count=1)
+assert struct.calcsize("<I") == _OWNER_WORD.width
