@@ -40,6 +40,9 @@ test-native: native ## tests of libvgpu.so on the stub driver; no GPU is needed
 	$(MAKE) -C vgpu_native PYTHON=$(abspath $(BIN))/python tests
 	$(BIN)/pytest -q vgpu_native/tests -m "not long"
 
+protos: setup ## generate what speaks to the kubelet from vgpu_native/plugin/protos
+	$(BIN)/python -m vgpu_native.plugin.generate
+
 e2e: setup ## tests on a real API server; needs KUBEBUILDER_ASSETS
 	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
 
@@ -70,4 +73,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup demo run test native test-native e2e e2e-long bench simulate lint docs lock clean
+.PHONY: help setup demo run protos test native test-native e2e e2e-long bench simulate lint docs lock clean

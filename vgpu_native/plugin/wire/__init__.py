@@ -1,0 +1,1 @@
+"""Generated from `vgpu_native/plugin/protos`: run `make protos`, and change nothing here."""
