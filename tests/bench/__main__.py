@@ -23,6 +23,7 @@ NAMES = (
     "fitting",
     "extending",
     "scheduling",
+    "native",
 )
 
 COLUMNS_MIN = 120

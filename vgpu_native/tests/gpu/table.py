@@ -49,8 +49,9 @@ class Bench:
         cores: int = 100,
         kernel_ns: int = 0,
     ) -> list[list[str]]:
-        """Return what a program prints, line by line and word by word; with the library if a limit of memory is given, in MiB.
+        """Return what a program prints, line by line and word by word.
 
+        The library is preloaded where there is a limit of memory. `kernel_ns` is for the stub.
         Raises Failed, and Absent when the program lacks what it measures.
         """
         env = dict(os.environ)
