@@ -1,0 +1,169 @@
+"""Tracking: which pods are placed on one node, out of the log's records.
+
+A node needs of the whole ledger only its own placements. So records are opened and their chain is
+checked, but the state of all other nodes and quotas is not folded: an agent takes as little memory
+in a large cluster as in a small one. That balances add up is checked by the writers, which do fold.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from ledger.core.cards import Parts, Stage
+from ledger.core.charging import PODS
+from ledger.core.events import (
+    OBJECT,
+    Advanced,
+    AnyEvent,
+    Cause,
+    Committed,
+    Observed,
+    Placed,
+    Released,
+    Resized,
+    Unplaced,
+)
+from ledger.core.state import State
+from ledger.log import records
+from ledger.log.port import Lost
+
+CREATION: Final = 0
+"""The base of an attempt that creates a pod."""
+
+Place = tuple[str, str]
+"""A qualified namespace, and a key in it."""
+
+
+class Resident(msgspec.Struct, frozen=True):
+    """A pod on the node and what its containers have of which cards.
+
+    `namespace` is qualified by the cluster. `time`, when it was placed, in µs of Unix time.
+    """
+
+    namespace: str
+    key: str
+    uid: str
+    parts: Parts
+    time: int
+    stage: int = Stage.PROPOSED
+    initialised: bool = False
+
+    @property
+    def name(self) -> str:
+        """The pod's own name."""
+        return self.key.removeprefix(PODS)
+
+    @property
+    def space(self) -> str:
+        """The pod's namespace in its cluster."""
+        return self.namespace.partition("/")[2]
+
+
+class Image(msgspec.Struct, frozen=True):
+    """What is tracked, at a position: `node` is qualified, `hash` that of the record there."""
+
+    node: str
+    position: int = 0
+    hash: bytes = bytes(32)
+    residents: tuple[Resident, ...] = ()
+
+
+class Tracker:
+    """The placements of a node at a position of the log."""
+
+    def __init__(self, image: Image) -> None:
+        """Go on from an image."""
+        self.node: Final = image.node
+        self.position, self.hash = image.position, image.hash
+        self._residents: dict[Place, Resident] = {
+            (one.namespace, one.key): one for one in image.residents
+        }
+
+    @property
+    def residents(self) -> tuple[Resident, ...]:
+        """The pods on the node, in the order in which they were placed."""
+        return tuple(sorted(self._residents.values(), key=lambda one: (one.time, one.namespace)))
+
+    def image(self) -> Image:
+        """Return what is tracked, to go on from later."""
+        return Image(self.node, self.position, self.hash, self.residents)
+
+    def take(self, position: int, payload: bytes) -> bool:
+        """Take the record at the next position; return whether anything on the node changed.
+
+        Raises Lost when it does not follow from the one before, and NewerSchema.
+        """
+        try:
+            record, digest = records.decode(payload)
+        except Lost as error:
+            raise Lost(f"position {position}: {error}") from error
+        if position != self.position + 1 or record.position != position:
+            raise Lost(f"position {position}: it does not follow on {self.position}")
+        if record.previous != self.hash:
+            raise Lost(f"position {position}: the record does not follow from the one before it")
+        before = dict(self._residents)
+        for item in record.items:
+            self._apply(item.event, record.time)
+        self.position, self.hash = position, digest
+        return self._residents != before
+
+    def _apply(self, event: AnyEvent, time: int) -> None:
+        if isinstance(event, Placed):
+            self._place(event, time)
+        elif isinstance(event, Advanced):
+            self._replace(event, stage=event.stage, initialised=event.initialised)
+        elif isinstance(event, Resized):
+            self._replace(event, parts=event.parts)
+        elif isinstance(event, Unplaced):
+            self._end(event.namespace, event.key, event.uid)
+        elif isinstance(event, Released):
+            # The end of an update says nothing of the pod.
+            if event.base in (OBJECT, CREATION):
+                self._end(event.namespace, event.key, event.uid)
+        elif isinstance(event, Committed | Observed):
+            self._succeed(event.namespace, event.key, event.uid)
+
+    def _place(self, event: Placed, time: int) -> None:
+        where = (event.namespace, event.key)
+        if event.node == self.node:
+            stage = Stage.BOUND if event.cause == Cause.SEEN else Stage.PROPOSED
+            self._residents[where] = Resident(*where, event.uid, event.parts, time, stage)
+        else:
+            self._residents.pop(where, None)
+
+    def _replace(self, event: Advanced | Resized, **changes: object) -> None:
+        where = (event.namespace, event.key)
+        found = self._residents.get(where)
+        if found is not None and found.uid == event.uid:
+            self._residents[where] = msgspec.structs.replace(found, **changes)
+
+    def _end(self, namespace: str, key: str, uid: str) -> None:
+        found = self._residents.get((namespace, key))
+        if found is not None and found.uid == uid:
+            del self._residents[namespace, key]
+
+    def _succeed(self, namespace: str, key: str, uid: str) -> None:
+        """Another pod has the name now: the one before is gone."""
+        found = self._residents.get((namespace, key))
+        if found is not None and found.uid != uid:
+            del self._residents[namespace, key]
+
+
+def image_of(state: State, node: str) -> Image:
+    """Return what a ledger's state says of a node, to go on from."""
+    return Image(node, state.position, state.hash, tuple(_residents(state, node)))
+
+
+def _residents(state: State, node: str) -> Iterable[Resident]:
+    for namespace, key in state.residents.get(node, ()):
+        placed = state.namespaces[namespace].placed[key]
+        yield Resident(
+            namespace,
+            key,
+            placed.uid,
+            placed.parts,
+            placed.time,
+            placed.stage,
+            placed.initialised,
+        )
