@@ -22,9 +22,6 @@ SLOTS_MAX: Final = 256
 UUID_BYTES: Final = 48
 """Room for `GPU-` or `MIG-` and a uuid as text, ended by a zero."""
 
-MUTEX_ROOM: Final = 48
-"""Room for a `pthread_mutex_t` of glibc: it has 40 bytes on x86-64 and 48 on aarch64."""
-
 NO_LIMIT: Final = 2**64 - 1
 """In the place of bytes: there is no limit."""
 
@@ -100,6 +97,12 @@ OVERSUBSCRIBE: Final = 2
 CORES_OFF: Final = 4
 """Flag: the limit of time is not enforced (`CoreLimitSwitch`, `GPU_CORE_UTILIZATION_POLICY`)."""
 
+OWNER_DIED: Final = 0x4000_0000
+"""In the owner of a slot: the kernel saw that thread end."""
+
+OWNER_THREAD: Final = 0x3FFF_FFFF
+"""The bits of a slot's owner that name a thread."""
+
 SLOT_SIZE: Final = 384
 
 SLOT: Final = Layout(
@@ -110,8 +113,9 @@ SLOT: Final = Layout(
         Field("used", 0, 8, DEVICES_MAX),
         # Nanoseconds for which the process kept the device busy, ever.
         Field("busy", 128, 8, DEVICES_MAX),
-        # Robust; whoever holds it owns the slot, and the kernel says when that has ended.
-        Field("owner", 256, 1, MUTEX_ROOM),
+        # A robust futex: the thread that owns the slot, and OWNER_DIED once the kernel has seen it
+        # end. What a slot without a living owner says counts no more. 0: never owned.
+        Field("owner", 256, 4),
         # For people who look; nothing is decided by it.
         Field("pid", 320, 8),
         Field("attached", 328, 8),
@@ -145,14 +149,13 @@ REGION: Final = Layout(
         Field("size", 8, 4),
         Field("slots", 12, 4),
         Field("slot_size", 16, 4),
-        # The size of a mutex of whoever made the region; for others its mutexes are no mutexes.
-        Field("mutex_size", 20, 4),
-        # A region of another boot or of another container is not this one's.
+        # Upper half: of which boot it is, because no kernel saw the owners of an earlier one end.
+        # Lower half: tells regions at the same path apart.
         Field("generation", 24, 8),
         # Slots from this one on were never owned; it only rises.
         Field("high", 64, 8),
-        # Robust; taken near the limit only.
-        Field("gate", 128, 1, MUTEX_ROOM),
+        # CLOCK_MONOTONIC nanoseconds until which somebody near the limit asks to be let alone.
+        Field("gate", 128, 8),
         # Devices by the order in which they were met, each once; empty ones follow.
         Field("uuid", 256, UUID_BYTES, DEVICES_MAX),
         Field("budget", 1024, BUDGET_SIZE, DEVICES_MAX),
@@ -167,7 +170,8 @@ CONSTANTS: Final = {
     "DEVICES_MAX": DEVICES_MAX,
     "SLOTS_MAX": SLOTS_MAX,
     "UUID_BYTES": UUID_BYTES,
-    "MUTEX_ROOM": MUTEX_ROOM,
+    "OWNER_DIED": OWNER_DIED,
+    "OWNER_THREAD": OWNER_THREAD,
     "MAY_DISABLE": MAY_DISABLE,
     "OVERSUBSCRIBE": OVERSUBSCRIBE,
     "CORES_OFF": CORES_OFF,

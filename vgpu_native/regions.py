@@ -8,7 +8,6 @@ much of it is true is for others to compare with what the driver sees.
 
 import os
 import stat
-import struct
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,8 @@ from vgpu_native.layout import (
     BUDGET,
     DEVICES_MAX,
     MAGIC,
+    OWNER_DIED,
+    OWNER_THREAD,
     REGION,
     REGION_SIZE,
     SLOT,
@@ -29,9 +30,6 @@ from vgpu_native.words import Words
 LARGEST: Final = 2**63 - 1
 """Where sums end: what is more is a lie anyhow."""
 
-OWNER_DIED: Final = 0x4000_0000
-"""In the first word of a robust mutex, set by the kernel when its owner has ended."""
-_OWNER: Final = 0x3FFF_FFFF
 _OPENING: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _ATTEMPTS: Final = 3
 
@@ -139,9 +137,9 @@ def _uuids(words: Words) -> list[str]:
 
 
 def _lives(slot: Words) -> bool:
-    """Return whether somebody holds the slot's mutex, by the word that the kernel keeps in it."""
-    word: int = slot.number(_OWNER_WORD)
-    return bool(word & _OWNER) and not word & OWNER_DIED
+    """Return whether the slot's owner lives, by the word that the kernel keeps."""
+    word = slot.number(SLOT["owner"])
+    return bool(word & OWNER_THREAD) and not word & OWNER_DIED
 
 
 def _use(words: Words, slots: list[Words], index: int, uuid: str) -> Use:
@@ -153,7 +151,3 @@ def _use(words: Words, slots: list[Words], index: int, uuid: str) -> Use:
 def _process(slot: Words, devices: int) -> Process:
     used = tuple(min(slot.number(SLOT["used"], at), LARGEST) for at in range(devices))
     return Process(min(slot.number(SLOT["pid"]), LARGEST), used)
-
-
-_OWNER_WORD: Final = msgspec.structs.replace(SLOT["owner"], width=4, count=1)
-assert struct.calcsize("<I") == _OWNER_WORD.width

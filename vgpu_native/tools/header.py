@@ -14,13 +14,12 @@ from vgpu_native.layout import Field, Layout
 
 _WORDS = {4: "uint32_t", 8: "uint64_t"}
 _NESTED = {("region", "slot"): layout.SLOT, ("region", "budget"): layout.BUDGET}
-_MUTEXES = {"owner", "gate"}
 
 
 def header() -> str:
     """Return the header."""
     lines = ["/* Made by tools/header.py from layout.py; not to be edited. */", "#pragma once", ""]
-    lines += ["#include <pthread.h>", "#include <stddef.h>", "#include <stdint.h>", ""]
+    lines += ["#include <stddef.h>", "#include <stdint.h>", ""]
     lines += [f"#define VGPU_{name} {value:#x}" for name, value in layout.CONSTANTS.items()]
     lines += [f"#define VGPU_NO_LIMIT {layout.NO_LIMIT:#x}ULL", ""]
     for one in (layout.SLOT, layout.BUDGET, layout.LIMITS, layout.REGION):
@@ -52,8 +51,6 @@ def _member(one: Layout, field: Field) -> str:
     nested = _NESTED.get((one.name, field.name))
     if nested is not None:
         return f"vgpu_{nested.name} {field.name}[{field.count}]"
-    if field.name in _MUTEXES:
-        return f"union {{ pthread_mutex_t mutex; unsigned char room[{field.count}]; }} {field.name}"
     if field.width in _WORDS:
         array = f"[{field.count}]" if field.count > 1 else ""
         return f"{_WORDS[field.width]} {field.name}{array}"

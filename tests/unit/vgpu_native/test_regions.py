@@ -24,15 +24,17 @@ WRITER = r"""
 #include <sys/wait.h>
 #include <sys/mman.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <unistd.h>
 #include "layout.h"
 static void own(vgpu_region *region, int slot) {
+  pthread_mutex_t *mutex = (pthread_mutex_t *)&region->slot[slot].owner;
   pthread_mutexattr_t kind;
   pthread_mutexattr_init(&kind);
   pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
   pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
-  pthread_mutex_init(&region->slot[slot].owner.mutex, &kind);
-  pthread_mutex_lock(&region->slot[slot].owner.mutex);
+  pthread_mutex_init(mutex, &kind);
+  pthread_mutex_lock(mutex);
 }
 int main(int argc, char **argv) {
   int file = open(argv[1], O_RDWR | O_CREAT, 0666);
