@@ -1,0 +1,39 @@
+/* void *dlsym(void *handle, const char *name)
+ *
+ * In assembly, because the real dlsym must return straight to whoever called this one: it finds out
+ * by its return address which object asks. */
+        .text
+        .globl  dlsym
+        .type   dlsym, @function
+        .p2align 4
+dlsym:
+        .cfi_startproc
+        endbr64
+        pushq   %rdi
+        .cfi_adjust_cfa_offset 8
+        pushq   %rsi
+        .cfi_adjust_cfa_offset 8
+        subq    $8, %rsp
+        .cfi_adjust_cfa_offset 8
+        call    vgpu_pick
+        addq    $8, %rsp
+        .cfi_adjust_cfa_offset -8
+        popq    %rsi
+        .cfi_adjust_cfa_offset -8
+        popq    %rdi
+        .cfi_adjust_cfa_offset -8
+        testq   %rdx, %rdx
+        jz      1f
+        ret
+1:      jmp     *vgpu_dlsym_found(%rip)
+        .cfi_endproc
+        .size   dlsym, . - dlsym
+
+        /* Indirect branches may land on endbr64 only, and shadow stacks are kept. */
+        .section .note.gnu.property, "a"
+        .p2align 3
+        .long   4, 16, 5
+        .asciz  "GNU"
+        .long   0xc0000002, 4, 3, 0
+
+        .section .note.GNU-stack, "", @progbits
