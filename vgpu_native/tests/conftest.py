@@ -1,0 +1,49 @@
+"""Fixtures that build libvgpu.so, the stub driver and the C programs of the tests."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+NATIVE = Path(__file__).parents[1]
+BUILD = Path(os.environ.get("VGPU_BUILD", NATIVE / "build")).absolute()
+"""Where things are built; another place keeps several people from building in one."""
+
+_BUILDING_S = 300.0
+
+
+def build(*targets: str, **variables: str) -> None:
+    """Run make, one at a time. Raises AssertionError with what it said."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    given = [f"{name}={value}" for name, value in variables.items()]
+    command = ["make", "-C", str(NATIVE), f"PYTHON={sys.executable}", f"BUILD={BUILD}", *given, *targets]
+    with (BUILD / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILDING_S, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-6000:]}"
+
+
+@pytest.fixture(scope="session")
+def native() -> Path:
+    """Return the directory with libvgpu.so and stub/libcuda.so.1, built."""
+    if shutil.which("cc") is None and shutil.which("gcc") is None:
+        pytest.skip("there is no C compiler: install gcc to test libvgpu.so")
+    build("all")
+    return BUILD
+
+
+@pytest.fixture(scope="session")
+def program(native: Path) -> Callable[[str], Path]:
+    """Return what builds a program of tests/c by its name and says where it is."""
+
+    def built(name: str) -> Path:
+        target = native / "tests" / name
+        build(str(target))
+        return target
+
+    return built
