@@ -128,12 +128,12 @@ BUDGET: Final = Layout(
     "budget",
     BUDGET_SIZE,
     (
-        # Nanoseconds of the device that may be used now; below zero is a debt.
-        Field("balance", 0, 8),
-        # CLOCK_MONOTONIC nanoseconds until which time was given.
-        Field("refilled", 8, 8),
-        # Nanoseconds that were debited, ever.
-        Field("spent", 16, 8),
+        # CLOCK_MONOTONIC nanoseconds up to which the container's share of the device is used: what it
+        # uses moves this forward by use / share. Time passes, so that nothing need be refilled; work
+        # may begin while this is not ahead of the clock, and it never lags by more than one burst.
+        Field("used_until", 0, 8),
+        # Nanoseconds for which all its processes kept the device busy, ever, as far as measured.
+        Field("spent", 8, 8),
     ),
 )
 
