@@ -6,12 +6,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "layout.h"
+
 /* Whether this process is under limits. The first call attaches to the region, as the first one
  * after a fork does; all later calls cost a load. False: control is off, and nothing is counted. */
 bool vgpu_ready(void);
 
 /* The entry of a device, by the 16 bytes of its uuid and its ordinal as the process sees it, which
- * the environment's limits go by. -1: no such device is limited or counted. */
+ * the environment's limits go by. -1: control is off, nothing is counted. VGPU_DENIED: a device that
+ * the container was not given; its limit is 0, and the region has no place for it. All functions
+ * below take both, and count nothing. */
+#define VGPU_DENIED VGPU_DEVICES_MAX
 int vgpu_entry(const unsigned char uuid[16], unsigned ordinal);
 
 /* Reserve bytes of a device: true when they fit and are charged, before the driver is asked. */
@@ -35,9 +40,13 @@ unsigned vgpu_cores(int entry);
 /* Whether memory beyond the limit is to be given as managed memory. */
 bool vgpu_oversubscribes(void);
 
-/* The region as it is mapped, for the budget of time; NULL when control is off. */
-struct vgpu_mapped;
-struct vgpu_mapped *vgpu_region_now(void);
+/* The region as it is mapped, and this process's slot in it, for the budget of time. Budgets and the
+ * slot's counts are by entry: below VGPU_DEVICES_MAX. NULL when control is off. */
+struct vgpu_mapped {
+  vgpu_region *region;
+  vgpu_slot *slot;
+};
+const struct vgpu_mapped *vgpu_region_now(void);
 
 /* Log to standard error, at most as `LIBCUDA_LOG_LEVEL` allows: 0 errors, 1 warnings, 2 notes, 3 and
  * 4 more. Each place speaks once a second at most. errno is kept. */
