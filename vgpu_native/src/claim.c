@@ -1,0 +1,73 @@
+#include "claim.h"
+
+#include "pools.h"
+
+/* An item's note: the context in the upper 56 bits, of which pointers use 47, and the entry. */
+static uint64_t note_of(const struct vgpu_claim *claim) {
+  return (uint64_t)(uintptr_t)claim->context << 8 | (uint64_t)claim->entry;
+}
+
+static int entry_in(uint64_t note) { return (int)(note & 0xff); }
+
+uint64_t vgpu_rounded(uint64_t bytes, uint64_t step) {
+  uint64_t over = bytes % step;
+  if (!over) return bytes;
+  return bytes > UINT64_MAX - (step - over) ? UINT64_MAX : bytes + (step - over);
+}
+
+uint64_t vgpu_product(uint64_t a, uint64_t b) {
+  uint64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+bool vgpu_claim(struct vgpu_claim *claim, int entry, uint64_t bytes) {
+  *claim = (struct vgpu_claim){.entry = entry, .bytes = bytes};
+  if (entry < 0 || vgpu_reserve(entry, bytes)) return true;
+  return vgpu_pools_reclaim(entry) && vgpu_reserve(entry, bytes);
+}
+
+bool vgpu_claim_now(struct vgpu_claim *claim, uint64_t bytes) {
+  bool fits = vgpu_claim(claim, vgpu_entry_now(), bytes);
+  if (claim->entry >= 0) REAL(cuCtxGetCurrent)(&claim->context);
+  return fits;
+}
+
+bool vgpu_claim_keep(struct vgpu_map *map, const struct vgpu_claim *claim, uint64_t key) {
+  if (claim->entry < 0) return true;
+  struct vgpu_item old;
+  if (!vgpu_map_put(map, (struct vgpu_item){key, claim->bytes, note_of(claim)}, &old)) {
+    vgpu_claim_drop(claim);
+    return false;
+  }
+  /* The driver gave this address before, and nobody told us that it was freed. */
+  if (old.key) vgpu_release(entry_in(old.note), old.bytes);
+  return true;
+}
+
+void vgpu_claim_drop(const struct vgpu_claim *claim) {
+  if (claim->entry >= 0) vgpu_release(claim->entry, claim->bytes);
+}
+
+void vgpu_claim_correct(struct vgpu_claim *claim, uint64_t bytes) {
+  if (claim->entry >= 0 && bytes > claim->bytes) vgpu_charge(claim->entry, bytes - claim->bytes);
+  if (claim->entry >= 0 && bytes < claim->bytes) vgpu_release(claim->entry, claim->bytes - bytes);
+  claim->bytes = bytes;
+}
+
+void vgpu_item_freed(struct vgpu_map *map, const struct vgpu_item *item, CUresult result) {
+  struct vgpu_item old;
+  if (result == CUDA_SUCCESS) vgpu_release(entry_in(item->note), item->bytes);
+  /* Without room to put it back it stays charged: that is the safe side, and a table that held it a
+   * moment ago hardly ever has to grow for it. */
+  else vgpu_map_put(map, *item, &old);
+}
+
+static bool ended(const struct vgpu_item *item, const void *context) {
+  if (item->note >> 8 != (uint64_t)(uintptr_t)context) return false;
+  vgpu_release(entry_in(item->note), item->bytes);
+  return true;
+}
+
+void vgpu_items_end(struct vgpu_map *map, CUcontext context) {
+  if (context) vgpu_map_sweep(map, ended, context);
+}

@@ -1,0 +1,237 @@
+#include "pools.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "claim.h"
+
+/* Steps in which drivers make pools larger: usually the first, the second when there is little room. */
+#define CHUNK (32ULL << 20)
+#define SMALL_CHUNK (2ULL << 20)
+
+struct vgpu_pool {
+  struct vgpu_pool *next;
+  CUmemoryPool handle;
+  int entry;
+  pthread_mutex_t lock; /* of what follows, held while the driver is asked */
+  uint64_t charged;     /* what the pool kept when it was last read */
+  uint64_t held;        /* charged besides for calls that are under way */
+  uint64_t live;        /* pointers out of it that were not freed */
+  bool ended;           /* by its maker; what is live keeps it up */
+};
+
+static struct vgpu_map pools;    /* handle to pool */
+static struct vgpu_map pointers; /* pointer to pool */
+static struct vgpu_pool *first;
+
+/* The child of a fork has no pools. */
+static void forget(void) { first = NULL; }
+
+bool vgpu_pools_any(void) { return __atomic_load_n(&first, __ATOMIC_ACQUIRE) != NULL; }
+
+static void push(struct vgpu_pool *pool) {
+  pool->next = __atomic_load_n(&first, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(&first, &pool->next, pool, false, __ATOMIC_RELEASE,
+                                      __ATOMIC_RELAXED)) {
+  }
+  if (!pool->next) pthread_atfork(NULL, NULL, forget);
+}
+
+/* A pool that has ended and of which nothing is charged any more, to be used anew. */
+static struct vgpu_pool *reused(int entry) {
+  for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
+    pthread_mutex_lock(&pool->lock);
+    bool usable = pool->ended && !pool->live;
+    if (usable) {
+      pool->ended = false;
+      pool->entry = entry;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (usable) return pool;
+  }
+  return NULL;
+}
+
+static struct vgpu_pool *made(CUmemoryPool handle, int entry) {
+  struct vgpu_pool *pool = reused(entry);
+  if (!pool) {
+    pool = calloc(1, sizeof *pool);
+    if (!pool) return NULL;
+    pthread_mutex_init(&pool->lock, NULL);
+    pool->entry = entry;
+    push(pool);
+  }
+  pool->handle = handle;
+  struct vgpu_item old;
+  vgpu_map_put(&pools, (struct vgpu_item){(uintptr_t)handle, 0, (uintptr_t)pool}, &old);
+  return pool;
+}
+
+void vgpu_pool_made(CUmemoryPool handle, int entry) { made(handle, entry); }
+
+/* The device of a pool that this process did not make: one of the driver's own. Drivers before 13
+ * do not tell, but there a device has no other than its default pool. */
+static int entry_of(CUmemoryPool handle) {
+  int type = 0, device = -1, count = 0;
+  if (REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_LOCATION_TYPE, &type) == CUDA_SUCCESS &&
+      REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_LOCATION_ID, &device) == CUDA_SUCCESS) {
+    return type == CU_MEM_LOCATION_TYPE_DEVICE ? vgpu_entry_of(device) : -1;
+  }
+  REAL(cuDeviceGetCount)(&count);
+  for (device = 0; device < count; device++) {
+    CUmemoryPool own = NULL;
+    REAL(cuDeviceGetDefaultMemPool)(&own, device);
+    if (own == handle) return vgpu_entry_of(device);
+  }
+  return -1;
+}
+
+struct vgpu_pool *vgpu_pool_of(CUmemoryPool handle) {
+  struct vgpu_item item;
+  struct vgpu_pool *pool = vgpu_map_find(&pools, (uintptr_t)handle, &item)
+                               ? (struct vgpu_pool *)(uintptr_t)item.note
+                               : made(handle, entry_of(handle));
+  return pool && pool->entry >= 0 ? pool : NULL;
+}
+
+/* Read what a pool keeps, under its lock. A pool that cannot be read keeps what it kept. */
+static uint64_t reserved(const struct vgpu_pool *pool) {
+  cuuint64_t bytes = 0;
+  if (pool->ended) return pool->charged;
+  CUresult result =
+      REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
+  return result == CUDA_SUCCESS ? bytes : pool->charged;
+}
+
+/* Charge a pool for what it keeps, of which `held` is charged already. Whether it grew beyond that. */
+static bool settle(struct vgpu_pool *pool, uint64_t held) {
+  uint64_t now = reserved(pool), before = pool->charged + held;
+  if (now > before) vgpu_charge(pool->entry, now - before);
+  if (now < before) vgpu_release(pool->entry, before - now);
+  pool->charged = now;
+  return now > before;
+}
+
+void vgpu_pool_settle(struct vgpu_pool *pool) {
+  if (!pool) return;
+  pthread_mutex_lock(&pool->lock);
+  if (pool->entry >= 0) settle(pool, 0);
+  pthread_mutex_unlock(&pool->lock);
+}
+
+void vgpu_pools_settle(void) {
+  for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
+    if (__atomic_load_n(&pool->charged, __ATOMIC_RELAXED)) vgpu_pool_settle(pool);
+  }
+}
+
+bool vgpu_pools_reclaim(int entry) {
+  bool any = false;
+  for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
+    if (pool->entry != entry) continue;
+    any = true;
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->ended) REAL(cuMemPoolTrimTo)(pool->handle, 0);
+    settle(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
+  }
+  return any;
+}
+
+static bool hold(struct vgpu_growth *growth, uint64_t bytes) {
+  if (!vgpu_reserve(growth->pool->entry, bytes)) return false;
+  growth->held = bytes;
+  __atomic_add_fetch(&growth->pool->held, bytes, __ATOMIC_RELAXED);
+  return true;
+}
+
+/* Whether a pool has room without growing. Should it grow all the same, vgpu_pool_after sees it. */
+static bool roomy(struct vgpu_pool *pool, uint64_t bytes) {
+  cuuint64_t kept = 0, used = 0;
+  REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &kept);
+  REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+  return kept > used && kept - used >= bytes;
+}
+
+bool vgpu_pool_before(struct vgpu_growth *growth, struct vgpu_pool *pool, uint64_t bytes) {
+  *growth = (struct vgpu_growth){.pool = pool};
+  if (!pool || hold(growth, vgpu_rounded(bytes, CHUNK))) return true;
+  uint64_t small = vgpu_rounded(bytes, SMALL_CHUNK);
+  if (hold(growth, small) || roomy(pool, bytes)) return true;
+  return vgpu_pools_reclaim(pool->entry) && hold(growth, small);
+}
+
+static void track(struct vgpu_pool *pool, CUdeviceptr pointer) {
+  struct vgpu_item old;
+  if (!vgpu_map_put(&pointers, (struct vgpu_item){pointer, 0, (uintptr_t)pool}, &old)) return;
+  if (!old.key) __atomic_add_fetch(&pool->live, 1, __ATOMIC_RELAXED);
+}
+
+bool vgpu_pool_after(struct vgpu_growth *growth, CUresult result, const CUdeviceptr *pointer) {
+  struct vgpu_pool *pool = growth->pool;
+  if (!pool) return true;
+  pthread_mutex_lock(&pool->lock);
+  /* What other threads hold for this pool at the moment may be in what it keeps by now. */
+  uint64_t others = __atomic_sub_fetch(&pool->held, growth->held, __ATOMIC_RELAXED);
+  bool grew = settle(pool, growth->held);
+  uint64_t used = vgpu_used(pool->entry), limit = vgpu_limit(pool->entry);
+  pthread_mutex_unlock(&pool->lock);
+  if (result != CUDA_SUCCESS) return true;
+  if (grew && used > limit && used - limit > others) return false;
+  track(pool, *pointer);
+  return true;
+}
+
+void vgpu_pool_undone(struct vgpu_growth *growth) {
+  struct vgpu_pool *pool = growth->pool;
+  pthread_mutex_lock(&pool->lock);
+  if (!pool->ended) REAL(cuMemPoolTrimTo)(pool->handle, 0);
+  settle(pool, 0);
+  pthread_mutex_unlock(&pool->lock);
+}
+
+struct vgpu_pooled vgpu_pooled_take(CUdeviceptr pointer) {
+  struct vgpu_pooled pooled = {.known = false};
+  if (vgpu_pools_any()) pooled.known = vgpu_map_take(&pointers, pointer, &pooled.item);
+  return pooled;
+}
+
+void vgpu_pooled_freed(const struct vgpu_pooled *pooled, CUresult result) {
+  struct vgpu_item old;
+  if (!pooled->known) return;
+  if (result != CUDA_SUCCESS) {
+    vgpu_map_put(&pointers, pooled->item, &old);
+    return;
+  }
+  struct vgpu_pool *pool = (struct vgpu_pool *)(uintptr_t)pooled->item.note;
+  pthread_mutex_lock(&pool->lock);
+  uint64_t live = __atomic_sub_fetch(&pool->live, 1, __ATOMIC_RELAXED);
+  if (!pool->ended) settle(pool, 0);
+  else if (!live) {
+    vgpu_release(pool->entry, pool->charged);
+    pool->charged = 0;
+  }
+  pthread_mutex_unlock(&pool->lock);
+}
+
+struct vgpu_pool *vgpu_pool_ending(CUmemoryPool handle) {
+  struct vgpu_item item;
+  bool known = vgpu_map_take(&pools, (uintptr_t)handle, &item);
+  return known ? (struct vgpu_pool *)(uintptr_t)item.note : NULL;
+}
+
+void vgpu_pool_ended(struct vgpu_pool *pool, CUmemoryPool handle, CUresult result) {
+  struct vgpu_item item = {(uintptr_t)handle, 0, (uintptr_t)pool}, old;
+  if (!pool) return;
+  if (result != CUDA_SUCCESS) {
+    vgpu_map_put(&pools, item, &old);
+    return;
+  }
+  pthread_mutex_lock(&pool->lock);
+  pool->ended = true;
+  if (!__atomic_load_n(&pool->live, __ATOMIC_RELAXED)) {
+    if (pool->entry >= 0) vgpu_release(pool->entry, pool->charged);
+    pool->charged = 0;
+  }
+  pthread_mutex_unlock(&pool->lock);
+}
