@@ -8,9 +8,7 @@ old ones, each of which held at some time.
 
 import mmap
 import os
-import secrets
 import sys
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -19,6 +17,7 @@ import msgspec
 
 from vgpu_native import layout
 from vgpu_native.layout import DEVICES_MAX, LIMITS, LIMITS_SIZE, MAGIC, NO_LIMIT, VERSION, Field
+from vgpu_native.plugin.storing import write_whole
 from vgpu_native.words import Words, place, put_number, put_text
 
 MEBIBYTE: Final = 1024**2
@@ -98,20 +97,7 @@ def write(path: Path, limits: Limits) -> None:
 
     A page that is there already is replaced; who has mapped the old one keeps that.
     """
-    content = encode(limits)
-    scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(descriptor, _READABLE)
-            os.fsync(descriptor)
-        scratch.rename(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            scratch.unlink()
-        raise
+    write_whole(path, encode(limits), _READABLE)
 
 
 def read(path: Path) -> Limits:

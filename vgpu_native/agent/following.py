@@ -1,0 +1,232 @@
+"""Following: keeps a node's placements at the log's end, through restarts and lost connections.
+
+It only reads: it appends nothing, bids for nothing and makes no stream. What it knows is kept in a
+small file, with the hash of the record it was known at, so that an agent which starts again goes on
+where it was and notices a log that is not the one it followed. Whatever happens to the log, what
+was known last still holds: limits of running containers do not depend on the log being there.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from ledger.core import snapshots
+from ledger.core.cards import Stage
+from ledger.log import opening
+from ledger.log.port import Log, LogError, Lost, Unreachable
+from ledger.log.records import NewerSchema
+from ledger.log.witness import Head
+from vgpu_native.agent.tracking import Image, Resident, Tracker, image_of
+from vgpu_native.plugin.changes import Changes
+from vgpu_native.plugin.placements import Container
+from vgpu_native.plugin.storing import write_whole
+
+RETRY_SECONDS: Final = 1.0
+"""Wait before a log that could not be reached is tried again."""
+
+LOST_RETRY_SECONDS: Final = 30.0
+"""Wait before a log that is not the one that was followed is looked at again."""
+
+KEEP_SECONDS: Final = 1.0
+"""How often at most what is known is kept: each time waits for the disk."""
+
+BEHIND_RECORDS: Final = 20_000
+"""Who is further behind than this begins with a snapshot, where there is a newer one."""
+
+_logger: Final = structlog.get_logger("gpuledger.agent")
+
+Connect = Callable[[], Awaitable[Log]]
+"""Connects to the log. Raises Unreachable."""
+
+
+class Follower:
+    """The placements of one node, as a `Placements` of the device plugin.
+
+    `trouble` says why nothing is followed, and is empty while all is well.
+    """
+
+    def __init__(self, node: str, connect: Connect, file: Path) -> None:
+        """`node` is qualified by its cluster; `file` keeps what is known. Raises OSError."""
+        self.trouble = "the log has not been opened yet"
+        self._connect, self._file = connect, file
+        self._tracker = Tracker(_kept(file, node))
+        self._changes = Changes()
+        self._containers = _containers(self._tracker.residents)
+        self._kept_position = self._tracker.position
+
+    @property
+    def version(self) -> int:
+        """A number that rises with every change of the node's placements."""
+        return self._changes.version
+
+    @property
+    def position(self) -> int:
+        """The position of the newest record that was taken."""
+        return self._tracker.position
+
+    @property
+    def residents(self) -> tuple[Resident, ...]:
+        """The pods that are placed on the node."""
+        return self._tracker.residents
+
+    def containers(self) -> Sequence[Container]:
+        """Return all containers with cards, of the pods that are placed on the node."""
+        return self._containers
+
+    async def wait(self, version: int) -> None:
+        """Return when the version is another one than this."""
+        await self._changes.wait(version)
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_noting())
+            tasks.create_task(self._keep_following())
+
+    async def _keep_following(self) -> None:
+        while True:
+            pause = await self._attempt()
+            await asyncio.sleep(pause)
+
+    async def _attempt(self) -> float:
+        """Follow until it breaks; return after how many seconds to try again."""
+        try:
+            log = await self._connect()
+            try:
+                await self._follow(log)
+            finally:
+                await log.close()
+        except (Lost, NewerSchema) as error:
+            self._report("log_not_followed", str(error))
+            # Who has seen nothing yet may be earlier than the log.
+            return LOST_RETRY_SECONDS if self._tracker.position else RETRY_SECONDS
+        except (LogError, TimeoutError) as error:
+            self._report("log_unreachable", str(error) or "the log does not answer in time")
+        return RETRY_SECONDS
+
+    async def _follow(self, log: Log) -> None:
+        await self._resume(log)
+        # Nothing is thought of the log before all that it holds now is known.
+        last = (await log.extent()).last
+        self._tell(last)
+        async for batch in log.follow(self._tracker.position + 1):
+            changed = False
+            for entry in batch:
+                changed |= self._tracker.take(entry.position, entry.payload)
+            if changed:
+                self._change()
+            self._tell(last)
+            await asyncio.sleep(0)
+        raise Unreachable("the connection to the log was closed")
+
+    async def _resume(self, log: Log) -> None:
+        """See that this is the log that was followed, and go on from a snapshot if that is newer.
+
+        Raises Lost.
+        """
+        tracker = self._tracker
+        extent = await log.extent()
+        if tracker.position > extent.last:
+            raise Lost(f"the log ends at {extent.last}, {self._file} has seen {tracker.position}")
+        witness = Head(tracker.position, tracker.hash.hex(), str(self._file))
+        if not await opening.is_there(log, witness):
+            raise Lost(f"position {tracker.position}, known from {self._file}, is missing")
+        if tracker.position and extent.last - tracker.position <= BEHIND_RECORDS:
+            return
+        image = await _snapshot(log, tracker)
+        if image is not None:
+            self._tracker = Tracker(image)
+            self._change()
+
+    def _tell(self, last: int) -> None:
+        if self._tracker.position < last:
+            self.trouble = f"reading the log: at {self._tracker.position} of {last}"
+        elif self.trouble:
+            self.trouble = ""
+            _logger.info("log_followed", position=self._tracker.position)
+
+    def _report(self, event: str, reason: str) -> None:
+        if reason != self.trouble:
+            _logger.warning(event, reason=reason)
+        self.trouble = reason
+
+    def _change(self) -> None:
+        self._containers = _containers(self._tracker.residents)
+        self._changes.tell()
+
+    async def _keep_noting(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(KEEP_SECONDS)
+                await asyncio.to_thread(self._note)
+        finally:
+            self._note()
+
+    def _note(self) -> None:
+        """Keep what is known; a disk that is full costs a longer start, and nothing else."""
+        image = self._tracker.image()
+        if image.position == self._kept_position:
+            return
+        try:
+            write_whole(self._file, msgspec.msgpack.encode(image))
+            self._kept_position = image.position
+        except OSError as error:
+            _logger.warning("placements_not_kept", reason=str(error))
+
+
+def _kept(file: Path, node: str) -> Image:
+    """Return what was kept of a node, nothing when it was of another or cannot be read."""
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            image = msgspec.msgpack.decode(file.read_bytes(), type=Image)
+        except msgspec.MsgspecError as error:
+            _logger.warning("placements_not_readable", file=str(file), reason=str(error))
+        else:
+            if image.node == node:
+                return image
+            _logger.warning("placements_of_another_node", file=str(file), node=image.node)
+    return Image(node)
+
+
+async def _snapshot(log: Log, tracker: Tracker) -> Image | None:
+    """Return what the newest snapshot says of the node, None when it says nothing newer."""
+    try:
+        stored = await log.load_snapshots()
+    except LogError as error:
+        _logger.info("no_snapshot", reason=str(error))
+        return None
+    for snapshot in stored:
+        if snapshot.position <= tracker.position:
+            return None
+        try:
+            state = await asyncio.to_thread(snapshots.decode, snapshot.payload)
+        except snapshots.InvalidSnapshot:
+            continue
+        head = Head(state.position, state.hash.hex(), "a stored snapshot")
+        if await opening.is_there(log, head):
+            return image_of(state, tracker.node)
+    return None
+
+
+def _containers(residents: Sequence[Resident]) -> tuple[Container, ...]:
+    """Return the containers of pods, each with its place among those of its pod."""
+    return tuple(
+        Container(
+            namespace=one.space,
+            pod=one.name,
+            uid=one.uid,
+            name=part.container,
+            order=order,
+            shares=part.shares,
+            time=one.time,
+            allocated=one.stage >= Stage.ALLOCATED,
+        )
+        for one in residents
+        for order, part in enumerate(one.parts)
+        if part.shares
+    )
