@@ -1,0 +1,136 @@
+"""Allocating: what `Allocate` answers, although it does not say who asks."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+import structlog
+
+from vgpu_native import limits_page
+from vgpu_native.plugin import answering
+from vgpu_native.plugin.allocations import Allocation, Allocations, owner_of
+from vgpu_native.plugin.choosing import Choice, candidates, choose
+from vgpu_native.plugin.limits import closed, is_limited
+from vgpu_native.plugin.placements import Container, Placements
+from vgpu_native.plugin.refusing import not_now, wrong
+from vgpu_native.plugin.settings import PluginSettings
+from vgpu_native.plugin.settling import settle_by_entries, settle_by_holders
+from vgpu_native.plugin.wire.deviceplugin_pb2 import ContainerAllocateResponse
+from vgpu_native.plugin.witness import Witness
+
+_logger: Final = structlog.get_logger("vgpu_native.plugin")
+
+
+class Allocating:
+    """Hands out cards, one question at a time."""
+
+    def __init__(
+        self,
+        settings: PluginSettings,
+        placements: Placements,
+        allocations: Allocations,
+        witness: Witness,
+    ) -> None:
+        """Answer from placements, and keep what was answered in allocations."""
+        self._settings = settings
+        self._placements = placements
+        self._allocations = allocations
+        self._witness = witness
+        self._turn = asyncio.Lock()
+        self._latest = ""
+
+    async def allocate(self, ids: Sequence[str]) -> ContainerAllocateResponse:
+        """Answer for one container with these ids. Raises Refused, OSError."""
+        if self._settings.cdi:
+            # Whose it is, is decided at the start: there is nothing to guess, nor to wait for.
+            allocation = self._allocations.make(ids, cdi=True)
+            self._allocations.put(allocation)
+            return answering.cdi_answer(allocation.token)
+        async with self._alone():
+            return self._answer(ids, await self._chosen(len(ids)))
+
+    def expected(self, count: int) -> tuple[str, ...]:
+        """Return the cards of whoever is likely to ask next for so many devices."""
+        found = choose(self._candidates(count))
+        return found.container.cards if found else ()
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Let one question in at a time. Raises Refused."""
+        try:
+            async with asyncio.timeout(self._settings.allocate_seconds):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise not_now(
+                f"another Allocate has not been answered for {self._settings.allocate_seconds} s:"
+                " the pod's controller makes another pod"
+            ) from None
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    async def _chosen(self, count: int) -> Choice:
+        """Return who is likely to be asking, waiting for the ledger if need be. Raises Refused."""
+        try:
+            async with asyncio.timeout(self._settings.allocate_seconds):
+                await self._settle()
+                while True:
+                    version = self._placements.version
+                    if found := choose(self._candidates(count)):
+                        return found
+                    await self._placements.wait(version)
+        except TimeoutError:
+            raise wrong(self._nobody(count)) from None
+
+    async def _settle(self) -> None:
+        entries = self._witness.entries()
+        if entries is not None:
+            now = time.time_ns() // 1_000
+            settle_by_entries(self._allocations, self._witness, entries, now)
+        elif self._allocations.all():
+            settle_by_holders(self._allocations, self._witness, await self._witness.holders() or ())
+
+    def _candidates(self, count: int) -> list[Container]:
+        noted = {(entry.uid, entry.container) for entry in self._witness.entries() or ()}
+        given: Collection[tuple[str, str]] = self._allocations.given() | noted
+        return candidates(self._placements.containers(), given, count, self._latest)
+
+    def _answer(self, ids: Sequence[str], choice: Choice) -> ContainerAllocateResponse:
+        settings, container = self._settings, choice.container
+        allocation = self._record(ids, container)
+        if not choice.same_cards:
+            _logger.info("allocated by the order of placement", container=str(container))
+        # Amounts that may be another's are not told: the page has them from the start on.
+        shares = container.shares if choice.alike else ()
+        limited = allocation.limited
+        return answering.plain_answer(
+            allocation.token,
+            answering.environment(allocation.cards, shares, settings, limited=limited),
+            answering.mounts(self._allocations.directory(allocation), settings, limited=limited),
+        )
+
+    def _record(self, ids: Sequence[str], container: Container) -> Allocation:
+        settings = self._settings
+        made = msgspec.structs.replace(
+            self._allocations.make(ids, cdi=False),
+            cards=container.cards,
+            limited=is_limited(container, settings),
+            owner=owner_of(container),
+        )
+        if made.limited:
+            limits_page.write(self._allocations.page(made), closed(made.cards, settings))
+        self._allocations.put(made)
+        self._latest = container.uid
+        return made
+
+    def _nobody(self, count: int) -> str:
+        waiting = sorted(str(one) for one in self._placements.containers() if not one.allocated)
+        return (
+            f"no container that was placed on this node waits for {count} devices"
+            f" ({len(waiting)} were placed here{': ' if waiting else ''}{'; '.join(waiting[:3])})."
+            " A pod that asks for cards has to be bound by a scheduler that asks gpuledger"
+        )

@@ -1,0 +1,186 @@
+"""Allocations: what was handed out, and to whom as far as is known. Each is a directory.
+
+An answer names a directory of its own before it is known for which container it is; the answer is
+fixed then, the content of the directory is not. `record` in it says what the answer was and whom it
+is tied to, `limits` is the limits page, and in `region` the container's processes share what they
+use. All of it outlives the plugin, the kubelet and the machine's power.
+"""
+
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from vgpu_native.plugin.changes import Changes
+from vgpu_native.plugin.placements import Container
+from vgpu_native.plugin.refusing import wrong
+from vgpu_native.plugin.storing import sync_directory, write_whole
+
+ALLOCATIONS_MAX: Final = 4_096
+"""Most allocations that are kept; a kubelet runs some hundred pods."""
+
+_TOKEN: Final = "a{}"
+_ANYBODY: Final = 0o1777
+_logger: Final = structlog.get_logger("vgpu_native.plugin")
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The container that an allocation is for, as `Container` names it."""
+
+    namespace: str
+    pod: str
+    uid: str
+    name: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what tells it from all others."""
+        return self.uid, self.name
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """One answer. `token` is the name of its directory, `ids` are those of the kubelet.
+
+    `cards` are in the answer, in the order in which the container sees them, and `limited` says
+    whether the library is; with `cdi` neither is decided before the start. `owner` is a guess until
+    the allocation is `tied`; `problem` says why it cannot be. `time` in µs of Unix time.
+    """
+
+    token: str
+    ids: tuple[str, ...]
+    time: int
+    cards: tuple[str, ...] = ()
+    limited: bool = True
+    cdi: bool = False
+    owner: Owner | None = None
+    tied: bool = False
+    problem: str = ""
+
+
+def owner_of(container: Container) -> Owner:
+    """Return what an allocation notes of a container."""
+    return Owner(container.namespace, container.pod, container.uid, container.name)
+
+
+class Allocations:
+    """All allocations of this node, in memory and on disk."""
+
+    def __init__(self, directory: Path) -> None:
+        """Keep them below a directory. `load` reads what is there."""
+        self._directory = directory
+        self._known: dict[str, Allocation] = {}
+        self.changes = Changes()
+
+    def load(self) -> None:
+        """Read what was kept. Raises OSError. What cannot be read is left where it is."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        for directory in sorted(self._directory.iterdir()):
+            try:
+                found = msgspec.json.decode((directory / "record").read_bytes(), type=Allocation)
+            except (OSError, msgspec.MsgspecError) as error:
+                _logger.warning("allocation not read", directory=str(directory), error=str(error))
+                continue
+            if found.token == directory.name:
+                self._known[found.token] = found
+        self.changes.tell()
+
+    def all(self) -> list[Allocation]:
+        """Return all of them, the oldest first."""
+        return sorted(self._known.values(), key=lambda one: (one.time, one.token))
+
+    def tied(self) -> list[Allocation]:
+        """Return those whose container is known for sure."""
+        return [one for one in self.all() if one.tied]
+
+    def get(self, token: str) -> Allocation | None:
+        """Return the allocation of a token."""
+        return self._known.get(token)
+
+    def with_ids(self, ids: Collection[str]) -> list[Allocation]:
+        """Return those of exactly these ids, the newest first."""
+        wanted = set(ids)
+        return [one for one in reversed(self.all()) if set(one.ids) == wanted]
+
+    def given(self) -> set[tuple[str, str]]:
+        """Return the keys of the containers that have their answers, as far as is known."""
+        return {one.owner.key for one in self._known.values() if one.owner}
+
+    def directory(self, allocation: Allocation) -> Path:
+        """Return the directory of an allocation."""
+        return self._directory / allocation.token
+
+    def page(self, allocation: Allocation) -> Path:
+        """Return the path of its limits page."""
+        return self.directory(allocation) / "limits"
+
+    def region(self, allocation: Allocation) -> Path:
+        """Return the path of the directory in which its container makes the region."""
+        return self.directory(allocation) / "region"
+
+    def make(self, ids: Collection[str], *, cdi: bool) -> Allocation:
+        """Return a new allocation with an empty directory. Raises OSError, Refused."""
+        if len(self._known) >= ALLOCATIONS_MAX:
+            raise wrong(
+                f"{len(self._known)} allocations in {self._directory}: that is the most; those of"
+                " pods that have ended are removed when the kubelet's checkpoint can be read"
+            )
+        token = _TOKEN.format(secrets.token_hex(12))
+        made = Allocation(token, tuple(ids), _now(), cdi=cdi)
+        self._make_directories(made)
+        return made
+
+    def restore(
+        self,
+        token: str,
+        ids: Collection[str],
+        cards: Collection[str],
+        *,
+        limited: bool,
+        cdi: bool,
+    ) -> Allocation:
+        """Make an allocation again whose record is lost. Raises OSError."""
+        found = Allocation(token, tuple(sorted(ids)), _now(), tuple(cards), limited, cdi)
+        self._make_directories(found)
+        self.put(found)
+        return found
+
+    def put(self, allocation: Allocation) -> None:
+        """Keep an allocation as it is now. Raises OSError, and then nothing has changed."""
+        record = msgspec.json.format(msgspec.json.encode(allocation)) + b"\n"
+        write_whole(self.directory(allocation) / "record", record, 0o644)
+        self._known[allocation.token] = allocation
+        self.changes.tell()
+
+    def drop(self, allocation: Allocation) -> None:
+        """Forget an allocation, and remove its directory. Raises OSError."""
+        # The record goes first: a directory without one is no allocation.
+        (self.directory(allocation) / "record").unlink(missing_ok=True)
+        if self._known.pop(allocation.token, None):
+            self.changes.tell()
+        shutil.rmtree(self.directory(allocation))
+
+    def _make_directories(self, allocation: Allocation) -> None:
+        self.directory(allocation).mkdir(mode=0o755, exist_ok=True)
+        region = self.region(allocation)
+        region.mkdir(exist_ok=True)
+        # Whatever user the container runs as; what the mask took away is given back.
+        region.chmod(_ANYBODY)
+        sync_directory(self._directory)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000
+
+
+def is_plain_file(path: Path) -> bool:
+    """Return whether there is a regular file, and no link to one."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,97 @@
+"""Tying: an allocation and the container it turned out to be for.
+
+From then on the limits page and the region of the allocation's directory are the container's.
+"""
+
+from contextlib import suppress
+
+import msgspec
+
+from vgpu_native import limits_page
+from vgpu_native.limits_page import BadPage
+from vgpu_native.plugin import answering, cdi
+from vgpu_native.plugin.allocations import Allocation, Allocations, is_plain_file, owner_of
+from vgpu_native.plugin.limits import is_limited, limits_of
+from vgpu_native.plugin.placements import Container
+from vgpu_native.plugin.refusing import not_now, wrong
+from vgpu_native.plugin.settings import PluginSettings
+
+
+def problem(allocation: Allocation, container: Container, settings: PluginSettings) -> str:
+    """Say why an answer is not right for a container; empty when it is."""
+    if any(share.profile for share in container.shares):
+        return f"{container} was placed on instances of cards, which this plugin does not make"
+    if allocation.cdi:
+        return ""
+    if set(allocation.cards) != set(container.cards):
+        return (
+            f"{container} is on {', '.join(container.cards)} in the ledger, but was answered"
+            f" {', '.join(allocation.cards)}: the kubelet allocated pods in another order than they"
+            " were placed in. Delete the pod, so that its controller makes another; with the"
+            " setting cdi this cannot happen"
+        )
+    if is_limited(container, settings) and not allocation.limited:
+        return (
+            f"{container} shares its cards, but was answered as one that has them alone. Delete the"
+            " pod, so that its controller makes another; with the setting cdi this cannot happen"
+        )
+    return ""
+
+
+def tie(
+    allocations: Allocations,
+    allocation: Allocation,
+    container: Container,
+    settings: PluginSettings,
+) -> None:
+    """Make an allocation a container's. Raises OSError, Refused when the answer is not right."""
+    owner = owner_of(container)
+    if found := problem(allocation, container, settings):
+        allocations.put(msgspec.structs.replace(allocation, owner=owner, tied=False, problem=found))
+        raise wrong(found)
+    known = allocation.tied and allocation.owner == owner
+    if allocation.cdi:
+        limited = is_limited(container, settings)
+        allocation = msgspec.structs.replace(allocation, cards=container.cards, limited=limited)
+    if allocation.limited:
+        _limit(allocations, allocation, container, settings, known=known)
+    if allocation.cdi:
+        _describe(allocations, allocation, container, settings)
+    tied = msgspec.structs.replace(allocation, owner=owner, tied=True, problem="")
+    if tied != allocations.get(tied.token):
+        allocations.put(tied)
+
+
+def _limit(
+    allocations: Allocations,
+    allocation: Allocation,
+    container: Container,
+    settings: PluginSettings,
+    *,
+    known: bool,
+) -> None:
+    """Write the limits page, unless it is this container's already: then the agent keeps it."""
+    if not is_plain_file(settings.library):
+        raise not_now(
+            f"library {settings.library} is no file, so {container} cannot be limited: install it"
+            " there; the container starts then"
+        )
+    page = allocations.page(allocation)
+    if known:
+        with suppress(OSError, BadPage):
+            found = limits_page.read(page)
+            if tuple(device.uuid for device in found.devices) == allocation.cards:
+                return
+    limits_page.write(page, limits_of(container.shares, allocation.cards, settings))
+
+
+def _describe(
+    allocations: Allocations,
+    allocation: Allocation,
+    container: Container,
+    settings: PluginSettings,
+) -> None:
+    limited = allocation.limited
+    variables = answering.environment(allocation.cards, container.shares, settings, limited=limited)
+    mounted = answering.mounts(allocations.directory(allocation), settings, limited=limited)
+    cdi.write(settings.cdi_dir, allocation.token, variables, mounted)

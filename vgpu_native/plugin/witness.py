@@ -1,0 +1,65 @@
+"""The witness: what the kubelet says of who has which devices, matched with who was placed here."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from vgpu_native.plugin import checkpoint, pod_resources
+from vgpu_native.plugin.checkpoint import BadCheckpoint, Entry
+from vgpu_native.plugin.placements import Container, Placements
+from vgpu_native.plugin.pod_resources import Holder, Silent
+from vgpu_native.plugin.settings import PluginSettings
+
+_logger: Final = structlog.get_logger("vgpu_native.plugin")
+
+
+class Witness:
+    """Asks the kubelet, in both ways there are."""
+
+    def __init__(self, settings: PluginSettings, placements: Placements) -> None:
+        """Ask the kubelet of these settings."""
+        self._settings = settings
+        self._placements = placements
+        self._said = ""
+
+    def entries(self) -> tuple[Entry, ...] | None:
+        """Return who is in the kubelet's checkpoint; None when that cannot be read."""
+        try:
+            return checkpoint.read(self._settings.checkpoint, self._settings.resource)
+        except BadCheckpoint as error:
+            if self._said != str(error):
+                self._said = str(error)
+                _logger.warning("checkpoint of the kubelet not read", error=self._said)
+            return None
+
+    async def holders(self) -> tuple[Holder, ...] | None:
+        """Return who is in the pod-resources API; None when that does not answer in time."""
+        try:
+            return await pod_resources.holders(
+                self._settings.pod_resources, self._settings.resource
+            )
+        except Silent as error:
+            _logger.warning("pod resources not listed", error=str(error))
+            return None
+
+    def placed(self, uid: str, name: str) -> Container | None:
+        """Return the container of a pod's uid."""
+        found = (one for one in self._placements.containers() if one.key == (uid, name))
+        return next(found, None)
+
+    def named(self, holder: Holder) -> Container | None:
+        """Return the container that the pod-resources API means: of pods of a name, the newest."""
+        found = (
+            one
+            for one in self._placements.containers()
+            if (one.namespace, one.pod, one.name)
+            == (holder.namespace, holder.pod, holder.container)
+        )
+        return max(found, key=lambda one: one.time, default=None)
+
+
+def with_ids(entries: Iterable[Entry] | None, ids: Iterable[str]) -> list[Entry]:
+    """Return the entries of exactly these ids."""
+    wanted = frozenset(ids)
+    return [one for one in entries or () if one.ids == wanted]
