@@ -1,0 +1,32 @@
+# The stub driver and the stub NVML: every function of the headers is exported, see tools/stub.py.
+# -Bsymbolic: what is preloaded must not come between the stub's own functions, nor into its tables.
+
+STUB_FLAGS := -I $(MADE) -shared -Wl,-Bsymbolic -Wl,-z,defs
+STUB_HEADERS := $(wildcard tests/stub/*.h)
+STUB_INCLUDE := $(HEADERS)/nvidia/cu13/include
+
+$(MADE)/stub_cuda.inc: $(HEADERS)/.ready tools/stub.py
+	mkdir -p $(MADE)
+	$(CC) -E -P -D__CUDA_API_VERSION_INTERNAL -x c $(STUB_INCLUDE)/cuda.h >$@.i
+	$(PYTHON) tools/stub.py cuda $(STUB_INCLUDE)/cudaTypedefs.h <$@.i >$@
+
+$(MADE)/stub_nvml.inc: $(HEADERS)/.ready tools/stub.py
+	mkdir -p $(MADE)
+	$(CC) -E -P -DNVML_NO_UNVERSIONED_FUNC_DEFS -x c $(STUB_INCLUDE)/nvml.h >$@.i
+	$(PYTHON) tools/stub.py nvml <$@.i >$@
+
+$(BUILD)/stub/objects/cuda_functions.o: $(MADE)/stub_cuda.inc
+$(BUILD)/stub/objects/nvml_functions.o: $(MADE)/stub_nvml.inc
+$(BUILD)/stub/objects/%.o: tests/stub/%.c $(STUB_HEADERS)
+	mkdir -p $(dir $@)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+
+STUB_OBJECTS = $(patsubst tests/stub/%.c,$(BUILD)/stub/objects/%.o,$(wildcard tests/stub/$(1)*.c tests/stub/state.c))
+
+$(BUILD)/stub/libcuda.so.1: $(call STUB_OBJECTS,cuda)
+	$(CC) $(CFLAGS) $(STUB_FLAGS) -Wl,-soname,libcuda.so.1 $^ -o $@ -lrt
+	ln -sf libcuda.so.1 $(dir $@)libcuda.so
+
+$(BUILD)/stub/libnvidia-ml.so.1: $(call STUB_OBJECTS,nvml)
+	$(CC) $(CFLAGS) $(STUB_FLAGS) -Wl,-soname,libnvidia-ml.so.1 $^ -o $@ -lrt
+	ln -sf libnvidia-ml.so.1 $(dir $@)libnvidia-ml.so

@@ -1,0 +1,194 @@
+/* What happens before a call does its work: it is counted, may be late, may fail, may be refused. */
+#include "cuda_stub.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define FUNCTIONS_MAX 1024
+
+_Atomic uint64_t stub_counts[FUNCTIONS_MAX];
+
+/* Functions whose calls need no look, which are none until the driver is initialised. */
+_Atomic bool stub_plain[FUNCTIONS_MAX];
+
+static _Atomic bool initialised;
+static uint64_t delay_ns;
+static struct { unsigned n, k; CUresult result; } failure[32];
+static unsigned failures;
+static int sentinel = -1;
+static CUresult sentinel_result;
+static struct vgpu_stub_record record;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local int stream_kind = 1;
+
+static int number_of(const char *name, size_t length)
+{
+  for (unsigned i = 0; i < stub_function_count; i++)
+    if (strlen(stub_functions[i].name) == length && !memcmp(stub_functions[i].name, name, length))
+      return (int)i;
+  fprintf(stderr, "stub driver: there is no function %.*s\n", (int)length, name);
+  return -1;
+}
+
+static void settle(void)
+{
+  for (unsigned i = 0; i < stub_function_count; i++) {
+    bool plain = initialised && !delay_ns && (int)i != sentinel;
+    plain = plain && stub_functions[i].introduced <= stub_version();
+    for (unsigned k = 0; k < failures; k++) plain = plain && failure[k].n != i;
+    atomic_store_explicit(&stub_plain[i], plain, memory_order_release);
+  }
+}
+
+static void fail(int n, unsigned k, CUresult result)
+{
+  if (n < 0) return;
+  unsigned at = 0;
+  while (at < failures && failure[at].n != (unsigned)n) at++;
+  if (at == sizeof failure / sizeof *failure) return;
+  failure[at].n = (unsigned)n;
+  failure[at].k = k;
+  failure[at].result = result;
+  if (at == failures) failures++;
+}
+
+static void read_failures(void)
+{
+  const char *text = getenv("VGPU_STUB_FAIL");
+  for (const char *colon; text && (colon = strchr(text, ':')); ) {
+    fail(number_of(text, (size_t)(colon - text)), (unsigned)strtoul(colon + 1, NULL, 10),
+         CUDA_ERROR_UNKNOWN);
+    text = strchr(colon, ',');
+    if (text) text++;
+  }
+}
+
+__attribute__((constructor)) static void read_environment(void)
+{
+  delay_ns = stub_setting("VGPU_STUB_DELAY_NS", 0);
+  read_failures();
+}
+
+static void in_child(void)
+{
+  initialised = false;
+  settle();
+}
+
+void stub_initialised(void)
+{
+  pthread_mutex_lock(&lock);
+  static bool registered;
+  if (!registered) pthread_atfork(NULL, NULL, in_child);
+  registered = initialised = true;
+  settle();
+  pthread_mutex_unlock(&lock);
+}
+
+/* What may be called before cuInit. */
+static bool needs_nothing(const char *base)
+{
+  static const char *const these[] = {"cuInit", "cuDriverGetVersion", "cuGetProcAddress",
+                                      "cuGetErrorString", "cuGetErrorName", "cuGetExportTable"};
+  for (unsigned i = 0; i < sizeof these / sizeof *these; i++)
+    if (!strcmp(base, these[i])) return true;
+  return false;
+}
+
+static void write_down(const struct stub_argument *given, unsigned count)
+{
+  unsigned at = 0;
+  memset(&record.size, 0, sizeof record.size + sizeof record.bytes);
+  for (unsigned i = 0; i < count && at + given[i].size <= sizeof record.bytes; i++) {
+    memcpy(record.bytes + at, given[i].at, given[i].size);
+    record.size[i] = (unsigned)given[i].size;
+    at += (unsigned)given[i].size;
+  }
+  record.count = count;
+  record.calls++;
+}
+
+static bool chosen_to_fail(unsigned n, CUresult *result)
+{
+  for (unsigned i = 0; i < failures; i++)
+    if (failure[i].n == n && failure[i].k && --failure[i].k == 0) {
+      *result = failure[i].result;
+      return true;
+    }
+  return false;
+}
+
+bool stub_begin(unsigned n, const struct stub_argument *given, unsigned count, CUresult *result)
+{
+  const struct stub_function *function = &stub_functions[n];
+  if (delay_ns) {
+    struct timespec pause = {(time_t)(delay_ns / 1000000000u), (long)(delay_ns % 1000000000u)};
+    nanosleep(&pause, NULL);
+  }
+  pthread_mutex_lock(&lock);
+  bool go_on = false;
+  if ((int)n == sentinel) {
+    write_down(given, count);
+    *result = sentinel_result;
+  } else if (chosen_to_fail(n, result)) {
+    go_on = false;
+  } else if (function->introduced > stub_version()) {
+    *result = CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
+  } else if (!initialised && !needs_nothing(function->base)) {
+    *result = CUDA_ERROR_NOT_INITIALIZED;
+  } else {
+    go_on = true;
+  }
+  pthread_mutex_unlock(&lock);
+  return go_on;
+}
+
+int stub_enter(unsigned n, int stream)
+{
+  (void)n;
+  int before = stream_kind;
+  stream_kind = stream;
+  return before;
+}
+
+void stub_leave(int before)
+{
+  stream_kind = before;
+}
+
+bool stub_per_thread(void)
+{
+  return stream_kind == 2;
+}
+
+EXPORT uint64_t vgpu_stub_calls(const char *function)
+{
+  int n = number_of(function, strlen(function));
+  return n < 0 ? 0 : atomic_load(&stub_counts[n]);
+}
+
+EXPORT void vgpu_stub_fail(const char *function, unsigned k, int result)
+{
+  pthread_mutex_lock(&lock);
+  fail(number_of(function, strlen(function)), k, (CUresult)result);
+  settle();
+  pthread_mutex_unlock(&lock);
+}
+
+EXPORT void vgpu_stub_sentinel(const char *function, int result)
+{
+  pthread_mutex_lock(&lock);
+  sentinel = function ? number_of(function, strlen(function)) : -1;
+  sentinel_result = (CUresult)result;
+  record = (struct vgpu_stub_record){0};
+  settle();
+  pthread_mutex_unlock(&lock);
+}
+
+EXPORT const struct vgpu_stub_record *vgpu_stub_last(void)
+{
+  return &record;
+}

@@ -1,0 +1,277 @@
+/* Contexts: one primary per card, others as they are made, and each thread's stack of them. */
+#include "cuda_stub.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define DEPTH 64
+
+static pthread_mutex_t objects = PTHREAD_MUTEX_INITIALIZER;
+static struct CUctx_st primary[STUB_DEVICES];
+static CUcontext others; /* never freed, so that a stale handle is known for what it is */
+static _Thread_local CUcontext stack[DEPTH];
+static _Thread_local int depth;
+
+void stub_lock_objects(void)
+{
+  pthread_mutex_lock(&objects);
+}
+
+void stub_unlock_objects(void)
+{
+  pthread_mutex_unlock(&objects);
+}
+
+bool stub_alive(CUcontext context)
+{
+  if (context >= primary && context < primary + STUB_DEVICES) return context->alive;
+  for (CUcontext each = others; each; each = each->next)
+    if (each == context) return each->alive;
+  return false;
+}
+
+CUcontext stub_context(void)
+{
+  CUcontext now = depth ? stack[depth - 1] : NULL;
+  return now && now->alive ? now : NULL;
+}
+
+CUcontext stub_primary(int device)
+{
+  return &primary[device];
+}
+
+int stub_device(void)
+{
+  CUcontext now = stub_context();
+  return now ? now->device : -1;
+}
+
+static CUresult begin(CUcontext context, int device, unsigned flags)
+{
+  uint64_t bytes = stub_setting("VGPU_STUB_CONTEXT_BYTES", 0);
+  if (!stub_take(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  context->device = device;
+  context->flags = flags;
+  context->bytes = bytes;
+  context->last_end = 0;
+  context->alive = true;
+  return CUDA_SUCCESS;
+}
+
+static void free_if_of(struct stub_block *block, void *context)
+{
+  if (block->context == context && block->kind != BLOCK_RANGE) stub_release_block(block);
+}
+
+/* Its memory goes with it, except what pools and graphs hold. */
+static void end(CUcontext context)
+{
+  stub_blocks_each(free_if_of, context);
+  stub_give(context->device, context->bytes);
+  context->alive = false;
+}
+
+CUresult stub_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  stub_lock_objects();
+  CUcontext mine = &primary[device];
+  CUresult result = CUDA_SUCCESS;
+  if (!mine->alive) {
+    mine->primary = true;
+    result = begin(mine, device, mine->flags);
+  }
+  if (result == CUDA_SUCCESS) {
+    mine->retained++;
+    *context = mine;
+  }
+  stub_unlock_objects();
+  return result;
+}
+
+static CUresult release(CUdevice device, bool all)
+{
+  if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  stub_lock_objects();
+  CUcontext mine = &primary[device];
+  CUresult result = mine->retained || all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (mine->retained) mine->retained--;
+  if (mine->alive && (all || !mine->retained)) {
+    mine->retained = 0;
+    end(mine);
+  }
+  stub_unlock_objects();
+  return result;
+}
+
+CUresult stub_cuDevicePrimaryCtxRelease(CUdevice device) { return release(device, false); }
+CUresult stub_cuDevicePrimaryCtxRelease_v2(CUdevice device) { return release(device, false); }
+CUresult stub_cuDevicePrimaryCtxReset(CUdevice device) { return release(device, true); }
+CUresult stub_cuDevicePrimaryCtxReset_v2(CUdevice device) { return release(device, true); }
+
+CUresult stub_cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
+{
+  if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (flags) *flags = primary[device].flags;
+  if (active) *active = primary[device].alive;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
+{
+  if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  primary[device].flags = flags;
+  return CUDA_SUCCESS;
+}
+
+static CUresult create(CUcontext *context, unsigned flags, CUdevice device)
+{
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  CUcontext made = calloc(1, sizeof *made);
+  CUresult result = made && depth < DEPTH ? begin(made, device, flags) : CUDA_ERROR_OUT_OF_MEMORY;
+  if (result != CUDA_SUCCESS) {
+    free(made);
+    return result;
+  }
+  stub_lock_objects();
+  made->next = others;
+  others = made;
+  stub_unlock_objects();
+  stack[depth++] = *context = made;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+  return create(context, flags, device);
+}
+
+CUresult stub_cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count,
+                             unsigned flags, CUdevice device)
+{
+  (void)affinity, (void)count;
+  return create(context, flags, device);
+}
+
+CUresult stub_cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned flags, CUdevice device)
+{
+  (void)params;
+  return create(context, flags, device);
+}
+
+CUresult stub_cuCtxDestroy_v2(CUcontext context)
+{
+  stub_lock_objects();
+  bool known = stub_alive(context) && !context->primary;
+  if (known) end(context);
+  stub_unlock_objects();
+  if (known && depth && stack[depth - 1] == context) depth--;
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult stub_cuCtxDestroy(CUcontext context) { return stub_cuCtxDestroy_v2(context); }
+
+CUresult stub_cuCtxPushCurrent_v2(CUcontext context)
+{
+  if (!context || !stub_alive(context) || depth == DEPTH) return CUDA_ERROR_INVALID_CONTEXT;
+  stack[depth++] = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxPopCurrent_v2(CUcontext *context)
+{
+  if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
+  CUcontext was = stack[--depth];
+  if (context) *context = was;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxPushCurrent(CUcontext context) { return stub_cuCtxPushCurrent_v2(context); }
+CUresult stub_cuCtxPopCurrent(CUcontext *context) { return stub_cuCtxPopCurrent_v2(context); }
+
+CUresult stub_cuCtxSetCurrent(CUcontext context)
+{
+  if (context && !stub_alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (depth) depth--;
+  if (context) stack[depth++] = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxGetCurrent(CUcontext *context)
+{
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  *context = depth ? stack[depth - 1] : NULL;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxGetDevice(CUdevice *device)
+{
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  *device = stub_device();
+  return *device < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
+{
+  if (!context) return stub_cuCtxGetDevice(device);
+  if (!stub_alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxGetApiVersion(CUcontext context, unsigned *version)
+{
+  (void)context;
+  *version = (unsigned)stub_version();
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxGetFlags(unsigned *flags)
+{
+  CUcontext now = stub_context();
+  if (!now) return CUDA_ERROR_INVALID_CONTEXT;
+  *flags = now->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxGetLimit(size_t *value, CUlimit limit)
+{
+  *value = limit == CU_LIMIT_MALLOC_HEAP_SIZE ? 8u << 20 : 1024;
+  return stub_context() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult stub_cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+  if (least) *least = 0;
+  if (greatest) *greatest = -5;
+  return stub_context() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult synchronise(CUcontext context)
+{
+  if (!context || !stub_alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  stub_wait_until(context->last_end);
+  stub_pools_settle(context->device);
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxSynchronize(void) { return synchronise(stub_context()); }
+
+CUresult stub_cuCtxSynchronize_v2(CUcontext context)
+{
+  return synchronise(context ? context : stub_context());
+}
+
+CUresult stub_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+  (void)flags;
+  return stub_alive(peer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult stub_cuCtxDisablePeerAccess(CUcontext peer)
+{
+  return stub_alive(peer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}

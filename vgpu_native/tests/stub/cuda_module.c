@@ -1,0 +1,94 @@
+/* Modules, libraries and functions: names without code, that take memory if a test wants it. */
+#include "cuda_stub.h"
+
+#include <stdlib.h>
+
+struct CUmod_st {
+  int device;
+  uint64_t bytes;
+  CUdeviceptr global;
+};
+
+static CUresult load(CUmodule *module)
+{
+  if (!module) return CUDA_ERROR_INVALID_VALUE;
+  int device = stub_device();
+  if (device < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  uint64_t bytes = stub_setting("VGPU_STUB_MODULE_BYTES", 0);
+  if (!stub_take(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *module = calloc(1, sizeof **module);
+  (*module)->device = device;
+  (*module)->bytes = bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuModuleLoad(CUmodule *module, const char *name) { return (void)name, load(module); }
+CUresult stub_cuModuleLoadData(CUmodule *module, const void *image) { return (void)image, load(module); }
+CUresult stub_cuModuleLoadFatBinary(CUmodule *module, const void *image) { return (void)image, load(module); }
+
+CUresult stub_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
+                                 CUjit_option *options, void **values)
+{
+  (void)image, (void)count, (void)options, (void)values;
+  return load(module);
+}
+
+CUresult stub_cuModuleUnload(CUmodule module)
+{
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  stub_give(module->device, module->bytes);
+  free(module);
+  return CUDA_SUCCESS;
+}
+
+/* All functions are one: a launch looks at nothing but the grid. */
+CUresult stub_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+  if (!function || !name) return CUDA_ERROR_INVALID_VALUE;
+  *function = (CUfunction)module;
+  return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult stub_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options, void **values,
+                                unsigned count, CUlibraryOption *library_options, void **library_values,
+                                unsigned library_count)
+{
+  (void)code, (void)options, (void)values, (void)count;
+  (void)library_options, (void)library_values, (void)library_count;
+  return load((CUmodule *)library);
+}
+
+CUresult stub_cuLibraryLoadFromFile(CUlibrary *library, const char *name, CUjit_option *options, void **values,
+                                    unsigned count, CUlibraryOption *library_options, void **library_values,
+                                    unsigned library_count)
+{
+  return stub_cuLibraryLoadData(library, name, options, values, count, library_options, library_values,
+                                library_count);
+}
+
+CUresult stub_cuLibraryUnload(CUlibrary library) { return stub_cuModuleUnload((CUmodule)library); }
+
+CUresult stub_cuLibraryGetModule(CUmodule *module, CUlibrary library)
+{
+  *module = (CUmodule)library;
+  return library ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult stub_cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
+{
+  (void)name;
+  *kernel = (CUkernel)library;
+  return library ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult stub_cuKernelGetFunction(CUfunction *function, CUkernel kernel)
+{
+  *function = (CUfunction)kernel;
+  return kernel ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult stub_cuFuncGetAttribute(int *value, CUfunction_attribute which, CUfunction function)
+{
+  *value = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
+  return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}

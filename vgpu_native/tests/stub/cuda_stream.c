@@ -1,0 +1,261 @@
+/* Streams and events. Work has its end when it is queued, so that waiting is sleeping. */
+#include "cuda_stub.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define STREAM 0x5354524du
+#define EVENT 0x45564e54u
+
+static _Thread_local CUstream mine; /* the thread's own stream, of the context it was last used in */
+static _Atomic uint64_t streams_made;
+
+static CUstream make(CUcontext context, unsigned flags, int priority)
+{
+  CUstream made = calloc(1, sizeof *made);
+  if (!made) return NULL;
+  *made = (struct CUstream_st){.magic = STREAM, .flags = flags, .priority = priority, .context = context};
+  made->id = ++streams_made;
+  return made;
+}
+
+static CUstream legacy(CUcontext now)
+{
+  stub_lock_objects();
+  if (!now->legacy) now->legacy = make(now, CU_STREAM_DEFAULT, 0);
+  stub_unlock_objects();
+  return now->legacy;
+}
+
+CUstream stub_stream(CUstream handle)
+{
+  CUcontext now = stub_context();
+  if (!handle) handle = stub_per_thread() ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+  if (handle == CU_STREAM_LEGACY) return now ? legacy(now) : NULL;
+  if (handle != CU_STREAM_PER_THREAD) return handle->magic == STREAM ? handle : NULL;
+  if (now && (!mine || mine->context != now)) mine = make(now, CU_STREAM_DEFAULT, 0);
+  return now ? mine : NULL;
+}
+
+/* The legacy stream stands behind all others of its context. */
+uint64_t stub_stream_end(CUstream stream)
+{
+  bool all = stream == stream->context->legacy;
+  return all ? stream->context->last_end : stream->last_end;
+}
+
+CUresult stub_cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+  if (!stream || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  if (!stub_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  *stream = make(stub_context(), flags, priority);
+  return *stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult stub_cuStreamCreate(CUstream *stream, unsigned flags)
+{
+  return stub_cuStreamCreateWithPriority(stream, flags, 0);
+}
+
+/* The object stays, so that a stale handle is known for what it is. */
+CUresult stub_cuStreamDestroy_v2(CUstream handle)
+{
+  if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD || handle->magic != STREAM)
+    return CUDA_ERROR_INVALID_HANDLE;
+  handle->magic = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamDestroy(CUstream stream) { return stub_cuStreamDestroy_v2(stream); }
+
+/* Most functions of a stream begin alike. */
+#define STREAM_OF(handle)                                       \
+  CUstream stream = stub_stream(handle);                        \
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE
+
+CUresult stub_cuStreamGetPriority(CUstream handle, int *priority)
+{
+  STREAM_OF(handle);
+  *priority = stream->priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamGetFlags(CUstream handle, unsigned *flags)
+{
+  STREAM_OF(handle);
+  *flags = stream->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamGetId(CUstream handle, unsigned long long *id)
+{
+  STREAM_OF(handle);
+  *id = stream->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamGetCtx(CUstream handle, CUcontext *context)
+{
+  STREAM_OF(handle);
+  *context = stream->context;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamGetDevice(CUstream handle, CUdevice *device)
+{
+  STREAM_OF(handle);
+  *device = stream->context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamQuery(CUstream handle)
+{
+  STREAM_OF(handle);
+  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return stub_stream_end(stream) > stub_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamSynchronize(CUstream handle)
+{
+  STREAM_OF(handle);
+  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  stub_wait_until(stub_stream_end(stream));
+  stub_pools_settle(stream->context->device);
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags)
+{
+  (void)flags;
+  STREAM_OF(handle);
+  if (!event || event->magic != EVENT) return CUDA_ERROR_INVALID_HANDLE;
+  stub_extend(&stream->last_end, event->time);
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamAttachMemAsync(CUstream handle, CUdeviceptr at, size_t length, unsigned flags)
+{
+  (void)at, (void)length, (void)flags;
+  STREAM_OF(handle);
+  return CUDA_SUCCESS;
+}
+
+/* --- callbacks: a thread that sleeps until the stream is there --- */
+
+struct call {
+  CUstream stream;
+  CUhostFn host;
+  CUstreamCallback callback;
+  void *data;
+  uint64_t when;
+};
+
+static void *call_later(void *given)
+{
+  struct call call = *(struct call *)given;
+  free(given);
+  stub_wait_until(call.when);
+  if (call.host) call.host(call.data);
+  if (call.callback) call.callback(call.stream, CUDA_SUCCESS, call.data);
+  return NULL;
+}
+
+static CUresult later(struct call call)
+{
+  pthread_t thread;
+  struct call *given = malloc(sizeof *given);
+  if (!given) return CUDA_ERROR_OUT_OF_MEMORY;
+  *given = call;
+  if (pthread_create(&thread, NULL, call_later, given)) {
+    free(given);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  pthread_detach(thread);
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void *data, unsigned flags)
+{
+  STREAM_OF(handle);
+  if (flags || !callback) return CUDA_ERROR_INVALID_VALUE;
+  return later((struct call){stream, NULL, callback, data, stub_stream_end(stream)});
+}
+
+CUresult stub_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *data)
+{
+  STREAM_OF(handle);
+  if (!function) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capture) return CUDA_SUCCESS;
+  return later((struct call){stream, function, NULL, data, stub_stream_end(stream)});
+}
+
+/* --- events --- */
+
+CUresult stub_cuEventCreate(CUevent *event, unsigned flags)
+{
+  if (!event || flags & ~7u) return CUDA_ERROR_INVALID_VALUE;
+  if (!stub_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  *event = calloc(1, sizeof **event);
+  if (!*event) return CUDA_ERROR_OUT_OF_MEMORY;
+  (*event)->magic = EVENT;
+  (*event)->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+#define EVENT_OF(event) \
+  if (!(event) || (event)->magic != EVENT) return CUDA_ERROR_INVALID_HANDLE
+
+CUresult stub_cuEventDestroy_v2(CUevent event)
+{
+  EVENT_OF(event);
+  event->magic = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuEventDestroy(CUevent event) { return stub_cuEventDestroy_v2(event); }
+
+CUresult stub_cuEventRecord(CUevent event, CUstream handle)
+{
+  EVENT_OF(event);
+  STREAM_OF(handle);
+  if (stream->capture) return CUDA_SUCCESS;
+  uint64_t end = stub_stream_end(stream), now = stub_now();
+  event->time = end > now ? end : now;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
+{
+  return flags > 1 ? CUDA_ERROR_INVALID_VALUE : stub_cuEventRecord(event, stream);
+}
+
+CUresult stub_cuEventQuery(CUevent event)
+{
+  EVENT_OF(event);
+  return event->time > stub_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult stub_cuEventSynchronize(CUevent event)
+{
+  EVENT_OF(event);
+  stub_wait_until(event->time);
+  if (stub_device() >= 0) stub_pools_settle(stub_device());
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
+{
+  EVENT_OF(start);
+  EVENT_OF(end);
+  if (!ms) return CUDA_ERROR_INVALID_VALUE;
+  bool timed = !((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING);
+  if (!timed || !start->time || !end->time) return CUDA_ERROR_INVALID_HANDLE;
+  if (start->time > stub_now() || end->time > stub_now()) return CUDA_ERROR_NOT_READY;
+  *ms = (float)(((double)end->time - (double)start->time) / 1e6);
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuEventElapsedTime(float *ms, CUevent start, CUevent end)
+{
+  return stub_cuEventElapsedTime_v2(ms, start, end);
+}

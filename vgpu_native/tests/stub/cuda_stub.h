@@ -1,0 +1,140 @@
+/* What the files of the stub driver share. */
+#pragma once
+
+#define __CUDA_API_VERSION_INTERNAL 1
+#include <cuda.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "state.h"
+#include "vgpu_stub.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define GRANULE (2ull << 20)
+
+static inline uint64_t round_up(uint64_t value, uint64_t to)
+{
+  return (value + to - 1) / to * to;
+}
+
+/* --- calls: every exported function goes through these, see tools/stub.py --- */
+
+struct stub_function {
+  const char *name, *base;
+  int introduced;
+  int stream; /* 1: NULL is the legacy stream, 2: the thread's own */
+  void *address;
+};
+extern const struct stub_function stub_functions[];
+extern const unsigned stub_function_count;
+
+struct stub_argument {
+  const void *at;
+  size_t size;
+};
+
+/* Whether anything is to be done before the work; else a call is only counted. */
+extern _Atomic bool stub_plain[];
+extern _Atomic uint64_t stub_counts[];
+#define STUB_SPECIAL(n)                                                  \
+  (atomic_fetch_add_explicit(&stub_counts[n], 1, memory_order_relaxed), \
+   !atomic_load_explicit(&stub_plain[n], memory_order_acquire))
+
+bool stub_begin(unsigned n, const struct stub_argument *given, unsigned count, CUresult *result);
+int stub_enter(unsigned n, int stream);
+void stub_leave(int before);
+
+/* Whether this thread is in a function of the per-thread default stream. */
+bool stub_per_thread(void);
+
+/* cuInit is done: calls need no further look, unless a test wants one. */
+void stub_initialised(void);
+int stub_version(void);
+
+/* --- contexts --- */
+
+struct CUctx_st {
+  int device;
+  bool primary, alive;
+  unsigned retained, flags;
+  uint64_t bytes;
+  _Atomic uint64_t last_end; /* when all its work will have ended */
+  struct CUstream_st *legacy;
+  struct CUctx_st *next;
+};
+
+CUcontext stub_context(void);        /* the current one, or NULL */
+bool stub_alive(CUcontext context);  /* whether it is one */
+CUcontext stub_primary(int device);
+int stub_device(void);               /* of the current context, -1 without one */
+bool stub_is_device(CUdevice device);
+void stub_lock_objects(void);
+void stub_unlock_objects(void);
+
+/* --- memory with an address --- */
+
+enum stub_kind { BLOCK_FREE, BLOCK_DEVICE, BLOCK_MANAGED, BLOCK_HOST, BLOCK_POOL, BLOCK_IPC,
+                 BLOCK_RANGE, BLOCK_EXTERNAL, BLOCK_GRAPH };
+
+struct stub_block {
+  CUdeviceptr at;
+  uint64_t size;  /* as it was asked for */
+  uint64_t bytes; /* of the card */
+  enum stub_kind kind;
+  int device;
+  int share; /* -1: nobody else can hold it */
+  CUcontext context;
+  CUmemoryPool pool;
+  void *owner; /* a graph or an external memory */
+  unsigned char *content; /* its first bytes, once they are written */
+  uint64_t id;
+};
+
+/* Make a block with an address of its own, which is backed by memory of the host if it is `real`. */
+struct stub_block *stub_block_make(uint64_t size, enum stub_kind kind, bool real);
+/* The block that an address lies in; NULL for none. */
+struct stub_block *stub_block_find(CUdeviceptr at);
+/* Take a block that begins at an address out of the table; NULL for none. */
+void stub_block_free(struct stub_block *block);
+/* Call for all blocks; objects are locked. */
+void stub_blocks_each(void (*visit)(struct stub_block *block, void *with), void *with);
+/* Free what a block stands for, and the block. */
+CUresult stub_release_block(struct stub_block *block);
+
+/* --- pools, time and graphs --- */
+
+CUmemoryPool stub_default_pool(int device);
+void stub_pool_give(CUmemoryPool pool, uint64_t bytes);
+void stub_pools_settle(int device); /* at a synchronization: give back what is over the threshold */
+
+struct CUstream_st {
+  uint32_t magic;
+  unsigned flags;
+  int priority;
+  CUcontext context;
+  _Atomic uint64_t last_end; /* when its work will have ended */
+  CUgraph capture;           /* what it is captured into, NULL: it runs */
+  bool captures_to_given;    /* the graph was there before */
+  uint64_t id;
+};
+
+struct CUevent_st {
+  uint32_t magic;
+  unsigned flags;
+  _Atomic uint64_t time; /* when what it was recorded after will have ended; 0: not recorded */
+};
+
+CUstream stub_stream(CUstream stream); /* the object behind a handle, NULL: invalid */
+uint64_t stub_stream_end(CUstream stream);
+void stub_extend(_Atomic uint64_t *last, uint64_t end);
+bool stub_capturing(CUstream stream);
+CUresult stub_launch(CUstream stream, unsigned kernels, uint64_t ns);
+uint64_t stub_kernel_time(unsigned grid_x);
+void stub_wait_until(uint64_t when);
+CUgraph stub_capture_graph(CUstream stream); /* NULL: it is not capturing */
+void stub_graph_kernel(CUgraph graph, uint64_t ns);
+CUresult stub_graph_alloc(CUgraph graph, int device, uint64_t bytes, CUdeviceptr *at, CUgraphNode *node);
+CUresult stub_graph_free(CUgraph graph, CUdeviceptr at, CUgraphNode *node);
+CUresult stub_graph_release(struct stub_block *block);

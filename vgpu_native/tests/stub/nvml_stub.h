@@ -1,0 +1,30 @@
+/* What the files of the stub NVML share. */
+#pragma once
+
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#include <nvml.h>
+#include <stddef.h>
+
+#include "state.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Calls of NVML are neither counted nor refused, beyond that it must be initialised. */
+struct stub_function {
+  const char *name, *base;
+  int introduced, stream;
+  void *address;
+};
+struct stub_argument {
+  const void *at;
+  size_t size;
+};
+extern const struct stub_function stub_functions[];
+extern const unsigned stub_function_count;
+#define STUB_SPECIAL(n) 1
+/* The number of a handle's device, -1: it is not one. */
+int stub_nvml_number(nvmlDevice_t device);
+
+int stub_begin(unsigned n, const struct stub_argument *given, unsigned count, nvmlReturn_t *result);
+#define stub_enter(n, stream) 0
+#define stub_leave(before) (void)(before)

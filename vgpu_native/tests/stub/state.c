@@ -1,0 +1,311 @@
+#include "state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAGIC 0x53545542u
+
+static struct stub_state *state;
+static int file = -1;
+static int me = -1;
+static bool forked;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+uint64_t stub_now(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t stub_setting(const char *name, uint64_t fallback)
+{
+  const char *text = getenv(name);
+  if (!text || !*text) return fallback;
+  char *end;
+  uint64_t value = strtoull(text, &end, 10);
+  const char *units = "kmgt", *unit = *end ? strchr(units, *end | 0x20) : NULL;
+  return unit ? value << (10 * (unit - units + 1)) : value;
+}
+
+static void make(struct stub_state *made)
+{
+  pthread_mutexattr_t kind;
+  pthread_mutexattr_init(&kind);
+  pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&made->gate, &kind);
+  uint64_t devices = stub_setting("VGPU_STUB_DEVICES", 1);
+  made->devices = devices < STUB_DEVICES ? (uint32_t)devices : STUB_DEVICES;
+  for (uint32_t i = 0; i < made->devices; i++)
+    made->device[i].size = stub_setting("VGPU_STUB_MEMORY", 80ull << 30);
+  __atomic_store_n(&made->magic, MAGIC, __ATOMIC_RELEASE);
+}
+
+/* The file lock, not the magic number, keeps two first processes apart. */
+static struct stub_state *map_file(const char *name)
+{
+  int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) return NULL;
+  flock(fd, LOCK_EX);
+  void *at = MAP_FAILED;
+  if (ftruncate(fd, sizeof(struct stub_state)) == 0)
+    at = mmap(NULL, sizeof(struct stub_state), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (at != MAP_FAILED && ((struct stub_state *)at)->magic != MAGIC) make(at);
+  flock(fd, LOCK_UN);
+  if (at == MAP_FAILED) {
+    close(fd);
+    return NULL;
+  }
+  file = fd;
+  return at;
+}
+
+/* A child has neither the parent's memory nor its lock: closing its descriptor leaves the lock be. */
+static void after_fork(void)
+{
+  if (me >= 0) forked = true;
+  me = -1;
+  const char *name = getenv("VGPU_STUB_STATE");
+  if (file < 0 || !name) return;
+  close(file);
+  file = open(name, O_RDWR | O_CLOEXEC);
+}
+
+static void open_once(void)
+{
+  const char *name = getenv("VGPU_STUB_STATE");
+  struct stub_state *opened = NULL;
+  if (name && *name) {
+    opened = map_file(name);
+  } else {
+    void *at = mmap(NULL, sizeof *opened, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at != MAP_FAILED) make(opened = at);
+  }
+  pthread_atfork(NULL, NULL, after_fork);
+  __atomic_store_n(&state, opened, __ATOMIC_RELEASE);
+}
+
+struct stub_state *stub_state(void)
+{
+  struct stub_state *opened = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+  if (opened) return opened;
+  pthread_once(&once, open_once);
+  return state;
+}
+
+/* What is used of a device is what its processes and shares say: nothing else need be repaired. */
+static void recount(void)
+{
+  for (uint32_t d = 0; d < state->devices; d++) {
+    uint64_t used = 0;
+    for (int i = 0; i < STUB_PROCESSES; i++)
+      if (state->process[i].pid) used += state->process[i].used[d];
+    for (int i = 0; i < STUB_SHARES; i++)
+      if (state->share[i].bytes && state->share[i].device == (int32_t)d) used += state->share[i].bytes;
+    state->device[d].used = used;
+  }
+}
+
+void stub_lock(void)
+{
+  if (pthread_mutex_lock(&stub_state()->gate) == EOWNERDEAD) {
+    recount();
+    pthread_mutex_consistent(&state->gate);
+  }
+}
+
+void stub_unlock(void)
+{
+  pthread_mutex_unlock(&state->gate);
+}
+
+static bool held_by(const struct stub_share *share, int i)
+{
+  return share->holders[i / 64] >> (i % 64) & 1;
+}
+
+static void let_go(struct stub_share *share, int i)
+{
+  share->holders[i / 64] &= ~(1ull << (i % 64));
+  for (int k = 0; k < STUB_PROCESSES / 64; k++)
+    if (share->holders[k]) return;
+  state->device[share->device].used -= share->bytes;
+  share->bytes = 0;
+}
+
+static void forget(int i)
+{
+  struct stub_process *gone = &state->process[i];
+  for (uint32_t d = 0; d < state->devices; d++) state->device[d].used -= gone->used[d];
+  for (int k = 0; k < STUB_SHARES; k++)
+    if (state->share[k].bytes && held_by(&state->share[k], i)) let_go(&state->share[k], i);
+  memset(gone, 0, sizeof *gone);
+}
+
+/* Locks of open file descriptions: the kernel drops them at death and exec, and not at a fork. */
+static struct flock byte_of(int i)
+{
+  return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
+}
+
+static void reap(void)
+{
+  if (file < 0) return;
+  for (int i = 0; i < STUB_PROCESSES; i++) {
+    struct flock lock = byte_of(i);
+    if (i == me || !state->process[i].pid) continue;
+    if (fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK) forget(i);
+  }
+}
+
+static bool claim(int i)
+{
+  struct flock lock = byte_of(i);
+  return file < 0 || fcntl(file, F_OFD_SETLK, &lock) == 0;
+}
+
+bool stub_join(void)
+{
+  if (me >= 0) return true;
+  stub_lock();
+  reap();
+  for (int i = 0; i < STUB_PROCESSES && me < 0; i++) {
+    if (state->process[i].pid || !claim(i)) continue;
+    state->process[i].pid = getpid();
+    me = i;
+  }
+  stub_unlock();
+  return me >= 0;
+}
+
+void stub_quit(void)
+{
+  if (me < 0) return;
+  stub_lock();
+  forget(me);
+  state->process[me].pid = getpid();
+  stub_unlock();
+}
+
+bool stub_forked(void)
+{
+  return forked;
+}
+
+bool stub_take(int device, uint64_t bytes)
+{
+  stub_lock();
+  struct stub_device *on = &state->device[device];
+  if (bytes > on->size - on->used) reap();
+  bool fits = bytes <= on->size - on->used;
+  if (fits) {
+    on->used += bytes;
+    state->process[me].used[device] += bytes;
+  }
+  stub_unlock();
+  return fits;
+}
+
+void stub_give(int device, uint64_t bytes)
+{
+  stub_lock();
+  state->device[device].used -= bytes;
+  state->process[me].used[device] -= bytes;
+  stub_unlock();
+}
+
+int stub_share(int device, uint64_t bytes)
+{
+  int found = -1;
+  stub_lock();
+  for (int i = 0; i < STUB_SHARES && found < 0; i++)
+    if (!state->share[i].bytes) found = i;
+  if (found >= 0) {
+    struct stub_share *share = &state->share[found];
+    *share = (struct stub_share){bytes, device, me, share->generation + 1, {0}};
+    share->holders[me / 64] = 1ull << (me % 64);
+    state->process[me].used[device] -= bytes;
+  }
+  stub_unlock();
+  return found;
+}
+
+bool stub_hold(int i, uint32_t generation)
+{
+  if (i < 0 || i >= STUB_SHARES) return false;
+  stub_lock();
+  reap();
+  struct stub_share *share = &state->share[i];
+  bool known = share->bytes && share->generation == generation;
+  if (known) share->holders[me / 64] |= 1ull << (me % 64);
+  stub_unlock();
+  return known;
+}
+
+void stub_drop(int i)
+{
+  stub_lock();
+  let_go(&state->share[i], me);
+  stub_unlock();
+}
+
+uint64_t stub_run(int device, uint64_t not_before, uint64_t ns)
+{
+  stub_lock();
+  struct stub_device *on = &state->device[device];
+  uint64_t begin = on->free_at > not_before ? on->free_at : not_before;
+  on->free_at = begin + ns;
+  on->busy_ns += ns;
+  if (me >= 0) state->process[me].busy_ns[device] += ns;
+  stub_unlock();
+  return begin + ns;
+}
+
+/* A share counts for who made it, and for the first of the others when that has let go. */
+static uint64_t shared_by(int i, int device)
+{
+  uint64_t sum = 0;
+  for (int k = 0; k < STUB_SHARES; k++) {
+    struct stub_share *share = &state->share[k];
+    if (!share->bytes || share->device != device) continue;
+    int bearer = share->creator;
+    for (int j = 0; !held_by(share, bearer) && j < STUB_PROCESSES; j++)
+      if (held_by(share, j)) bearer = j;
+    if (bearer == i) sum += share->bytes;
+  }
+  return sum;
+}
+
+uint64_t stub_used(pid_t pid, int device)
+{
+  if (!stub_state() || device < 0 || device >= (int)state->devices) return 0;
+  stub_lock();
+  reap();
+  uint64_t used = pid ? 0 : state->device[device].used;
+  for (int i = 0; pid && i < STUB_PROCESSES; i++)
+    if (state->process[i].pid == pid) used += state->process[i].used[device] + shared_by(i, device);
+  stub_unlock();
+  return used;
+}
+
+/* Kernels that are queued have not been busy yet. A process's own are not told apart. */
+uint64_t stub_busy_ns(pid_t pid, int device)
+{
+  if (!stub_state() || device < 0 || device >= (int)state->devices) return 0;
+  stub_lock();
+  struct stub_device *on = &state->device[device];
+  uint64_t now = stub_now(), busy = 0;
+  uint64_t ahead = on->free_at > now ? on->free_at - now : 0;
+  if (!pid) busy = on->busy_ns > ahead ? on->busy_ns - ahead : 0;
+  for (int i = 0; pid && i < STUB_PROCESSES; i++)
+    if (state->process[i].pid == pid) busy += state->process[i].busy_ns[device];
+  stub_unlock();
+  return busy;
+}

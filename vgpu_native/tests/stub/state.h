@@ -1,0 +1,90 @@
+/* What all processes of a stub machine share: the cards' memory and time, and who uses them.
+ *
+ * The file is named by VGPU_STUB_STATE; without it a process has cards of its own. The stub driver
+ * and the stub NVML are both built with it. */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define STUB_DEVICES 16
+#define STUB_PROCESSES 256
+#define STUB_SHARES 1024
+#define STUB_EVENTS 64
+
+struct stub_device {
+  uint64_t size, used; /* bytes */
+  uint64_t free_at;    /* when the last kernel queued so far ends, in monotonic ns */
+  uint64_t busy_ns;    /* time of all kernels, also of those that are queued */
+};
+
+/* A process that has the driver open. It is alive as long as it holds the lock of its byte. */
+struct stub_process {
+  pid_t pid;                          /* 0: nobody */
+  uint64_t used[STUB_DEVICES];        /* bytes that no other process can hold */
+  uint64_t busy_ns[STUB_DEVICES];
+};
+
+/* Memory that several processes may hold: it is free when the last of them lets go or dies. */
+struct stub_share {
+  uint64_t bytes; /* 0: free */
+  int32_t device;
+  int32_t creator;     /* number of the process it counts for while that holds it */
+  uint32_t generation; /* to know a handle of an earlier one */
+  uint64_t holders[STUB_PROCESSES / 64];
+};
+
+/* A critical error of a card, for whoever waits for NVML's events. */
+struct stub_event {
+  int32_t device;
+  uint32_t xid;
+};
+
+struct stub_state {
+  uint32_t magic, devices;
+  pthread_mutex_t gate;
+  struct stub_device device[STUB_DEVICES];
+  struct stub_process process[STUB_PROCESSES];
+  struct stub_share share[STUB_SHARES];
+  uint64_t events; /* how many there have been */
+  struct stub_event event[STUB_EVENTS];
+};
+
+/* Open the machine; NULL, with errno, if its file cannot be had. Later calls cost a load. */
+struct stub_state *stub_state(void);
+
+/* Take and leave the lock of everything above; what a dead process held is put right. */
+void stub_lock(void);
+void stub_unlock(void);
+
+/* Become a process of the machine. False: there are too many. */
+bool stub_join(void);
+
+/* Forget what this process holds, as its death would. */
+void stub_quit(void);
+
+/* Whether this process was forked from one that had joined. */
+bool stub_forked(void);
+
+/* Take bytes of a device's memory, false if there are not so many; and give them back. */
+bool stub_take(int device, uint64_t bytes);
+void stub_give(int device, uint64_t bytes);
+
+/* Make memory that this process took into what others may hold: its number, -1 if there are too many. */
+int stub_share(int device, uint64_t bytes);
+bool stub_hold(int share, uint32_t generation);
+void stub_drop(int share);
+
+/* Run for so long on a device, not before a time and after all that runs there; when it will end. */
+uint64_t stub_run(int device, uint64_t not_before, uint64_t ns);
+
+/* Bytes and time that were used of a device, by all (pid 0) or by one process. */
+uint64_t stub_used(pid_t pid, int device);
+uint64_t stub_busy_ns(pid_t pid, int device);
+
+uint64_t stub_now(void);
+
+/* A size or a number from the environment: decimal, with k, m, g or t for powers of 1024. */
+uint64_t stub_setting(const char *name, uint64_t fallback);
