@@ -120,6 +120,7 @@ class Page:
             content = os.pread(descriptor, LIMITS_SIZE + 1, 0)
             self._limits = decode(content, str(path))
             self._map = mmap.mmap(descriptor, LIMITS_SIZE)
+            self._file = os.fstat(descriptor).st_ino
         finally:
             os.close(descriptor)
         # A store into words of eight bytes is one store, one into bytes need not be.
@@ -151,6 +152,13 @@ class Page:
         self._store(LIMITS["generation"], after.generation)
         self._limits = after
         return True
+
+    def is_current(self) -> bool:
+        """Return whether this is still the page at its path, and was not replaced or removed."""
+        try:
+            return self._path.lstat().st_ino == self._file
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Let go of the page, which stays as it is."""

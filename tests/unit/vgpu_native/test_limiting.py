@@ -1,0 +1,105 @@
+"""Limits of running containers: what the ledger says, at once, and never lost with it."""
+
+from pathlib import Path
+
+import pytest
+
+from ledger.core.cards import Share
+from vgpu_native import limits_page
+from vgpu_native.agent.limiting import Limiter
+from vgpu_native.container_limits import limits_of
+from vgpu_native.layout import MAY_DISABLE, NO_LIMIT
+from vgpu_native.limits_page import MEBIBYTE, Device, Limits, Page
+from vgpu_native.plugin.placements import Container
+
+
+def container(*shares: Share, uid: str = "uid-1") -> Container:
+    return Container("team", "p", uid, "main", 0, shares, 1)
+
+
+KEY = ("uid-1", "main")
+BEFORE = Share("GPU-a", 100, 30)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    limits_page.write(tmp_path / "limits", limits_of((BEFORE,)))
+    return tmp_path / "limits"
+
+
+def test_shares_become_bytes_and_percent() -> None:
+    shares = (Share("GPU-a", 100, 30), Share("GPU-b", 0, 0), Share("GPU-c", 1, 150))
+    assert limits_of(shares).devices == (
+        Device("GPU-a", 100 * MEBIBYTE, 30),
+        Device("GPU-b", NO_LIMIT, 100),
+        Device("GPU-c", MEBIBYTE, 100),
+    )
+
+
+def test_a_resized_container_has_its_new_limits_in_the_page_it_has_mapped(path: Path) -> None:
+    limiter = Limiter()
+    inode = path.stat().st_ino
+    assert limiter.apply({KEY: path}, [container(BEFORE)]) == []
+    assert limiter.apply({KEY: path}, [container(Share("GPU-a", 200, 50))]) == [KEY]
+    [device] = limits_page.read(path).devices
+    assert (device.memory, device.cores) == (200 * MEBIBYTE, 50)
+    assert path.stat().st_ino == inode
+    limiter.close()
+
+
+def test_a_placement_that_is_gone_leaves_the_limits(path: Path) -> None:
+    limiter = Limiter()
+    limiter.apply({KEY: path}, [container(Share("GPU-a", 200, 50))])
+    limiter.apply({KEY: path}, [])
+    assert limits_page.read(path).devices[0].memory == 200 * MEBIBYTE
+    limiter.close()
+
+
+def test_a_page_is_changed_only_for_whom_it_is(path: Path) -> None:
+    limiter = Limiter()
+    assert limiter.apply({KEY: path}, [container(Share("GPU-a", 7, 7), uid="uid-2")]) == []
+    assert limits_page.read(path) == limits_of((BEFORE,))
+    limiter.close()
+
+
+def test_other_cards_are_a_trouble_until_the_page_is_another(path: Path) -> None:
+    limiter = Limiter()
+    moved = container(Share("GPU-b", 100, 30))
+    assert limiter.apply({KEY: path}, [moved]) == []
+    assert "keeps its devices" in limiter.troubles[KEY]
+    limits_page.write(path, limits_of((Share("GPU-b", 1, 1),)))
+    assert limiter.apply({KEY: path}, [moved]) == [KEY]
+    assert not limiter.troubles
+    limiter.close()
+
+
+def test_a_page_that_is_gone_or_foreign_troubles_nobody_else(path: Path) -> None:
+    limiter, other = Limiter(), path.with_name("other")
+    limits_page.write(other, limits_of((BEFORE,)))
+    path.unlink()
+    pages = {KEY: path, ("uid-2", "main"): other}
+    those = [container(Share("GPU-a", 9, 9)), container(Share("GPU-a", 9, 9), uid="uid-2")]
+    assert limiter.apply(pages, those) == [("uid-2", "main")]
+    assert set(limiter.troubles) == {KEY}
+    limiter.close()
+
+
+def test_overhead_stays_while_limits_change(path: Path) -> None:
+    limiter = Limiter(MAY_DISABLE)
+    assert limiter.set_overhead(path, {"GPU-a": 5})
+    assert not limiter.set_overhead(path, {"GPU-a": 5})
+    limiter.apply({KEY: path}, [container(Share("GPU-a", 200, 50))])
+    assert limits_page.read(path) == Limits(
+        (Device("GPU-a", 200 * MEBIBYTE, 50, 5),), MAY_DISABLE, generation=3
+    )
+    limiter.close()
+
+
+def test_pages_of_containers_that_are_gone_are_let_go(path: Path) -> None:
+    limiter = Limiter()
+    limiter.apply({KEY: path}, [container(Share("GPU-a", 200, 50))])
+    limiter.apply({}, [])
+    with Page(path) as page:
+        page.change(Limits((Device("GPU-a", 1, 1),)))
+    assert limiter.limits(path) == limits_page.read(path)
+    limiter.close()
