@@ -21,29 +21,52 @@ def build(*targets: str, **variables: str) -> None:
     """Run make, one at a time. Raises AssertionError with what it said."""
     BUILD.mkdir(parents=True, exist_ok=True)
     given = [f"{name}={value}" for name, value in variables.items()]
-    command = ["make", "-C", str(NATIVE), f"PYTHON={sys.executable}", f"BUILD={BUILD}", *given, *targets]
+    command = [
+        "make",
+        "-C",
+        str(NATIVE),
+        f"PYTHON={sys.executable}",
+        f"BUILD={BUILD}",
+        *given,
+        *targets,
+    ]
     with (BUILD / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILDING_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_BUILDING_S, check=False
+        )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-6000:]}"
 
 
 @pytest.fixture(scope="session")
-def native() -> Path:
-    """Return the directory with libvgpu.so and stub/libcuda.so.1, built."""
+def make() -> Callable[..., None]:
+    """Return what makes targets of the Makefile: `make("build/libvgpu.so", CC="clang")`."""
     if shutil.which("cc") is None and shutil.which("gcc") is None:
         pytest.skip("there is no C compiler: install gcc to test libvgpu.so")
-    build("all")
+    return build
+
+
+@pytest.fixture(scope="session")
+def native(make: Callable[..., None]) -> Path:
+    """Return the directory with libvgpu.so and stub/libcuda.so.1, built."""
+    make("all")
     return BUILD
 
 
 @pytest.fixture(scope="session")
-def program(native: Path) -> Callable[[str], Path]:
+def program(native: Path, make: Callable[..., None]) -> Callable[[str], Path]:
     """Return what builds a program of tests/c by its name and says where it is."""
 
     def built(name: str) -> Path:
         target = native / "tests" / name
-        build(str(target))
+        make(str(target))
         return target
 
     return built
+
+
+@pytest.fixture(scope="session")
+def abi(make: Callable[..., None]) -> Path:
+    """Return the directory with the echoing driver, its caller, and a library that hooks all."""
+    make("abi")
+    return BUILD / "abi"

@@ -33,7 +33,9 @@ def main(arguments: list[str]) -> None:
         output, objects = Path(arguments[1]), arguments[2:]
         hooks = sorted(hooks_of(objects))
         (output / "exports.map").write_text(exports(hooks))
-        (output / "hooks.inc").write_text(_MADE + _macro("VGPU_HOOKS", [f"VGPU_HOOK({h})" for h in hooks]))
+        (output / "hooks.inc").write_text(
+            _MADE + _macro("VGPU_HOOKS", [f"VGPU_HOOK({h})" for h in hooks])
+        )
         return
     headers, output = map(Path, arguments)
     found = api.functions(headers)
@@ -44,18 +46,26 @@ def main(arguments: list[str]) -> None:
 def hooks_of(objects: Iterable[str]) -> set[str]:
     """Return the hooks that objects define."""
     command = ["nm", "--extern-only", "--defined-only", *objects]
-    return set(_HOOK.findall(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return set(
+        _HOOK.findall(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    )
 
 
 def exports(hooks: Iterable[str]) -> str:
     """Return the version script."""
-    return "{\n  global:\n" + "".join(f"    {name};\n" for name in ["dlsym", *hooks]) + "  local: *;\n};\n"
+    return (
+        "{\n  global:\n"
+        + "".join(f"    {name};\n" for name in ["dlsym", *hooks])
+        + "  local: *;\n};\n"
+    )
 
 
 def callable_functions(found: list[Function]) -> str:
     """Return the list of all that may be called, with what cuGetProcAddress is to be asked for it."""
     table = tomllib.loads((Path(__file__).parent / "functions.toml").read_text())
-    listed = [name for names in (*table["hooked"].values(), *table["called"].values()) for name in names]
+    listed = [
+        name for names in (*table["hooked"].values(), *table["called"].values()) for name in names
+    ]
     known = {one.name for one in found}
     lines = [f'VGPU_FUNCTION({one.name}, "{one.base}", {one.version}, {one.flag})' for one in found]
     lines += [f'VGPU_FUNCTION({name}, "", 0, 0)' for name in listed if name not in known]

@@ -1,0 +1,49 @@
+"""Calls of every function of the driver arrive unchanged, whichever way a program found it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+WAYS = ("linked", "dlsym", "address")
+"""By the linker, by dlsym, and by cuGetProcAddress at the version that brought each function."""
+
+
+def run(abi: Path, way: str, library: Path | None) -> tuple[int, int]:
+    """Return how many calls were made, and how many of them went through a hook."""
+    preload = {"LD_PRELOAD": str(library)} if library else {}
+    done = subprocess.run(
+        [abi / "calls", way],
+        env={**os.environ, **preload, "CUDA_DISABLE_CONTROL": "true"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    calls, hooked = map(int, done.stdout.split())
+    return calls, hooked
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_all_functions_can_be_called_without_the_library(abi: Path, way: str) -> None:
+    calls, hooked = run(abi, way, None)
+    assert calls >= 683
+    assert hooked == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_hook_for_every_function_is_reached_and_forwards_all_arguments(
+    abi: Path, way: str
+) -> None:
+    calls, hooked = run(abi, way, abi / "libvgpu.so")
+    assert calls >= 683
+    assert hooked == calls
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_library_forwards_all_functions_unchanged(abi: Path, native: Path, way: str) -> None:
+    calls, hooked = run(abi, way, native / "libvgpu.so")
+    assert calls >= 683
+    assert 50 < hooked < calls
