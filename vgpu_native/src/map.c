@@ -89,11 +89,12 @@ static void clear(struct vgpu_shard *shard, uint64_t hole) {
 
 bool vgpu_map_put(struct vgpu_map *map, struct vgpu_item item, struct vgpu_item *old) {
   struct vgpu_shard *shard = shard_of(map, item.key);
+  old->key = 0;
+  if (!item.key) return true;
   if (!__atomic_load_n(&map->listed, __ATOMIC_RELAXED)) list(map);
   lock(shard);
   bool room = shard->items && (shard->used + 1) * 4 <= (mask_of(shard) + 1) * 3;
   bool done = room || grow(shard);
-  old->key = 0;
   if (done) {
     struct vgpu_item *place = place_of(shard, item.key);
     if (place->key) *old = *place;

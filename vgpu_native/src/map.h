@@ -30,7 +30,7 @@ struct vgpu_map {
 };
 
 /* Add an item. `old` becomes the one with its key that was still there, or has key 0: the driver gave
- * an address anew that nobody was seen to free. False: there is no memory for a larger table. */
+ * an address anew that nobody was seen to free. False: there is no memory for a larger table. Key 0 is nothing. */
 bool vgpu_map_put(struct vgpu_map *map, struct vgpu_item item, struct vgpu_item *old);
 
 /* Remove an item, or only look at it; false: there is none. */

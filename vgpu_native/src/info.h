@@ -1,0 +1,11 @@
+/* The container's view of a device's memory, the same for CUDA and NVML. */
+#pragma once
+
+#include "driver.h"
+
+struct vgpu_view {
+  uint64_t free, total;
+};
+
+/* What of the true numbers the container sees. Entry -1 sees them all. */
+struct vgpu_view vgpu_view_of(int entry, uint64_t free, uint64_t total);
