@@ -1,0 +1,138 @@
+/* The ledger: reserve before the driver is asked, release after it has freed.
+ *
+ * A process publishes what it wants in its own slot, then adds up all slots, and takes it back if the
+ * sum is over the limit. Of any reservations that were granted together, one was published last, in
+ * the one order of all sequentially consistent accesses; its sum came later still and had all of them
+ * in it; so together they are within the limit. There is no lock, and nothing to repair after a kill:
+ * what a process published counts while it lives, and no longer. */
+#include <string.h>
+
+#include "gate.h"
+#include "process.h"
+#include "slots.h"
+
+enum { TRIES = 4, PAUSE_NS = 20000 };
+
+/* More than any device has, and so little that counts cannot go round. */
+#define ABSURD (1ULL << 56)
+
+/* What one reservation is about. */
+struct request {
+  vgpu_region *region;
+  uint64_t *own;
+  int entry;
+  uint64_t bytes;
+};
+
+static uint64_t add_up(uint64_t left, uint64_t right) {
+  uint64_t sum;
+  return __builtin_add_overflow(left, right, &sum) ? UINT64_MAX : sum;
+}
+
+/* What the slots say that a device is used. Slots of the dead are told apart only near the limit,
+ * as that needs a second look at each. */
+static uint64_t sum(const vgpu_region *region, int entry, bool living) {
+  uint64_t total = 0;
+  unsigned high = vgpu_slots_high(region);
+  for (unsigned i = 0; i < high; i++) {
+    const vgpu_slot *slot = &region->slot[i];
+    uint64_t used = __atomic_load_n(&slot->used[entry], __ATOMIC_SEQ_CST);
+#ifdef BREAK_LIVENESS /* a negative control: the dead count */
+    living = false;
+#endif
+    if (used && (!living || vgpu_slot_lives(slot))) total = add_up(total, used);
+  }
+  return total;
+}
+
+static void publish(uint64_t *own, uint64_t bytes) {
+#ifdef BREAK_ORDER_OF_STORES /* a negative control: others may see it after we have added up */
+  __atomic_store_n(own, *own + bytes, __ATOMIC_RELAXED);
+#else
+  __atomic_fetch_add(own, bytes, __ATOMIC_SEQ_CST);
+#endif
+}
+
+/* Never below zero: a release too many must not look like memory that is used for ever. */
+static bool retract(uint64_t *own, uint64_t bytes) {
+  uint64_t before = __atomic_load_n(own, __ATOMIC_RELAXED), after;
+  do after = before > bytes ? before - bytes : 0;
+  while (!__atomic_compare_exchange_n(own, &before, after, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+  return before >= bytes;
+}
+
+/* Ask once. Who would not fit anyway does not publish, and so is in nobody's way. */
+static bool ask(const struct request *request, bool living) {
+  uint64_t limit = vgpu_limit(request->entry);
+  uint64_t beyond = vgpu_limits_overhead(vgpu_source_of(request->entry));
+  uint64_t others = add_up(sum(request->region, request->entry, living), beyond);
+  if (add_up(others, request->bytes) > limit) return false;
+#ifdef BREAK_CHECK_THEN_ADD /* a negative control: what was seen is believed */
+  publish(request->own, request->bytes);
+  return true;
+#endif
+  publish(request->own, request->bytes);
+  if (add_up(sum(request->region, request->entry, living), beyond) <= limit) return true;
+  retract(request->own, request->bytes);
+  return false;
+}
+
+/* Near the limit: two who ask at once may stand in each other's way, so one after the other, and more
+ * than once, because somebody may ask without having seen the gate. */
+static bool ask_again(const struct request *request) {
+  uint64_t taken = vgpu_gate_take(&request->region->gate);
+  bool granted = false;
+  for (int i = 0; i < TRIES && !(granted = ask(request, true)); i++) vgpu_pause(PAUSE_NS << i);
+  if (taken) vgpu_gate_leave(&request->region->gate, taken);
+  return granted;
+}
+
+bool vgpu_reserve(int entry, uint64_t bytes) {
+  if (entry < 0 || !bytes || !vgpu_ready()) return true;
+  uint64_t limit = vgpu_limit(entry);
+  if (bytes > limit || bytes > ABSURD) return false;
+  const struct vgpu_mapped *mapped = &vgpu_own.process.mapped;
+  struct request request = {mapped->region, &mapped->slot->used[entry], entry, bytes};
+  if (limit == VGPU_NO_LIMIT) {
+    publish(request.own, bytes);
+    return true;
+  }
+  return ask(&request, false) || ask_again(&request);
+}
+
+static uint64_t *own_count(int entry) {
+  if (entry < 0 || entry >= VGPU_DEVICES_MAX || !vgpu_ready()) return NULL;
+  return &vgpu_own.process.mapped.slot->used[entry];
+}
+
+void vgpu_release(int entry, uint64_t bytes) {
+  uint64_t *own = own_count(entry);
+  if (own && !retract(own, bytes)) vgpu_log(VGPU_WARNING, "more of device %d was given back than was reserved", entry);
+}
+
+void vgpu_charge(int entry, uint64_t bytes) {
+  uint64_t *own = own_count(entry);
+  if (own) publish(own, bytes < ABSURD ? bytes : ABSURD);
+}
+
+uint64_t vgpu_used(int entry) {
+  uint64_t *own = own_count(entry);
+  if (!own) return 0;
+  const struct vgpu_process *process = &vgpu_own.process;
+  const struct vgpu_source *source = vgpu_source_of(entry);
+  uint64_t total = process->mapped.region ? sum(process->mapped.region, entry, true) : 0;
+  if (process->nothing) total = add_up(total, __atomic_load_n(own, __ATOMIC_RELAXED));
+  return source ? add_up(total, vgpu_limits_overhead(source)) : total;
+}
+
+uint64_t vgpu_limit(int entry) {
+  if (entry < 0 || !vgpu_ready()) return VGPU_NO_LIMIT;
+  if (entry >= VGPU_DEVICES_MAX || vgpu_own.process.nothing) return 0;
+  const struct vgpu_source *source = vgpu_source_of(entry);
+  return source ? vgpu_limits_memory(source) : 0;
+}
+
+unsigned vgpu_cores(int entry) {
+  const struct vgpu_source *source = entry < 0 || entry >= VGPU_DEVICES_MAX || !vgpu_ready() ? NULL : vgpu_source_of(entry);
+  return source ? vgpu_limits_cores(source) : 100;
+}

@@ -1,0 +1,29 @@
+/* Where limits come from: the page that the node agent writes, or the environment. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Map the page if there is one; later calls do nothing. */
+void vgpu_limits_open(void);
+
+/* Whether there is a page, be it good or bad. */
+bool vgpu_limits_paged(void);
+
+/* Whether the container's own environment may switch limits off. */
+bool vgpu_limits_may_disable(void);
+
+/* The page's number of a device by its uuid as text, whose first letters become those of the page:
+ * `MIG-` for a part of a card. -1: it names none such. */
+int vgpu_limits_find(char *uuid);
+
+/* What limits a device: its number in the page, or else what the environment said of it. */
+struct vgpu_source {
+  int page;
+  uint64_t memory;
+  unsigned cores;
+};
+
+uint64_t vgpu_limits_memory(const struct vgpu_source *source);
+uint64_t vgpu_limits_overhead(const struct vgpu_source *source);
+unsigned vgpu_limits_cores(const struct vgpu_source *source);
