@@ -1,0 +1,155 @@
+#include "pace.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "budget.h"
+
+#define FLUSH_NS 500000   /* launches are charged together up to this */
+#define SAMPLE_NS 1000000 /* of a device, and of each kind: as much work is between two samples */
+#define SLICE_NS 2000000  /* a wait looks this often whether the limit has changed */
+#define READING_NS 500000 /* and so often whether work has ended */
+#define UNKNOWN_MAX 4     /* kinds that may run before one of them is measured */
+
+/* A device's time that one launch pays off at most; what is owed beyond is carried over, so that a
+ * program with a large debt goes on, slowly. And what one launch waits at most for others to end: they
+ * may be waiting for it. */
+#define PAID_NS 100000000ULL
+#define QUEUED_NS 100000000ULL
+
+static int64_t add(int64_t *to, int64_t value) { return __atomic_add_fetch(to, value, __ATOMIC_RELAXED); }
+static int64_t get(const int64_t *from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
+
+static void charge(int entry, int64_t ns) {
+  if (!ns) return;
+  add(&vgpu_works[entry].unmeasured, ns);
+#ifndef VGPU_BROKEN_QUEUE /* for a test that must fail: work is charged when it has ended */
+  vgpu_meter_charge(entry, ns);
+#endif
+}
+
+/* For how long a launch has to wait now, that waits since `waited`; 0: it may begin. */
+static uint64_t wait_now(int entry, unsigned share, uint64_t now, uint64_t waited) {
+  const struct vgpu_mapped *mapped = vgpu_region_now();
+  const struct vgpu_work *work = &vgpu_works[entry];
+  if (!mapped) return 0;
+  uint64_t wait = vgpu_budget_wait(&mapped->region->budget[entry], now);
+  uint64_t most = PAID_NS * 100 / share;
+  if (wait && waited < most) return wait < most - waited ? wait : most - waited;
+#ifdef VGPU_BROKEN_QUEUE
+  return 0;
+#endif
+  bool full = get(&work->queued) > vgpu_burst(share) || get(&work->unknown) >= UNKNOWN_MAX;
+  return full && waited < QUEUED_NS ? READING_NS : 0;
+}
+
+static void pace(int entry) {
+  uint64_t begun = vgpu_monotonic(), now = begun;
+  for (;;) {
+    unsigned share = vgpu_cores(entry);
+    uint64_t wait = share < 100 ? wait_now(entry, share, now, now - begun) : 0;
+    if (!wait) return;
+    uint64_t slice = wait < SLICE_NS ? wait : SLICE_NS;
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = (long)slice}, NULL);
+    now = vgpu_monotonic();
+  }
+}
+
+/* Measure a launch, for itself and for those of its kind that were not measured before it. */
+static void sample(struct vgpu_launch *launch, struct vgpu_cost *cost, uint64_t key, bool first) {
+  struct vgpu_sample *sample = vgpu_sample_begin(launch->stream);
+  if (!sample) return;
+  struct vgpu_work *work = &vgpu_works[launch->entry];
+  sample->entry = launch->entry;
+  sample->cost = cost;
+  sample->key = key;
+  sample->first = first;
+  sample->launches = __atomic_exchange_n(&cost->launches, 0, __ATOMIC_RELAXED) + 1;
+  sample->charged = __atomic_exchange_n(&cost->charged, 0, __ATOMIC_RELAXED) + (uint64_t)launch->charged;
+  sample->queued = (uint64_t)__atomic_exchange_n(&work->unmeasured, 0, __ATOMIC_RELAXED);
+  add(&work->queued, (int64_t)sample->queued);
+  add(&work->unknown, first);
+  launch->sample = sample;
+  vgpu_sample_launch(sample);
+}
+
+/* Count a launch as one that the next sample of its kind stands for. Not atomic: see costs.h. */
+static void stand_in(struct vgpu_cost *cost, uint64_t ns) {
+  __atomic_store_n(&cost->launches, __atomic_load_n(&cost->launches, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&cost->charged, __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) + ns, __ATOMIC_RELAXED);
+}
+
+/* A launch that is measured, or with which enough has come together to be charged. */
+static __attribute__((noinline)) void begin_slowly(struct vgpu_launch *launch, struct vgpu_cost *cost,
+                                                   uint64_t key, uint64_t known) {
+  struct vgpu_work *work = &vgpu_works[launch->entry];
+  vgpu_meter_check();
+  int64_t pending = __atomic_exchange_n(&work->pending, 0, __ATOMIC_RELAXED);
+  if (vgpu_capturing(launch->stream)) {
+    launch->entry = -1; /* what was pending was written down as well, most likely */
+    return;
+  }
+  charge(launch->entry, pending);
+  pace(launch->entry);
+  uint64_t ns = known ? known : vgpu_cost_unknown();
+  launch->charged = (int64_t)ns;
+  charge(launch->entry, launch->charged);
+  bool due = !known || get(&work->unmeasured) >= SAMPLE_NS ||
+             __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) + ns >= SAMPLE_NS;
+  if (due) sample(launch, cost, key, !known);
+  if (!launch->sample) stand_in(cost, ns);
+}
+
+static void begin(struct vgpu_launch *launch, uint64_t kind) {
+  uint64_t key = (kind + (uint64_t)launch->entry) * 0x9e3779b97f4a7c15ULL | 1;
+  struct vgpu_cost *cost = vgpu_cost_of(key);
+  uint64_t known = __atomic_load_n(&cost->ns, __ATOMIC_RELAXED);
+  bool small = known && __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) + known < SAMPLE_NS;
+  if (small && add(&vgpu_works[launch->entry].pending, (int64_t)known) < FLUSH_NS) {
+    launch->pending = true;
+    launch->charged = (int64_t)known;
+    stand_in(cost, known);
+    return;
+  }
+  if (small) add(&vgpu_works[launch->entry].pending, -(int64_t)known);
+  int before = errno;
+  begin_slowly(launch, cost, key, known);
+  errno = before;
+}
+
+bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread) {
+  if (!vgpu_enter()) return false;
+  int entry = vgpu_entry_now();
+  if (entry < 0 || entry >= VGPU_DEVICES_MAX || vgpu_cores(entry) >= 100) {
+    vgpu_leave();
+    return false;
+  }
+  *launch = (struct vgpu_launch){.stream = {stream, per_thread}, .entry = entry};
+  begin(launch, kind);
+  return true;
+}
+
+/* A launch that the driver refused costs nothing. */
+static void refused(const struct vgpu_launch *launch) {
+  if (launch->pending) add(&vgpu_works[launch->entry].pending, -launch->charged);
+  else charge(launch->entry, -launch->charged);
+}
+
+static void end_sample(struct vgpu_launch *launch, bool launched) {
+  struct vgpu_sample *sample = launch->sample;
+  if (!launched) {
+    sample->launches--;
+    sample->charged -= (uint64_t)launch->charged;
+  }
+  if (launched && vgpu_sample_end(sample, launch->stream)) vgpu_meter_watch(sample);
+  else vgpu_meter_drop(sample);
+}
+
+CUresult vgpu_launch_end(struct vgpu_launch *launch, CUresult result) {
+  int before = errno;
+  if (launch->sample) end_sample(launch, result == CUDA_SUCCESS);
+  if (launch->entry >= 0 && result != CUDA_SUCCESS) refused(launch);
+  vgpu_leave();
+  errno = before;
+  return result;
+}

@@ -1,0 +1,18 @@
+/* Pacing of launches: each is charged what it will cost, and waits while the budget is used up. */
+#pragma once
+
+#include "meter.h"
+
+struct vgpu_launch {
+  struct vgpu_stream stream;
+  int entry; /* of the device; -1: it is not charged */
+  int64_t charged;
+  bool pending; /* with other small ones */
+  struct vgpu_sample *sample;
+};
+
+/* Before a launch of a kind: false if nothing is to be done, neither now nor after it. */
+bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread);
+
+/* After it; returns its result. */
+CUresult vgpu_launch_end(struct vgpu_launch *launch, CUresult result);

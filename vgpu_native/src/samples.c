@@ -1,0 +1,175 @@
+/* A sample belongs to whoever has moved its state away from FREE: to the thread that launches while
+ * it is TAKEN, to the reader while it is WAITING. Its events are kept for the next one in the same
+ * context. */
+#include "samples.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "budget.h"
+
+enum { FREE, TAKEN, WAITING };
+enum { COUNT = 128 };
+
+static struct vgpu_sample samples[COUNT];
+static unsigned turn;
+
+/* Held while the driver is asked about samples that wait, so that no context ends meanwhile. */
+static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
+
+static bool take(struct vgpu_sample *sample, uint32_t from) {
+  return __atomic_compare_exchange_n(&sample->state, &from, TAKEN, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED);
+}
+
+static void put(struct vgpu_sample *sample, uint32_t state) {
+  __atomic_store_n(&sample->state, state, __ATOMIC_RELEASE);
+}
+
+/* Calls that would make a capture of another thread fail do not in this mode. */
+static CUstreamCaptureMode exchange(CUstreamCaptureMode mode) {
+  if (HAS(cuThreadExchangeStreamCaptureMode)) REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+  return mode;
+}
+
+bool vgpu_capturing(struct vgpu_stream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (!HAS(cuStreamIsCapturing)) return false;
+  CUresult result = stream.per_thread ? REAL(cuStreamIsCapturing_ptsz)(stream.handle, &status)
+                                      : REAL(cuStreamIsCapturing)(stream.handle, &status);
+  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static bool record(CUevent event, struct vgpu_stream stream) {
+  return (stream.per_thread ? REAL(cuEventRecord_ptsz)(event, stream.handle)
+                            : REAL(cuEventRecord)(event, stream.handle)) == CUDA_SUCCESS;
+}
+
+/* The context whose events can be recorded in a stream; not always the current one. */
+static CUcontext context_of(struct vgpu_stream stream) {
+  CUcontext context = NULL;
+  bool real = stream.handle && stream.handle != CU_STREAM_LEGACY && stream.handle != CU_STREAM_PER_THREAD;
+  if (real && HAS(cuStreamGetCtx)) {
+    if (REAL(cuStreamGetCtx)(stream.handle, &context) == CUDA_SUCCESS && context) return context;
+  }
+  return REAL(cuCtxGetCurrent)(&context) == CUDA_SUCCESS ? context : NULL;
+}
+
+static void destroy_events(struct vgpu_sample *sample) {
+  REAL(cuEventDestroy_v2)(sample->begin);
+  REAL(cuEventDestroy_v2)(sample->end);
+  sample->context = NULL;
+}
+
+static bool create_events(struct vgpu_sample *sample, CUcontext context) {
+  CUcontext popped;
+  if (sample->context) destroy_events(sample);
+  if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return false;
+  bool made = REAL(cuEventCreate)(&sample->begin, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
+  if (made && REAL(cuEventCreate)(&sample->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+    REAL(cuEventDestroy_v2)(sample->begin);
+    made = false;
+  }
+  REAL(cuCtxPopCurrent_v2)(&popped);
+  if (made) sample->context = context;
+  return made;
+}
+
+/* Take a free sample: best one with events of the context, else one without, else any. */
+static struct vgpu_sample *take_for(CUcontext context) {
+  unsigned first = __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED);
+  for (int choice = 0; choice < 3; choice++) {
+    for (unsigned i = 0; i < COUNT; i++) {
+      struct vgpu_sample *sample = &samples[(first + i) % COUNT];
+      CUcontext has = __atomic_load_n(&sample->context, __ATOMIC_RELAXED);
+      if (choice < 2 && has != (choice ? NULL : context)) continue;
+      if (take(sample, FREE)) return sample;
+    }
+  }
+  return NULL;
+}
+
+static struct vgpu_sample *begin(struct vgpu_stream stream) {
+  CUcontext context = context_of(stream);
+  struct vgpu_sample *sample = context ? take_for(context) : NULL;
+  if (!sample) return NULL;
+  bool ready = sample->context == context || create_events(sample, context);
+  if (ready && record(sample->begin, stream)) {
+    sample->begun = vgpu_monotonic();
+    return sample;
+  }
+  put(sample, FREE);
+  return NULL;
+}
+
+struct vgpu_sample *vgpu_sample_begin(struct vgpu_stream stream) {
+  CUstreamCaptureMode before = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+  struct vgpu_sample *sample = begin(stream);
+  exchange(before);
+  return sample;
+}
+
+void vgpu_sample_launch(struct vgpu_sample *sample) {
+  /* An event that has passed already did not wait for other work, and the device waits for this. */
+  bool idle = REAL(cuEventQuery)(sample->begin) == CUDA_SUCCESS;
+  sample->idle = idle ? vgpu_monotonic() - sample->begun : 0;
+}
+
+bool vgpu_sample_end(struct vgpu_sample *sample, struct vgpu_stream stream) {
+  return record(sample->end, stream);
+}
+
+void vgpu_sample_keep(struct vgpu_sample *sample) { put(sample, WAITING); }
+
+void vgpu_sample_drop(struct vgpu_sample *sample) { put(sample, FREE); }
+
+static uint64_t elapsed(const struct vgpu_sample *sample) {
+  float ms = 0;
+  CUresult result = REAL(cuEventElapsedTime)(&ms, sample->begin, sample->end);
+  uint64_t ns = result == CUDA_SUCCESS && ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
+  return ns > sample->idle ? ns - sample->idle : 0;
+}
+
+/* Read one sample that waits; true: it has ended. */
+static bool read_one(struct vgpu_sample *sample, vgpu_sample_ended *ended) {
+  CUcontext current = NULL;
+  REAL(cuCtxGetCurrent)(&current);
+  if (current != sample->context) REAL(cuCtxSetCurrent)(sample->context);
+  CUresult result = REAL(cuEventQuery)(sample->end);
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  ended(sample, result == CUDA_SUCCESS ? elapsed(sample) : 0);
+  put(sample, FREE);
+  return true;
+}
+
+unsigned vgpu_samples_read(vgpu_sample_ended *ended) {
+  unsigned waiting = 0;
+  exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+  pthread_mutex_lock(&reading);
+  for (unsigned i = 0; i < COUNT; i++) {
+    if (__atomic_load_n(&samples[i].state, __ATOMIC_ACQUIRE) != WAITING) continue;
+    waiting += !read_one(&samples[i], ended);
+  }
+  pthread_mutex_unlock(&reading);
+  return waiting;
+}
+
+void vgpu_samples_forget(CUcontext context, vgpu_sample_ended *ended) {
+  pthread_mutex_lock(&reading);
+  for (unsigned i = 0; i < COUNT; i++) {
+    struct vgpu_sample *sample = &samples[i];
+    CUcontext has = __atomic_load_n(&sample->context, __ATOMIC_RELAXED);
+    if (!has || (context && has != context)) continue;
+    bool waits = take(sample, WAITING);
+    if (!waits && !take(sample, FREE)) continue;
+    if (waits) ended(sample, 0);
+    sample->context = NULL;
+    put(sample, FREE);
+  }
+  pthread_mutex_unlock(&reading);
+}
+
+void vgpu_samples_reset(void) {
+  memset(samples, 0, sizeof samples);
+  reading = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
