@@ -1,0 +1,73 @@
+"""Annotations: what nodes and pods say is read or refused by name; nothing else happens."""
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from mutating import Mutator
+
+from ledger.core.denials import Denial
+from ledger.kube import device_lists, hami, node_lock, preferences
+from ledger.kube.device_lists import BadDeviceList
+from ledger.kube.handshake import handshake_alive
+from ledger.kube.node_cards import announced
+
+CORPUS: Final = Path(__file__).parent / "corpus" / "annotations"
+NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
+INT32_MAX: Final = 2**31 - 1
+
+
+def cards(text: str) -> None:
+    """Read the cards of a node."""
+    found = announced({hami.WORDS["nvidia"].register: text, hami.PAIR_SCORES: text})
+    assert not (found.problem and found.cards), "a list with a problem has no cards"
+    for card in found.cards:
+        assert card.uuid, "every card has a uuid"
+        assert 0 <= card.memory <= INT32_MAX, f"{card.memory} MiB"
+
+
+def device_list(text: str) -> None:
+    """Read what a pod was given."""
+    try:
+        slots = device_lists.read(text)
+    except BadDeviceList:
+        return
+    for share in (share for slot in slots for share in slot):
+        assert 0 <= share.memory <= INT32_MAX, f"{share.memory} MiB"
+
+
+def lock(text: str) -> None:
+    """Read the lock of a node, and its handshake."""
+    found = node_lock.read(text)
+    if found is not None:
+        found.expired(NOW)
+    handshake_alive(text, NOW, 1)
+
+
+def wishes(text: str) -> None:
+    """Read how a pod wants to be placed."""
+    found = preferences.preferences_of(dict.fromkeys(preferences.KEYS, text))
+    assert isinstance(found, Denial | preferences.Preferences)
+
+
+READERS: Final[tuple[Callable[[str], None], ...]] = (cards, device_list, lock, wishes)
+
+
+def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
+    """Return where inputs come from, and what reads one."""
+    corpus = [path.read_bytes() for path in sorted(CORPUS.iterdir())]
+
+    def one(data: bytes) -> None:
+        text = data.decode("utf-8", errors="replace")
+        for reader in READERS:
+            reader(text)
+
+    return Mutator(seed, corpus), one
+
+
+if __name__ == "__main__":
+    from looping import main
+
+    sys.exit(main(targets))

@@ -1,0 +1,33 @@
+# Fuzzers of what a tenant can write, with sanitizers. `make fuzz SECONDS=600` in the root runs them.
+#
+#   make fuzzers    build/fuzz/environment, build/fuzz/region
+
+FUZZ := $(BUILD)/fuzz
+FUZZ_PLAIN := -std=gnu11 -D_GNU_SOURCE -O2 -g -pthread -Wall -Wextra -Werror -Wno-unused-parameter \
+	-I include -I $(MADE) -isystem $(HEADERS)/nvidia/cu13/include
+FUZZ_FLAGS := $(FUZZ_PLAIN) -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+	-fno-omit-frame-pointer
+FUZZ_LOOP := $(FUZZ)/loop.o $(FUZZ)/mutate.o
+FUZZ_INCLUDES := $(wildcard include/*.h src/*.h tests/fuzz/*.h) $(MADE)/layout.h
+
+# What the targets link of the library: the parts that know nothing of CUDA.
+LEDGER := attach entries environment gate ledger limits log region slots
+$(FUZZ)/environment: $(FUZZ)/of/environment.o
+$(FUZZ)/region: $(patsubst %,$(FUZZ)/of/%.o,$(LEDGER))
+
+fuzzers: $(FUZZ)/environment $(FUZZ)/region
+
+# The loop is not traced, for it would reach something new for ever, and not slowed by sanitizers.
+$(FUZZ)/%.o: tests/fuzz/%.c $(FUZZ_INCLUDES)
+	mkdir -p $(dir $@)
+	$(CC) $(FUZZ_PLAIN) -c $< -o $@
+
+$(FUZZ)/of/%.o: src/%.c $(FUZZ_INCLUDES)
+	mkdir -p $(dir $@)
+	$(CC) $(FUZZ_FLAGS) -fsanitize-coverage=trace-pc -c $< -o $@
+
+$(FUZZ)/%: tests/fuzz/%.c $(FUZZ_LOOP)
+	$(CC) $(FUZZ_FLAGS) $(filter %.c %.o,$^) -o $@
+
+.PHONY: fuzzers
+.SECONDARY: $(FUZZ_LOOP)

@@ -1,0 +1,169 @@
+/* A region that others have written: attaching to it and reserving ends soon and without a crash,
+ * and no process has more than its limit by itself, whatever the region says.
+ *
+ * An input is a list of changes to a good region, twelve bytes each. The first byte's upper bit says
+ * that they are written again and again while a process uses the region. Every input has a process
+ * of its own, as every container's process attaches once. */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "loop.h"
+#include "vgpu.h"
+
+enum { SIZE = sizeof(vgpu_region), CHANGE = 12, DEADLINE_MS = 5000, ROUNDS = 40, PLACES = 9 };
+#define LIMIT (64ull << 20)
+
+static const unsigned char UUID[16] = {[15] = 1};
+static char path[64], report[80];
+static unsigned char good[SIZE];
+
+/* What a process does with a region. It says by its status what is wrong. */
+static int use(void) {
+  if (!vgpu_ready()) return 10;
+  int entry = vgpu_entry(UUID, 0);
+  if (entry < 0) return 11;
+  for (int i = 0; i < ROUNDS; i++) {
+    if (vgpu_reserve(entry, LIMIT + 1)) return 12;
+    bool given = vgpu_reserve(entry, LIMIT / 2);
+    if (given && vgpu_reserve(entry, LIMIT / 2 + 1)) return 13;
+    if (given) vgpu_release(entry, LIMIT / 2);
+    if (vgpu_limit(entry) > LIMIT) return 14;
+    vgpu_used(entry);
+  }
+  return 0;
+}
+
+static pid_t start(void) {
+  pid_t child = fork();
+  if (child == 0) {
+    int file = open(report, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (file < 0 || dup2(file, STDERR_FILENO) < 0) _exit(9);
+    _exit(use());
+  }
+  if (child < 0) exit(2);
+  return child;
+}
+
+/* Where changes go: places that are looked at are met more often than by chance. */
+static size_t place(unsigned where, unsigned index, unsigned offset) {
+  switch (where % PLACES) {
+    case 0: return (index % 10) * 4;                          /* magic, version, sizes */
+    case 1: return offsetof(vgpu_region, generation);
+    case 2: return offsetof(vgpu_region, high);
+    case 3: return offsetof(vgpu_region, gate);
+    case 4: return offsetof(vgpu_region, uuid) + offset % sizeof((vgpu_region *)0)->uuid;
+    case 5: return offsetof(vgpu_region, budget[index % VGPU_DEVICES_MAX]) + offset % 16;
+    case 6: return offsetof(vgpu_region, slot[index].used[offset % VGPU_DEVICES_MAX]);
+    case 7: return offsetof(vgpu_region, slot[index].owner);
+    default: return (index << 16 | offset) % (SIZE - 8);
+  }
+}
+
+static void change(unsigned char *region, const uint8_t *data, size_t size) {
+  for (; size >= CHANGE; data += CHANGE, size -= CHANGE) {
+    size_t at = place(data[0] & 0x7f, data[1], data[2] | data[3] << 8), width = sizeof(uint64_t);
+    if ((data[0] & 0x7f) % PLACES == 7) width = sizeof(uint32_t);
+    memcpy(region + at, data + 4, width);
+  }
+}
+
+/* Write the file anew; a change of 0x7f cuts it to so many bytes. */
+static void write_region(const unsigned char *region, const uint8_t *data, size_t size) {
+  size_t length = SIZE;
+  if (size >= CHANGE && data[0] == 0x7f) length = (data[4] | data[5] << 8 | data[6] << 16) % 120000;
+  unlink(path);
+  int file = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+  if (file < 0 || write(file, region, SIZE) != SIZE) exit(2);
+  if (ftruncate(file, (off_t)length)) exit(2);
+  close(file);
+}
+
+static uint64_t now_ms(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+/* Write what others use, and what the header says, while the process uses it. */
+static void disturb(pid_t child, const uint8_t *data, size_t size) {
+  uint64_t until = now_ms() + DEADLINE_MS;
+  int file = open(path, O_RDWR);
+  void *region = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (file < 0 || region == MAP_FAILED) exit(2);
+  siginfo_t gone = {0};
+  while (!gone.si_pid && now_ms() < until) {
+    change(region, data, size);
+    waitid(P_PID, (id_t)child, &gone, WEXITED | WNOWAIT | WNOHANG);
+  }
+  munmap(region, SIZE);
+  close(file);
+}
+
+/* The status of a child, -1 when it does not end. */
+static int ended(pid_t child) {
+  int handle = (int)syscall(SYS_pidfd_open, child, 0), status;
+  struct pollfd wait = {handle, POLLIN, 0};
+  bool late = handle < 0 || poll(&wait, 1, DEADLINE_MS) == 0;
+  if (late) kill(child, SIGKILL);
+  if (handle >= 0) close(handle);
+  waitpid(child, &status, 0);
+  return late ? -1 : status;
+}
+
+/* Let the library make a good region, in a process of its own. */
+static void make_good(void) {
+  snprintf(path, sizeof path, "/dev/shm/gpuledger-fuzz-%d", (int)getpid());
+  snprintf(report, sizeof report, "%s.report", path);
+  setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
+  setenv("CUDA_DEVICE_MEMORY_LIMIT", "64m", 1);
+  unlink(path);
+  if (ended(start()) != 0) exit((fprintf(stderr, "a good region is not usable\n"), 2));
+  int file = open(path, O_RDONLY);
+  if (file < 0 || read(file, good, sizeof good) != sizeof good) exit(2);
+  close(file);
+}
+
+static void clear(void) {
+  unlink(path);
+  unlink(report);
+}
+
+/* What the last process wrote to standard error: what the library said, and what sanitizers did. */
+static void show_report(void) {
+  char text[4096];
+  int file = open(report, O_RDONLY);
+  ssize_t length = file < 0 ? 0 : read(file, text, sizeof text);
+  if (length > 0) fwrite(text, 1, (size_t)length, stderr);
+  if (file >= 0) close(file);
+}
+
+int fuzz_one(const uint8_t *data, size_t size) {
+  static unsigned char region[SIZE];
+  if (!path[0]) {
+    make_good();
+    atexit(clear);
+  }
+  bool meanwhile = size && data[0] & 0x80;
+  memcpy(region, good, sizeof region);
+  if (!meanwhile) change(region, data, size);
+  write_region(region, data, size);
+  pid_t child = start();
+  if (meanwhile) disturb(child, data, size);
+  int status = ended(child);
+  if (status == 0) return 0;
+  if (status < 0) fprintf(stderr, "it does not end\n");
+  else if (WIFSIGNALED(status)) fprintf(stderr, "signal %d\n", WTERMSIG(status));
+  else fprintf(stderr, "status %d\n", WEXITSTATUS(status));
+  show_report();
+  return 1;
+}
