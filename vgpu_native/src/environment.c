@@ -59,7 +59,8 @@ uint64_t vgpu_size(const char *text, bool *good) {
   }
   unsigned shift = unit(&text);
   if (*text) *good = false;
-  if (value > UINT64_MAX >> shift) {
+  /* A number that is too large is no word for having no limit. */
+  if (value > UINT64_MAX >> shift || (!*good && value == VGPU_NO_LIMIT)) {
     *good = false;
     return VGPU_NO_LIMIT - 1;
   }
