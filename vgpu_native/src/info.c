@@ -1,6 +1,7 @@
 /* What the driver says of a device's memory, as far as the container may use it. */
 #include "info.h"
 
+#include "graphs.h"
 #include "pools.h"
 
 struct vgpu_view vgpu_view_of(int entry, uint64_t free, uint64_t total) {
@@ -23,6 +24,7 @@ static CUresult memory(struct vgpu_view *view) {
   CUresult result = REAL(cuMemGetInfo_v2)(&free, &total);
   if (result != CUDA_SUCCESS) return result;
   vgpu_pools_settle();
+  vgpu_graphs_settle();
   *view = vgpu_view_of(vgpu_entry_now(), free, total);
   return result;
 }

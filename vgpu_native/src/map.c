@@ -1,14 +1,16 @@
 #include "map.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "forks.h"
 
 #define SMALLEST_BITS 4
 #define SPINS 200
 
 static struct vgpu_map *maps;
+static bool watched;
 
 /* In the child of a fork: the tables are the parent's, and a lock may be held by a thread that does
  * not exist here. The tables are left where they are, since one may have been caught half grown. */
@@ -18,14 +20,14 @@ static void forget(void) {
   }
 }
 
-/* List a map for `forget`. Exactly one map finds an empty list, and has forks watched. */
+/* List a map for `forget`. */
 static void list(struct vgpu_map *map) {
   if (__atomic_exchange_n(&map->listed, true, __ATOMIC_ACQ_REL)) return;
   map->next = __atomic_load_n(&maps, __ATOMIC_RELAXED);
   while (!__atomic_compare_exchange_n(&maps, &map->next, map, false, __ATOMIC_RELEASE,
                                       __ATOMIC_RELAXED)) {
   }
-  if (!map->next) pthread_atfork(NULL, NULL, forget);
+  vgpu_forget_in_children(&watched, forget);
 }
 
 static void lock(struct vgpu_shard *shard) {

@@ -1,9 +1,9 @@
 #include "pools.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "claim.h"
+#include "forks.h"
 
 /* Steps in which drivers make pools larger: usually the first, the second when there is little room. */
 #define CHUNK (32ULL << 20)
@@ -24,7 +24,8 @@ static struct vgpu_map pools;    /* handle to pool */
 static struct vgpu_map pointers; /* pointer to pool */
 static struct vgpu_pool *first;
 
-/* The child of a fork has no pools. */
+static bool watched;
+
 static void forget(void) { first = NULL; }
 
 bool vgpu_pools_any(void) { return __atomic_load_n(&first, __ATOMIC_ACQUIRE) != NULL; }
@@ -34,7 +35,7 @@ static void push(struct vgpu_pool *pool) {
   while (!__atomic_compare_exchange_n(&first, &pool->next, pool, false, __ATOMIC_RELEASE,
                                       __ATOMIC_RELAXED)) {
   }
-  if (!pool->next) pthread_atfork(NULL, NULL, forget);
+  vgpu_forget_in_children(&watched, forget);
 }
 
 /* A pool that has ended and of which nothing is charged any more, to be used anew. */

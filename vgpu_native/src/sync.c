@@ -1,9 +1,11 @@
 /* Whoever waits for a stream, an event or a context lets pools give memory back to the card. */
+#include "graphs.h"
 #include "pools.h"
 
 static CUresult waited(CUresult result) {
-  if (vgpu_pools_any() && vgpu_enter()) {
+  if ((vgpu_pools_any() || vgpu_graphs_any()) && vgpu_enter()) {
     vgpu_pools_settle();
+    vgpu_graphs_settle();
     vgpu_leave();
   }
   return result;

@@ -1,0 +1,99 @@
+/* The end of a context ends what lives in it, without a call for each pointer.
+ *
+ * What a context itself takes is not told before it exists, nor, in a container, by process: it is
+ * not charged here but seen by the node's agent, which adds it to what is used beyond the counted. */
+#include "claim.h"
+#include "forks.h"
+#include "graphs.h"
+#include "memory.h"
+#include "pools.h"
+
+#define DEVICES 64
+
+/* Held while contexts are made and ended: the driver may give the address of one that has ended to a
+ * new one, of which nothing must be uncharged. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static CUcontext primary[DEVICES];
+static bool watched;
+
+static void forget(void) {
+  lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  for (int i = 0; i < DEVICES; i++) primary[i] = NULL;
+}
+
+static void begin(void) {
+  vgpu_forget_in_children(&watched, forget);
+  pthread_mutex_lock(&lock);
+}
+
+static CUresult done(CUresult result) {
+  pthread_mutex_unlock(&lock);
+  vgpu_leave();
+  return result;
+}
+
+static void ended(CUcontext context) {
+  vgpu_items_end(&vgpu_memory, context);
+  vgpu_items_end(&vgpu_arrays, context);
+  vgpu_pools_settle();
+  vgpu_graphs_settle();
+}
+
+/* All functions that make a context. */
+#define CREATE(name, parameters, arguments)         \
+  EXPORT CUresult CUDAAPI name parameters {         \
+    if (!vgpu_enter()) return REAL(name) arguments; \
+    begin();                                        \
+    return done(REAL(name) arguments);              \
+  }
+
+CREATE(cuCtxCreate, (CUcontext *context, unsigned flags, CUdevice device), (context, flags, device))
+CREATE(cuCtxCreate_v2, (CUcontext *context, unsigned flags, CUdevice device), (context, flags, device))
+CREATE(cuCtxCreate_v3,
+       (CUcontext *context, CUexecAffinityParam *params, int count, unsigned flags, CUdevice device),
+       (context, params, count, flags, device))
+CREATE(cuCtxCreate_v4,
+       (CUcontext *context, CUctxCreateParams *params, unsigned flags, CUdevice device),
+       (context, params, flags, device))
+
+#define DESTROY(name)                                 \
+  EXPORT CUresult CUDAAPI name(CUcontext ctx) {       \
+    if (!vgpu_enter()) return REAL(name)(ctx);        \
+    begin();                                          \
+    CUresult result = REAL(name)(ctx);                \
+    if (result == CUDA_SUCCESS) ended(ctx);           \
+    return done(result);                              \
+  }
+
+DESTROY(cuCtxDestroy)
+DESTROY(cuCtxDestroy_v2)
+
+EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
+  if (!vgpu_enter()) return REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
+  begin();
+  CUresult result = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
+  if (result == CUDA_SUCCESS && dev >= 0 && dev < DEVICES) primary[dev] = *pctx;
+  return done(result);
+}
+
+/* A primary context lives until its last user lets it go. */
+static CUresult released(CUresult result, CUdevice device) {
+  unsigned flags;
+  int active = 1;
+  if (result != CUDA_SUCCESS || device < 0 || device >= DEVICES) return result;
+  REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active);
+  if (!active) ended(primary[device]);
+  return result;
+}
+
+#define RELEASE(name)                                        \
+  EXPORT CUresult CUDAAPI name(CUdevice dev) {               \
+    if (!vgpu_enter()) return REAL(name)(dev);               \
+    begin();                                                 \
+    return done(released(REAL(name)(dev), dev));             \
+  }
+
+RELEASE(cuDevicePrimaryCtxRelease)
+RELEASE(cuDevicePrimaryCtxRelease_v2)
+RELEASE(cuDevicePrimaryCtxReset)
+RELEASE(cuDevicePrimaryCtxReset_v2)

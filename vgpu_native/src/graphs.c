@@ -1,0 +1,277 @@
+#include "graphs.h"
+
+#include <stdlib.h>
+
+#include "claim.h"
+#include "forks.h"
+#include "pools.h"
+
+#define STEP (2ULL << 20)
+#define DEEP 8 /* of graphs in graphs; CUDA itself allows fewer */
+
+/* What a graph may take of each device, and what graphs kept of it after its last launch. */
+struct vgpu_graph_need {
+  uint64_t bytes[VGPU_DEVICES_MAX + 1]; /* one more, for devices that the container was not given */
+  uint64_t kept[VGPU_DEVICES_MAX];
+};
+
+/* A device of which graphs have memory. */
+static struct card {
+  pthread_mutex_t lock;
+  uint64_t charged;
+  CUdevice device;
+  bool used;
+} cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+
+static struct vgpu_map needs; /* executable graph to what it needs */
+static unsigned known;        /* how many there are */
+static bool ever, watched;
+
+static void forget(void) {
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    cards[i] = (struct card){.lock = PTHREAD_MUTEX_INITIALIZER};
+  }
+  known = 0;
+  ever = false;
+}
+
+bool vgpu_graphs_any(void) { return __atomic_load_n(&ever, __ATOMIC_RELAXED); }
+
+static void count_allocation(struct vgpu_graph_need *need, CUgraphNode node) {
+  CUDA_MEM_ALLOC_NODE_PARAMS params;
+  if (REAL(cuGraphMemAllocNodeGetParams)(node, &params) != CUDA_SUCCESS) return;
+  if (params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return;
+  int entry = vgpu_entry_of(params.poolProps.location.id);
+  if (entry < 0) return;
+  uint64_t bytes = vgpu_rounded(params.bytesize, STEP);
+  if (__builtin_add_overflow(need->bytes[entry], bytes, &need->bytes[entry])) {
+    need->bytes[entry] = UINT64_MAX;
+  }
+  if (entry == VGPU_DENIED) return;
+  cards[entry].device = params.poolProps.location.id;
+  __atomic_store_n(&cards[entry].used, true, __ATOMIC_RELEASE);
+}
+
+/* Add up what the nodes of a graph allocate, and of the graphs in it. Memory that is freed again in
+ * the graph may be used twice: this is the most that it can take. */
+static void count(struct vgpu_graph_need *need, CUgraph graph, unsigned depth) {
+  size_t nodes = 0;
+  if (!depth || REAL(cuGraphGetNodes)(graph, NULL, &nodes) != CUDA_SUCCESS || !nodes) return;
+  CUgraphNode *node = calloc(nodes, sizeof *node);
+  if (node && REAL(cuGraphGetNodes)(graph, node, &nodes) == CUDA_SUCCESS) {
+    for (size_t i = 0; i < nodes; i++) {
+      CUgraphNodeType type;
+      CUgraph inner;
+      if (REAL(cuGraphNodeGetType)(node[i], &type) != CUDA_SUCCESS) continue;
+      if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) count_allocation(need, node[i]);
+      if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
+          REAL(cuGraphChildGraphNodeGetGraph)(node[i], &inner) == CUDA_SUCCESS) {
+        count(need, inner, depth - 1);
+      }
+    }
+  }
+  free(node);
+}
+
+/* What a graph needs, NULL if it allocates nothing. */
+static struct vgpu_graph_need *need_of(CUgraph graph) {
+  struct vgpu_graph_need *need = calloc(1, sizeof *need);
+  bool any = false;
+  if (!need) return NULL;
+  count(need, graph, DEEP);
+  for (int i = 0; i <= VGPU_DEVICES_MAX; i++) any |= need->bytes[i] != 0;
+  if (any) return need;
+  free(need);
+  return NULL;
+}
+
+static cuuint64_t attribute(const struct card *card, CUgraphMem_attribute which, cuuint64_t otherwise) {
+  cuuint64_t bytes = 0;
+  CUresult result = REAL(cuDeviceGetGraphMemAttribute)(card->device, which, &bytes);
+  return result == CUDA_SUCCESS ? bytes : otherwise;
+}
+
+static uint64_t kept(const struct card *card) {
+  return attribute(card, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, card->charged);
+}
+
+/* Charge what graphs keep of a device, of which `held` is charged already. What that is. */
+static uint64_t settle(int entry, uint64_t held) {
+  struct card *card = &cards[entry];
+  pthread_mutex_lock(&card->lock);
+  uint64_t now = kept(card), before = card->charged + held;
+  if (now > before) vgpu_charge(entry, now - before);
+  if (now < before) vgpu_release(entry, before - now);
+  card->charged = now;
+  pthread_mutex_unlock(&card->lock);
+  return now;
+}
+
+void vgpu_graphs_settle(void) {
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    if (__atomic_load_n(&cards[i].charged, __ATOMIC_RELAXED)) settle(i, 0);
+  }
+}
+
+/* Whether the next launch takes nothing of the card: what the last one took is still kept. */
+static bool settled(const struct vgpu_graph_need *need, int entry) {
+  uint64_t last = need->kept[entry];
+  return last && kept(&cards[entry]) >= last;
+}
+
+static bool roomy(int entry, uint64_t bytes) {
+  const struct card *card = &cards[entry];
+  uint64_t used = attribute(card, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, UINT64_MAX), all = kept(card);
+  return all > used && all - used >= bytes;
+}
+
+/* Hold what a graph may take of one device, after what graphs and pools do not need is given back. */
+static bool hold_one(struct vgpu_graph_hold *hold, int entry) {
+  uint64_t bytes = hold->need->bytes[entry];
+  if (!bytes || settled(hold->need, entry)) return true;
+  bool done = vgpu_reserve(entry, bytes);
+  if (!done && roomy(entry, bytes)) return true;
+  if (!done) {
+    REAL(cuDeviceGraphMemTrim)(cards[entry].device);
+    settle(entry, 0);
+    vgpu_pools_reclaim(entry);
+    done = vgpu_reserve(entry, bytes);
+  }
+  hold->held[entry] = done ? bytes : 0;
+  return done;
+}
+
+static bool hold_all(struct vgpu_graph_hold *hold) {
+  if (hold->need->bytes[VGPU_DENIED]) return false;
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    if (hold_one(hold, i)) continue;
+    while (i--) vgpu_release(i, hold->held[i]);
+    return false;
+  }
+  return true;
+}
+
+bool vgpu_graph_before(struct vgpu_graph_hold *hold, CUgraphExec exec) {
+  struct vgpu_item item;
+  hold->need = NULL;
+  if (!__atomic_load_n(&known, __ATOMIC_RELAXED)) return true;
+  if (!vgpu_map_find(&needs, (uintptr_t)exec, &item)) return true;
+  *hold = (struct vgpu_graph_hold){.need = (struct vgpu_graph_need *)(uintptr_t)item.note};
+  return hold_all(hold);
+}
+
+void vgpu_graph_after(struct vgpu_graph_hold *hold) {
+  if (!hold->need) return;
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    if (hold->need->bytes[i]) hold->need->kept[i] = settle(i, hold->held[i]);
+  }
+}
+
+/* Instantiating may launch at once what it makes ready, so what a graph needs is held meanwhile. */
+struct making {
+  struct vgpu_graph_hold hold;
+  struct vgpu_graph_need *need;
+};
+
+static bool making(struct making *making, CUgraph graph, bool uploads) {
+  *making = (struct making){.need = need_of(graph)};
+  vgpu_forget_in_children(&watched, forget);
+  if (!making->need || !uploads) return true;
+  making->hold.need = making->need;
+  if (hold_all(&making->hold)) return true;
+  free(making->need);
+  return false;
+}
+
+static CUresult made(struct making *making, CUresult result, const CUgraphExec *exec) {
+  struct vgpu_item old;
+  if (!making->need) return result;
+  vgpu_graph_after(&making->hold);
+  if (result != CUDA_SUCCESS) {
+    free(making->need);
+    return result;
+  }
+  struct vgpu_item item = {(uintptr_t)*exec, 0, (uintptr_t)making->need};
+  if (!vgpu_map_put(&needs, item, &old)) {
+    free(making->need);
+    REAL(cuGraphExecDestroy)(*exec);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (old.key) free((void *)(uintptr_t)old.note);
+  else __atomic_add_fetch(&known, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&ever, true, __ATOMIC_RELAXED);
+  return result;
+}
+
+/* All functions that make a graph executable: name, parameters, arguments, whether it uploads. */
+#define INSTANTIATE(name, parameters, arguments, uploads)      \
+  EXPORT CUresult CUDAAPI name parameters {                    \
+    if (!vgpu_enter()) return REAL(name) arguments;            \
+    struct making now;                                         \
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                \
+    if (making(&now, graph, uploads)) {                        \
+      result = made(&now, REAL(name) arguments, exec);         \
+    }                                                          \
+    vgpu_leave();                                              \
+    return result;                                             \
+  }
+
+INSTANTIATE(cuGraphInstantiate,
+            (CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size),
+            (exec, graph, node, log, size), false)
+INSTANTIATE(cuGraphInstantiate_v2,
+            (CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size),
+            (exec, graph, node, log, size), false)
+INSTANTIATE(cuGraphInstantiateWithFlags,
+            (CUgraphExec *exec, CUgraph graph, unsigned long long flags),
+            (exec, graph, flags), false)
+
+static bool uploads(const CUDA_GRAPH_INSTANTIATE_PARAMS *params) {
+  return params && params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+}
+
+INSTANTIATE(cuGraphInstantiateWithParams,
+            (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params),
+            (exec, graph, params), uploads(params))
+INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
+            (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params),
+            (exec, graph, params), uploads(params))
+
+#define UPLOAD(name)                                                   \
+  EXPORT CUresult CUDAAPI name(CUgraphExec exec, CUstream stream) {    \
+    if (!vgpu_enter()) return REAL(name)(exec, stream);                \
+    struct vgpu_graph_hold hold;                                       \
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                        \
+    if (vgpu_graph_before(&hold, exec)) {                              \
+      result = REAL(name)(exec, stream);                               \
+      vgpu_graph_after(&hold);                                         \
+    }                                                                  \
+    vgpu_leave();                                                      \
+    return result;                                                     \
+  }
+
+UPLOAD(cuGraphUpload)
+UPLOAD(cuGraphUpload_ptsz)
+
+EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
+  if (!vgpu_enter()) return REAL(cuGraphExecDestroy)(hGraphExec);
+  struct vgpu_item item, old;
+  bool ours = vgpu_map_take(&needs, (uintptr_t)hGraphExec, &item);
+  CUresult result = REAL(cuGraphExecDestroy)(hGraphExec);
+  if (ours && result != CUDA_SUCCESS) vgpu_map_put(&needs, item, &old);
+  if (ours && result == CUDA_SUCCESS) {
+    __atomic_sub_fetch(&known, 1, __ATOMIC_RELAXED);
+    free((void *)(uintptr_t)item.note);
+    vgpu_graphs_settle();
+  }
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device) {
+  if (!vgpu_enter()) return REAL(cuDeviceGraphMemTrim)(device);
+  CUresult result = REAL(cuDeviceGraphMemTrim)(device);
+  vgpu_graphs_settle();
+  vgpu_leave();
+  return result;
+}
