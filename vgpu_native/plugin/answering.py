@@ -92,8 +92,8 @@ def _amounts(cards: Sequence[str], shares: Mapping[str, Share]) -> dict[str, str
     found = {}
     for index, uuid in enumerate(cards):
         if share := shares.get(uuid):
-            # 0 would say that there is no limit.
-            found[f"CUDA_DEVICE_MEMORY_LIMIT_{index}"] = f"{share.memory or 1}m"
+            # As with HAMi, 0 says that there is no limit.
+            found[f"CUDA_DEVICE_MEMORY_LIMIT_{index}"] = f"{share.memory}m"
             if index == 0 and share.cores:
                 found["CUDA_DEVICE_SM_LIMIT"] = str(share.cores)
     return found

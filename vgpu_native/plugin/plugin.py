@@ -54,13 +54,18 @@ class Plugin:
         self._settings = settings
         self._witness = Witness(settings, placements)
         parts = settings, placements, self.allocations, self._witness
-        self._servicer = Servicer(self.devices, Allocating(*parts), Verifying(*parts))
+        self._allocating, self._verifying = Allocating(*parts), Verifying(*parts)
+        self._servicer: Servicer | None = None
         self._registered: tuple[int, int, int] | None = None
 
     @property
     def registered(self) -> bool:
         """Whether the kubelet knows us and listens."""
-        return self._registered is not None and self._servicer.listeners > 0
+        return self._registered is not None and self._is_heard
+
+    @property
+    def _is_heard(self) -> bool:
+        return self._servicer is not None and self._servicer.listeners > 0
 
     async def run(self) -> None:
         """Serve until cancelled. Raises OSError when the state directory cannot be used."""
@@ -95,19 +100,22 @@ class Plugin:
         if identity(self._settings.socket):
             self._settings.socket.unlink(missing_ok=True)
         server = grpc.aio.server(maximum_concurrent_rpcs=CALLS_MAX)
-        add_DevicePluginServicer_to_server(self._servicer, server)  # type: ignore[no-untyped-call]
+        servicer = Servicer(self.devices, self._allocating, self._verifying)
+        add_DevicePluginServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
         try:
             server.add_insecure_port(f"unix:{self._place}")
         except RuntimeError as error:
             raise OSError(f"cannot listen at {self._place}: {error}") from error
         await server.start()
+        self._servicer = servicer
         try:
             ours = identity(self._settings.socket)
             if ours is None:
                 raise OSError(f"{self._place} was removed while it was made")
             yield ours
         finally:
-            self._registered = None
+            self._registered = self._servicer = None
+            servicer.close()
             await server.stop(STOP_SECONDS)
 
     async def _stay_registered(self, ours: tuple[int, int, int]) -> None:
@@ -116,7 +124,7 @@ class Plugin:
         heard, failures = loop.time(), 0
         while identity(self._settings.socket) == ours:
             kubelet = identity(self._settings.kubelet_socket)
-            if self._servicer.listeners or kubelet != self._registered:
+            if self._is_heard or kubelet != self._registered:
                 heard = loop.time()
             elif kubelet and loop.time() - heard > UNHEARD_SECONDS:
                 self._registered = None

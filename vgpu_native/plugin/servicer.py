@@ -53,6 +53,12 @@ class Servicer(DevicePluginServicer):
         self._allocating = allocating
         self._verifying = verifying
         self.listeners = 0
+        self._closing = False
+
+    def close(self) -> None:
+        """End the lists, which would last for ever; other calls may come to their ends."""
+        self._closing = True
+        self._devices.changes.tell()
 
     async def GetDevicePluginOptions(  # noqa: N802
         self, _request: Empty, _context: Context
@@ -66,7 +72,7 @@ class Servicer(DevicePluginServicer):
         """List all devices now and after each change. Changes in quick succession are one."""
         self.listeners += 1
         try:
-            while True:
+            while not self._closing:
                 version = self._devices.changes.version
                 yield self._devices.listed()
                 await self._devices.changes.wait(version)

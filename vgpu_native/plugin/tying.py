@@ -80,9 +80,9 @@ def _limit(
     if known:
         with suppress(OSError, BadPage):
             found = limits_page.read(page)
-            if tuple(device.uuid for device in found.devices) == allocation.cards:
+            if {device.uuid for device in found.devices} == set(container.cards):
                 return
-    limits_page.write(page, limits_of(container.shares, allocation.cards, settings))
+    limits_page.write(page, limits_of(container, settings))
 
 
 def _describe(

@@ -1,0 +1,262 @@
+"""A kubelet, as far as device plugins know one: it speaks gRPC on real unix sockets.
+
+It does what the real one does in the order in which that does it: pods are admitted one after the
+other, their containers in order, init containers' devices are reused; an answer is kept in memory
+and in the checkpoint before the next container is allocated; `PreStartContainer` comes before every
+start, and an answer is never asked for again. What it keeps survives `restart`, as a file does.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from vgpu_native.plugin.wire import deviceplugin_pb2 as api
+from vgpu_native.plugin.wire import podresources_pb2 as pods_api
+from vgpu_native.plugin.wire.deviceplugin_pb2_grpc import (
+    DevicePluginStub,
+    RegistrationServicer,
+    add_RegistrationServicer_to_server,
+)
+from vgpu_native.plugin.wire.podresources_pb2_grpc import (
+    PodResourcesListerServicer,
+    add_PodResourcesListerServicer_to_server,
+)
+
+RESOURCE = "nvidia.com/gpu"
+SECONDS = 20.0
+
+
+class Asked:
+    """A container of a pod as its spec has it: a name, how many devices, and when it runs."""
+
+    def __init__(self, name: str, count: int, *, init: bool = False) -> None:
+        self.name, self.count, self.init = name, count, init
+
+
+class Rejected(Exception):
+    """The kubelet rejects the pod: UnexpectedAdmissionError."""
+
+
+class NotStarted(Exception):
+    """The container waits: CreateContainerConfigError."""
+
+
+class Kubelet(RegistrationServicer, PodResourcesListerServicer):
+    """One kubelet with a directory of device plugins and a pod-resources socket."""
+
+    def __init__(self, directory: Path) -> None:
+        self.plugins = directory / "device-plugins"
+        self.pod_resources = directory / "pod-resources" / "kubelet.sock"
+        self.registrations: list[api.RegisterRequest] = []
+        self.lists: list[api.ListAndWatchResponse] = []
+        self.listed = asyncio.Event()
+        self.answers: dict[tuple[str, str], tuple[frozenset[str], api.ContainerAllocateResponse]]
+        self.answers = {}
+        self.names: dict[str, tuple[str, str]] = {}
+        self.init: set[tuple[str, str]] = set()
+        self.health: dict[str, str] = {}
+        self.preferred: list[list[str]] = []
+        self.writes_checkpoint = True
+        self.follows_preferences = True
+        self.speaks_of_pods = True
+        self.lies: dict[str, tuple[str, str]] = {}
+        self._servers: list[Any] = []
+        self._watch: asyncio.Task[None] | None = None
+        self._channel: Any = None
+        self.options: api.DevicePluginOptions | None = None
+
+    async def start(self) -> None:
+        """Begin as a kubelet does: without sockets of others, knowing what the checkpoint says."""
+        for path in (self.plugins, self.pod_resources.parent):
+            path.mkdir(parents=True, exist_ok=True)
+        for path in self.plugins.iterdir():
+            if path.is_socket():
+                path.unlink()
+        self.pod_resources.unlink(missing_ok=True)
+        for path, add in (
+            (self.plugins / "kubelet.sock", add_RegistrationServicer_to_server),
+            (self.pod_resources, add_PodResourcesListerServicer_to_server),
+        ):
+            server = grpc.aio.server()
+            add(self, server)
+            server.add_insecure_port(f"unix:{path}")
+            await server.start()
+            self._servers.append(server)
+
+    async def stop(self) -> None:
+        """End; what is in the checkpoint remains."""
+        await self._forget_plugin()
+        for server in self._servers:
+            await server.stop(0)
+        self._servers.clear()
+
+    async def restart(self) -> None:
+        """End and begin again."""
+        await self.stop()
+        self.health.clear()
+        self.registrations.clear()
+        self.lists.clear()
+        await self.start()
+
+    async def Register(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Take a plugin, as the newest of its resource."""
+        if request.version != "v1beta1" or "/" not in request.resource_name:
+            await context.abort(grpc.StatusCode.UNKNOWN, "not supported")
+        await self._forget_plugin()
+        self._channel = grpc.aio.insecure_channel(f"unix:{self.plugins / request.endpoint}")
+        stub = DevicePluginStub(self._channel)
+        self.options = await stub.GetDevicePluginOptions(api.Empty(), timeout=SECONDS)
+        self._watch = asyncio.create_task(self._listen(stub))
+        self.registrations.append(request)
+        return api.Empty()
+
+    async def List(self, _request: Any, context: Any) -> Any:  # noqa: N802
+        """Tell who has what; init containers that are no sidecars are left out."""
+        if not self.speaks_of_pods:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
+        found: dict[str, list[Any]] = {}
+        for (uid, name), (ids, _) in self.answers.items():
+            if (uid, name) not in self.init:
+                devices = pods_api.ContainerDevices(resource_name=RESOURCE, device_ids=sorted(ids))
+                found.setdefault(uid, []).append(
+                    pods_api.ContainerResources(name=name, devices=[devices])
+                )
+        return pods_api.ListPodResourcesResponse(
+            pod_resources=[
+                pods_api.PodResources(
+                    namespace=self.lies.get(uid, self.names[uid])[0],
+                    name=self.lies.get(uid, self.names[uid])[1],
+                    containers=containers,
+                )
+                for uid, containers in found.items()
+            ]
+        )
+
+    async def admit(self, namespace: str, pod: str, uid: str, asked: Sequence[Asked]) -> None:
+        """Allocate the containers of a pod. Raises Rejected, and then the pod has nothing."""
+        self.names[uid] = (namespace, pod)
+        reusable: set[str] = set()
+        for one in sorted(asked, key=lambda one: not one.init):
+            try:
+                ids = await self._choose(one.count, reusable)
+                stub = DevicePluginStub(self._channel)
+                answer = await stub.Allocate(
+                    api.AllocateRequest(
+                        container_requests=[api.ContainerAllocateRequest(devices_ids=ids)]
+                    ),
+                    timeout=SECONDS,
+                )
+            except grpc.aio.AioRpcError as error:
+                self.end(uid)
+                raise Rejected(f"{error.code().name}: {error.details()}") from None
+            self.answers[uid, one.name] = (frozenset(ids), answer.container_responses[0])
+            if one.init:
+                self.init.add((uid, one.name))
+                reusable |= set(ids)
+            else:
+                reusable -= set(ids)
+            self.write_checkpoint()
+
+    async def start_container(self, uid: str, name: str) -> api.ContainerAllocateResponse:
+        """Start a container as it was answered. Raises NotStarted."""
+        ids, answer = self.answers[uid, name]
+        if self.options is not None and self.options.pre_start_required:
+            stub = DevicePluginStub(self._channel)
+            try:
+                await stub.PreStartContainer(
+                    api.PreStartContainerRequest(devices_ids=sorted(ids, reverse=True)), timeout=30
+                )
+            except grpc.aio.AioRpcError as error:
+                raise NotStarted(f"{error.code().name}: {error.details()}") from None
+        return answer
+
+    def end(self, uid: str) -> None:
+        """Forget a pod that has ended."""
+        for key in [key for key in self.answers if key[0] == uid]:
+            del self.answers[key]
+        self.names.pop(uid, None)
+
+    def write_checkpoint(self) -> None:
+        """Write what the real one writes."""
+        if not self.writes_checkpoint:
+            return
+        entries = [
+            {
+                "PodUID": uid,
+                "ContainerName": name,
+                "ResourceName": RESOURCE,
+                "DeviceIDs": {"-1": sorted(ids)},
+                "AllocResp": base64.b64encode(answer.SerializeToString()).decode(),
+            }
+            for (uid, name), (ids, answer) in self.answers.items()
+        ]
+        data = {"PodDeviceEntries": entries or None, "RegisteredDevices": {RESOURCE: []}}
+        path = self.plugins / "kubelet_internal_checkpoint"
+        path.write_text(json.dumps({"Data": data, "Checksum": 7}))
+
+    async def wait_listed(self, count: int = 1) -> None:
+        """Return when so many lists have come since the last start."""
+        async with asyncio.timeout(SECONDS):
+            while len(self.lists) < count:
+                self.listed.clear()
+                await self.listed.wait()
+
+    async def _choose(self, count: int, reusable: set[str]) -> list[str]:
+        """Choose devices as the real one does: those to be reused, the preferred ones, any."""
+        used = {one for ids, _ in self.answers.values() for one in ids}
+        chosen = sorted(reusable)[:count]
+        free = sorted(
+            one for one, health in self.health.items() if health == "Healthy" and one not in used
+        )
+        if len(chosen) < count <= len(chosen) + len(free):
+            request = api.ContainerPreferredAllocationRequest(
+                available_deviceIDs=[*free, *chosen],
+                must_include_deviceIDs=chosen,
+                allocation_size=count,
+            )
+            answer = await DevicePluginStub(self._channel).GetPreferredAllocation(
+                api.PreferredAllocationRequest(container_requests=[request]), timeout=SECONDS
+            )
+            self.preferred.append(list(answer.container_responses[0].deviceIDs))
+            wanted = self.preferred[-1] if self.follows_preferences else []
+            rest = [one for one in wanted if one not in chosen]
+            free = rest + [one for one in reversed(free) if one not in rest]
+        chosen += free[: count - len(chosen)]
+        if len(chosen) < count:
+            raise Rejected(f"{count} devices wanted, {len(chosen)} free")
+        return chosen
+
+    async def _listen(self, stub: Any) -> None:
+        try:
+            async for answer in stub.ListAndWatch(api.Empty()):
+                self.lists.append(answer)
+                self.health = {device.ID: device.health for device in answer.devices}
+                self.listed.set()
+        except grpc.aio.AioRpcError:
+            self.health = dict.fromkeys(self.health, "Unhealthy")
+
+    async def _forget_plugin(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+            self._watch = None
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
+
+@asynccontextmanager
+async def kubelet_in(directory: Path) -> AsyncIterator[Kubelet]:
+    """Run a kubelet for a block."""
+    kubelet = Kubelet(directory)
+    await kubelet.start()
+    try:
+        yield kubelet
+    finally:
+        await kubelet.stop()
