@@ -12,10 +12,10 @@ import msgspec
 from msgspec import structs
 
 from ledger.core.cards import MIG, WHOLE, Card
+from ledger.kube import hami
 
-MEMORY: Final = "gpuledger.io/memory-scaling"
-CORES: Final = "gpuledger.io/cores-scaling"
-"""Annotations of a Node: the percentage at which its cards' memory or cores count."""
+MEMORY: Final = hami.MEMORY_SCALING
+CORES: Final = hami.CORES_SCALING
 
 PERCENT_MAX: Final = 1_000
 """A card promised more than ten times is a mistake."""

@@ -92,6 +92,20 @@ def announcement(cards: Iterable[Card]) -> str:
     return msgspec.json.encode([_written(card) for card in cards]).decode()
 
 
+def colon_announcement(cards: Iterable[Card]) -> str:
+    """Return the older text that lists cards of one maker, as HAMi read it until its release 2.7.
+
+    It tells no instances.
+    """
+    return "".join(_colons(_written(card)) for card in cards)
+
+
+def _colons(one: _Written) -> str:
+    health = "true" if one.health else "false"
+    fields = (one.id, one.count, one.devmem, one.devcore, one.type, one.numa, health, one.index)
+    return ",".join(map(str, (*fields, one.mode or _HAMI_CORE))) + ":"
+
+
 def _of_json(text: str) -> list[_Written]:
     try:
         return _JSON.decode(text)

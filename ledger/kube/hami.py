@@ -11,6 +11,10 @@ from typing import Final, NamedTuple
 KEEPER: Final = "gpuledger.io/keeper"
 """On a Node: who hands its cards out."""
 
+MEMORY_SCALING: Final = "gpuledger.io/memory-scaling"
+CORES_SCALING: Final = "gpuledger.io/cores-scaling"
+"""On a Node: the percentage at which its cards' memory or cores count."""
+
 CORDON: Final = "hami.io/device-cordon"
 """On a Node: the uuids, separated by commas, of the cards on which nothing new may be placed."""
 HANDSHAKE: Final = "hami.io/node-handshake"

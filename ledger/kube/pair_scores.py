@@ -47,6 +47,14 @@ def read(text: str) -> PairScores:
     return _both_ways(told)
 
 
+def announcement(scores: PairScores) -> str:
+    """Return the JSON that tells scores of pairs, always the same for the same scores."""
+    links: dict[str, dict[str, int]] = {}
+    for (one, other), score in sorted(scores.items()):
+        links.setdefault(one, {})[other] = score
+    return msgspec.json.encode([_Links(uuid, score) for uuid, score in links.items()]).decode()
+
+
 def _both_ways(told: PairScores) -> PairScores:
     found: PairScores = {}
     for (one, other), score in told.items():

@@ -68,8 +68,7 @@ class Limiter:
     def _change(self, path: Path, container: Container) -> bool:
         try:
             page = self._page(path)
-            wanted = self._with_overhead(path, limits_of(container.shares, self._flags))
-            changed = page.change(wanted)
+            changed = page.change(self._with_overhead(path, self._wanted(page, container)))
         except (BadPage, OSError, ValueError) as error:
             if self.troubles.get(container.key) != str(error):
                 _logger.error("limits_not_changed", container=str(container), reason=str(error))
@@ -79,6 +78,12 @@ class Limiter:
         if changed:
             _logger.info("limits_changed", container=str(container), devices=_told(page.limits))
         return changed
+
+    def _wanted(self, page: Page, container: Container) -> Limits:
+        """Return a container's limits in the order of its page, where it has those cards."""
+        places = {one.uuid: place for place, one in enumerate(page.limits.devices)}
+        shares = sorted(container.shares, key=lambda one: places.get(one.uuid, len(places)))
+        return limits_of(shares, self._flags)
 
     def _with_overhead(self, path: Path, limits: Limits) -> Limits:
         overhead = self._overhead.get(path, {})

@@ -47,6 +47,14 @@ def test_a_resized_container_has_its_new_limits_in_the_page_it_has_mapped(path: 
     limiter.close()
 
 
+def test_the_order_of_cards_is_that_of_the_page(path: Path) -> None:
+    limiter, other = Limiter(), Share("GPU-b", 5, 5)
+    limits_page.write(path, limits_of((other, BEFORE)))
+    assert limiter.apply({KEY: path}, [container(Share("GPU-a", 9, 9), other)]) == [KEY]
+    assert [one.uuid for one in limits_page.read(path).devices] == ["GPU-b", "GPU-a"]
+    limiter.close()
+
+
 def test_a_placement_that_is_gone_leaves_the_limits(path: Path) -> None:
     limiter = Limiter()
     limiter.apply({KEY: path}, [container(Share("GPU-a", 200, 50))])
