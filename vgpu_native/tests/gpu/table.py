@@ -66,7 +66,7 @@ class Bench:
         )
         if done.returncode == ABSENT:
             raise Absent
-        if done.returncode and not done.stdout:
+        if done.returncode:
             raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
         return [line.split("\t") for line in done.stdout.splitlines()]
 
