@@ -10,9 +10,15 @@
 #define DEEP 8 /* of graphs in graphs; CUDA itself allows fewer */
 
 /* What a graph may take of each device, and what graphs kept of it after its last launch. */
-struct vgpu_graph_need {
+struct graph_need {
   uint64_t bytes[VGPU_DEVICES_MAX + 1]; /* one more, for devices that the container was not given */
   uint64_t kept[VGPU_DEVICES_MAX];
+};
+
+/* What is held for the time of a launch. */
+struct graph_hold {
+  struct graph_need *need;
+  uint64_t held[VGPU_DEVICES_MAX];
 };
 
 /* A device of which graphs have memory. */
@@ -24,20 +30,18 @@ static struct card {
 } cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 static struct vgpu_map needs; /* executable graph to what it needs */
-static unsigned known;        /* how many there are */
 static bool ever, watched;
 
 static void forget(void) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     cards[i] = (struct card){.lock = PTHREAD_MUTEX_INITIALIZER};
   }
-  known = 0;
   ever = false;
 }
 
 bool vgpu_graphs_any(void) { return __atomic_load_n(&ever, __ATOMIC_RELAXED); }
 
-static void count_allocation(struct vgpu_graph_need *need, CUgraphNode node) {
+static void count_allocation(struct graph_need *need, CUgraphNode node) {
   CUDA_MEM_ALLOC_NODE_PARAMS params;
   if (REAL(cuGraphMemAllocNodeGetParams)(node, &params) != CUDA_SUCCESS) return;
   if (params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return;
@@ -54,7 +58,7 @@ static void count_allocation(struct vgpu_graph_need *need, CUgraphNode node) {
 
 /* Add up what the nodes of a graph allocate, and of the graphs in it. Memory that is freed again in
  * the graph may be used twice: this is the most that it can take. */
-static void count(struct vgpu_graph_need *need, CUgraph graph, unsigned depth) {
+static void count(struct graph_need *need, CUgraph graph, unsigned depth) {
   size_t nodes = 0;
   if (!depth || REAL(cuGraphGetNodes)(graph, NULL, &nodes) != CUDA_SUCCESS || !nodes) return;
   CUgraphNode *node = calloc(nodes, sizeof *node);
@@ -74,8 +78,8 @@ static void count(struct vgpu_graph_need *need, CUgraph graph, unsigned depth) {
 }
 
 /* What a graph needs, NULL if it allocates nothing. */
-static struct vgpu_graph_need *need_of(CUgraph graph) {
-  struct vgpu_graph_need *need = calloc(1, sizeof *need);
+static struct graph_need *need_of(CUgraph graph) {
+  struct graph_need *need = calloc(1, sizeof *need);
   bool any = false;
   if (!need) return NULL;
   count(need, graph, DEEP);
@@ -114,7 +118,7 @@ void vgpu_graphs_settle(void) {
 }
 
 /* Whether the next launch takes nothing of the card: what the last one took is still kept. */
-static bool settled(const struct vgpu_graph_need *need, int entry) {
+static bool settled(const struct graph_need *need, int entry) {
   uint64_t last = need->kept[entry];
   return last && kept(&cards[entry]) >= last;
 }
@@ -126,7 +130,7 @@ static bool roomy(int entry, uint64_t bytes) {
 }
 
 /* Hold what a graph may take of one device, after what graphs and pools do not need is given back. */
-static bool hold_one(struct vgpu_graph_hold *hold, int entry) {
+static bool hold_one(struct graph_hold *hold, int entry) {
   uint64_t bytes = hold->need->bytes[entry];
   if (!bytes || settled(hold->need, entry)) return true;
   bool done = vgpu_reserve(entry, bytes);
@@ -141,7 +145,7 @@ static bool hold_one(struct vgpu_graph_hold *hold, int entry) {
   return done;
 }
 
-static bool hold_all(struct vgpu_graph_hold *hold) {
+static bool hold_all(struct graph_hold *hold) {
   if (hold->need->bytes[VGPU_DENIED]) return false;
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     if (hold_one(hold, i)) continue;
@@ -151,26 +155,33 @@ static bool hold_all(struct vgpu_graph_hold *hold) {
   return true;
 }
 
-bool vgpu_graph_before(struct vgpu_graph_hold *hold, CUgraphExec exec) {
-  struct vgpu_item item;
-  hold->need = NULL;
-  if (!__atomic_load_n(&known, __ATOMIC_RELAXED)) return true;
-  if (!vgpu_map_find(&needs, (uintptr_t)exec, &item)) return true;
-  *hold = (struct vgpu_graph_hold){.need = (struct vgpu_graph_need *)(uintptr_t)item.note};
-  return hold_all(hold);
-}
-
-void vgpu_graph_after(struct vgpu_graph_hold *hold) {
-  if (!hold->need) return;
+static void settle_all(struct graph_hold *hold) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     if (hold->need->bytes[i]) hold->need->kept[i] = settle(i, hold->held[i]);
   }
 }
 
+/* `launch` is a hook of its own: it is called outside of this one. */
+CUresult vgpu_graph_launch(CUresult (*launch)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream) {
+  struct vgpu_item item;
+  if (!vgpu_graphs_any() || !vgpu_enter()) return launch(exec, stream);
+  bool needs_any = vgpu_map_find(&needs, (uintptr_t)exec, &item);
+  struct graph_hold hold = {.need = needs_any ? (struct graph_need *)(uintptr_t)item.note : NULL};
+  bool fits = !needs_any || hold_all(&hold);
+  vgpu_leave();
+  if (!fits) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = launch(exec, stream);
+  if (needs_any && vgpu_enter()) {
+    settle_all(&hold);
+    vgpu_leave();
+  }
+  return result;
+}
+
 /* Instantiating may launch at once what it makes ready, so what a graph needs is held meanwhile. */
 struct making {
-  struct vgpu_graph_hold hold;
-  struct vgpu_graph_need *need;
+  struct graph_hold hold;
+  struct graph_need *need;
 };
 
 static bool making(struct making *making, CUgraph graph, bool uploads) {
@@ -186,7 +197,7 @@ static bool making(struct making *making, CUgraph graph, bool uploads) {
 static CUresult made(struct making *making, CUresult result, const CUgraphExec *exec) {
   struct vgpu_item old;
   if (!making->need) return result;
-  vgpu_graph_after(&making->hold);
+  if (making->hold.need) settle_all(&making->hold);
   if (result != CUDA_SUCCESS) {
     free(making->need);
     return result;
@@ -198,7 +209,6 @@ static CUresult made(struct making *making, CUresult result, const CUgraphExec *
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (old.key) free((void *)(uintptr_t)old.note);
-  else __atomic_add_fetch(&known, 1, __ATOMIC_RELAXED);
   __atomic_store_n(&ever, true, __ATOMIC_RELAXED);
   return result;
 }
@@ -239,15 +249,7 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
 
 #define UPLOAD(name)                                                   \
   EXPORT CUresult CUDAAPI name(CUgraphExec exec, CUstream stream) {    \
-    if (!vgpu_enter()) return REAL(name)(exec, stream);                \
-    struct vgpu_graph_hold hold;                                       \
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                        \
-    if (vgpu_graph_before(&hold, exec)) {                              \
-      result = REAL(name)(exec, stream);                               \
-      vgpu_graph_after(&hold);                                         \
-    }                                                                  \
-    vgpu_leave();                                                      \
-    return result;                                                     \
+    return vgpu_graph_launch(REAL(name), exec, stream);                \
   }
 
 UPLOAD(cuGraphUpload)
@@ -260,7 +262,6 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
   CUresult result = REAL(cuGraphExecDestroy)(hGraphExec);
   if (ours && result != CUDA_SUCCESS) vgpu_map_put(&needs, item, &old);
   if (ours && result == CUDA_SUCCESS) {
-    __atomic_sub_fetch(&known, 1, __ATOMIC_RELAXED);
     free((void *)(uintptr_t)item.note);
     vgpu_graphs_settle();
   }

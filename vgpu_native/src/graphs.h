@@ -4,16 +4,9 @@
 
 #include "driver.h"
 
-/* What is held for the time of a launch; nothing for a graph without memory of its own. */
-struct vgpu_graph_hold {
-  struct vgpu_graph_need *need;
-  uint64_t held[VGPU_DEVICES_MAX];
-};
-
-/* Around cuGraphLaunch and cuGraphUpload, inside a hook. False: out of memory. A graph without memory
- * costs a load where the process has no other, else a look-up. */
-bool vgpu_graph_before(struct vgpu_graph_hold *hold, CUgraphExec exec);
-void vgpu_graph_after(struct vgpu_graph_hold *hold);
+/* Call `launch` with the memory that the graph may take charged meanwhile; or answer that there is
+ * none left. For cuGraphLaunch and cuGraphUpload; a load while no graph of the process has memory. */
+CUresult vgpu_graph_launch(CUresult (*launch)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream);
 
 /* Read anew what graphs keep of all devices. */
 void vgpu_graphs_settle(void);

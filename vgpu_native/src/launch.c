@@ -1,4 +1,5 @@
 /* Hooks of what keeps a device busy. Each begins with a look whether any limit of time is set. */
+#include "graphs.h"
 #include "pace.h"
 
 /* Launches cost alike that run the same code on grids of about the same size. */
@@ -43,9 +44,13 @@ static uint64_t blocks(unsigned x, unsigned y, unsigned z) { return (uint64_t)x 
            per_thread);                                                                                   \
   }
 
+/* Memory of the graph's own is charged around all of it, so that it waits with nothing half charged. */
 #define GRAPH(name, per_thread)                                                                           \
-  EXPORT CUresult CUDAAPI name(CUgraphExec hGraphExec, CUstream hStream) {                                \
+  static CUresult paced_##name(CUgraphExec hGraphExec, CUstream hStream) {                                \
     LAUNCH(REAL(name)(hGraphExec, hStream), (uint64_t)(uintptr_t)hGraphExec << 6, hStream, per_thread);   \
+  }                                                                                                       \
+  EXPORT CUresult CUDAAPI name(CUgraphExec hGraphExec, CUstream hStream) {                                \
+    return vgpu_graph_launch(paced_##name, hGraphExec, hStream);                                          \
   }
 
 KERNEL(cuLaunchKernel, false)

@@ -10,6 +10,7 @@
 
 /* The driver's smallest step. What it rounds up beyond, it does for blocks of many allocations. */
 #define STEP 512
+#define PAGE 65536 /* of managed memory, which moves in pages */
 
 struct vgpu_map vgpu_memory;
 
@@ -58,7 +59,7 @@ EXPORT CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, un
   if (!vgpu_enter()) return REAL(cuMemAllocManaged)(dptr, bytesize, flags);
   struct vgpu_claim claim;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_claim_now(&claim, vgpu_rounded(bytesize, STEP))) {
+  if (vgpu_claim_now(&claim, vgpu_rounded(bytesize, PAGE))) {
     result = settled(&claim, REAL(cuMemAllocManaged)(dptr, bytesize, flags), dptr);
   }
   vgpu_leave();

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "file.h"
-#include "limits.h"
+#include "page.h"
 #include "vgpu.h"
 
 enum { ATTEMPTS = 8, LOCK_ATTEMPTS = 100, LOCK_PAUSE_NS = 1000000 };

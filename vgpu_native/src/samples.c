@@ -37,7 +37,8 @@ bool vgpu_capturing(struct vgpu_stream stream) {
   if (!HAS(cuStreamIsCapturing)) return false;
   CUresult result = stream.per_thread ? REAL(cuStreamIsCapturing_ptsz)(stream.handle, &status)
                                       : REAL(cuStreamIsCapturing)(stream.handle, &status);
-  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true; /* the legacy stream, while another captures */
+  return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 static bool record(CUevent event, struct vgpu_stream stream) {

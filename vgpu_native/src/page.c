@@ -1,6 +1,6 @@
 /* The limits page, mapped read-only. Its words are read at every decision, so that a change by the
  * agent holds from the next one on. */
-#include "limits.h"
+#include "page.h"
 
 #include <errno.h>
 #include <fcntl.h>

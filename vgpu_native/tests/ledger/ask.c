@@ -1,0 +1,38 @@
+/* Says what the ledger answers: ask reserve 600m used limit release 600m ...
+ *
+ *   reserve N, release N, charge N    bytes of the chosen device; N may end in m for MiB
+ *   used, limit, cores, oversubscribes, entry, ready
+ *   device N                          choose the N-th device; 0 at first
+ *   wait                              until a line can be read */
+#include "common.h"
+
+static uint64_t bytes(const char *text) {
+  char *unit;
+  uint64_t number = strtoull(text, &unit, 0);
+  return *unit == 'm' ? number * MIB : number;
+}
+
+static void say(unsigned long long number) {
+  printf("%llu\n", number);
+  fflush(stdout);
+}
+
+int main(int count, char **words) {
+  int entry = vgpu_ready() ? device(0) : -1;
+  for (int i = 1; i < count; i++) {
+    const char *word = words[i], *next = words[i + 1];
+    if (!strcmp(word, "reserve")) say(vgpu_reserve(entry, bytes(next))), i++;
+    else if (!strcmp(word, "release")) vgpu_release(entry, bytes(next)), i++;
+    else if (!strcmp(word, "charge")) vgpu_charge(entry, bytes(next)), i++;
+    else if (!strcmp(word, "device")) entry = device((unsigned)atoi(next)), i++;
+    else if (!strcmp(word, "used")) say(vgpu_used(entry));
+    else if (!strcmp(word, "limit")) say(vgpu_limit(entry));
+    else if (!strcmp(word, "cores")) say(vgpu_cores(entry));
+    else if (!strcmp(word, "oversubscribes")) say(vgpu_oversubscribes());
+    else if (!strcmp(word, "entry")) say((unsigned long long)(long long)entry);
+    else if (!strcmp(word, "ready")) say(vgpu_ready());
+    else if (!strcmp(word, "wait")) { if (getchar() == EOF) return 0; }
+    else return fprintf(stderr, "what is %s?\n", word), 2;
+  }
+  return 0;
+}
