@@ -47,6 +47,13 @@ def make() -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
+def library(make: Callable[..., None]) -> Path:
+    """Return libvgpu.so, built."""
+    make(str(BUILD / "libvgpu.so"))
+    return BUILD / "libvgpu.so"
+
+
+@pytest.fixture(scope="session")
 def native(make: Callable[..., None]) -> Path:
     """Return the directory with libvgpu.so and stub/libcuda.so.1, built."""
     make("all")

@@ -61,7 +61,7 @@ def exports(hooks: Iterable[str]) -> str:
 
 
 def callable_functions(found: list[Function]) -> str:
-    """Return the list of all that may be called, with what cuGetProcAddress is to be asked for it."""
+    """Return the list of all that may be called, with what to ask cuGetProcAddress for."""
     table = tomllib.loads((Path(__file__).parent / "functions.toml").read_text())
     listed = [
         name for names in (*table["hooked"].values(), *table["called"].values()) for name in names

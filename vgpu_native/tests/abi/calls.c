@@ -24,6 +24,15 @@ static void fill(unsigned char *argument, unsigned size, int function, int index
     argument[i] = (unsigned char)(1 + 7 * function + 31 * index + 13 * i);
 }
 
+/* Pointers point to nothing but zeros, each to a place of its own: hooks may look. */
+enum { ARGUMENTS = 16, PLACE = 256 };
+static char places[1000 * ARGUMENTS * PLACE] __attribute__((aligned(PLACE)));
+
+static void point(void *argument, unsigned size, int function, int index) {
+  void *place = places + (function * ARGUMENTS + index) * PLACE;
+  memcpy(argument, &place, size);
+}
+
 static CUresult result_of(int function) { return (CUresult)(100000 + function); }
 
 static void prepare(int function) {

@@ -52,18 +52,24 @@ def call(number: int, one: Function) -> str:
     names = one.arguments
     locals_ = "".join(f"  {parameter};\n" for parameter in one.parameters)
     fills = "".join(
-        f"  fill((void *)&{name}, sizeof {name}, {number}, {i});\n" for i, name in enumerate(names)
+        f"  {_filling(parameter)}((void *)&{name}, sizeof {name}, {number}, {i});\n"
+        for i, (name, parameter) in enumerate(zip(names, one.parameters, strict=True))
     )
     given = ", ".join(names)
     checks = "".join(f"  expect(&{name}, sizeof {name}, {i});\n" for i, name in enumerate(names))
+    through = f"((__typeof__(&{one.name}))called_at)({given})"
     return (
         f"_Static_assert(__builtin_types_compatible_p(__typeof__(&{one.name}), {one.typedef}),"
         f' "{one.name} is not {one.typedef}");\n'
         f"static void call_{one.name}(void *called_at) {{\n{locals_}{fills}"
         f"  prepare({number});\n"
-        f"  CUresult came_back = called_at ? ((__typeof__(&{one.name}))called_at)({given}) : {one.name}({given});\n"
+        f"  CUresult came_back = called_at ? {through} : {one.name}({given});\n"
         f"  arrived({number}, came_back);\n{checks}  arrived_all();\n}}\n"
     )
+
+
+def _filling(parameter: str) -> str:
+    return "point" if "*" in parameter else "fill"
 
 
 if __name__ == "__main__":

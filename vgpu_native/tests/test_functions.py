@@ -1,0 +1,51 @@
+"""functions.toml says how every function of the driver is treated, and the library does that."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).parents[1] / "tools"
+HEADER = Path("headers/nvidia/cu13/include/cuda.h")
+
+
+def check(header: Path) -> subprocess.CompletedProcess[str]:
+    """Run the check on a header."""
+    return subprocess.run(
+        [sys.executable, TOOLS / "unclassified.py", header],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_every_function_of_the_header_is_classified(library: Path) -> None:
+    done = check(library.parent / HEADER)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["cuMemAllocTurbo", "cuMemAlloc_v3", "cuLaunchKernelSoon_ptsz"])
+def test_a_new_function_that_allocates_or_launches_is_named(tmp_path: Path, name: str) -> None:
+    header = tmp_path / "cuda.h"
+    header.write_text(f"CUresult cuInit(unsigned);\nCUresult {name}(size_t);\n")
+    done = check(header)
+    assert done.returncode == 1
+    assert f"{name}: looks as if it allocated or launched" in done.stderr
+    assert "cuInit" not in done.stderr
+
+
+def test_a_new_function_that_looks_harmless_is_named_too(tmp_path: Path) -> None:
+    header = tmp_path / "cuda.h"
+    header.write_text("CUresult cuWonder(int);\n")
+    assert "cuWonder: new" in check(header).stderr
+
+
+def test_the_library_has_a_hook_for_each_function_that_is_to_be_hooked(library: Path) -> None:
+    table = tomllib.loads((TOOLS / "functions.toml").read_text())["hooked"]
+    wanted = {name for names in table.values() for name in names}
+    made = (library.parent / "include" / "hooks.inc").read_text()
+    assert set(re.findall(r"VGPU_HOOK\((\w+)\)", made)) == wanted
