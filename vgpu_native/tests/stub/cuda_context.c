@@ -36,11 +36,6 @@ CUcontext stub_context(void)
   return now && now->alive ? now : NULL;
 }
 
-CUcontext stub_primary(int device)
-{
-  return &primary[device];
-}
-
 int stub_device(void)
 {
   CUcontext now = stub_context();
@@ -126,22 +121,29 @@ CUresult stub_cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
   return CUDA_SUCCESS;
 }
 
-static CUresult create(CUcontext *context, unsigned flags, CUdevice device)
+CUresult stub_context_make(CUcontext *context, unsigned flags, CUdevice device)
 {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   CUcontext made = calloc(1, sizeof *made);
-  CUresult result = made && depth < DEPTH ? begin(made, device, flags) : CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = made ? begin(made, device, flags) : CUDA_ERROR_OUT_OF_MEMORY;
   if (result != CUDA_SUCCESS) {
     free(made);
     return result;
   }
   stub_lock_objects();
   made->next = others;
-  others = made;
+  *context = others = made;
   stub_unlock_objects();
-  stack[depth++] = *context = made;
   return CUDA_SUCCESS;
+}
+
+static CUresult create(CUcontext *context, unsigned flags, CUdevice device)
+{
+  if (depth == DEPTH) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = stub_context_make(context, flags, device);
+  if (result == CUDA_SUCCESS) stack[depth++] = *context;
+  return result;
 }
 
 CUresult stub_cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
@@ -162,14 +164,20 @@ CUresult stub_cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsi
   return create(context, flags, device);
 }
 
-CUresult stub_cuCtxDestroy_v2(CUcontext context)
+CUresult stub_context_end(CUcontext context)
 {
   stub_lock_objects();
   bool known = stub_alive(context) && !context->primary;
   if (known) end(context);
   stub_unlock_objects();
-  if (known && depth && stack[depth - 1] == context) depth--;
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult stub_cuCtxDestroy_v2(CUcontext context)
+{
+  CUresult result = stub_context_end(context);
+  if (result == CUDA_SUCCESS && depth && stack[depth - 1] == context) depth--;
+  return result;
 }
 
 CUresult stub_cuCtxDestroy(CUcontext context) { return stub_cuCtxDestroy_v2(context); }
@@ -253,6 +261,7 @@ CUresult stub_cuCtxGetStreamPriorityRange(int *least, int *greatest)
 static CUresult synchronise(CUcontext context)
 {
   if (!context || !stub_alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  STUB_UNSAFE;
   stub_wait_until(context->last_end);
   stub_pools_settle(context->device);
   return CUDA_SUCCESS;

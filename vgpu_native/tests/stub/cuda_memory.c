@@ -7,6 +7,7 @@ static CUresult allocate(CUdeviceptr *at, uint64_t size, enum stub_kind kind, ui
 {
   CUcontext now = stub_context();
   if (!now) return CUDA_ERROR_INVALID_CONTEXT;
+  STUB_UNSAFE;
   if (!at || !size) return CUDA_ERROR_INVALID_VALUE;
   if (!stub_take(now->device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   stub_lock_objects();
@@ -74,6 +75,7 @@ static bool can_be_freed(const struct stub_block *block)
 CUresult stub_cuMemFree_v2(CUdeviceptr at)
 {
   if (!at) return CUDA_SUCCESS;
+  STUB_UNSAFE;
   stub_lock_objects();
   struct stub_block *block = stub_block_find(at);
   bool ours = block && block->at == at && can_be_freed(block);

@@ -21,6 +21,7 @@ static CUstream make(CUcontext context, unsigned flags, int priority)
 
 static CUstream legacy(CUcontext now)
 {
+  if (now->legacy) return now->legacy;
   stub_lock_objects();
   if (!now->legacy) now->legacy = make(now, CU_STREAM_DEFAULT, 0);
   stub_unlock_objects();
@@ -111,14 +112,16 @@ CUresult stub_cuStreamGetDevice(CUstream handle, CUdevice *device)
 CUresult stub_cuStreamQuery(CUstream handle)
 {
   STREAM_OF(handle);
-  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stub_capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  STUB_UNSAFE;
   return stub_stream_end(stream) > stub_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult stub_cuStreamSynchronize(CUstream handle)
 {
   STREAM_OF(handle);
-  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stub_capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  STUB_UNSAFE;
   stub_wait_until(stub_stream_end(stream));
   stub_pools_settle(stream->context->device);
   return CUDA_SUCCESS;
@@ -129,7 +132,8 @@ CUresult stub_cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags)
   (void)flags;
   STREAM_OF(handle);
   if (!event || event->magic != EVENT) return CUDA_ERROR_INVALID_HANDLE;
-  stub_extend(&stream->last_end, event->time);
+  if (event->capture && event->capture->open) stream->capture = event->capture; /* it joins */
+  else stub_extend(&stream->last_end, event->time);
   return CUDA_SUCCESS;
 }
 
@@ -185,7 +189,7 @@ CUresult stub_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *data)
 {
   STREAM_OF(handle);
   if (!function) return CUDA_ERROR_INVALID_VALUE;
-  if (stream->capture) return CUDA_SUCCESS;
+  if (stub_capturing(stream)) return CUDA_SUCCESS;
   return later((struct call){stream, function, NULL, data, stub_stream_end(stream)});
 }
 
@@ -218,7 +222,8 @@ CUresult stub_cuEventRecord(CUevent event, CUstream handle)
 {
   EVENT_OF(event);
   STREAM_OF(handle);
-  if (stream->capture) return CUDA_SUCCESS;
+  event->capture = stub_capturing(stream) ? stream->capture : NULL;
+  if (event->capture) return CUDA_SUCCESS;
   uint64_t end = stub_stream_end(stream), now = stub_now();
   event->time = end > now ? end : now;
   return CUDA_SUCCESS;
@@ -232,12 +237,14 @@ CUresult stub_cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned fl
 CUresult stub_cuEventQuery(CUevent event)
 {
   EVENT_OF(event);
+  STUB_UNSAFE;
   return event->time > stub_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult stub_cuEventSynchronize(CUevent event)
 {
   EVENT_OF(event);
+  STUB_UNSAFE;
   stub_wait_until(event->time);
   if (stub_device() >= 0) stub_pools_settle(stub_device());
   return CUDA_SUCCESS;

@@ -67,7 +67,9 @@ struct CUctx_st {
 
 CUcontext stub_context(void);        /* the current one, or NULL */
 bool stub_alive(CUcontext context);  /* whether it is one */
-CUcontext stub_primary(int device);
+/* Make a context that is current nowhere, and end it. */
+CUresult stub_context_make(CUcontext *context, unsigned flags, CUdevice device);
+CUresult stub_context_end(CUcontext context);
 int stub_device(void);               /* of the current context, -1 without one */
 bool stub_is_device(CUdevice device);
 void stub_lock_objects(void);
@@ -87,7 +89,8 @@ struct stub_block {
   int share; /* -1: nobody else can hold it */
   CUcontext context;
   CUmemoryPool pool;
-  void *owner; /* a graph or an external memory */
+  unsigned opened; /* how often another process's memory was */
+  bool live;       /* a graph has allocated it and nobody has freed it */
   unsigned char *content; /* its first bytes, once they are written */
   uint64_t id;
 };
@@ -115,25 +118,44 @@ struct CUstream_st {
   int priority;
   CUcontext context;
   _Atomic uint64_t last_end; /* when its work will have ended */
-  CUgraph capture;           /* what it is captured into, NULL: it runs */
-  bool captures_to_given;    /* the graph was there before */
+  struct stub_capture *capture; /* what it is or was captured by */
   uint64_t id;
 };
 
 struct CUevent_st {
   uint32_t magic;
   unsigned flags;
+  struct stub_capture *capture; /* it was recorded there, and marks no time */
   _Atomic uint64_t time; /* when what it was recorded after will have ended; 0: not recorded */
 };
 
 CUstream stub_stream(CUstream stream); /* the object behind a handle, NULL: invalid */
 uint64_t stub_stream_end(CUstream stream);
 void stub_extend(_Atomic uint64_t *last, uint64_t end);
-bool stub_capturing(CUstream stream);
 CUresult stub_launch(CUstream stream, unsigned kernels, uint64_t ns);
 uint64_t stub_kernel_time(unsigned grid_x);
 void stub_wait_until(uint64_t when);
-CUgraph stub_capture_graph(CUstream stream); /* NULL: it is not capturing */
+
+/* --- capture: a stream's work becomes nodes of a graph --- */
+
+struct stub_capture {
+  CUgraph graph;
+  bool open, broken;
+  CUstreamCaptureMode mode;
+  uint64_t id;
+};
+
+bool stub_capturing(CUstream stream);
+CUgraph stub_capture_graph(CUstream stream);
+
+/* Whether a capture that goes on forbids calls that might wait, which also break it. */
+bool stub_capture_forbids(void);
+#define STUB_UNSAFE \
+  if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+
+/* --- graphs --- */
+
+CUgraph stub_graph_make(void);
 void stub_graph_kernel(CUgraph graph, uint64_t ns);
 CUresult stub_graph_alloc(CUgraph graph, int device, uint64_t bytes, CUdeviceptr *at, CUgraphNode *node);
 CUresult stub_graph_free(CUgraph graph, CUdeviceptr at, CUgraphNode *node);

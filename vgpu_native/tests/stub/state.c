@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAGIC 0x53545542u
+#define MAGIC (0x53540000u + (uint32_t)sizeof(struct stub_state)) /* other layouts are made anew */
 
 static struct stub_state *state;
 static int file = -1;
@@ -158,7 +158,7 @@ static struct flock byte_of(int i)
 static void reap(void)
 {
   if (file < 0) return;
-  for (int i = 0; i < STUB_PROCESSES; i++) {
+  for (int i = 0; i < state->highest; i++) {
     struct flock lock = byte_of(i);
     if (i == me || !state->process[i].pid) continue;
     if (fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK) forget(i);
@@ -180,6 +180,7 @@ bool stub_join(void)
     if (state->process[i].pid || !claim(i)) continue;
     state->process[i].pid = getpid();
     me = i;
+    if (i >= state->highest) state->highest = i + 1;
   }
   stub_unlock();
   return me >= 0;
@@ -289,7 +290,7 @@ uint64_t stub_used(pid_t pid, int device)
   stub_lock();
   reap();
   uint64_t used = pid ? 0 : state->device[device].used;
-  for (int i = 0; pid && i < STUB_PROCESSES; i++)
+  for (int i = 0; pid && i < state->highest; i++)
     if (state->process[i].pid == pid) used += state->process[i].used[device] + shared_by(i, device);
   stub_unlock();
   return used;
@@ -304,7 +305,7 @@ uint64_t stub_busy_ns(pid_t pid, int device)
   uint64_t now = stub_now(), busy = 0;
   uint64_t ahead = on->free_at > now ? on->free_at - now : 0;
   if (!pid) busy = on->busy_ns > ahead ? on->busy_ns - ahead : 0;
-  for (int i = 0; pid && i < STUB_PROCESSES; i++)
+  for (int i = 0; pid && i < state->highest; i++)
     if (state->process[i].pid == pid) busy += state->process[i].busy_ns[device];
   stub_unlock();
   return busy;

@@ -46,6 +46,7 @@ struct stub_state {
   uint32_t magic, devices;
   pthread_mutex_t gate;
   struct stub_device device[STUB_DEVICES];
+  int32_t highest; /* number of processes that were there at once, at most */
   struct stub_process process[STUB_PROCESSES];
   struct stub_share share[STUB_SHARES];
   uint64_t events; /* how many there have been */

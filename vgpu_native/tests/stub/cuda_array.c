@@ -1,0 +1,150 @@
+/* Arrays and mipmaps. A real card lays them out as it likes; here each takes whole pieces of 64 KiB. */
+#include "cuda_stub.h"
+
+#include <stdlib.h>
+
+#define PIECE 65536ull
+#define UNBACKED (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
+
+struct CUarray_st {
+  CUDA_ARRAY3D_DESCRIPTOR desc;
+  int device;
+  uint64_t bytes;
+  bool level; /* of a mipmap, which it goes with */
+};
+
+struct CUmipmappedArray_st {
+  CUDA_ARRAY3D_DESCRIPTOR desc;
+  int device;
+  uint64_t bytes;
+  unsigned levels;
+  struct CUarray_st each[32];
+};
+
+static uint64_t element(CUarray_format format)
+{
+  switch (format) {
+  case CU_AD_FORMAT_UNSIGNED_INT8:
+  case CU_AD_FORMAT_SIGNED_INT8: return 1;
+  case CU_AD_FORMAT_UNSIGNED_INT16:
+  case CU_AD_FORMAT_SIGNED_INT16:
+  case CU_AD_FORMAT_HALF: return 2;
+  default: return 4;
+  }
+}
+
+static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *desc)
+{
+  uint64_t height = desc->Height ? desc->Height : 1, depth = desc->Depth ? desc->Depth : 1;
+  return round_up(desc->Width * height * depth * desc->NumChannels * element(desc->Format), PIECE);
+}
+
+static bool sane(const CUDA_ARRAY3D_DESCRIPTOR *desc)
+{
+  unsigned n = desc->NumChannels;
+  return desc->Width && desc->Width < 1u << 20 && desc->Height < 1u << 20 && desc->Depth < 1u << 15 &&
+         (n == 1 || n == 2 || n == 4);
+}
+
+CUresult stub_cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc)
+{
+  int device = stub_device();
+  if (device < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!array || !desc || !sane(desc)) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t bytes = desc->Flags & UNBACKED ? 0 : bytes_of(desc);
+  if (!stub_take(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *array = malloc(sizeof **array);
+  if (!*array) return CUDA_ERROR_OUT_OF_MEMORY;
+  **array = (struct CUarray_st){*desc, device, bytes, false};
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *flat)
+{
+  if (!flat) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_ARRAY3D_DESCRIPTOR desc = {flat->Width, flat->Height, 0, flat->Format, flat->NumChannels, 0};
+  return stub_cuArray3DCreate_v2(array, &desc);
+}
+
+CUresult stub_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray array)
+{
+  if (!desc || !array) return CUDA_ERROR_INVALID_VALUE;
+  *desc = array->desc;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *desc, CUarray array)
+{
+  if (!desc || !array) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_ARRAY3D_DESCRIPTOR *whole = &array->desc;
+  *desc = (CUDA_ARRAY_DESCRIPTOR){whole->Width, whole->Height, whole->Format, whole->NumChannels};
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUarray array, CUdevice device)
+{
+  if (!needs || !array || !(array->desc.Flags & UNBACKED)) return CUDA_ERROR_INVALID_VALUE;
+  if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  *needs = (CUDA_ARRAY_MEMORY_REQUIREMENTS){.size = bytes_of(&array->desc), .alignment = PIECE};
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuArrayDestroy(CUarray array)
+{
+  if (!array || array->level) return CUDA_ERROR_INVALID_HANDLE;
+  stub_give(array->device, array->bytes);
+  free(array);
+  return CUDA_SUCCESS;
+}
+
+static CUDA_ARRAY3D_DESCRIPTOR half(CUDA_ARRAY3D_DESCRIPTOR desc)
+{
+  desc.Width = desc.Width > 1 ? desc.Width / 2 : 1;
+  desc.Height = desc.Height > 1 ? desc.Height / 2 : desc.Height;
+  desc.Depth = desc.Depth > 1 ? desc.Depth / 2 : desc.Depth;
+  return desc;
+}
+
+static unsigned most_levels(const CUDA_ARRAY3D_DESCRIPTOR *desc)
+{
+  unsigned levels = 1;
+  for (uint64_t side = desc->Width | desc->Height | desc->Depth; side > 1; side /= 2) levels++;
+  return levels;
+}
+
+CUresult stub_cuMipmappedArrayCreate(CUmipmappedArray *mipmap, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels)
+{
+  int device = stub_device();
+  if (device < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!mipmap || !desc || !sane(desc) || !levels) return CUDA_ERROR_INVALID_VALUE;
+  CUmipmappedArray made = calloc(1, sizeof *made);
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  *made = (struct CUmipmappedArray_st){.desc = *desc, .device = device};
+  made->levels = levels < most_levels(desc) ? levels : most_levels(desc);
+  CUDA_ARRAY3D_DESCRIPTOR level = *desc;
+  for (unsigned i = 0; i < made->levels; i++, level = half(level)) {
+    made->each[i] = (struct CUarray_st){level, device, 0, true};
+    if (!(desc->Flags & UNBACKED)) made->bytes += bytes_of(&level);
+  }
+  if (!stub_take(device, made->bytes)) {
+    free(made);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *mipmap = made;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuMipmappedArrayGetLevel(CUarray *array, CUmipmappedArray mipmap, unsigned level)
+{
+  if (!array || !mipmap || level >= mipmap->levels) return CUDA_ERROR_INVALID_VALUE;
+  *array = &mipmap->each[level];
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuMipmappedArrayDestroy(CUmipmappedArray mipmap)
+{
+  if (!mipmap) return CUDA_ERROR_INVALID_HANDLE;
+  stub_give(mipmap->device, mipmap->bytes);
+  free(mipmap);
+  return CUDA_SUCCESS;
+}
