@@ -1,9 +1,10 @@
 #include "gate.h"
 
+#include <sched.h>
 #include <stdbool.h>
 #include <time.h>
 
-enum { LEASE_NS = 20000000, PAUSE_NS = 20000, ATTEMPTS = 500 };
+enum { LEASE_NS = 20000000, PAUSE_NS = 20000, YIELDS = 50, ATTEMPTS = 500 };
 
 static uint64_t now(void) {
   struct timespec clock;
@@ -11,7 +12,10 @@ static uint64_t now(void) {
   return (uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec;
 }
 
-void vgpu_pause(long nanoseconds) { nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL); }
+static void pause_after(int attempt) {
+  if (attempt < YIELDS) sched_yield();
+  else nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+}
 
 uint64_t vgpu_gate_take(uint64_t *gate) {
   for (int i = 0; i < ATTEMPTS; i++) {
@@ -19,7 +23,7 @@ uint64_t vgpu_gate_take(uint64_t *gate) {
     /* Nobody holds it for longer than a lease: a time beyond that is not a holder's. */
     bool free = held <= time || held > mine;
     if (free && __atomic_compare_exchange_n(gate, &held, mine, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return mine;
-    vgpu_pause(PAUSE_NS);
+    pause_after(i);
   }
   return 0;
 }

@@ -5,13 +5,13 @@
  * the one order of all sequentially consistent accesses; its sum came later still and had all of them
  * in it; so together they are within the limit. There is no lock, and nothing to repair after a kill:
  * what a process published counts while it lives, and no longer. */
-#include <string.h>
+#include <sched.h>
 
 #include "gate.h"
 #include "process.h"
 #include "slots.h"
 
-enum { TRIES = 4, PAUSE_NS = 20000 };
+enum { TRIES = 4 };
 
 /* More than any device has, and so little that counts cannot go round. */
 #define ABSURD (1ULL << 56)
@@ -77,12 +77,13 @@ static bool ask(const struct request *request, bool living) {
   return false;
 }
 
-/* Near the limit: two who ask at once may stand in each other's way, so one after the other, and more
- * than once, because somebody may ask without having seen the gate. */
+/* Near the limit: of two who ask at once each may stand in the other's way, so one after the other, and
+ * more than once, as somebody may ask who has not come to the gate yet. He will: who is refused here
+ * because of him makes room for him, so that never all are refused while there is room for one. */
 static bool ask_again(const struct request *request) {
   uint64_t taken = vgpu_gate_take(&request->region->gate);
   bool granted = false;
-  for (int i = 0; i < TRIES && !(granted = ask(request, true)); i++) vgpu_pause(PAUSE_NS << i);
+  for (int i = 0; i < TRIES && !(granted = ask(request, true)); i++) sched_yield();
   if (taken) vgpu_gate_leave(&request->region->gate, taken);
   return granted;
 }
