@@ -21,6 +21,7 @@ struct vgpu_work vgpu_works[VGPU_DEVICES_MAX];
 static pid_t owner;      /* the process that the thread below is in; 0: there is none */
 static uint32_t watched; /* goes up with each sample */
 static uint32_t asleep;
+static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
 
 void vgpu_meter_charge(int entry, int64_t ns) {
   const struct vgpu_mapped *mapped = vgpu_region_now();
@@ -114,10 +115,24 @@ void vgpu_meter_check(void) {
   vgpu_samples_reset();
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) vgpu_works[i] = (struct vgpu_work){0};
   asleep = 0;
+  streams = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   __atomic_store_n(&owner, 0, __ATOMIC_RELEASE);
 }
 
-void vgpu_meter_forget(CUcontext context) {
+bool vgpu_streams_try(void) { return pthread_mutex_trylock(&streams) == 0; }
+void vgpu_streams_leave(void) { pthread_mutex_unlock(&streams); }
+
+void vgpu_meter_forget_stream(CUstream stream) {
   vgpu_meter_check();
+  pthread_mutex_lock(&streams);
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    CUstream last = __atomic_load_n(&vgpu_works[i].last, __ATOMIC_RELAXED);
+    if (last && (!stream || stream == last)) __atomic_store_n(&vgpu_works[i].last, NULL, __ATOMIC_RELAXED);
+  }
+  pthread_mutex_unlock(&streams);
+}
+
+void vgpu_meter_forget(CUcontext context) {
+  vgpu_meter_forget_stream(NULL);
   vgpu_samples_forget(context, ended);
 }

@@ -55,9 +55,29 @@ static void pace(int entry) {
   }
 }
 
+/* Streams that can be named in any thread, and for which nothing else waits. */
+static bool plain(CUstream stream) {
+  return stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+}
+
+static struct vgpu_sample *begin_sample(const struct vgpu_launch *launch) {
+  CUstream last = NULL;
+  bool locked = vgpu_streams_try();
+  if (locked) last = __atomic_load_n(&vgpu_works[launch->entry].last, __ATOMIC_RELAXED);
+  struct vgpu_sample *sample = vgpu_sample_begin(launch->stream, last == launch->stream.handle ? NULL : last);
+  if (locked) vgpu_streams_leave();
+  return sample;
+}
+
+static void remember(const struct vgpu_launch *launch) {
+  CUstream *last = &vgpu_works[launch->entry].last, stream = launch->stream.handle;
+  if (__atomic_load_n(last, __ATOMIC_RELAXED) == stream) return;
+  __atomic_store_n(last, plain(stream) ? stream : NULL, __ATOMIC_RELAXED);
+}
+
 /* Measure a launch, for itself and for those of its kind that were not measured before it. */
 static void sample(struct vgpu_launch *launch, struct vgpu_cost *cost, uint64_t key, bool first) {
-  struct vgpu_sample *sample = vgpu_sample_begin(launch->stream);
+  struct vgpu_sample *sample = begin_sample(launch);
   if (!sample) return;
   struct vgpu_work *work = &vgpu_works[launch->entry];
   sample->entry = launch->entry;
@@ -148,6 +168,7 @@ static void end_sample(struct vgpu_launch *launch, bool launched) {
 CUresult vgpu_launch_end(struct vgpu_launch *launch, CUresult result) {
   int before = errno;
   if (launch->sample) end_sample(launch, result == CUDA_SUCCESS);
+  if (launch->entry >= 0 && result == CUDA_SUCCESS) remember(launch);
   if (launch->entry >= 0 && result != CUDA_SUCCESS) refused(launch);
   vgpu_leave();
   errno = before;

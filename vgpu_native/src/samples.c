@@ -59,21 +59,21 @@ static CUcontext context_of(struct vgpu_stream stream) {
 static void destroy_events(struct vgpu_sample *sample) {
   REAL(cuEventDestroy_v2)(sample->begin);
   REAL(cuEventDestroy_v2)(sample->end);
+  REAL(cuEventDestroy_v2)(sample->before);
   sample->context = NULL;
 }
 
 static bool create_events(struct vgpu_sample *sample, CUcontext context) {
+  CUevent *const events[] = {&sample->begin, &sample->end, &sample->before};
   CUcontext popped;
   if (sample->context) destroy_events(sample);
   if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return false;
-  bool made = REAL(cuEventCreate)(&sample->begin, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
-  if (made && REAL(cuEventCreate)(&sample->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-    REAL(cuEventDestroy_v2)(sample->begin);
-    made = false;
-  }
+  int made = 0;
+  while (made < 3 && REAL(cuEventCreate)(events[made], CU_EVENT_DEFAULT) == CUDA_SUCCESS) made++;
+  if (made == 3) sample->context = context;
+  else while (made) REAL(cuEventDestroy_v2)(*events[--made]);
   REAL(cuCtxPopCurrent_v2)(&popped);
-  if (made) sample->context = context;
-  return made;
+  return sample->context != NULL;
 }
 
 /* Take a free sample: best one with events of the context, else one without, else any. */
@@ -90,12 +90,14 @@ static struct vgpu_sample *take_for(CUcontext context) {
   return NULL;
 }
 
-static struct vgpu_sample *begin(struct vgpu_stream stream) {
+static struct vgpu_sample *begin(struct vgpu_stream stream, CUstream last) {
   CUcontext context = context_of(stream);
   struct vgpu_sample *sample = context ? take_for(context) : NULL;
   if (!sample) return NULL;
   bool ready = sample->context == context || create_events(sample, context);
   if (ready && record(sample->begin, stream)) {
+    struct vgpu_stream other = {last, false};
+    sample->follows = last && !vgpu_capturing(other) && record(sample->before, other);
     sample->begun = vgpu_monotonic();
     return sample;
   }
@@ -103,9 +105,9 @@ static struct vgpu_sample *begin(struct vgpu_stream stream) {
   return NULL;
 }
 
-struct vgpu_sample *vgpu_sample_begin(struct vgpu_stream stream) {
+struct vgpu_sample *vgpu_sample_begin(struct vgpu_stream stream, CUstream last) {
   CUstreamCaptureMode before = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
-  struct vgpu_sample *sample = begin(stream);
+  struct vgpu_sample *sample = begin(stream, last);
   exchange(before);
   return sample;
 }
@@ -124,11 +126,21 @@ void vgpu_sample_keep(struct vgpu_sample *sample) { put(sample, WAITING); }
 
 void vgpu_sample_drop(struct vgpu_sample *sample) { put(sample, FREE); }
 
-static uint64_t elapsed(const struct vgpu_sample *sample) {
+static double between(CUevent from, CUevent to) {
   float ms = 0;
-  CUresult result = REAL(cuEventElapsedTime)(&ms, sample->begin, sample->end);
-  uint64_t ns = result == CUDA_SUCCESS && ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
-  return ns > sample->idle ? ns - sample->idle : 0;
+  return REAL(cuEventElapsedTime)(&ms, from, to) == CUDA_SUCCESS ? (double)ms * 1e6 : -1;
+}
+
+/* For how long a launch that has ended kept the device busy. If it ran beside one of another stream,
+ * only the time after the end of that: each moment counts for one launch. */
+static uint64_t busy(const struct vgpu_sample *sample) {
+  double ns = between(sample->begin, sample->end) - (double)sample->idle;
+  if (sample->follows) {
+    bool ended_before = REAL(cuEventQuery)(sample->before) == CUDA_SUCCESS;
+    double after = ended_before ? between(sample->before, sample->end) : 0;
+    if (after < ns) ns = after;
+  }
+  return ns > 1 ? (uint64_t)ns : 1;
 }
 
 /* Read one sample that waits; true: it has ended. */
@@ -138,7 +150,7 @@ static bool read_one(struct vgpu_sample *sample, vgpu_sample_ended *ended) {
   if (current != sample->context) REAL(cuCtxSetCurrent)(sample->context);
   CUresult result = REAL(cuEventQuery)(sample->end);
   if (result == CUDA_ERROR_NOT_READY) return false;
-  ended(sample, result == CUDA_SUCCESS ? elapsed(sample) : 0);
+  ended(sample, result == CUDA_SUCCESS ? busy(sample) : 0);
   put(sample, FREE);
   return true;
 }

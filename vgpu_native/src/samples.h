@@ -11,7 +11,8 @@ typedef void vgpu_sample_ended(const struct vgpu_sample *sample, uint64_t ns);
 struct vgpu_sample {
   uint32_t state;
   CUcontext context; /* of the events; NULL: there are none */
-  CUevent begin, end;
+  CUevent begin, end, before;
+  bool follows; /* the launch came after one in another stream, which ended with `before` */
   int entry;
   bool first; /* of a kind of which nothing was known */
   struct vgpu_cost *cost;
@@ -32,8 +33,9 @@ struct vgpu_stream {
 /* Whether launches are written down now, and run later or never. */
 bool vgpu_capturing(struct vgpu_stream stream);
 
-/* Begin to measure in a stream: before the launch; NULL: it cannot be measured now. */
-struct vgpu_sample *vgpu_sample_begin(struct vgpu_stream stream);
+/* Begin to measure in a stream: before the launch; NULL: it cannot be measured now. What the device
+ * has to do before in another stream, that of the last launch, does not count; NULL: there is none. */
+struct vgpu_sample *vgpu_sample_begin(struct vgpu_stream stream, CUstream last);
 
 /* Right before the launch. */
 void vgpu_sample_launch(struct vgpu_sample *sample);

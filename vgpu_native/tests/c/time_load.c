@@ -118,7 +118,7 @@ int main(int count, char **arguments) {
   way = arguments[1];
   length = strtoull(arguments[3], NULL, 10);
   open_device();
-  make_graph();
+  if (!strcmp(way, "graph")) make_graph();
   for_seconds(count > 4 ? atof(arguments[4]) : 1);
   uint64_t before = launched, begun = now();
   for_seconds(atof(arguments[2]));
