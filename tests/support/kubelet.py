@@ -56,6 +56,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         self.registrations: list[api.RegisterRequest] = []
         self.lists: list[api.ListAndWatchResponse] = []
         self.listed = asyncio.Event()
+        self.registered = asyncio.Event()
         self.answers: dict[tuple[str, str], tuple[frozenset[str], api.ContainerAllocateResponse]]
         self.answers = {}
         self.names: dict[str, tuple[str, str]] = {}
@@ -114,6 +115,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         self.options = await stub.GetDevicePluginOptions(api.Empty(), timeout=SECONDS)
         self._watch = asyncio.create_task(self._listen(stub))
         self.registrations.append(request)
+        self.registered.set()
         return api.Empty()
 
     async def List(self, _request: Any, context: Any) -> Any:  # noqa: N802
@@ -206,6 +208,13 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
             while len(self.lists) < count:
                 self.listed.clear()
                 await self.listed.wait()
+
+    async def wait_registered(self, count: int) -> None:
+        """Return when there were so many registrations since the last start."""
+        async with asyncio.timeout(SECONDS):
+            while len(self.registrations) < count:
+                self.registered.clear()
+                await self.registered.wait()
 
     async def _choose(self, count: int, reusable: set[str]) -> list[str]:
         """Choose devices as the real one does: those to be reused, the preferred ones, any."""

@@ -165,6 +165,19 @@ class Allocations:
             self.changes.tell()
         shutil.rmtree(self.directory(allocation))
 
+    def orphans(self, before: int) -> list[Path]:
+        """Return directories without a record that were last changed before a time, in µs.
+
+        They are what is left when an allocation could not be kept. Raises OSError.
+        """
+        return [
+            one
+            for one in sorted(self._directory.iterdir())
+            if one.name not in self._known
+            and not (one / "record").exists()
+            and one.lstat().st_mtime_ns // 1_000 < before
+        ]
+
     def _make_directories(self, allocation: Allocation) -> None:
         self.directory(allocation).mkdir(mode=0o755, exist_ok=True)
         region = self.region(allocation)

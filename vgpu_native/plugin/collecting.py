@@ -1,5 +1,6 @@
 """Collecting: removing what was handed out to containers that are no more."""
 
+import shutil
 import time
 from typing import Final
 
@@ -32,7 +33,7 @@ def collect(allocations: Allocations, witness: Witness, settings: PluginSettings
         for one in allocations.all()
         if one.token not in noted and now - one.time > YOUNG_MICROSECONDS
     ]
-    return sum(_removed(allocations, one, settings) for one in gone)
+    return sum(_removed(allocations, one, settings) for one in gone) + _cleared(allocations, now)
 
 
 def _removed(allocations: Allocations, one: Allocation, settings: PluginSettings) -> bool:
@@ -43,3 +44,15 @@ def _removed(allocations: Allocations, one: Allocation, settings: PluginSettings
         _logger.warning("allocation not removed", token=one.token, error=str(error))
         return False
     return True
+
+
+def _cleared(allocations: Allocations, now: int) -> int:
+    """Remove what is left of allocations that could not be kept; return how many."""
+    try:
+        found = allocations.orphans(now - YOUNG_MICROSECONDS)
+        for directory in found:
+            shutil.rmtree(directory)
+    except OSError as error:
+        _logger.warning("orphans not removed", error=str(error))
+        return 0
+    return len(found)

@@ -63,13 +63,13 @@ class Verifying:
     async def _found(self, ids: Sequence[str]) -> list[Pair]:
         entries = [one for one in with_ids(self._witness.entries(), ids) if one.token]
         holders = await self._witness.holders() or ()
-        named = [one for one in holders if one.ids == frozenset(ids)]
         if entries:
             pairs = [self._by_entry(entry) for entry in entries]
-            self._agree(pairs, named, ids)
+            self._agree(pairs, holders, ids)
             return pairs
-        if named:
-            return [self._by_holder(holder, ids) for holder in named]
+        # Without the checkpoint; no two pods have a device in common.
+        if holder := next((one for one in holders if one.ids & set(ids)), None):
+            return self._by_holder(holder, ids)
         raise not_now(
             f"devices_ids {', '.join(sorted(ids))}: neither the checkpoint of the kubelet"
             f" ({self._settings.checkpoint}) nor its pod-resources API says yet which container"
@@ -85,18 +85,30 @@ class Verifying:
             )
         return self._allocations.get(entry.token) or self._adopted(entry), container
 
-    def _by_holder(self, holder: Holder, ids: Sequence[str]) -> Pair:
-        container = self._witness.named(holder)
+    def _by_holder(self, holder: Holder, ids: Sequence[str]) -> list[Pair]:
+        """Return who has these ids, of the pod of a holder.
+
+        Init containers are not listed: what was answered before the last answer is believed to be
+        for those it was meant for, if they are of this pod.
+        """
         who = f"container {holder.container} of pod {holder.namespace}/{holder.pod}"
+        container = self._witness.named(holder)
         if container is None:
             raise not_now(
                 f"{who}: the ledger has no placement of it on this node; it starts when the"
                 " placement is known"
             )
         found = self._allocations.with_ids(ids)
-        if not found:
+        pairs = []
+        if found and holder.ids == frozenset(ids):
+            pairs.append((found.pop(0), container))
+        for one in found:
+            meant = self._witness.placed(*one.owner.key) if one.owner else None
+            if meant is not None and meant.uid == container.uid:
+                pairs.append((one, meant))
+        if not pairs:
             raise wrong(f"{who}: nothing is known of what it was answered; delete the pod")
-        return found[0], container
+        return pairs
 
     def _adopted(self, entry: Entry) -> Allocation:
         """Make an allocation again whose record was lost: the checkpoint has our answer."""
@@ -104,11 +116,11 @@ class Verifying:
             entry.token, entry.ids, entry.cards, limited=entry.limited, cdi=entry.cdi
         )
 
-    def _agree(self, pairs: Sequence[Pair], named: Sequence[Holder], ids: Sequence[str]) -> None:
+    def _agree(self, pairs: Sequence[Pair], holders: Sequence[Holder], ids: Sequence[str]) -> None:
         """Raise Refused when the pod-resources API names another pod than the checkpoint."""
         pods = {(container.namespace, container.pod) for _, container in pairs}
-        for holder in named:
-            if (holder.namespace, holder.pod) not in pods:
+        for holder in holders:
+            if holder.ids & set(ids) and (holder.namespace, holder.pod) not in pods:
                 told = ", ".join("/".join(pod) for pod in sorted(pods))
                 raise not_now(
                     f"devices_ids {', '.join(sorted(ids))}: the kubelet's pod-resources API says"
