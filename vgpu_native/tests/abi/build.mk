@@ -1,0 +1,31 @@
+# A driver that only notes its arguments, a program that calls all its functions, and a library that
+# hooks all of them. See tests/abi.
+ABI := $(BUILD)/abi
+ABI_FLAGS := -I $(ABI) -I src -Wno-maybe-uninitialized
+ABI_OBJECTS := $(filter $(addprefix %/,resolve.c.o pick.c.o procaddress.c.o devices.c.o \
+	dlsym_$(shell uname -m).S.o),$(OBJECTS))
+
+$(ABI)/calls.inc: tests/abi/make.py tools/api.py $(MADE)/functions.inc
+	CC="$(CC)" $(PYTHON) tests/abi/make.py $(HEADERS)/nvidia/cu13/include $(ABI)
+
+$(ABI)/libcuda.so.1: tests/abi/driver.c tests/abi/echo.h $(ABI)/calls.inc
+	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared \
+		-Wl,-soname,libcuda.so.1 $< -o $@
+
+$(ABI)/calls: tests/abi/calls.c tests/abi/echo.h $(ABI)/calls.inc $(ABI)/libcuda.so.1
+	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) -O1 $< -o $@ -L$(ABI) -Wl,-rpath,'$$ORIGIN' -l:libcuda.so.1 -ldl
+
+$(ABI)/forwards.o: tests/abi/forwards.c $(ABI)/calls.inc $(INCLUDES)
+	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+
+$(ABI)/hooks.inc: $(ABI)/forwards.o $(ABI_OBJECTS) tools/generate.py
+	$(PYTHON) tools/generate.py --hooks $(ABI) $(filter %.o,$^)
+
+$(ABI)/libvgpu.so: src/hooks.c $(ABI)/hooks.inc
+	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libvgpu.so -Wl,-Bsymbolic \
+		-Wl,--version-script=$(ABI)/exports.map $< $(ABI)/forwards.o $(ABI_OBJECTS) -o $@ -ldl
+
+abi: $(ABI)/calls $(ABI)/libvgpu.so
+
+include tests/ledger/programs.mk
+.PHONY: abi
