@@ -1,0 +1,109 @@
+"""The kubelet's checkpoint, which is read with care: what is in it becomes names of files."""
+
+import base64
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpu_native.plugin import answering, checkpoint
+from vgpu_native.plugin.checkpoint import BadCheckpoint, Entry
+from vgpu_native.plugin.settings import PluginSettings
+from vgpu_native.plugin.wire.deviceplugin_pb2 import ContainerAllocateResponse
+
+TOKEN = "a" + "0123456789abcdef01234567"
+RESOURCE = "nvidia.com/gpu"
+
+
+def written(path: Path, answer: ContainerAllocateResponse, ids: Any, **told: Any) -> Path:
+    """Write a checkpoint with one container."""
+    entry = {
+        "PodUID": "uid",
+        "ContainerName": "main",
+        "ResourceName": RESOURCE,
+        "DeviceIDs": ids,
+        "AllocResp": base64.b64encode(answer.SerializeToString()).decode(),
+    }
+    data = {"PodDeviceEntries": [{**entry, **told}], "RegisteredDevices": {RESOURCE: ["x"]}}
+    path.write_text(json.dumps({"Data": data, "Checksum": 1, "BootID": "later releases"}))
+    return path
+
+
+def plain(token: str = TOKEN) -> ContainerAllocateResponse:
+    """Return an answer as it is given to who has limits on two cards."""
+    settings = PluginSettings()
+    variables = answering.environment(("A", "B"), (), settings, limited=True)
+    mounted = answering.mounts(Path("/state/x"), settings, limited=True)
+    return answering.plain_answer(token, variables, mounted)
+
+
+@pytest.mark.parametrize(
+    "ids", [{"-1": ["A-0", "B-0"]}, {"0": ["A-0"], "1": ["B-0"]}, ["A-0", "B-0"]]
+)
+def test_it_says_who_has_what_and_what_was_answered(tmp_path: Path, ids: Any) -> None:
+    path = written(tmp_path / "checkpoint", plain(), ids)
+    (found,) = checkpoint.read(path, RESOURCE)
+    assert found == Entry(
+        "uid", "main", frozenset({"A-0", "B-0"}), TOKEN, ("A", "B"), limited=True, cdi=False
+    )
+    assert checkpoint.read(path, "other.com/gpu") == ()
+
+
+def test_it_says_which_answers_name_cdi_devices(tmp_path: Path) -> None:
+    path = written(tmp_path / "checkpoint", answering.cdi_answer(TOKEN), {"-1": ["A-0"]})
+    (found,) = checkpoint.read(path, RESOURCE)
+    assert (found.cards, found.limited, found.cdi) == ((), False, True)
+
+
+@pytest.mark.parametrize(
+    "token", ["", "../../etc", "a/b", TOKEN + "0", TOKEN.upper(), TOKEN + "\n"]
+)
+def test_a_mark_that_is_not_ours_is_none(tmp_path: Path, token: str) -> None:
+    path = written(tmp_path / "checkpoint", plain(token), {"-1": ["A-0"]})
+    assert checkpoint.read(path, RESOURCE)[0].token == ""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"Data":{"PodDeviceEntries":[{"PodUID":3}]}}',
+        b'{"Data":{"PodDeviceEntries":[{"PodUID":"u","ResourceName":"nvidia.com/gpu",'
+        b'"AllocResp":"/////w=="}]}}',
+    ],
+)
+def test_what_kubelets_do_not_write_is_bad(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(content)
+    with pytest.raises(BadCheckpoint, match=str(path)):
+        checkpoint.read(path, RESOURCE)
+
+
+def test_no_file_a_directory_and_an_endless_file_are_bad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BadCheckpoint, match="No such file"):
+        checkpoint.read(tmp_path / "none", RESOURCE)
+    with pytest.raises(BadCheckpoint, match="directory"):
+        checkpoint.read(tmp_path, RESOURCE)
+    monkeypatch.setattr(checkpoint, "BYTES_MAX", 100)
+    with pytest.raises(BadCheckpoint, match="more than 100 bytes"):
+        checkpoint.read(Path("/dev/zero"), RESOURCE)
+
+
+@given(content=st.binary(max_size=200), place=st.integers(0, 400), cut=st.integers(0, 500))
+def test_bytes_that_were_changed_anywhere_are_read_or_bad(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, place: int, cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "checkpoint"
+    good = written(path, plain(), {"-1": ["A-0"]}).read_bytes()
+    path.write_bytes(good[:place] + content + good[place + cut :])
+    with contextlib.suppress(BadCheckpoint):
+        for entry in checkpoint.read(path, RESOURCE):
+            assert "/" not in entry.token
