@@ -5,6 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 STORE ?= var/gpuledger
 SEEDS ?= 2000
+SECONDS ?= 600
 WORKERS ?= 2
 LOCKING := --quiet --python-version 3.11 --universal --generate-hashes --no-annotate --no-header
 
@@ -43,6 +44,12 @@ test-native: native ## tests of libvgpu.so on the stub driver; no GPU is needed
 protos: setup ## generate what speaks to the kubelet from vgpu_native/plugin/protos
 	$(BIN)/python -m vgpu_native.plugin.generate
 
+fuzz: setup ## fuzz what tenants can write; SECONDS=N
+	$(BIN)/python vgpu_native/tests/fuzz/run.py --seconds $(SECONDS)
+
+gpu-bundle: setup ## what is carried to a machine with a GPU to measure there
+	$(MAKE) -C vgpu_native PYTHON=$(abspath $(BIN))/python gpu-bundle
+
 e2e: setup ## tests on a real API server; needs KUBEBUILDER_ASSETS
 	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
 
@@ -73,4 +80,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup demo run protos test native test-native e2e e2e-long bench simulate lint docs lock clean
+.PHONY: help setup demo run protos test native test-native fuzz gpu-bundle e2e e2e-long bench simulate lint docs lock clean

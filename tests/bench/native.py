@@ -22,7 +22,8 @@ from vgpu_native import regions
 
 NAME: Final = "native"
 NATIVE: Final = Path(__file__).parents[2] / "vgpu_native"
-BUNDLE: Final = NATIVE / "build" / "gpu-bundle"
+BUILD: Final = Path(os.environ.get("VGPU_BUILD", NATIVE / "build")).absolute()
+BUNDLE: Final = BUILD / "gpu-bundle"
 BUILD_SECONDS: Final = 300
 SECONDS_MAX: Final = 120
 PAGE: Final = 4096
@@ -56,7 +57,8 @@ def run(quick: bool) -> list[Result]:
 def _build() -> None:
     if shutil.which("gcc") is None:
         raise Skipped("there is no gcc to build libvgpu.so with")
-    command = ["make", "-s", "-C", str(NATIVE), f"PYTHON={sys.executable}", "gpu-bundle"]
+    told = [f"PYTHON={sys.executable}", f"BUILD={BUILD}"]
+    command = ["make", "-s", "-C", str(NATIVE), *told, "gpu-bundle"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
     )

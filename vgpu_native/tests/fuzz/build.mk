@@ -11,7 +11,7 @@ FUZZ_LOOP := $(FUZZ)/loop.o $(FUZZ)/mutate.o
 FUZZ_INCLUDES := $(wildcard include/*.h src/*.h tests/fuzz/*.h) $(MADE)/layout.h
 
 # What the targets link of the library: the parts that know nothing of CUDA.
-LEDGER := attach entries environment gate ledger limits log region slots
+LEDGER := attach entries environment gate ledger log page region slots
 $(FUZZ)/environment: $(FUZZ)/of/environment.o
 $(FUZZ)/region: $(patsubst %,$(FUZZ)/of/%.o,$(LEDGER))
 

@@ -84,9 +84,9 @@ def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
     """Return where inputs come from, and what reads one."""
     corpus = [path.read_bytes() for path in sorted(CORPUS.iterdir())]
     region, folder = good(), tempfile.TemporaryDirectory()
-    path = Path(folder.name) / "region"
 
     def one(data: bytes) -> None:
+        path = Path(folder.name) / "region"
         content = changed(region, data)
         path.write_bytes(content)
         if data[:1] >= bytes([MEANWHILE]):

@@ -1,0 +1,112 @@
+"""Requests to the device plugin: every one is answered or refused with a status, and soon.
+
+The kubelet is trusted, but its socket is a file that others of the node may come to. Inputs are the
+bytes of a request; the first one says of which call.
+"""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Never
+
+import grpc
+import structlog
+from google.protobuf.message import DecodeError
+from mutating import Mutator
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
+
+from support.plugged import Placed, card, container, settings_in, share
+
+from vgpu_native.plugin.allocating import Allocating
+from vgpu_native.plugin.allocations import Allocations
+from vgpu_native.plugin.devices import Devices
+from vgpu_native.plugin.servicer import Servicer
+from vgpu_native.plugin.verifying import Verifying
+from vgpu_native.plugin.wire import deviceplugin_pb2 as api
+from vgpu_native.plugin.witness import Witness
+
+CALLS: Final[tuple[tuple[str, Any], ...]] = (
+    ("Allocate", api.AllocateRequest),
+    ("GetPreferredAllocation", api.PreferredAllocationRequest),
+    ("PreStartContainer", api.PreStartContainerRequest),
+)
+SECONDS_MAX: Final = 5.0
+WAIT_SECONDS: Final = 0.01
+
+
+class Ended(Exception):
+    """A call was ended with a status."""
+
+
+class Context:
+    """What a servicer uses of a call's context."""
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> Never:
+        """End the call. A status without words helps nobody."""
+        assert code is not grpc.StatusCode.OK, details
+        assert details, code
+        raise Ended(details)
+
+
+def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
+    """Return where inputs come from, and what reads one."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    folder = tempfile.TemporaryDirectory()
+    servicer, ids = _plugin(Path(folder.name))
+    runner = asyncio.Runner()
+
+    def one(data: bytes) -> None:
+        name, kind = CALLS[data[0] % len(CALLS) if data else 0]
+        try:
+            request = kind.FromString(data[1:])
+        except DecodeError:
+            return
+        runner.run(_call(servicer, name, request))
+        assert Path(folder.name).exists(), "a plugin keeps to its own directory"
+
+    return Mutator(seed, _corpus(ids)), one
+
+
+async def _call(servicer: Servicer, name: str, request: Any) -> None:
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            await getattr(servicer, name)(request, Context())
+    except Ended:
+        pass
+
+
+def _plugin(folder: Path) -> tuple[Servicer, list[str]]:
+    """Return a plugin's service with two cards, one of which is promised, and the devices' ids."""
+    waits = {"allocate_seconds": WAIT_SECONDS, "verify_seconds": WAIT_SECONDS}
+    settings = settings_in(folder, look_seconds=WAIT_SECONDS, **waits)
+    settings.state_dir.mkdir(parents=True)
+    placed = Placed(container("one", share(0)), container("two", share(0), share(1)))
+    devices = Devices()
+    devices.replace([card(0), card(1)])
+    parts = settings, placed, Allocations(settings.state_dir / "allocations")
+    witness = Witness(settings, placed)
+    servicer = Servicer(devices, Allocating(*parts, witness), Verifying(*parts, witness))
+    return servicer, [one.ID for one in devices.listed().devices]
+
+
+def _corpus(ids: list[str]) -> list[bytes]:
+    wanted = api.ContainerAllocateRequest(devices_ids=ids[:2])
+    preferred = api.ContainerPreferredAllocationRequest(
+        available_deviceIDs=ids, must_include_deviceIDs=ids[:1], allocation_size=2
+    )
+    requests = (
+        (0, api.AllocateRequest(container_requests=[wanted])),
+        (0, api.AllocateRequest(container_requests=[wanted, wanted])),
+        (1, api.PreferredAllocationRequest(container_requests=[preferred])),
+        (2, api.PreStartContainerRequest(devices_ids=ids[:1])),
+    )
+    return [bytes([call]) + request.SerializeToString() for call, request in requests]
+
+
+if __name__ == "__main__":
+    from looping import main
+
+    sys.exit(main(targets))

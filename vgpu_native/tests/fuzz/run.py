@@ -1,0 +1,109 @@
+"""Fuzz everything that reads what a tenant can write, all targets at the same time.
+
+`python vgpu_native/tests/fuzz/run.py --seconds 600`; `make fuzz` does it. A finding is a file, and
+the command that runs it again is printed.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+HERE: Final = Path(__file__).parent
+NATIVE: Final = HERE.parents[1]
+BUILD: Final = Path(os.environ.get("VGPU_BUILD", NATIVE / "build")).absolute()
+BUILT: Final = BUILD / "fuzz"
+BUILD_SECONDS: Final = 300
+GRACE_SECONDS: Final = 60
+LENGTH_BYTES: Final = 8
+SANITIZERS: Final = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+
+
+class Target(NamedTuple):
+    """A program that is fuzzed, and where its first inputs are."""
+
+    name: str
+    command: tuple[str, ...]
+    corpus: str = ""
+
+    def started(self, seconds: float, seed: int, folder: Path) -> "subprocess.Popen[str]":
+        """Start it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.iterdir():
+            left.unlink()
+        corpus = [str(HERE / "corpus" / self.corpus)] if self.corpus else []
+        return subprocess.Popen(
+            [*self.command, f"{seconds:g}", str(seed), str(folder), *corpus],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **SANITIZERS},
+        )
+
+
+def _python(name: str) -> Target:
+    return Target(name.replace("_", " "), (sys.executable, str(HERE / f"{name}.py")))
+
+
+TARGETS: Final = (
+    Target("environment", (str(BUILT / "environment"),), "environment"),
+    Target("region", (str(BUILT / "region"),), "region"),
+    _python("region_reader"),
+    _python("annotations"),
+    _python("plugin_requests"),
+)
+
+
+def main() -> int:
+    """Run all targets; the status is 1 when one of them found something."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--only", choices=[one.name for one in TARGETS], action="append")
+    arguments = parser.parse_args()
+    told = [f"PYTHON={sys.executable}", f"BUILD={BUILD}"]
+    make = ["make", "-s", "-C", str(NATIVE), *told, "fuzzers"]
+    subprocess.run(make, check=True, timeout=BUILD_SECONDS)
+    print(f"seed {arguments.seed}, {arguments.seconds:g} s", flush=True)
+    running = [
+        (one, folder, one.started(arguments.seconds, arguments.seed, folder))
+        for one in TARGETS
+        if not arguments.only or one.name in arguments.only
+        for folder in [BUILT / "found" / one.name.replace(" ", "-")]
+    ]
+    ended = [_ended(*one, arguments.seconds + GRACE_SECONDS) for one in running]
+    return int(not all(ended))
+
+
+def _ended(one: Target, folder: Path, process: "subprocess.Popen[str]", seconds: float) -> bool:
+    """Wait for a target and say how it went."""
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said, _ = process.communicate()
+    print(f"{one.name}: {said.strip()}", flush=True)
+    if process.returncode == 0:
+        return True
+    _take_last(folder)
+    print(f"  the input is {folder / 'found'}; status {process.returncode}", flush=True)
+    if one.corpus:
+        command = " ".join([*one.command, "0 1", str(folder), str(folder)])
+        print(f"  run it again, with what else was kept there: {command}", flush=True)
+    return False
+
+
+def _take_last(folder: Path) -> None:
+    """Let the file `found` be what ran when a target crashed, where it did not write it itself."""
+    last, found = folder / "last", folder / "found"
+    if last.exists() and not found.exists():
+        content = last.read_bytes()
+        length = int.from_bytes(content[:LENGTH_BYTES], "little")
+        found.write_bytes(content[LENGTH_BYTES:][:length])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""What tenants can write is fuzzed for a short while, and the fuzzers find what is planted."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+NATIVE = Path(__file__).parents[1]
+FUZZ = NATIVE / "tests" / "fuzz"
+SECONDS = 10
+PLANTED_SECONDS = 20
+FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fsanitize=address,undefined"]
+
+PLANTED = [
+    ("environment", "environment.c", "value > UINT64_MAX >> shift", "false"),
+    ("environment", "environment.c", "if (at == first) *good = false;", ""),
+    ("region", "slots.h", "high < VGPU_SLOTS_MAX ? (unsigned)high : VGPU_SLOTS_MAX", "high"),
+    ("region", "region.c", "state.st_size != sizeof(vgpu_region)", "state.st_size < 0"),
+]
+
+
+def test_nothing_is_found_in_a_short_while(make: Callable[..., None]) -> None:
+    make("fuzzers")
+    command = [sys.executable, FUZZ / "run.py", "--seconds", str(SECONDS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = re.findall(r"(\d+) inputs.*: nothing found", done.stdout)
+    assert len(counts) == 5, done.stdout
+    assert all(int(count) > 10 for count in counts), done.stdout
+
+
+@pytest.mark.parametrize(("target", "name", "guard", "instead"), PLANTED)
+def test_a_defect_that_is_planted_is_found(
+    target: str, name: str, guard: str, instead: str, make: Callable[..., None], tmp_path: Path
+) -> None:
+    make("fuzzers")
+    built = Path(os.environ.get("VGPU_BUILD", NATIVE / "build")).absolute()
+    sources = tmp_path / "src"
+    sources.mkdir()
+    for path in [*(NATIVE / "src").glob("*.c"), *(NATIVE / "src").glob("*.h")]:
+        text = path.read_text()
+        if path.name == name:
+            assert text.count(guard) == 1, f"{name} has another guard now: say it in PLANTED"
+            text = text.replace(guard, instead)
+        (sources / path.name).write_text(text)
+    program = _built(target, sources, built)
+    folder = tmp_path / "found"
+    folder.mkdir()
+    command = [program, str(PLANTED_SECONDS), "1", folder, FUZZ / "corpus" / target]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode not in (0, 2), done.stdout + done.stderr
+
+
+def _built(target: str, sources: Path, built: Path) -> Path:
+    """Build a target with other sources of the library."""
+    main = sources.parent / "tests" / "fuzz" / f"{target}.c"
+    main.parent.mkdir(parents=True)
+    main.write_bytes((FUZZ / f"{target}.c").read_bytes())
+    objects = [path.stem for path in (built / "fuzz" / "of").glob("*.o")]
+    names = ["environment"] if target == "environment" else objects
+    program = sources.parent / target
+    includes = [f"-I{path}" for path in (NATIVE / "include", built / "include", FUZZ)]
+    headers = ["-isystem", built / "headers" / "nvidia" / "cu13" / "include"]
+    loop = [built / "fuzz" / f"{name}.o" for name in ("loop", "mutate")]
+    linked = [sources / f"{name}.c" for name in names]
+    command = ["gcc", *FLAGS, *includes, *headers, main, *linked, *loop, "-o", program]
+    subprocess.run(command, check=True, timeout=120)
+    return program
