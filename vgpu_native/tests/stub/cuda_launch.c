@@ -124,3 +124,4 @@ CUresult stub_cuLaunchGridAsync(CUfunction f, int width, int height, CUstream st
 EXPORT uint64_t vgpu_stub_used(int device) { return stub_used(0, device); }
 EXPORT uint64_t vgpu_stub_used_by(pid_t pid, int device) { return stub_used(pid, device); }
 EXPORT uint64_t vgpu_stub_busy_ns(int device) { return stub_busy_ns(0, device); }
+EXPORT void vgpu_stub_xid(int device, unsigned xid) { stub_xid(device, xid); }

@@ -16,6 +16,11 @@ int stub_nvml_number(nvmlDevice_t device)
   return (int)(at - handles);
 }
 
+nvmlDevice_t stub_nvml_handle(int device)
+{
+  return (nvmlDevice_t)&handles[device];
+}
+
 nvmlReturn_t stub_nvmlDeviceGetCount_v2(unsigned *count)
 {
   *count = stub_state()->devices;
@@ -95,8 +100,7 @@ nvmlReturn_t stub_nvmlDeviceGetName(nvmlDevice_t device, char *text, unsigned le
 
 nvmlReturn_t stub_nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-  int i = stub_nvml_number(device);
-  if (i < 0 || !pci) return NVML_ERROR_INVALID_ARGUMENT;
+  DEVICE(device, pci);
   memset(pci, 0, sizeof *pci);
   pci->bus = (unsigned)i + 1;
   pci->pciDeviceId = 0x233010de;
@@ -105,10 +109,19 @@ nvmlReturn_t stub_nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pc
   return NVML_SUCCESS;
 }
 
+nvmlReturn_t stub_nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+  return stub_nvmlDeviceGetPciInfo_v3(device, pci);
+}
+
+nvmlReturn_t stub_nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+  return stub_nvmlDeviceGetPciInfo_v3(device, pci);
+}
+
 nvmlReturn_t stub_nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
-  int i = stub_nvml_number(device);
-  if (i < 0 || !memory) return NVML_ERROR_INVALID_ARGUMENT;
+  DEVICE(device, memory);
   memory->total = stub_state()->device[i].size;
   memory->used = stub_used(0, i);
   memory->free = memory->total - memory->used;
@@ -125,5 +138,13 @@ nvmlReturn_t stub_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_
   memory->used = plain.used;
   memory->free = plain.free;
   memory->reserved = RESERVED;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t stub_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
+{
+  DEVICE(device, memory);
+  memory->bar1Total = memory->bar1Free = stub_state()->device[i].size;
+  memory->bar1Used = 0;
   return NVML_SUCCESS;
 }

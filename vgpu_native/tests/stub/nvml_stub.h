@@ -24,6 +24,13 @@ extern const unsigned stub_function_count;
 #define STUB_SPECIAL(n) 1
 /* The number of a handle's device, -1: it is not one. */
 int stub_nvml_number(nvmlDevice_t device);
+nvmlDevice_t stub_nvml_handle(int device);
+
+/* What most functions of a device begin with: its number is `i`. */
+#define DEVICE(device, out)                                       \
+  int i = stub_nvml_number(device);                               \
+  if (i < 0 || !(out)) return NVML_ERROR_INVALID_ARGUMENT;        \
+  if (stub_state()->device[i].lost) return NVML_ERROR_GPU_IS_LOST
 
 int stub_begin(unsigned n, const struct stub_argument *given, unsigned count, nvmlReturn_t *result);
 #define stub_enter(n, stream) 0

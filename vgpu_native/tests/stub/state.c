@@ -310,3 +310,38 @@ uint64_t stub_busy_ns(pid_t pid, int device)
   stub_unlock();
   return busy;
 }
+
+unsigned stub_users(int device, struct stub_user *users, unsigned room)
+{
+  unsigned found = 0;
+  stub_lock();
+  reap();
+  for (int i = 0; i < state->highest; i++) {
+    struct stub_process *one = &state->process[i];
+    uint64_t used = one->pid ? one->used[device] + shared_by(i, device) : 0;
+    if (!used) continue;
+    if (found < room) users[found] = (struct stub_user){one->pid, used, one->busy_ns[device]};
+    found++;
+  }
+  stub_unlock();
+  return found;
+}
+
+void stub_xid(int device, uint32_t xid)
+{
+  if (!stub_state()) return;
+  stub_lock();
+  state->event[state->events % STUB_EVENTS] = (struct stub_event){device, xid};
+  state->events++;
+  stub_unlock();
+}
+
+bool stub_next_event(uint64_t *seen, struct stub_event *event)
+{
+  stub_lock();
+  if (*seen + STUB_EVENTS < state->events) *seen = state->events - STUB_EVENTS;
+  bool any = *seen < state->events;
+  if (any) *event = state->event[(*seen)++ % STUB_EVENTS];
+  stub_unlock();
+  return any;
+}

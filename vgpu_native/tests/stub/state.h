@@ -18,6 +18,7 @@ struct stub_device {
   uint64_t size, used; /* bytes */
   uint64_t free_at;    /* when the last kernel queued so far ends, in monotonic ns */
   uint64_t busy_ns;    /* time of all kernels, also of those that are queued */
+  uint64_t lost;       /* it fell off the bus: NVML says so */
 };
 
 /* A process that has the driver open. It is alive as long as it holds the lock of its byte. */
@@ -84,6 +85,17 @@ uint64_t stub_run(int device, uint64_t not_before, uint64_t ns);
 /* Bytes and time that were used of a device, by all (pid 0) or by one process. */
 uint64_t stub_used(pid_t pid, int device);
 uint64_t stub_busy_ns(pid_t pid, int device);
+
+/* The processes that use a device's memory, as many as there is room for; how many there are. */
+struct stub_user {
+  pid_t pid;
+  uint64_t used, busy_ns;
+};
+unsigned stub_users(int device, struct stub_user *users, unsigned room);
+
+/* Critical errors: write one, and read the next after `seen` of them; false if there is none. */
+void stub_xid(int device, uint32_t xid);
+bool stub_next_event(uint64_t *seen, struct stub_event *event);
 
 uint64_t stub_now(void);
 

@@ -46,5 +46,7 @@ struct vgpu_stub_record {
 };
 const struct vgpu_stub_record *vgpu_stub_last(void);
 
-/* Let a card have a critical error, for those who wait for NVML's events. */
+/* Let a card have a critical error, for those who wait for NVML's events (both libraries export it);
+ * let NVML find it gone, or there again (the stub NVML exports it). */
 void vgpu_stub_xid(int device, unsigned xid);
+void vgpu_stub_lose(int device, int lost);
