@@ -22,7 +22,7 @@ $(ABI)/hooks.inc: $(ABI)/forwards.o $(ABI_OBJECTS) tools/generate.py
 	$(PYTHON) tools/generate.py --hooks $(ABI) $(filter %.o,$^)
 
 $(ABI)/libvgpu.so: src/hooks.c $(ABI)/hooks.inc
-	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libvgpu.so -Wl,-Bsymbolic \
+	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libvgpu.so -Wl,-Bsymbolic-functions \
 		-Wl,--version-script=$(ABI)/exports.map $< $(ABI)/forwards.o $(ABI_OBJECTS) -o $@ -ldl
 
 abi: $(ABI)/calls $(ABI)/libvgpu.so

@@ -1,0 +1,221 @@
+"""dlsym finds hooks for the driver's functions, and all else as it did without the library."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+VGPU, CUDA, OTHER = "libvgpu.so", "libcuda.so.1", "libother.so"
+Probe = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="module")
+def built(make: Callable[..., None], abi: Path) -> Path:
+    """Return the directory with the probe and the libraries beside it."""
+    make("dlsym")
+    return abi.parent / "dlsym"
+
+
+@pytest.fixture(scope="module")
+def driver(abi: Path) -> Path:
+    """Return a driver."""
+    return abi / CUDA
+
+
+@pytest.fixture
+def probe(built: Path, library: Path, driver: Path) -> Probe:
+    """Return what runs the steps of a probe and answers what it said, line by line."""
+
+    def run(*steps: str, program: str = "probe", preload: str | None = None) -> list[str]:
+        before = str(library) if preload is None else preload
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(driver.parent)}
+        if before:
+            environment["LD_PRELOAD"] = before
+        command = [built / program, *steps]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=30, check=False
+        )
+        assert done.returncode == 0, (done.returncode, done.stderr)
+        assert done.stderr == ""
+        return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("program", ["probe", "probe-2.2.5", "probe-2.34"])
+def test_the_drivers_functions_are_hooked_for_programs_of_every_glibc(
+    probe: Probe, built: Path, program: str
+) -> None:
+    if program == "probe-2.34" and b"GLIBC_2.34" not in (built / program).read_bytes():
+        pytest.skip("this C library has no dlsym of 2.34")
+    assert probe("open:libcuda.so.1", "has:cuMemAlloc_v2", program=program) == [VGPU]
+
+
+def test_the_driver_is_known_by_any_path_to_it(probe: Probe, driver: Path, tmp_path: Path) -> None:
+    link = tmp_path / "mine.so"
+    link.symlink_to(driver)
+    for path in (driver, link):
+        assert probe(f"open:{path}", "has:cuMemAlloc_v2", "has:cuCtxGetId") == [VGPU, path.name]
+
+
+def test_the_next_and_the_default_function_are_the_hooks_once_there_is_a_driver(
+    probe: Probe,
+) -> None:
+    steps = ("default:cuMemAlloc_v2", "next:cuMemAlloc_v2", "self:cuMemAlloc_v2")
+    assert probe("open:libcuda.so.1", *steps) == [VGPU] * 3
+    assert probe("global:libcuda.so.1", *steps) == [VGPU] * 3
+
+
+def test_without_a_driver_nothing_of_it_is_found(probe: Probe) -> None:
+    assert probe("default:cuMemAlloc_v2", "self:cuMemAlloc_v2") == ["nowhere"] * 2
+    found = probe("open:libm.so.6", "has:cuMemAlloc_v2", "error", "error")
+    assert found[0] == "nowhere"
+    assert "libm.so.6: undefined symbol: cuMemAlloc_v2" in found[1]
+    assert found[2] == "none"
+
+
+@pytest.mark.parametrize("name", ["cuNothing", "cuMemAlloc_v9", "nothing"])
+def test_a_missing_symbol_is_reported_as_without_the_library(probe: Probe, name: str) -> None:
+    steps = ("open:libcuda.so.1", f"has:{name}", "error", "error", "has:cuMemAlloc_v2", "error")
+    found = probe(*steps)
+    assert found[0] == "nowhere"
+    assert found[1].endswith(f"libcuda.so.1: undefined symbol: {name}")
+    assert found[2:] == ["none", VGPU, "none"]
+    assert found[:3] == probe(*steps, preload="")[:3]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cuMemAlloc_v2",
+        "cudaMalloc",
+        "cublasCreate_v2",
+        "cudnnCreate",
+        "curl_easy_init",
+        "cu",
+        "c",
+        "n",
+        "nvml",
+        "nvmlDeviceGetMemoryInfo",
+    ],
+)
+def test_functions_of_other_libraries_are_left_alone(probe: Probe, built: Path, name: str) -> None:
+    alike = f"open:{built}/libalike.so"
+    assert probe(alike, f"has:{name}") == ["libalike.so"]
+    assert probe("open:libcuda.so.1", alike, f"has:{name}") == ["libalike.so"]
+
+
+def test_the_next_function_is_found_however_often_it_is_asked_for(probe: Probe) -> None:
+    assert probe(*["next:open"] * 3) == ["libc.so.6"] * 3
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_preloaded_library_finds_the_functions_behind_it_in_both_orders(
+    probe: Probe, built: Path, library: Path, first: bool
+) -> None:
+    order = [str(library), str(built / OTHER)]
+    preload = ":".join(order if first else reversed(order))
+    found = probe("ask:other_malloc", "ask:ompt_start_tool", preload=preload)
+    assert found == ["libc.so.6", "nowhere"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_interposer_of_the_driver_reaches_the_hook_in_both_orders(
+    probe: Probe, built: Path, library: Path, first: bool
+) -> None:
+    order = [str(library), str(built / OTHER)]
+    preload = ":".join(order if first else reversed(order))
+    steps = ("open:libcuda.so.1", "default:cuMemAlloc_v2", "ask:other_next", "has:cuMemAlloc_v2")
+    outer = VGPU if first else OTHER
+    assert probe(*steps, preload=preload) == [outer, VGPU, VGPU]
+
+
+def test_children_find_the_hooks(probe: Probe) -> None:
+    steps = ("open:libcuda.so.1", "has:cuMemAlloc_v2", "fork", "has:cuMemFree_v2", "vfork")
+    parent = [VGPU, VGPU, "status 0", "status 0"]
+    assert sorted(probe(*steps)) == sorted([*parent, "status 0"])
+
+
+def test_a_new_namespace_is_a_bypass_that_is_documented(probe: Probe, driver: Path) -> None:
+    """Preloaded libraries are not in it; what it uses is seen by the agent only."""
+    assert probe(f"apart:{driver}", "has:cuMemAlloc_v2") == [CUDA]
+
+
+def test_a_static_program_is_not_touched(built: Path, library: Path) -> None:
+    done = subprocess.run(
+        [built / "probe-static", "error"],
+        env={"LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "none\n", "")
+
+
+def test_a_setuid_program_does_not_load_the_library_from_its_environment(
+    built: Path, library: Path, tmp_path: Path
+) -> None:
+    """The loader ignores paths there; /etc/ld.so.preload reaches such programs, too."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a program of another user")
+    program = tmp_path / "probe"
+    shutil.copy(built / "probe", program)
+    os.chown(program, 65534, -1)
+    program.chmod(stat.S_ISUID | 0o755)
+    command = [program, "default:cuMemAlloc_v2", "next:dlsym"]
+    done = subprocess.run(
+        command,
+        env={"LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert VGPU not in done.stdout
+
+
+PYTHON = """
+import ctypes, sys
+lib = ctypes.CDLL("libcuda.so.1")
+where = lambda f: ctypes.cast(f, ctypes.c_void_p).value
+maps = [line.split() for line in open("/proc/self/maps")]
+def owner(address):
+    for line in maps:
+        low, high = (int(one, 16) for one in line[0].split("-"))
+        if low <= address < high:
+            return line[-1].rsplit("/", 1)[-1]
+print(owner(where(lib.cuMemAlloc_v2)), owner(where(lib.cuCtxGetId)), hasattr(lib, "cuNothing"))
+"""
+
+
+def test_python_finds_the_hooks_by_ctypes(library: Path, driver: Path) -> None:
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(driver.parent), "LD_PRELOAD": str(library)}
+    done = subprocess.run(
+        [sys.executable, "-c", PYTHON],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split() == [VGPU, CUDA, "False"]
+
+
+def test_python_without_a_driver_finds_none(library: Path) -> None:
+    code = "import ctypes; print(hasattr(ctypes.CDLL(None), 'cuMemAlloc_v2'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split() == ["False"]
