@@ -1,10 +1,11 @@
 /* Arrays and mipmapped arrays. The driver tells the size of none that has memory of its own, so it
- * is computed: rows in steps of 64 bytes, heights in steps of the blocks in which textures lie. */
+ * is computed: rows in steps of 64 bytes, heights in steps of the blocks in which textures lie, and all
+ * of a level in pages of 64 KiB. */
 #include "claim.h"
 #include "memory.h"
 
 #define ROW 64
-#define STEP 512
+#define STEP 65536
 
 struct vgpu_map vgpu_arrays;
 
