@@ -97,19 +97,15 @@ def _fallback(function: Function) -> str:
 def _definition(at: int, function: Function) -> str:
     declared = ", ".join(f"{kind} {name}" for kind, name in function.parameters) or "void"
     passed = ", ".join(name for _, name in function.parameters)
-    each = ", ".join(f"{{&{name}, sizeof {name}}}" for _, name in function.parameters)
     default = "2" if function.suffix else "1"
     return f"""\
 __attribute__((weak)) {function.result} {function.behaviour}({declared});
 EXPORT {function.result} {function.name}({declared})
 {{
   {function.result} result = {_fallback(function)};
-  if (STUB_SPECIAL({at})) {{
-    const struct stub_argument given[] = {{{each or "{0, 0}"}}};
-    if (!stub_begin({at}, given, {len(function.parameters)}, &result)) return result;
-  }}
+  if (STUB_SPECIAL({at}) && !stub_begin({at}, &result)) return result;
   if (!{function.behaviour}) return result;
-  int before = stub_enter({at}, {default});
+  int before = stub_enter({default});
   result = {function.behaviour}({passed});
   stub_leave(before);
   return result;

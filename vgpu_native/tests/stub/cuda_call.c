@@ -18,9 +18,6 @@ static _Atomic bool initialised;
 static uint64_t delay_ns;
 static struct { unsigned n, k; CUresult result; } failure[32];
 static unsigned failures;
-static int sentinel = -1;
-static CUresult sentinel_result;
-static struct vgpu_stub_record record;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int stream_kind = 1;
 
@@ -36,7 +33,7 @@ static int number_of(const char *name, size_t length)
 static void settle(void)
 {
   for (unsigned i = 0; i < stub_function_count; i++) {
-    bool plain = initialised && !delay_ns && (int)i != sentinel;
+    bool plain = initialised && !delay_ns;
     plain = plain && stub_functions[i].introduced <= stub_version();
     for (unsigned k = 0; k < failures; k++) plain = plain && failure[k].n != i;
     atomic_store_explicit(&stub_plain[i], plain, memory_order_release);
@@ -98,19 +95,6 @@ static bool needs_nothing(const char *base)
   return false;
 }
 
-static void write_down(const struct stub_argument *given, unsigned count)
-{
-  unsigned at = 0;
-  memset(&record.size, 0, sizeof record.size + sizeof record.bytes);
-  for (unsigned i = 0; i < count && at + given[i].size <= sizeof record.bytes; i++) {
-    memcpy(record.bytes + at, given[i].at, given[i].size);
-    record.size[i] = (unsigned)given[i].size;
-    at += (unsigned)given[i].size;
-  }
-  record.count = count;
-  record.calls++;
-}
-
 static bool chosen_to_fail(unsigned n, CUresult *result)
 {
   for (unsigned i = 0; i < failures; i++)
@@ -121,7 +105,7 @@ static bool chosen_to_fail(unsigned n, CUresult *result)
   return false;
 }
 
-bool stub_begin(unsigned n, const struct stub_argument *given, unsigned count, CUresult *result)
+bool stub_begin(unsigned n, CUresult *result)
 {
   const struct stub_function *function = &stub_functions[n];
   if (delay_ns) {
@@ -130,10 +114,7 @@ bool stub_begin(unsigned n, const struct stub_argument *given, unsigned count, C
   }
   pthread_mutex_lock(&lock);
   bool go_on = false;
-  if ((int)n == sentinel) {
-    write_down(given, count);
-    *result = sentinel_result;
-  } else if (chosen_to_fail(n, result)) {
+  if (chosen_to_fail(n, result)) {
     go_on = false;
   } else if (function->introduced > stub_version()) {
     *result = CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
@@ -146,9 +127,8 @@ bool stub_begin(unsigned n, const struct stub_argument *given, unsigned count, C
   return go_on;
 }
 
-int stub_enter(unsigned n, int stream)
+int stub_enter(int stream)
 {
-  (void)n;
   int before = stream_kind;
   stream_kind = stream;
   return before;
@@ -176,19 +156,4 @@ EXPORT void vgpu_stub_fail(const char *function, unsigned k, int result)
   fail(number_of(function, strlen(function)), k, (CUresult)result);
   settle();
   pthread_mutex_unlock(&lock);
-}
-
-EXPORT void vgpu_stub_sentinel(const char *function, int result)
-{
-  pthread_mutex_lock(&lock);
-  sentinel = function ? number_of(function, strlen(function)) : -1;
-  sentinel_result = (CUresult)result;
-  record = (struct vgpu_stub_record){0};
-  settle();
-  pthread_mutex_unlock(&lock);
-}
-
-EXPORT const struct vgpu_stub_record *vgpu_stub_last(void)
-{
-  return &record;
 }

@@ -30,11 +30,6 @@ struct stub_function {
 extern const struct stub_function stub_functions[];
 extern const unsigned stub_function_count;
 
-struct stub_argument {
-  const void *at;
-  size_t size;
-};
-
 /* Whether anything is to be done before the work; else a call is only counted. */
 extern _Atomic bool stub_plain[];
 extern _Atomic uint64_t stub_counts[];
@@ -42,8 +37,11 @@ extern _Atomic uint64_t stub_counts[];
   (atomic_fetch_add_explicit(&stub_counts[n], 1, memory_order_relaxed), \
    !atomic_load_explicit(&stub_plain[n], memory_order_acquire))
 
-bool stub_begin(unsigned n, const struct stub_argument *given, unsigned count, CUresult *result);
-int stub_enter(unsigned n, int stream);
+/* False: the call is answered, by the result. */
+bool stub_begin(unsigned n, CUresult *result);
+
+/* Note what the default stream is to this thread now, and put back what it was. */
+int stub_enter(int stream);
 void stub_leave(int before);
 
 /* Whether this thread is in a function of the per-thread default stream. */

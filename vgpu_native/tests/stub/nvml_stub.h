@@ -15,10 +15,6 @@ struct stub_function {
   int introduced, stream;
   void *address;
 };
-struct stub_argument {
-  const void *at;
-  size_t size;
-};
 extern const struct stub_function stub_functions[];
 extern const unsigned stub_function_count;
 #define STUB_SPECIAL(n) 1
@@ -32,6 +28,6 @@ nvmlDevice_t stub_nvml_handle(int device);
   if (i < 0 || !(out)) return NVML_ERROR_INVALID_ARGUMENT;        \
   if (stub_state()->device[i].lost) return NVML_ERROR_GPU_IS_LOST
 
-int stub_begin(unsigned n, const struct stub_argument *given, unsigned count, nvmlReturn_t *result);
-#define stub_enter(n, stream) 0
+int stub_begin(unsigned n, nvmlReturn_t *result);
+#define stub_enter(stream) 0
 #define stub_leave(before) (void)(before)

@@ -34,18 +34,6 @@ void vgpu_stub_kernel_ns(uint64_t ns);
 /* Let the k-th call from now of a function fail so; 0 for none. */
 void vgpu_stub_fail(const char *function, unsigned k, int result);
 
-/* Let a function only write down its arguments and answer so, until `function` is NULL. */
-void vgpu_stub_sentinel(const char *function, int result);
-
-/* The arguments of the last call of the sentinel, one after the other as they were passed. */
-struct vgpu_stub_record {
-  uint64_t calls;
-  unsigned count;
-  unsigned size[24];
-  unsigned char bytes[1024];
-};
-const struct vgpu_stub_record *vgpu_stub_last(void);
-
 /* Let a card have a critical error, for those who wait for NVML's events (both libraries export it);
  * let NVML find it gone, or there again (the stub NVML exports it). */
 void vgpu_stub_xid(int device, unsigned xid);
