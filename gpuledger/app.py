@@ -4,6 +4,7 @@ import typer
 
 from gpuledger.command import epilog
 from gpuledger.commands import (
+    agent,
     archive,
     audit,
     cards,
@@ -13,6 +14,7 @@ from gpuledger.commands import (
     extender,
     fit,
     importing,
+    node,
     projection,
     quota,
     reading,
@@ -21,6 +23,7 @@ from gpuledger.commands import (
     settle,
     simulate,
     version,
+    vgpu,
     webhook,
     what_if,
 )
@@ -50,6 +53,7 @@ def build() -> typer.Typer:
         demo,
         serve,
         extender,
+        agent,
         reading,
         cards,
         fit,
@@ -68,4 +72,6 @@ def build() -> typer.Typer:
     app.add_typer(projection.app, name="projection")
     app.add_typer(webhook.app, name="webhook")
     app.add_typer(importing.app, name="import")
+    app.add_typer(node.app, name="node")
+    app.add_typer(vgpu.app, name="vgpu")
     return app

@@ -1,0 +1,163 @@
+"""`gpuledger agent`: one node's part of the ledger, wired into one process.
+
+The device plugin hands cards out as the ledger has placed pods, limits pages follow the log, the
+Node announces its cards, and what containers use is read and exported. Each part goes on while
+another has trouble: a log that is lost stops no container, and a driver that hangs no limits.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import structlog
+import uvloop
+
+from gpuledger import wiring
+from gpuledger.agent_app import AgentApp
+from gpuledger.agent_log import AgentLog
+from gpuledger.agent_settings import BYPASSES, FORMS, AgentSettings
+from ledger.kube.client import Client
+from ledger.kube.cluster import KubernetesCluster
+from ledger.runtime import collector, logs, serving
+from ledger.runtime.health import Finding, Health
+from ledger.runtime.settings import Settings
+from vgpu_native.agent.announcing import Announcer
+from vgpu_native.agent.cgroups import ProcCgroups
+from vgpu_native.agent.drifting import Comparer
+from vgpu_native.agent.exporting import AgentCollector
+from vgpu_native.agent.following import Follower
+from vgpu_native.agent.inventory import Inventory
+from vgpu_native.agent.limiting import Limiter
+from vgpu_native.agent.nvml import Driver
+from vgpu_native.agent.nvml_library import NvmlLibrary
+from vgpu_native.agent.observing import Observer
+from vgpu_native.agent.reporting import Reporter
+from vgpu_native.agent.working import Node
+from vgpu_native.plugin.limits import flags
+from vgpu_native.plugin.plugin import Plugin
+
+_logger: Final = structlog.get_logger("gpuledger.agent")
+
+
+async def agent(
+    settings: Settings, own: AgentSettings, started: Callable[[str], None] = lambda _: None
+) -> None:
+    """Run until SIGTERM or SIGINT; `started` is told the base URL once HTTP is served.
+
+    Raises serving.ListenError, ClusterError when the credentials cannot be read, OSError when the
+    state directory cannot be used.
+    """
+    logs.configure(settings.log_level, settings.log_format)
+    collector.relax()
+    own.state.mkdir(parents=True, exist_ok=True, mode=0o755)
+    listener = serving.bind(own.listen)
+    stop = asyncio.Event()
+    try:
+        with serving.stopping_on_signals(stop):
+            async with AsyncExitStack() as stack:
+                app, health, background = await _wired(settings, own, stack)
+
+                def tell() -> None:
+                    url = f"http://{listener.address}"
+                    _logger.info("agent_runs", node=own.name, cluster=settings.cluster, url=url)
+                    started(url)
+
+                http = serving.serve(app.app, listener, stop, started=tell)
+                await _until_stopped(http, [*background, health.tell(_report)], health, stop)
+    finally:
+        listener.close()
+
+
+async def _wired(
+    settings: Settings, own: AgentSettings, stack: AsyncExitStack
+) -> tuple[AgentApp, Health, list[Coroutine[Any, Any, None]]]:
+    """Make all parts; return the HTTP side, its health, and what runs in the background."""
+    cluster = await _cluster(settings, stack)
+    nvml = NvmlLibrary()
+    driver = Driver(nvml)
+    stack.callback(nvml.close)
+    stack.callback(driver.close)
+    inventory = Inventory(driver, own.offer())
+    log = AgentLog(settings)
+    node = f"{settings.cluster}/{own.name}"
+    follower = Follower(node, log.connect, own.state / "placements")
+    plugin = Plugin(own.of_plugin(), follower)
+    limiter = Limiter(flags(own.of_plugin()))
+    stack.callback(limiter.close)
+    exported = AgentCollector(own.name, inventory)
+    observer = Observer(driver, ProcCgroups(), Comparer(own.slack_bytes))
+    reporter = Reporter(cluster, BYPASSES[own.bypass])
+    work = Node(
+        inventory,
+        follower,
+        plugin.devices,
+        plugin.allocations,
+        limiter,
+        observer,
+        exported,
+        reporter,
+        look_seconds=own.look,
+        overhead=own.overhead,
+    )
+    background = [inventory.run(), follower.run(), log.watch(), work.run()]
+    if own.plugin:
+        background.append(plugin.run())
+    announcer = None
+    if cluster is not None and own.announce:
+        announcer = Announcer(cluster, own.name, inventory, own.offer(), FORMS[own.form])
+        background.append(announcer.run())
+    health = Health()
+    app = AgentApp(own, health, follower, inventory, exported, limiter)
+    app.add_checks(plugin if own.plugin else None, announcer)
+    return app, health, background
+
+
+async def _cluster(settings: Settings, stack: AsyncExitStack) -> KubernetesCluster | None:
+    """Return the cluster of the settings, None without one. Raises ClusterError."""
+    if not settings.kubernetes:
+        return None
+    client = await Client.connect(wiring.kubeconfig(settings))
+    stack.push_async_callback(client.close)
+    return KubernetesCluster(client)
+
+
+async def _until_stopped(
+    http: Coroutine[Any, Any, None],
+    background: list[Coroutine[Any, Any, None]],
+    health: Health,
+    stop: asyncio.Event,
+) -> None:
+    """Run everything; end when HTTP has drained, or with the first error of any part."""
+
+    async def unready() -> None:
+        await stop.wait()
+        health.stop()
+
+    serving_http = asyncio.create_task(http)
+    tasks = {serving_http, *(asyncio.create_task(one) for one in (unready(), *background))}
+    pending = set(tasks)
+    try:
+        while serving_http in pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _report(finding: Finding) -> None:
+    if finding.ok and not finding.reason:
+        _logger.info("check_passes", check=finding.name)
+    else:
+        event = "check_warns" if finding.ok else "check_fails"
+        _logger.warning(event, check=finding.name, reason=finding.reason)
+
+
+def main(settings: Settings, own: AgentSettings) -> None:
+    """Run in an event loop of its own."""
+    uvloop.run(agent(settings, own))

@@ -1,0 +1,63 @@
+"""`gpuledger node`: what the containers of a node use, from its agent."""
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from gpuledger.command import command, group
+from gpuledger.output import Column, Format, Output, number, text
+from ledger.runtime.setting_sources import Loaded
+
+app = group("Look at one node, by its agent.")
+
+MEBIBYTE: Final = 1024**2
+
+
+def _memory(row: Any) -> str:
+    limit = str(row.memory_limit // MEBIBYTE) if row.memory_limit else "-"
+    return f"{row.memory_used // MEBIBYTE}/{limit}"
+
+
+def _seen(row: Any) -> str:
+    return "-" if row.seen is None else str(row.seen // MEBIBYTE)
+
+
+COLUMNS: Final = (
+    text("NAMESPACE", "namespace"),
+    text("POD", "pod"),
+    text("CONTAINER", "container"),
+    text("CARD", "card"),
+    Column("MEMORY", _memory, number=True),
+    Column("SEEN", _seen, number=True),
+    Column("BUSY", lambda row: f"{row.busy:.0f}/{row.cores_limit}", number=True),
+    number("PROCESSES", "processes"),
+)
+
+
+@command(
+    app,
+    "gpuledger node top",
+    "gpuledger node top --agent http://10.0.0.7:9394 --every 1",
+    "gpuledger node top -o json",
+    takes=(),
+)
+async def top(
+    loaded: Loaded,
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="URL", help="Where the node's agent answers.")
+    ] = "http://127.0.0.1:9394",
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.2, help="How often to look.")
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show what the containers of a node use of their cards, again and again.
+
+    MEMORY is used/limit in MiB as the container counts it, SEEN what the driver sees its pod use;
+    BUSY is used/limit in percent of the card's time. With -o json, with --once, or into a pipe, it
+    looks once.
+    """
+    from gpuledger.node_top import watch
+
+    await watch(agent, every, output, COLUMNS, once=once)

@@ -1,0 +1,42 @@
+"""`gpuledger vgpu`: the library that limits containers."""
+
+from typing import Annotated
+
+import typer
+
+from gpuledger.command import command, group
+from gpuledger.output import Format, Output, text
+from ledger.runtime.setting_sources import Loaded
+
+app = group("The library that limits what containers use of cards.")
+
+COLUMNS = (text("CHECK", "name"), text("RESULT", "result"), text("DETAIL", "detail"))
+
+
+@command(
+    app,
+    "gpuledger vgpu selftest",
+    "gpuledger vgpu selftest --library vgpu_native/build/libvgpu.so \\",
+    "    --driver vgpu_native/build/stub/libcuda.so.1",
+    takes=(),
+)
+def selftest(
+    loaded: Loaded,
+    library: Annotated[
+        str, typer.Option("--library", metavar="FILE", help="The libvgpu.so to check.")
+    ] = "/usr/local/gpuledger/libvgpu.so",
+    driver: Annotated[
+        str,
+        typer.Option("--driver", metavar="FILE", help="The libcuda.so.1 to check it with."),
+    ] = "libcuda.so.1",
+    output: Output = Format.TABLE,
+) -> None:
+    """Check on a node whether the library works: does it load, and does it limit?
+
+    It is preloaded into a process that allocates up to a limit and beyond. Ends with 0 when
+    everything holds, with 1 when something does not, and with 6 when something could not be
+    checked, for want of a driver or a card, and the rest holds.
+    """
+    from gpuledger.selftest import main
+
+    main(library, driver, output, COLUMNS)

@@ -1,0 +1,96 @@
+"""Watching a node: asks its agent, and shows the answer on a terminal until interrupted."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from gpuledger.exits import Exit, Stop
+from gpuledger.output import Column, Format, show_object, show_rows
+from vgpu_native.agent.observing import Use
+
+CONTAINERS: Final = "/v1/containers"
+ANSWER_SECONDS: Final = 5.0
+ANSWER_BYTES_MAX: Final = 16 * 1024**2
+
+
+class View(msgspec.Struct, frozen=True):
+    """What an agent answers, as far as it is shown."""
+
+    node: str
+    position: int
+    containers: tuple[Use, ...]
+    drifts: tuple[dict[str, Any], ...] = ()
+
+
+async def watch(
+    agent: str, every: float, output: Format, columns: Sequence[Column], *, once: bool
+) -> None:
+    """Show what an agent answers, once, or every so many seconds. Raises Stop."""
+    async with aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+    ) as session:
+        body = await _asked(session, agent)
+        if output is not Format.TABLE:
+            show_object(msgspec.json.decode(body), output)
+        elif once or not sys.stdout.isatty():
+            show_rows(_view(agent, body).containers, columns, output, _NOTHING)
+        else:
+            await _live(session, agent, every, columns)
+
+
+_NOTHING: Final = "No container of this node is under limits."
+
+
+async def _live(
+    session: aiohttp.ClientSession, agent: str, every: float, columns: Sequence[Column]
+) -> None:
+    with Live(console=Console(), screen=True, auto_refresh=False) as live:
+        while True:
+            try:
+                shown: Table | Text = _table(_view(agent, await _asked(session, agent)), columns)
+            except Stop as stop:
+                shown = Text(str(stop))
+            live.update(shown, refresh=True)
+            await asyncio.sleep(every)
+
+
+async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
+    """Return what the agent answers. Raises Stop."""
+    url = agent.rstrip("/") + CONTAINERS
+    try:
+        async with session.get(url, allow_redirects=False) as response:
+            if response.status != 200:
+                raise Stop(Exit.FAILED, f"{url} answers {response.status}: is it a node's agent?")
+            return await response.content.read(ANSWER_BYTES_MAX)
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise Stop(
+            Exit.UNREACHABLE,
+            f"{url}: {str(error) or 'no answer in time'}; start `gpuledger agent` on the node, or"
+            " say with --agent where it answers",
+        ) from error
+
+
+def _view(agent: str, body: bytes) -> View:
+    try:
+        return msgspec.json.decode(body, type=View)
+    except msgspec.MsgspecError as error:
+        raise Stop(Exit.FAILED, f"{agent} does not answer as a node's agent: {error}") from error
+
+
+def _table(view: View, columns: Sequence[Column]) -> Table:
+    table = Table(title=f"{view.node} at position {view.position}", title_justify="left")
+    for column in columns:
+        table.add_column(column.header, justify="right" if column.number else "left")
+    drifting = {str(one.get("uid")) for one in view.drifts}
+    for use in view.containers:
+        style = "red" if use.uid in drifting else ""
+        table.add_row(*(Text(column.cell(use)) for column in columns), style=style)
+    return table
