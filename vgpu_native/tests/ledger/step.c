@@ -1,0 +1,90 @@
+/* Kill at every instruction: step STRIDE grant | refusal | attach | thread. A child is stepped through
+ * STRIDE instructions more each time and is killed there; afterwards nothing of it may count, all the
+ * rest must be free, and its slot must be there for the next one.
+ *
+ * `attach` steps the thread that attaches, `thread` the one that owns the slot from then on. */
+#include <sys/ptrace.h>
+
+#include "common.h"
+#include "slots.h"
+
+enum { MOST = 100000 };
+
+static const char *what;
+static int entry;
+
+static void child(void) {
+  bool attached = what[0] == 'g' || what[0] == 'r';
+  if (attached) vgpu_ready();
+  ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+  raise(SIGSTOP);
+  if (!attached) vgpu_ready();
+  else if (what[0] == 'g') {
+    if (vgpu_reserve(entry, 600 * MIB)) vgpu_release(entry, 600 * MIB);
+  } else vgpu_reserve(entry, 950 * MIB);
+  raise(SIGSTOP);
+  _exit(0);
+}
+
+/* Which thread is to be stepped: the child's first one, or the one that it starts. The other goes on by
+ * itself; 0 when the child is at its end. */
+static pid_t stepped(pid_t pid) {
+  int status;
+  waitpid(pid, &status, __WALL);
+  if (what[0] != 't') return pid;
+  ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_TRACECLONE);
+  ptrace(PTRACE_CONT, pid, NULL, NULL);
+  waitpid(pid, &status, __WALL);
+  unsigned long thread = 0;
+  ptrace(PTRACE_GETEVENTMSG, pid, NULL, &thread);
+  waitpid((pid_t)thread, &status, __WALL);
+  ptrace(PTRACE_CONT, pid, NULL, NULL);
+  return (pid_t)thread;
+}
+
+/* Step so many instructions; false if the child came to its end before. */
+static bool step(pid_t pid, unsigned count) {
+  pid_t thread = stepped(pid);
+  for (unsigned i = 0; i < count; i++) {
+    int status;
+    ptrace(PTRACE_SINGLESTEP, thread, NULL, NULL);
+    pid_t who = waitpid(thread == pid ? pid : -1, &status, __WALL);
+    if (!WIFSTOPPED(status) || WSTOPSIG(status) == SIGSTOP || (thread != pid && who == pid)) return false;
+  }
+  return true;
+}
+
+/* Slots that nobody can have again; the first is this process's own. */
+static bool lost_a_slot(void) {
+  const vgpu_region *region = vgpu_region_now()->region;
+  for (unsigned i = 1; i < VGPU_SLOTS_MAX; i++)
+    if (vgpu_slot_lives(&region->slot[i])) return true;
+  return false;
+}
+
+int main(int count, char **words) {
+  if (count != 3) return 2;
+  what = words[2];
+  setenv("CUDA_DEVICE_MEMORY_LIMIT", "1000m", 1);
+  vgpu_ready();
+  entry = device(0);
+  uint64_t mine = 100 * MIB, slowest = 0;
+  unsigned stride = (unsigned)atoi(words[1]), wrong = 0, steps = 0, kills = 0;
+  if (!vgpu_reserve(entry, mine)) return 2;
+  for (bool more = true; more && !wrong && steps < MOST; steps += stride, kills++) {
+    pid_t pid = fork();
+    if (!pid) child();
+    more = step(pid, steps);
+    kill(pid, SIGKILL);
+    while (waitpid(-1, NULL, __WALL) > 0) {
+    }
+    uint64_t begin = nanoseconds();
+    bool whole = vgpu_used(entry) == mine && vgpu_reserve(entry, 900 * MIB);
+    uint64_t took = nanoseconds() - begin;
+    if (took > slowest) slowest = took;
+    if (whole) vgpu_release(entry, 900 * MIB);
+    wrong += !whole || lost_a_slot();
+  }
+  printf("{\"steps\": %u, \"kills\": %u, \"wrong\": %u, \"slowest_ms\": %.3f}\n", steps, kills, wrong, (double)slowest / 1e6);
+  return 0;
+}
