@@ -9,18 +9,31 @@
 void *vgpu_reals[VGPU_FN_COUNT];
 __thread bool vgpu_inside __attribute__((tls_model("initial-exec")));
 
-static const char *const names[VGPU_FN_COUNT] = {
+/* Not an array of pointers: the loader would have to relocate each in every process. */
+static const struct names {
+#define VGPU_FUNCTION(name, base, version, flag) char name[sizeof #name];
+  VGPU_FUNCTIONS
+#undef VGPU_FUNCTION
+} names = {
 #define VGPU_FUNCTION(name, base, version, flag) #name,
     VGPU_FUNCTIONS
 #undef VGPU_FUNCTION
 };
+
+static const uint16_t offsets[] = {
+#define VGPU_FUNCTION(name, base, version, flag) offsetof(struct names, name),
+    VGPU_FUNCTIONS
+#undef VGPU_FUNCTION
+};
+
+static const char *name_of(enum vgpu_function function) { return (const char *)&names + offsets[function]; }
 
 /* A driver may be older than the program: what it lacks is called without harm. 13 is NVML's
  * NVML_ERROR_FUNCTION_NOT_FOUND. */
 static int missing_cuda(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 static int missing_nvml(void) { return 13; }
 
-static bool of_nvml(enum vgpu_function function) { return names[function][0] == 'n'; }
+static bool of_nvml(enum vgpu_function function) { return name_of(function)[0] == 'n'; }
 
 /* A handle, once had, is kept: the driver is never unloaded, and its addresses stay good. */
 void *vgpu_library(enum vgpu_function function) {
@@ -41,7 +54,7 @@ void *vgpu_find(enum vgpu_function function) {
   void *library = vgpu_library(function);
   if (!library) return missing;
   int error = errno;
-  void *real = vgpu_dlsym()(library, names[function]);
+  void *real = vgpu_dlsym()(library, name_of(function));
   errno = error;
   if (!real) real = missing;
   __atomic_store_n(&vgpu_reals[function], real, __ATOMIC_RELEASE);
