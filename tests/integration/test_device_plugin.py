@@ -270,3 +270,54 @@ async def test_without_the_library_nobody_starts_and_everybody_does_once_it_is_t
         node.settings.library.write_bytes(b"a library")
         await node.kubelet.start_container("a-uid", "main")
         assert node.limits("a-uid") == {CARDS[0]: 1_000}
+
+
+async def test_who_shares_a_card_does_not_start_as_one_that_has_it_alone(tmp_path: Path) -> None:
+    alone = container("a", share(0, 140_000, 100, exclusive=True), time=1)
+    async with node_in(tmp_path, alone, container("b", share(0), time=2)) as node:
+        await node.kubelet.admit("team", "b", "b-uid", ONE)
+        with pytest.raises(NotStarted, match=r"pod team/b .*answered as one that has them alone"):
+            await node.kubelet.start_container("b-uid", "main")
+
+
+async def test_the_kubelet_finishes_a_pod_before_it_begins_another(tmp_path: Path) -> None:
+    placed = (
+        container("old", share(0, 10), time=1),
+        container("new", share(0, 20), name="first", time=2),
+        container("new", share(1, 30), name="second", order=1, time=2),
+    )
+    async with node_in(tmp_path, *placed) as node:
+        await node.kubelet.admit("team", "new", "new-uid", (Asked("first", 1), Asked("second", 1)))
+        await node.kubelet.admit("team", "old", "old-uid", ONE)
+        for uid, name in (("new-uid", "second"), ("new-uid", "first"), ("old-uid", "main")):
+            await node.kubelet.start_container(uid, name)
+        assert node.limits("new-uid", "first") == {CARDS[0]: 20}
+        assert node.limits("new-uid", "second") == {CARDS[1]: 30}
+
+
+@pytest.mark.parametrize("writes_checkpoint", [True, False])
+async def test_a_guess_does_not_outlive_the_next_question(
+    tmp_path: Path, writes_checkpoint: bool
+) -> None:
+    first, second, third = (
+        container(pod, share(card), time=time)
+        for pod, card, time in (("a", 0, 1), ("b", 0, 2), ("c", 1, 3))
+    )
+    async with node_in(tmp_path, first, second, third) as node:
+        node.kubelet.writes_checkpoint = writes_checkpoint
+        await node.kubelet.admit("team", "b", "b-uid", ONE)
+        node.placed.replace(second, third)
+        await node.kubelet.admit("team", "c", "c-uid", ONE)
+        for uid in ("b-uid", "c-uid"):
+            await node.kubelet.start_container(uid, "main")
+
+
+async def test_a_start_waits_for_the_ledger(tmp_path: Path) -> None:
+    async with node_in(tmp_path, cdi=True) as node:
+        await node.kubelet.admit("team", "a", "a-uid", ONE)
+        started = asyncio.create_task(node.kubelet.start_container("a-uid", "main"))
+        await asyncio.sleep(0.1)
+        assert not started.done()
+        node.placed.add(container("a", share(0, 8)))
+        await started
+        assert node.limits("a-uid") == {CARDS[0]: 8}

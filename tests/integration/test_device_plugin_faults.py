@@ -233,6 +233,24 @@ async def test_records_that_were_lost_are_made_again_from_the_checkpoint(tmp_pat
         await kubelet.stop()
 
 
+async def test_who_is_in_the_checkpoint_is_not_answered_again_when_records_were_lost(
+    tmp_path: Path,
+) -> None:
+    placed, settings = Placed(container("a", share(0), time=1)), settings_in(tmp_path)
+    kubelet = Kubelet(tmp_path / "kubelet")
+    await kubelet.start()
+    for round_, pod in enumerate("ab", 1):
+        plugin = Plugin(settings, placed)
+        plugin.devices.replace([card(0), card(1)])
+        async with running(plugin):
+            await kubelet.wait_listed(round_)
+            await kubelet.admit("team", pod, f"{pod}-uid", ONE)
+            await kubelet.start_container(f"{pod}-uid", "main")
+        shutil.rmtree(settings.state_dir)
+        placed.add(container("b", share(1), time=2))
+    await kubelet.stop()
+
+
 async def test_a_socket_that_is_removed_is_served_anew(tmp_path: Path) -> None:
     async with node_in(tmp_path) as node:
         node.settings.socket.unlink()

@@ -40,7 +40,6 @@ class Allocating:
         self._allocations = allocations
         self._witness = witness
         self._turn = asyncio.Lock()
-        self._latest = ""
 
     async def allocate(self, ids: Sequence[str]) -> ContainerAllocateResponse:
         """Answer for one container with these ids. Raises Refused, OSError."""
@@ -97,7 +96,9 @@ class Allocating:
     def _candidates(self, count: int) -> list[Container]:
         noted = {(entry.uid, entry.container) for entry in self._witness.entries() or ()}
         given: Collection[tuple[str, str]] = self._allocations.given() | noted
-        return candidates(self._placements.containers(), given, count, self._latest)
+        latest = self._allocations.latest()
+        uid = latest.owner.uid if latest and latest.owner else ""
+        return candidates(self._placements.containers(), given, count, uid)
 
     def _answer(self, ids: Sequence[str], choice: Choice) -> ContainerAllocateResponse:
         settings, container = self._settings, choice.container
@@ -124,7 +125,6 @@ class Allocating:
         if made.limited:
             limits_page.write(self._allocations.page(made), closed(made.cards, settings))
         self._allocations.put(made)
-        self._latest = container.uid
         return made
 
     def _nobody(self, count: int) -> str:

@@ -94,6 +94,10 @@ class Allocations:
         """Return all of them, the oldest first."""
         return sorted(self._known.values(), key=lambda one: (one.time, one.token))
 
+    def latest(self) -> Allocation | None:
+        """Return the one that was made last."""
+        return max(self._known.values(), key=lambda one: (one.time, one.token), default=None)
+
     def tied(self) -> list[Allocation]:
         """Return those whose container is known for sure."""
         return [one for one in self.all() if one.tied]

@@ -1,0 +1,71 @@
+"""Guesses are put right by what the kubelet has noted, and what is proven is left alone."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.plugged import Placed, container, settings_in, share
+
+from vgpu_native.plugin import settling
+from vgpu_native.plugin.allocations import Allocation, Allocations, owner_of
+from vgpu_native.plugin.checkpoint import Entry
+from vgpu_native.plugin.witness import Witness
+
+GUESSED, TRUE = container("a", share(0)), container("b", share(0))
+LATER = 2**60
+
+
+@pytest.fixture
+def allocations(tmp_path: Path) -> Allocations:
+    found = Allocations(tmp_path)
+    found.load()
+    return found
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Witness:
+    return Witness(settings_in(tmp_path), Placed(GUESSED, TRUE))
+
+
+def guessed(allocations: Allocations, *, tied: bool = False) -> Allocation:
+    """Keep an allocation that is believed to be of the first pod."""
+    made = allocations.make(["A-0"], cdi=False)
+    made = msgspec.structs.replace(made, owner=owner_of(GUESSED), tied=tied)
+    allocations.put(made)
+    return made
+
+
+def noted(allocation: Allocation, uid: str) -> list[Entry]:
+    """Return a checkpoint that has an allocation as a pod's."""
+    return [Entry(uid, "main", frozenset(allocation.ids), allocation.token)]
+
+
+def test_a_guess_becomes_what_the_kubelet_noted(allocations: Allocations, witness: Witness) -> None:
+    made = guessed(allocations)
+    settling.settle_by_entries(allocations, witness, noted(made, "b-uid"), LATER)
+    assert allocations.all()[0].owner == owner_of(TRUE)
+
+
+def test_who_is_noted_has_the_answer_though_the_ledger_does_not_know_the_pod(
+    allocations: Allocations, witness: Witness
+) -> None:
+    made = guessed(allocations)
+    settling.settle_by_entries(allocations, witness, noted(made, "c-uid"), LATER)
+    assert allocations.given() == {("c-uid", "main")}
+
+
+def test_a_guess_that_was_not_noted_is_dropped_once_it_would_have_been(
+    allocations: Allocations, witness: Witness
+) -> None:
+    made = guessed(allocations)
+    settling.settle_by_entries(allocations, witness, [], made.time + 1)
+    assert allocations.given() == {GUESSED.key}
+    settling.settle_by_entries(allocations, witness, [], LATER)
+    assert allocations.given() == set()
+
+
+def test_what_is_tied_is_left_alone(allocations: Allocations, witness: Witness) -> None:
+    made = guessed(allocations, tied=True)
+    for entries in ([], noted(made, "b-uid")):
+        settling.settle_by_entries(allocations, witness, entries, LATER)
+        assert allocations.all() == [made]
