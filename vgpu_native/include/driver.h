@@ -59,3 +59,7 @@ static inline void vgpu_leave(void) { vgpu_inside = false; }
 /* The entry of a device (see vgpu.h) by its ordinal, and of the current context's device; -1: none. */
 int vgpu_entry_of(CUdevice device);
 int vgpu_entry_now(void);
+
+/* The same without asking the driver each time. To `ask` once in a while sets right what is not seen:
+ * a context that is created becomes the current one, too. */
+int vgpu_entry_recent(bool ask);

@@ -2,13 +2,29 @@
 #include "driver.h"
 #include "layout.h"
 
-int vgpu_entry_of(CUdevice device) {
+/* Entries of ordinals as far as they are known, plus one. An ordinal means one device for as long as
+ * the process lives, and an entry outlives a fork. */
+enum { ORDINALS = 64 };
+static unsigned char known[ORDINALS];
+
+/* A device that cannot say which one it is must not be one without a limit. One that does not exist is
+ * the driver's to refuse. */
+static int ask(CUdevice device) {
   CUuuid uuid;
-  if (device < 0) return -1;
   CUresult result = HAS(cuDeviceGetUuid_v2) ? REAL(cuDeviceGetUuid_v2)(&uuid, device)
                                             : REAL(cuDeviceGetUuid)(&uuid, device);
-  if (result != CUDA_SUCCESS) return -1;
-  return vgpu_entry((const unsigned char *)uuid.bytes, (unsigned)device);
+  if (result == CUDA_SUCCESS) return vgpu_entry((const unsigned char *)uuid.bytes, (unsigned)device);
+  return result == CUDA_ERROR_NOT_SUPPORTED ? VGPU_DENIED : -1;
+}
+
+int vgpu_entry_of(CUdevice device) {
+  if (device < 0 || device >= ORDINALS) return ask(device);
+  int entry = __atomic_load_n(&known[device], __ATOMIC_RELAXED) - 1;
+  if (entry >= 0) return entry;
+  entry = ask(device);
+  if (entry >= 0 && entry < VGPU_DEVICES_MAX)
+    __atomic_store_n(&known[device], (unsigned char)(entry + 1), __ATOMIC_RELAXED);
+  return entry;
 }
 
 int vgpu_entry_now(void) {

@@ -139,7 +139,7 @@ static void begin(struct vgpu_launch *launch, uint64_t kind) {
 
 bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread) {
   if (!vgpu_enter()) return false;
-  int entry = vgpu_entry_now();
+  int entry = vgpu_entry_recent(false);
   if (entry < 0 || entry >= VGPU_DEVICES_MAX || vgpu_cores(entry) >= 100) {
     vgpu_leave();
     return false;
