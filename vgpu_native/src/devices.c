@@ -31,3 +31,13 @@ int vgpu_entry_now(void) {
   CUdevice device;
   return REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS ? vgpu_entry_of(device) : -1;
 }
+
+/* The entry that this thread used last, plus one. */
+static __thread int recent __attribute__((tls_model("initial-exec")));
+
+int vgpu_entry_recent(bool ask) {
+  if (!ask && recent > 0) return recent - 1;
+  int entry = vgpu_entry_now();
+  recent = entry + 1;
+  return entry;
+}
