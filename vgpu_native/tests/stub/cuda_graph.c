@@ -66,6 +66,13 @@ CUresult stub_cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
   return CUDA_SUCCESS;
 }
 
+CUresult stub_cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *child)
+{
+  if (!node || !child || node->type != CU_GRAPH_NODE_TYPE_GRAPH) return CUDA_ERROR_INVALID_VALUE;
+  *child = node->child;
+  return CUDA_SUCCESS;
+}
+
 CUresult stub_cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
 {
   if (!node || !type) return CUDA_ERROR_INVALID_VALUE;

@@ -60,6 +60,27 @@ CUresult stub_graph_release(struct stub_block *block)
   return CUDA_SUCCESS;
 }
 
+CUresult stub_cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
+{
+  if (!node || !params || node->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) return CUDA_ERROR_INVALID_VALUE;
+  stub_lock_objects();
+  struct stub_block *block = stub_block_find(node->at);
+  *params = (CUDA_MEM_ALLOC_NODE_PARAMS){.dptr = node->at};
+  params->poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params->poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params->poolProps.location.id = block ? block->device : 0;
+  params->bytesize = block ? block->size : 0;
+  stub_unlock_objects();
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *at)
+{
+  if (!node || !at || node->type != CU_GRAPH_NODE_TYPE_MEM_FREE) return CUDA_ERROR_INVALID_VALUE;
+  *at = node->at;
+  return CUDA_SUCCESS;
+}
+
 CUresult stub_cuDeviceGraphMemTrim(CUdevice device)
 {
   if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;

@@ -27,7 +27,8 @@ CUmemoryPool stub_default_pool(int device)
 /* Objects are locked in all that follows but the functions of the driver. */
 static void shrink(CUmemoryPool pool, uint64_t keep)
 {
-  uint64_t wanted = round_up(pool->used > keep ? pool->used : keep, PIECE);
+  uint64_t wanted = round_up(pool->used, PIECE);
+  if (wanted < keep) wanted = keep;
   if (pool->reserved <= wanted) return;
   stub_give(pool->device, pool->reserved - wanted);
   pool->reserved = wanted;
@@ -70,7 +71,8 @@ static CUresult allocate(CUdeviceptr *at, size_t size, CUmemoryPool pool, CUstre
   CUstream stream = stub_stream(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (!at || !size || (pool && pool->ended)) return CUDA_ERROR_INVALID_VALUE;
-  if (!pool) pool = current[now->device] ? current[now->device] : stub_default_pool(now->device);
+  int device = stream->context->device;
+  if (!pool) pool = current[device] ? current[device] : stub_default_pool(device);
   if (size > 1ull << 40) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t bytes = round_up(size, 512);
   if (stub_capturing(stream)) return stub_graph_alloc(stub_capture_graph(stream), pool->device, bytes, at, NULL);

@@ -1,0 +1,315 @@
+/* memory_rules RULE: one rule of what is charged, under a limit of 100 MiB. */
+#include <unistd.h>
+
+#include "allocators.h"
+
+static struct taken some, other;
+
+static const struct allocator *by(const char *name) {
+  for (const struct allocator *each = allocators; each < allocators + ALLOCATORS; each++) {
+    if (!strcmp(each->name, name)) return each;
+  }
+  CHECK(!"an allocator");
+  return NULL;
+}
+
+static void info(void) {
+  size_t free = 1, total = 1, all;
+  unsigned free_v1, total_v1, all_v1;
+  OK(cuMemGetInfo_v2(NULL, &total));
+  OK(cuMemGetInfo_v2(&free, NULL));
+  OK(cuMemGetInfo_v2(NULL, NULL));
+  CHECK(free == 100 * MIB && total == 100 * MIB);
+  OK(cuDeviceTotalMem_v2(&all, 0));
+  CHECK(all == 100 * MIB);
+  /* The first versions are not in every driver. */
+  if (cuDeviceTotalMem(&all_v1, 0) == CUDA_SUCCESS && cuMemGetInfo(&free_v1, &total_v1) == CUDA_SUCCESS) {
+    CHECK(all_v1 == 100 * MIB && free_v1 == 100 * MIB && total_v1 == 100 * MIB);
+  }
+  CHECK(cuDeviceTotalMem_v2(&all, 99) == CUDA_ERROR_INVALID_DEVICE);
+  OK(cuCtxSetCurrent(NULL));
+  CHECK(cuMemGetInfo_v2(&free, &total) == CUDA_ERROR_INVALID_CONTEXT);
+  CUdeviceptr pointer;
+  CHECK(cuMemAlloc_v2(&pointer, MIB) == CUDA_ERROR_INVALID_CONTEXT);
+}
+
+static void absurd(void) {
+  CUdeviceptr pointer;
+  size_t pitch;
+  CUarray array;
+  CHECK(cuMemAlloc_v2(&pointer, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemAlloc_v2(NULL, MIB) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemAlloc_v2(&pointer, SIZE_MAX) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuMemAllocManaged(&pointer, SIZE_MAX - 100, 1) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuMemAllocPitch_v2(&pointer, &pitch, SIZE_MAX / 2, 4, 4) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuMemAllocPitch_v2(&pointer, &pitch, 1ULL << 32, 1ULL << 32, 4) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuMemAllocAsync(&pointer, SIZE_MAX, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuMemAllocAsync(NULL, MIB, NULL) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuArrayCreate_v2(&array, NULL) != CUDA_SUCCESS);
+  CHECK(cuArray3DCreate_v2(&array, NULL) != CUDA_SUCCESS);
+  CHECK(cuMemUnmap(0x1000, SIZE_MAX) != CUDA_SUCCESS);
+  CHECK(cuMemUnmap(SIZE_MAX - MIB, 4 * MIB) != CUDA_SUCCESS);
+  CHECK(charged() == 0 && physical() == 0);
+}
+
+static void unknown(void) {
+  CHECK(take(by("linear"), 10 * MIB, &some));
+  CHECK(cuMemFree_v2(some.handle + 512) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemFree_v2(0x1234) == CUDA_ERROR_INVALID_VALUE);
+  OK(cuMemFree_v2(0));
+  CHECK(cuArrayDestroy((CUarray)NULL) != CUDA_SUCCESS);
+  CHECK(charged() == 10 * MIB);
+  vgpu_stub_fail("cuMemFree_v2", 1, CUDA_ERROR_UNKNOWN);
+  CHECK(cuMemFree_v2(some.handle) == CUDA_ERROR_UNKNOWN);
+  CHECK(charged() == 10 * MIB);
+  give(&some);
+  CHECK(cuMemFree_v2(some.handle) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(charged() == 0);
+}
+
+static void pitch(void) {
+  CUdeviceptr pointer;
+  size_t pitch;
+  /* Rows of 4 bytes take 512 each. */
+  CHECK(cuMemAllocPitch_v2(&pointer, &pitch, 4, 1 << 20, 4) == CUDA_ERROR_OUT_OF_MEMORY);
+  OK(cuMemAllocPitch_v2(&pointer, &pitch, 4, 100000, 4));
+  CHECK(charged() == 512 * 100000 && charged() == physical());
+  OK(cuMemFree_v2(pointer));
+  CHECK(charged() == 0);
+}
+
+/* What a pool keeps is charged: not what is allocated from it. */
+static void pools(void) {
+  cuuint64_t all = UINT64_MAX;
+  CUmemoryPool pool = pool_of_mine();
+  OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+  CHECK(take(by("pool"), 40 * MIB, &some));
+  CHECK(charged() == 64 * MIB);
+  give(&some);
+  settle();
+  CHECK(charged() == 64 * MIB && physical() == 64 * MIB);
+  CHECK(take(by("pool"), 60 * MIB, &some));
+  CHECK(charged() == 64 * MIB);
+  give(&some);
+  OK(cuMemPoolTrimTo(pool, 0));
+  CHECK(charged() == 0 && physical() == 0);
+  /* What the pool keeps without need gives way to other memory. */
+  CHECK(take(by("pool"), 40 * MIB, &some));
+  give(&some);
+  CHECK(take(by("linear"), 90 * MIB, &other));
+  CHECK(charged() == 90 * MIB);
+  CHECK(!take(by("pool"), 11 * MIB, &some));
+  give(&other);
+  /* A pool that was destroyed lives as long as what is allocated from it. */
+  CHECK(take(by("pool"), 40 * MIB, &some));
+  OK(cuMemPoolDestroy(pool));
+  CHECK(charged() >= 40 * MIB && charged() >= physical());
+  give(&some);
+  CHECK(charged() == 0 && physical() == 0);
+}
+
+static void current_pool(void) {
+  CUmemoryPool pool = pool_of_mine(), before;
+  OK(cuDeviceGetMemPool(&before, 0));
+  OK(cuDeviceSetMemPool(0, pool));
+  CHECK(take(by("async"), 40 * MIB, &some));
+  CHECK(!take(by("async"), 60 * MIB, &other));
+  CHECK(charged() == 64 * MIB);
+  OK(cuDeviceSetMemPool(0, before));
+  OK(cuMemFree_v2(some.handle));
+  settle();
+  CHECK(charged() == 0 && physical() == 0);
+}
+
+/* The stream says the device, not the current context. */
+static void stream_of_other_device(void) {
+  CUstream stream;
+  CUcontext first, second;
+  CUdeviceptr pointer;
+  OK(cuCtxGetCurrent(&first));
+  second = begin(1);
+  OK(cuStreamCreate(&stream, 0));
+  OK(cuCtxSetCurrent(first));
+  OK(cuMemAllocAsync(&pointer, 20 * MIB, stream));
+  CHECK(charged() == 0 && physical() == 0);
+  OK(cuCtxSetCurrent(second));
+  CHECK(charged() == 32 * MIB && physical() == 32 * MIB);
+}
+
+static void capture(void) {
+  CUstream stream;
+  CUdeviceptr pointer;
+  CUgraph graph;
+  CUgraphExec exec;
+  OK(cuStreamCreate(&stream, 0));
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  OK(cuMemAllocAsync(&pointer, 60 * MIB, stream));
+  OK(cuMemFreeAsync(pointer, stream));
+  OK(cuStreamEndCapture(stream, &graph));
+  CHECK(charged() == 0);
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  for (int i = 0; i < 3; i++) OK(cuGraphLaunch(exec, stream));
+  CHECK(charged() >= physical() && physical() >= 60 * MIB && charged() <= 100 * MIB);
+  OK(cuGraphExecDestroy(exec));
+  OK(cuDeviceGraphMemTrim(0));
+  CHECK(charged() == 0 && physical() == 0);
+}
+
+static void graphs(void) {
+  CUgraphExec small, large;
+  OK(graph_with(60 * MIB, &small));
+  OK(graph_with(120 * MIB, &large));
+  CHECK(cuGraphLaunch(large, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuGraphLaunch_ptsz(large, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuGraphUpload(large, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(charged() == 0 && physical() == 0);
+  for (int i = 0; i < 5; i++) {
+    OK(cuGraphLaunch(small, NULL));
+    CHECK(charged() >= 60 * MIB && charged() >= physical() && charged() <= 100 * MIB);
+  }
+  CHECK(!take(by("linear"), 50 * MIB, &some));
+  vgpu_stub_fail("cuGraphLaunch", 1, CUDA_ERROR_UNKNOWN);
+  CHECK(cuGraphLaunch(small, NULL) == CUDA_ERROR_UNKNOWN);
+  CHECK(charged() >= 60 * MIB && charged() >= physical());
+  OK(cuDeviceGraphMemTrim(0));
+  CHECK(charged() == physical());
+  OK(cuGraphExecDestroy(large));
+  OK(cuGraphExecDestroy(small));
+  OK(cuDeviceGraphMemTrim(0));
+  CHECK(charged() == 0 && physical() == 0);
+  CHECK(take(by("linear"), 90 * MIB, &some));
+  OK(graph_with(60 * MIB, &small));
+  CHECK(cuGraphLaunch(small, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+  give(&some);
+  OK(cuGraphLaunch(small, NULL));
+}
+
+/* Memory of a handle ends with its last holder: who made, retained or imported it, and mappings. */
+static void handles(void) {
+  CUmemGenericAllocationHandle handle, again;
+  CUdeviceptr at;
+  CHECK(take(by("handle"), 40 * MIB, &some));
+  handle = some.handle;
+  OK(cuMemAddressReserve(&at, 80 * MIB, 0, 0, 0));
+  OK(cuMemMap(at, 40 * MIB, 0, handle, 0));
+  OK(cuMemMap(at + 40 * MIB, 40 * MIB, 0, handle, 0));
+  OK(cuMemRelease(handle));
+  CHECK(charged() == 40 * MIB);
+  OK(cuMemRetainAllocationHandle(&again, (void *)at));
+  OK(cuMemUnmap(at, 80 * MIB));
+  CHECK(charged() == 40 * MIB && physical() == 40 * MIB);
+  vgpu_stub_fail("cuMemRelease", 1, CUDA_ERROR_UNKNOWN);
+  CHECK(cuMemRelease(again) == CUDA_ERROR_UNKNOWN);
+  CHECK(charged() == 40 * MIB);
+  OK(cuMemRelease(again));
+  CHECK(charged() == 0 && physical() == 0);
+}
+
+static void many_mappings(void) {
+  enum { MAPPINGS = 45 };
+  CUdeviceptr at;
+  OK(cuMemAddressReserve(&at, MAPPINGS * 2 * MIB, 0, 0, 0));
+  for (unsigned i = 0; i < MAPPINGS; i++) {
+    CHECK(take(by("handle"), 2 * MIB, &some));
+    OK(cuMemMap(at + i * 2 * MIB, 2 * MIB, 0, some.handle, 0));
+    OK(cuMemRelease(some.handle));
+  }
+  CHECK(charged() == MAPPINGS * 2 * MIB && physical() == charged());
+  vgpu_stub_fail("cuMemUnmap", 1, CUDA_ERROR_UNKNOWN);
+  CHECK(cuMemUnmap(at, MAPPINGS * 2 * MIB) == CUDA_ERROR_UNKNOWN);
+  CHECK(charged() == MAPPINGS * 2 * MIB);
+  OK(cuMemUnmap(at, MAPPINGS * 2 * MIB));
+  CHECK(charged() == 0 && physical() == 0);
+}
+
+/* The device is that of the properties, whatever context is the current one. */
+static void handle_of_other_device(void) {
+  CUmemGenericAllocationHandle handle;
+  CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                              .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
+  OK(cuMemCreate(&handle, 20 * MIB, &prop, 0));
+  CHECK(charged() == 0);
+  begin(1);
+  CHECK(charged() == 20 * MIB);
+}
+
+static void exported(void) {
+  CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                              .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                              .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+  CUmemGenericAllocationHandle handle, imported;
+  int file;
+  OK(cuMemCreate(&handle, 20 * MIB, &prop, 0));
+  OK(cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  OK(cuMemImportFromShareableHandle(&imported, (void *)(uintptr_t)file,
+                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  close(file);
+  CHECK(charged() == 20 * MIB);
+  OK(cuMemRelease(imported));
+  CHECK(charged() == 20 * MIB);
+  OK(cuMemRelease(handle));
+  CHECK(charged() == 0 && physical() == 0);
+}
+
+static void contexts(void) {
+  CUcontext context, primary;
+  OK(cuCtxGetCurrent(&primary));
+  OK(cuCtxCreate_v2(&context, 0, 0));
+  CHECK(take(by("linear"), 20 * MIB, &some));
+  CHECK(take(by("array"), 20 * MIB, &other));
+  CHECK(charged() >= 40 * MIB);
+  OK(cuCtxDestroy_v2(context));
+  OK(cuCtxSetCurrent(primary));
+  CHECK(charged() == 0);
+  CHECK(take(by("linear"), 20 * MIB, &some));
+  give(&some);
+  CHECK(take(by("linear"), 20 * MIB, &some));
+  OK(cuDevicePrimaryCtxReset_v2(0));
+  begin(0);
+  CHECK(charged() == physical());
+  CHECK(take(by("linear"), 20 * MIB, &some));
+  OK(cuDevicePrimaryCtxRelease_v2(0));
+  begin(0);
+  CHECK(charged() == physical());
+}
+
+/* Given to allocators that there is no memory of the device for: the host's. */
+static void host(void) {
+  void *memory;
+  CUmemGenericAllocationHandle handle;
+  CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                              .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 0}};
+  OK(cuMemAllocHost_v2(&memory, 200 * MIB));
+  OK(cuMemFreeHost(memory));
+  OK(cuMemHostAlloc(&memory, 200 * MIB, 0));
+  if (cuMemCreate(&handle, 200 * MIB, &prop, 0) == CUDA_SUCCESS) OK(cuMemRelease(handle));
+  CHECK(charged() == 0);
+}
+
+static const struct rule {
+  const char *name;
+  void (*check)(void);
+} rules[] = {{"info", info},
+             {"absurd", absurd},
+             {"unknown", unknown},
+             {"pitch", pitch},
+             {"pools", pools},
+             {"current-pool", current_pool},
+             {"stream-of-other-device", stream_of_other_device},
+             {"capture", capture},
+             {"graphs", graphs},
+             {"handles", handles},
+             {"many-mappings", many_mappings},
+             {"handle-of-other-device", handle_of_other_device},
+             {"exported", exported},
+             {"contexts", contexts},
+             {"host", host}};
+
+int main(int count, char **arguments) {
+  CHECK(count == 2);
+  const struct rule *rule = rules;
+  while (strcmp(rule->name, arguments[1])) CHECK(++rule < rules + sizeof rules / sizeof *rules);
+  begin(0);
+  rule->check();
+  return 0;
+}

@@ -1,0 +1,92 @@
+/* memory_shell [ORDINAL]: does what lines of its standard input say, and answers each with a line.
+ *
+ *   take ALLOCATOR BYTES   the driver's result
+ *   give                   gives the last one back: the driver's result
+ *   info                   free and total bytes of CUDA, then total, free and used of NVML
+ *   used                   bytes of the device that are used in truth */
+#include <dlfcn.h>
+#include <nvml.h>
+
+#include "allocators.h"
+
+static struct taken held[100000];
+static unsigned count;
+static CUdevice device;
+
+static const struct allocator *named(const char *name) {
+  for (const struct allocator *by = allocators; by < allocators + ALLOCATORS; by++) {
+    if (!strcmp(by->name, name)) return by;
+  }
+  fprintf(stderr, "%s: no such allocator\n", name);
+  exit(2);
+}
+
+static int take_one(const char *name, uint64_t bytes) {
+  struct taken taken = {.by = named(name)};
+  CUresult result = taken.by->take(bytes, &taken);
+  if (result == CUDA_SUCCESS) held[count++] = taken;
+  return (int)result;
+}
+
+static int give_one(void) {
+  CHECK(count);
+  struct taken taken = held[--count];
+  CUresult result = taken.by->give(&taken);
+  settle();
+  return (int)result;
+}
+
+static CUuuid uuid_now(void) {
+  CUuuid uuid;
+  OK(cuDeviceGetUuid_v2(&uuid, device));
+  return uuid;
+}
+
+/* NVML as programs come by it: opened, and each function looked up. */
+static nvmlMemory_t of_nvml(void) {
+  void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+  CHECK(library);
+  nvmlReturn_t (*init)(void) = dlsym(library, "nvmlInit_v2");
+  nvmlReturn_t (*by_uuid)(const char *, nvmlDevice_t *) = dlsym(library, "nvmlDeviceGetHandleByUUID");
+  nvmlReturn_t (*info)(nvmlDevice_t, nvmlMemory_t *) = dlsym(library, "nvmlDeviceGetMemoryInfo");
+  nvmlReturn_t (*info_v2)(nvmlDevice_t, nvmlMemory_v2_t *) = dlsym(library, "nvmlDeviceGetMemoryInfo_v2");
+  CUuuid uuid = uuid_now();
+  char text[64];
+  unsigned char *b = (unsigned char *)uuid.bytes;
+  snprintf(text, sizeof text, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
+           b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+  nvmlDevice_t handle;
+  nvmlMemory_t memory;
+  nvmlMemory_v2_t memory_v2 = {.version = nvmlMemory_v2};
+  CHECK(init() == NVML_SUCCESS);
+  CHECK(by_uuid(text, &handle) == NVML_SUCCESS);
+  CHECK(info(handle, &memory) == NVML_SUCCESS);
+  CHECK(info_v2(handle, &memory_v2) == NVML_SUCCESS);
+  CHECK(memory.total == memory_v2.total && memory.free == memory_v2.free && memory.used == memory_v2.used);
+  CHECK(memory.free + memory.used == memory.total);
+  return memory;
+}
+
+static void show(void) {
+  size_t free, total;
+  OK(cuMemGetInfo_v2(&free, &total));
+  nvmlMemory_t nvml = of_nvml();
+  printf("%zu %zu %llu %llu %llu\n", free, total, nvml.total, nvml.free, nvml.used);
+}
+
+int main(int arguments, char **argument) {
+  char line[200], name[100];
+  unsigned long long bytes;
+  int ordinal = arguments > 1 ? atoi(argument[1]) : 0;
+  begin(ordinal);
+  device = device_now();
+  while (fgets(line, sizeof line, stdin)) {
+    if (sscanf(line, "take %99s %llu", name, &bytes) == 2) printf("%d\n", take_one(name, bytes));
+    else if (!strcmp(line, "give\n")) printf("%d\n", give_one());
+    else if (!strcmp(line, "info\n")) show();
+    else if (!strcmp(line, "used\n")) printf("%llu\n", (unsigned long long)physical());
+    else CHECK(!"a command");
+    fflush(stdout);
+  }
+  return 0;
+}
