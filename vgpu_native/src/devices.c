@@ -41,3 +41,16 @@ int vgpu_entry_recent(bool ask) {
   recent = entry + 1;
   return entry;
 }
+
+/* A thread that changes its context may change its device. */
+#define CHANGES(name, parameter, argument)  \
+  EXPORT CUresult CUDAAPI name(parameter) { \
+    recent = 0;                             \
+    return REAL(name)(argument);            \
+  }
+
+CHANGES(cuCtxSetCurrent, CUcontext ctx, ctx)
+CHANGES(cuCtxPushCurrent, CUcontext ctx, ctx)
+CHANGES(cuCtxPushCurrent_v2, CUcontext ctx, ctx)
+CHANGES(cuCtxPopCurrent, CUcontext *pctx, pctx)
+CHANGES(cuCtxPopCurrent_v2, CUcontext *pctx, pctx)

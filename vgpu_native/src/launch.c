@@ -11,6 +11,7 @@ static uint64_t blocks(unsigned x, unsigned y, unsigned z) { return (uint64_t)x 
 
 /* `call` is the driver's function with the hook's arguments. */
 #define LAUNCH(call, kind, stream, per_thread)                                          \
+  if (!vgpu_paced()) return call;                                                       \
   struct vgpu_launch launch;                                                            \
   if (!vgpu_launch_begin(&launch, kind, stream, per_thread)) return call;               \
   return vgpu_launch_end(&launch, call)

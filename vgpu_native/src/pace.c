@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "budget.h"
+#include "page.h"
 
 #define FLUSH_NS 500000   /* launches are charged together up to this */
 #define SAMPLE_NS 1000000 /* of a device, and of each kind: as much work is between two samples */
@@ -137,10 +138,31 @@ static void begin(struct vgpu_launch *launch, uint64_t kind) {
   errno = before;
 }
 
+static const uint64_t unread;
+const uint64_t *vgpu_changes = &unread;
+uint64_t vgpu_timeless;
+
+/* At the first launch on a device without a limit, and at the first one after each change. */
+static void look_at_limits(void) {
+  static uint64_t seen;
+  const uint64_t *changes = vgpu_limits_changes();
+  uint64_t now = __atomic_load_n(changes, __ATOMIC_ACQUIRE);
+  if (__atomic_exchange_n(&seen, now + 1, __ATOMIC_RELAXED) == now + 1 || !vgpu_limits_timeless()) return;
+  __atomic_store_n(&vgpu_timeless, now + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&vgpu_changes, changes, __ATOMIC_RELAXED);
+}
+
+static bool limited(int entry) {
+  if (entry < 0 || entry >= VGPU_DEVICES_MAX) return false;
+  if (__builtin_expect(vgpu_cores(entry) < 100, 1)) return true;
+  look_at_limits();
+  return false;
+}
+
 bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread) {
   if (!vgpu_enter()) return false;
   int entry = vgpu_entry_recent(false);
-  if (entry < 0 || entry >= VGPU_DEVICES_MAX || vgpu_cores(entry) >= 100) {
+  if (!limited(entry)) {
     vgpu_leave();
     return false;
   }

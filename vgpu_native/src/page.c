@@ -81,6 +81,21 @@ unsigned vgpu_limits_cores(const struct vgpu_source *source) {
   return percent && percent < 100 ? (unsigned)percent : 100;
 }
 
+const uint64_t *vgpu_limits_changes(void) {
+  static const uint64_t none;
+  return page ? &page->generation : &none;
+}
+
+bool vgpu_limits_timeless(void) {
+  unsigned limited = 0;
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    struct vgpu_source source = {.page = page ? i : -1};
+    if (!page) source.cores = vgpu_environment_cores((unsigned)i);
+    if (!page || i < (int)page->devices) limited += vgpu_limits_cores(&source) < 100;
+  }
+  return !limited;
+}
+
 bool vgpu_oversubscribes(void) {
   static int asked = -1;
   if (paged) return page && word(&page->flags) & VGPU_OVERSUBSCRIBE;

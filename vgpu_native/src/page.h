@@ -27,3 +27,9 @@ struct vgpu_source {
 uint64_t vgpu_limits_memory(const struct vgpu_source *source);
 uint64_t vgpu_limits_overhead(const struct vgpu_source *source);
 unsigned vgpu_limits_cores(const struct vgpu_source *source);
+
+/* The number of changes to the page; a word that stays, without one. */
+const uint64_t *vgpu_limits_changes(void);
+
+/* Whether no device at all has a limit of time, as things are. */
+bool vgpu_limits_timeless(void);
