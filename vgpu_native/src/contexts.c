@@ -6,6 +6,7 @@
 #include "forks.h"
 #include "graphs.h"
 #include "memory.h"
+#include "meter.h"
 #include "pools.h"
 
 #define DEVICES 64
@@ -60,6 +61,7 @@ CREATE(cuCtxCreate_v4,
   EXPORT CUresult CUDAAPI name(CUcontext ctx) {       \
     if (!vgpu_enter()) return REAL(name)(ctx);        \
     begin();                                          \
+    vgpu_meter_forget(ctx);                           \
     CUresult result = REAL(name)(ctx);                \
     if (result == CUDA_SUCCESS) ended(ctx);           \
     return done(result);                              \
@@ -76,6 +78,11 @@ EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) 
   return done(result);
 }
 
+/* NULL: it is not known here, and may be any. */
+static CUcontext primary_of(CUdevice device) {
+  return device >= 0 && device < DEVICES ? primary[device] : NULL;
+}
+
 /* A primary context lives until its last user lets it go. */
 static CUresult released(CUresult result, CUdevice device) {
   unsigned flags;
@@ -90,6 +97,7 @@ static CUresult released(CUresult result, CUdevice device) {
   EXPORT CUresult CUDAAPI name(CUdevice dev) {               \
     if (!vgpu_enter()) return REAL(name)(dev);               \
     begin();                                                 \
+    vgpu_meter_forget(primary_of(dev));                      \
     return done(released(REAL(name)(dev), dev));             \
   }
 

@@ -18,6 +18,27 @@
 #define PAID_NS 100000000ULL
 #define QUEUED_NS 100000000ULL
 
+static const uint64_t unread;
+const uint64_t *vgpu_changes = &unread;
+uint64_t vgpu_timeless;
+
+/* At the first launch on a device without a limit, and at the first one after each change. */
+static void look_at_limits(void) {
+  static uint64_t seen;
+  const uint64_t *changes = vgpu_limits_changes();
+  uint64_t now = __atomic_load_n(changes, __ATOMIC_ACQUIRE);
+  if (__atomic_exchange_n(&seen, now + 1, __ATOMIC_RELAXED) == now + 1 || !vgpu_limits_timeless()) return;
+  __atomic_store_n(&vgpu_timeless, now + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&vgpu_changes, changes, __ATOMIC_RELAXED);
+}
+
+static bool limited(int entry) {
+  if (entry < 0 || entry >= VGPU_DEVICES_MAX) return false;
+  if (__builtin_expect(vgpu_cores(entry) < 100, 1)) return true;
+  look_at_limits();
+  return false;
+}
+
 static int64_t add(int64_t *to, int64_t value) { return __atomic_add_fetch(to, value, __ATOMIC_RELAXED); }
 static int64_t get(const int64_t *from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
 
@@ -103,7 +124,13 @@ static void stand_in(struct vgpu_cost *cost, uint64_t ns) {
 /* A launch that is measured, or with which enough has come together to be charged. */
 static __attribute__((noinline)) void begin_slowly(struct vgpu_launch *launch, struct vgpu_cost *cost,
                                                    uint64_t key, uint64_t known) {
-  struct vgpu_work *work = &vgpu_works[launch->entry];
+  int entry = vgpu_entry_recent(true);
+  if (entry != launch->entry && !limited(entry)) {
+    launch->entry = -1;
+    return;
+  }
+  launch->entry = entry;
+  struct vgpu_work *work = &vgpu_works[entry];
   vgpu_meter_check();
   int64_t pending = __atomic_exchange_n(&work->pending, 0, __ATOMIC_RELAXED);
   if (vgpu_capturing(launch->stream)) {
@@ -136,27 +163,6 @@ static void begin(struct vgpu_launch *launch, uint64_t kind) {
   int before = errno;
   begin_slowly(launch, cost, key, known);
   errno = before;
-}
-
-static const uint64_t unread;
-const uint64_t *vgpu_changes = &unread;
-uint64_t vgpu_timeless;
-
-/* At the first launch on a device without a limit, and at the first one after each change. */
-static void look_at_limits(void) {
-  static uint64_t seen;
-  const uint64_t *changes = vgpu_limits_changes();
-  uint64_t now = __atomic_load_n(changes, __ATOMIC_ACQUIRE);
-  if (__atomic_exchange_n(&seen, now + 1, __ATOMIC_RELAXED) == now + 1 || !vgpu_limits_timeless()) return;
-  __atomic_store_n(&vgpu_timeless, now + 1, __ATOMIC_RELAXED);
-  __atomic_store_n(&vgpu_changes, changes, __ATOMIC_RELAXED);
-}
-
-static bool limited(int entry) {
-  if (entry < 0 || entry >= VGPU_DEVICES_MAX) return false;
-  if (__builtin_expect(vgpu_cores(entry) < 100, 1)) return true;
-  look_at_limits();
-  return false;
 }
 
 bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread) {
