@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from msgspec.structs import replace
 from support.kubelet import Asked, Kubelet, NotStarted, Rejected
 from support.plugged import (
     CARDS,
@@ -24,7 +25,7 @@ from support.plugged import (
 
 from ledger.core.cards import Share
 from vgpu_native.limits_page import Page
-from vgpu_native.plugin import allocations, collecting, registering, settling
+from vgpu_native.plugin import allocations, collecting, registering
 from vgpu_native.plugin import plugin as whole
 from vgpu_native.plugin.plugin import Plugin
 from vgpu_native.plugin.wire import deviceplugin_pb2 as api
@@ -158,7 +159,7 @@ async def test_pods_that_are_admitted_at_the_same_time_all_get_an_answer(tmp_pat
 async def test_an_answer_that_the_kubelet_never_got_is_nobodys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "NOTED_MICROSECONDS", 0)
+    monkeypatch.setattr(allocations, "NOTED_MICROSECONDS", -1)
     async with node_in(tmp_path, container("a", share(0, 5)), allocate_seconds=0.3) as node:
         node.kubelet.write_checkpoint()
         await _allocate(_stub(node.kubelet), [f"{CARDS[0]}-3"])
@@ -251,11 +252,51 @@ async def test_who_is_in_the_checkpoint_is_not_answered_again_when_records_were_
     await kubelet.stop()
 
 
+async def test_a_kubelet_that_lost_its_checkpoint_may_ask_again_for_pods_that_run(
+    tmp_path: Path,
+) -> None:
+    placed = [container(f"p{one}", share(0, 10 + one), time=one) for one in range(3)]
+    async with node_in(tmp_path, *placed, allocate_seconds=0.4) as node:
+        for _ in range(2):
+            for pod in ("p2", "p0", "p1"):
+                await node.kubelet.admit("team", pod, f"{pod}-uid", ONE)
+                await node.kubelet.start_container(f"{pod}-uid", "main")
+            found = [node.limits(f"p{one}-uid")[CARDS[0]] for one in range(3)]
+            assert found == [10, 11, 12]
+            node.placed.replace(*(replace(one, allocated=True) for one in placed))
+            node.kubelet.answers.clear()
+            node.kubelet.write_checkpoint()
+            await node.kubelet.restart()
+            await node.kubelet.wait_listed()
+
+
+async def test_who_was_just_placed_comes_before_who_runs(tmp_path: Path) -> None:
+    runs = replace(container("a", share(0), time=1), allocated=True)
+    async with node_in(tmp_path, runs) as node:
+        admitted = asyncio.create_task(node.kubelet.admit("team", "b", "b-uid", ONE))
+        await asyncio.sleep(0.1)
+        node.placed.add(container("b", share(1), time=2))
+        await admitted
+        await node.kubelet.start_container("b-uid", "main")
+
+
 async def test_a_socket_that_is_removed_is_served_anew(tmp_path: Path) -> None:
     async with node_in(tmp_path) as node:
         node.settings.socket.unlink()
         await node.kubelet.wait_registered(2)
         await node.kubelet.wait_listed(2)
+
+
+async def test_a_kubelet_that_is_another_is_registered_with_though_our_socket_is_there(
+    tmp_path: Path,
+) -> None:
+    async with node_in(tmp_path) as node:
+        node.kubelet.removes_sockets = False
+        before = node.settings.socket.stat().st_ino
+        await node.kubelet.restart()
+        await node.kubelet.wait_listed()
+        assert len(node.kubelet.registrations) == 1
+        assert node.settings.socket.stat().st_ino == before
 
 
 async def test_a_kubelet_that_no_longer_listens_is_registered_with_again(

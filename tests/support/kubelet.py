@@ -66,6 +66,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         self.writes_checkpoint = True
         self.follows_preferences = True
         self.speaks_of_pods = True
+        self.removes_sockets = True
         self.lies: dict[str, tuple[str, str]] = {}
         self._servers: list[Any] = []
         self._watch: asyncio.Task[None] | None = None
@@ -77,7 +78,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         for path in (self.plugins, self.pod_resources.parent):
             path.mkdir(parents=True, exist_ok=True)
         for path in self.plugins.iterdir():
-            if path.is_socket():
+            if path.is_socket() and (self.removes_sockets or path.name == "kubelet.sock"):
                 path.unlink()
         self.pod_resources.unlink(missing_ok=True)
         for path, add in (

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -77,28 +77,36 @@ class Allocating:
         try:
             async with asyncio.timeout(self._settings.allocate_seconds):
                 await self._settle()
-                while True:
-                    version = self._placements.version
-                    if found := choose(self._candidates(count)):
-                        return found
-                    await self._placements.wait(version)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._settings.allocate_seconds / 2):
+                        return await self._first(count, again=False)
+                # A kubelet that has lost its checkpoint asks again for pods that run.
+                return await self._first(count, again=True)
         except TimeoutError:
             raise wrong(self._nobody(count)) from None
+
+    async def _first(self, count: int, *, again: bool) -> Choice:
+        """Return the likeliest as soon as there is one."""
+        while True:
+            version = self._placements.version
+            if found := choose(self._candidates(count, again=again)):
+                return found
+            await self._placements.wait(version)
 
     async def _settle(self) -> None:
         entries = self._witness.entries()
         if entries is not None:
-            now = time.time_ns() // 1_000
-            settle_by_entries(self._allocations, self._witness, entries, now)
+            settle_by_entries(self._allocations, self._witness, entries, _now())
         elif self._allocations.all():
             settle_by_holders(self._allocations, self._witness, await self._witness.holders() or ())
 
-    def _candidates(self, count: int) -> list[Container]:
-        noted = {(entry.uid, entry.container) for entry in self._witness.entries() or ()}
-        given: Collection[tuple[str, str]] = self._allocations.given() | noted
+    def _candidates(self, count: int, *, again: bool = False) -> list[Container]:
+        entries = self._witness.entries()
+        given = self._allocations.given(_now(), entries)
         latest = self._allocations.latest()
         uid = latest.owner.uid if latest and latest.owner else ""
-        return candidates(self._placements.containers(), given, count, uid)
+        found = (one for one in self._placements.containers() if again or not one.allocated)
+        return candidates(found, given, count, uid)
 
     def _answer(self, ids: Sequence[str], choice: Choice) -> ContainerAllocateResponse:
         settings, container = self._settings, choice.container
@@ -134,3 +142,7 @@ class Allocating:
             f" ({len(waiting)} were placed here{': ' if waiting else ''}{'; '.join(waiting[:3])})."
             " A pod that asks for cards has to be bound by a scheduler that asks gpuledger"
         )
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000

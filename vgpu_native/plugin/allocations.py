@@ -10,7 +10,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,12 +18,16 @@ import msgspec
 import structlog
 
 from vgpu_native.plugin.changes import Changes
+from vgpu_native.plugin.checkpoint import Entry
 from vgpu_native.plugin.placements import Container
 from vgpu_native.plugin.refusing import wrong
 from vgpu_native.plugin.storing import sync_directory, write_whole
 
 ALLOCATIONS_MAX: Final = 4_096
 """Most allocations that are kept; a kubelet runs some hundred pods."""
+
+NOTED_MICROSECONDS: Final = 2_000_000
+"""After so long, the kubelet has noted an answer, or has not got it."""
 
 _TOKEN: Final = "a{}"
 _ANYBODY: Final = 0o1777
@@ -111,9 +115,17 @@ class Allocations:
         wanted = set(ids)
         return [one for one in reversed(self.all()) if set(one.ids) == wanted]
 
-    def given(self) -> set[tuple[str, str]]:
-        """Return the keys of the containers that have their answers, as far as is known."""
-        return {one.owner.key for one in self._known.values() if one.owner}
+    def given(self, now: int, entries: Sequence[Entry] | None) -> set[tuple[str, str]]:
+        """Return the keys of the containers that have answers; `now` in µs of Unix time.
+
+        The kubelet's checkpoint says who they are, with those whose answers it cannot have noted
+        yet; where it cannot be read, they are all whom we answered.
+        """
+        if entries is None:
+            return {one.owner.key for one in self._known.values() if one.owner}
+        young = (one for one in self._known.values() if is_fresh(one, now))
+        noted = {(entry.uid, entry.container) for entry in entries}
+        return noted | {one.owner.key for one in young if one.owner and not one.tied}
 
     def directory(self, allocation: Allocation) -> Path:
         """Return the directory of an allocation."""
@@ -189,6 +201,11 @@ class Allocations:
         # Whatever user the container runs as; what the mask took away is given back.
         region.chmod(_ANYBODY)
         sync_directory(self._directory)
+
+
+def is_fresh(allocation: Allocation, now: int) -> bool:
+    """Return whether the kubelet need not have noted an answer yet."""
+    return now - allocation.time <= NOTED_MICROSECONDS
 
 
 def _now() -> int:

@@ -36,7 +36,7 @@ def candidates(
     """
     firsts: dict[str, Container] = {}
     for one in containers:
-        if one.shares and not one.allocated and one.key not in given:
+        if one.shares and one.key not in given:
             first = firsts.get(one.uid)
             if first is None or one.order < first.order:
                 firsts[one.uid] = one

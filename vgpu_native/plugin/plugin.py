@@ -124,15 +124,15 @@ class Plugin:
         heard, failures = loop.time(), 0
         while identity(self._settings.socket) == ours:
             kubelet = identity(self._settings.kubelet_socket)
-            if self._is_heard or kubelet != self._registered:
+            if self._is_heard:
                 heard = loop.time()
-            elif kubelet and loop.time() - heard > UNHEARD_SECONDS:
-                self._registered = None
+            elif loop.time() - heard > UNHEARD_SECONDS:
+                heard, self._registered = loop.time(), None
             if kubelet is None or kubelet == self._registered:
                 pause = self._settings.look_seconds
             else:
                 failures = await self._try(kubelet, failures)
-                pause = self._pause(failures)
+                heard, pause = loop.time(), self._pause(failures)
             await asyncio.sleep(pause)
 
     async def _try(self, kubelet: tuple[int, int, int], failures: int) -> int:

@@ -5,17 +5,13 @@ next `Allocate`.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import msgspec
 
-from vgpu_native.plugin.allocations import Allocation, Allocations, Owner, owner_of
+from vgpu_native.plugin.allocations import Allocation, Allocations, Owner, is_fresh, owner_of
 from vgpu_native.plugin.checkpoint import Entry
 from vgpu_native.plugin.pod_resources import Holder
 from vgpu_native.plugin.witness import Witness
-
-NOTED_MICROSECONDS: Final = 2_000_000
-"""After so long, the kubelet has noted an answer, or has not got it."""
 
 
 def settle_by_entries(
@@ -32,7 +28,7 @@ def settle_by_entries(
         entry = by_token.get(one.token)
         if entry is not None:
             _give(allocations, one, _owner(witness, entry))
-        elif one.owner and now - one.time > NOTED_MICROSECONDS:
+        elif one.owner and not is_fresh(one, now):
             _give(allocations, one, None)
 
 

@@ -9,6 +9,7 @@ from support.plugged import Placed, container, settings_in, share
 from vgpu_native.plugin import settling
 from vgpu_native.plugin.allocations import Allocation, Allocations, owner_of
 from vgpu_native.plugin.checkpoint import Entry
+from vgpu_native.plugin.pod_resources import Holder
 from vgpu_native.plugin.witness import Witness
 
 GUESSED, TRUE = container("a", share(0)), container("b", share(0))
@@ -51,7 +52,7 @@ def test_who_is_noted_has_the_answer_though_the_ledger_does_not_know_the_pod(
 ) -> None:
     made = guessed(allocations)
     settling.settle_by_entries(allocations, witness, noted(made, "c-uid"), LATER)
-    assert allocations.given() == {("c-uid", "main")}
+    assert allocations.given(LATER, None) == {("c-uid", "main")}
 
 
 def test_a_guess_that_was_not_noted_is_dropped_once_it_would_have_been(
@@ -59,9 +60,9 @@ def test_a_guess_that_was_not_noted_is_dropped_once_it_would_have_been(
 ) -> None:
     made = guessed(allocations)
     settling.settle_by_entries(allocations, witness, [], made.time + 1)
-    assert allocations.given() == {GUESSED.key}
+    assert allocations.given(made.time + 1, []) == {GUESSED.key}
     settling.settle_by_entries(allocations, witness, [], LATER)
-    assert allocations.given() == set()
+    assert allocations.given(LATER, []) == allocations.given(LATER, None) == set()
 
 
 def test_what_is_tied_is_left_alone(allocations: Allocations, witness: Witness) -> None:
@@ -69,3 +70,10 @@ def test_what_is_tied_is_left_alone(allocations: Allocations, witness: Witness) 
     for entries in ([], noted(made, "b-uid")):
         settling.settle_by_entries(allocations, witness, entries, LATER)
         assert allocations.all() == [made]
+
+
+def test_of_pods_of_one_name_the_newest_is_meant(tmp_path: Path) -> None:
+    old, new = (msgspec.structs.replace(TRUE, uid=str(time), time=time) for time in (1, 2))
+    holder = Holder("team", "b", "main", frozenset({"A-0"}))
+    for order in ([old, new], [new, old]):
+        assert Witness(settings_in(tmp_path), Placed(*order)).named(holder) == new
