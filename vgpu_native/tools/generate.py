@@ -1,9 +1,8 @@
-"""Write what C takes from the driver's headers and from functions.toml.
+"""Write what C takes from the driver's headers, from functions.toml, and from hooks that exist.
 
 `python tools/generate.py HEADERS OUTPUT` writes into OUTPUT:
 
-* `functions.inc`: all functions that the library may call, for `driver.h`;
-* `stub_functions.inc`: all functions of the driver with their parameters, for the stub.
+* `functions.inc`: all functions that the library may call, for `driver.h`.
 
 `python tools/generate.py --hooks OUTPUT OBJECT...` writes, from the hooks that are in the objects:
 
@@ -32,15 +31,12 @@ def main(arguments: list[str]) -> None:
     if arguments[0] == "--hooks":
         output, objects = Path(arguments[1]), arguments[2:]
         hooks = sorted(hooks_of(objects))
-        (output / "exports.map").write_text(exports(hooks))
-        (output / "hooks.inc").write_text(
-            _MADE + _macro("VGPU_HOOKS", [f"VGPU_HOOK({h})" for h in hooks])
-        )
+        _write(output / "exports.map", exports(hooks))
+        lines = [f"VGPU_HOOK({name})" for name in hooks]
+        _write(output / "hooks.inc", _MADE + _macro("VGPU_HOOKS", lines))
         return
     headers, output = map(Path, arguments)
-    found = api.functions(headers)
-    (output / "functions.inc").write_text(_MADE + callable_functions(found))
-    (output / "stub_functions.inc").write_text(_MADE + stub(found))
+    _write(output / "functions.inc", _MADE + callable_functions(api.functions(headers)))
 
 
 def hooks_of(objects: Iterable[str]) -> set[str]:
@@ -72,16 +68,10 @@ def callable_functions(found: list[Function]) -> str:
     return _macro("VGPU_FUNCTIONS", lines)
 
 
-def stub(found: list[Function]) -> str:
-    """Return STUB_FUNCTION(name, base, version, flag, (parameters), (arguments)) for each function.
-
-    The flag is 2 where a null stream means the thread's default stream.
-    """
-    return "".join(
-        f"STUB_FUNCTION({one.name}, {one.base}, {one.version}, {one.flag}, "
-        f"({', '.join(one.parameters) or 'void'}), ({', '.join(one.arguments)}))\n"
-        for one in found
-    )
+def _write(path: Path, text: str) -> None:
+    # A file that stays as it is keeps its time, so that what is made from it is not made again.
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
 
 
 def _macro(name: str, lines: list[str]) -> str:
