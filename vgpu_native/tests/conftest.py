@@ -5,10 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from vgpu_native.tests.card_user import CardUser
 
 NATIVE = Path(__file__).parents[1]
 BUILD = Path(os.environ.get("VGPU_BUILD", NATIVE / "build")).absolute()
@@ -77,3 +79,18 @@ def abi(make: Callable[..., None]) -> Path:
     """Return the directory with the echoing driver, its caller, and a library that hooks all."""
     make("abi")
     return BUILD / "abi"
+
+
+@pytest.fixture
+def users(native: Path, tmp_path: Path) -> Iterator[Callable[..., CardUser]]:
+    """Return what starts processes that share one stub machine, with settings of the stub."""
+    started: list[CardUser] = []
+
+    def start(begin: bool = True, preload: str = "", **settings: str) -> CardUser:
+        environment = {"VGPU_STUB_STATE": str(tmp_path / "machine"), **settings}
+        started.append(CardUser(native / "stub", environment, begin, preload))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()

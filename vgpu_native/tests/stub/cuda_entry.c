@@ -113,3 +113,11 @@ CUresult stub_cuGetErrorString(CUresult error, const char **text)
   *text = NULL;
   return CUDA_ERROR_INVALID_VALUE;
 }
+
+/* Where a function is, whatever was preloaded. */
+EXPORT uint64_t vgpu_stub_address(const char *function)
+{
+  for (unsigned i = 0; i < stub_function_count; i++)
+    if (!strcmp(stub_functions[i].name, function)) return (uint64_t)(uintptr_t)stub_functions[i].address;
+  return 0;
+}

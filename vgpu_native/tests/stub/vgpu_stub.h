@@ -28,6 +28,9 @@ uint64_t vgpu_stub_busy_ns(int device);
 /* How many calls of an exported function there were in this process, by its full name. */
 uint64_t vgpu_stub_calls(const char *function);
 
+/* Where an exported function is, whatever was preloaded. */
+uint64_t vgpu_stub_address(const char *function);
+
 /* Device time of the kernels that are launched from now on, in this process. */
 void vgpu_stub_kernel_ns(uint64_t ns);
 
