@@ -13,8 +13,8 @@
 
 enum { TRIES = 4 };
 
-/* More than any device has, and so little that counts cannot go round. */
-#define ABSURD (1ULL << 56)
+/* More than any device has, and so little that the sum of all slots cannot go round. */
+#define ABSURD (1ULL << 55)
 
 /* What one reservation is about. */
 struct request {
@@ -29,18 +29,30 @@ static uint64_t add_up(uint64_t left, uint64_t right) {
   return __builtin_add_overflow(left, right, &sum) ? UINT64_MAX : sum;
 }
 
-/* What the slots say that a device is used. Slots of the dead are told apart only near the limit,
- * as that needs a second look at each. */
-static uint64_t sum(const vgpu_region *region, int entry, bool living) {
+/* What the slots say that a device is used. A slot with more than that lies, or many would not fit. */
+static uint64_t sum_of_all(const vgpu_region *region, int entry) {
+  uint64_t total = 0, any = 0;
+  unsigned high = vgpu_slots_high(region);
+  for (unsigned i = 0; i < high; i++) {
+    uint64_t used = __atomic_load_n(&region->slot[i].used[entry], __ATOMIC_SEQ_CST);
+    total += used;
+    any |= used;
+  }
+  return any < ABSURD ? total : UINT64_MAX;
+}
+
+/* The same without the dead, which needs a second look at each slot. */
+static uint64_t sum_of_living(const vgpu_region *region, int entry) {
   uint64_t total = 0;
   unsigned high = vgpu_slots_high(region);
   for (unsigned i = 0; i < high; i++) {
     const vgpu_slot *slot = &region->slot[i];
     uint64_t used = __atomic_load_n(&slot->used[entry], __ATOMIC_SEQ_CST);
 #ifdef BREAK_LIVENESS /* a negative control: the dead count */
-    living = false;
+    if (used) total = add_up(total, used);
+#else
+    if (used && vgpu_slot_lives(slot)) total = add_up(total, used);
 #endif
-    if (used && (!living || vgpu_slot_lives(slot))) total = add_up(total, used);
   }
   return total;
 }
@@ -61,18 +73,27 @@ static bool retract(uint64_t *own, uint64_t bytes) {
   return before >= bytes;
 }
 
-/* Ask once. Who would not fit anyway does not publish, and so is in nobody's way. */
-static bool ask(const struct request *request, bool living) {
-  uint64_t limit = vgpu_limit(request->entry);
-  uint64_t beyond = vgpu_limits_overhead(vgpu_source_of(request->entry));
-  uint64_t others = add_up(sum(request->region, request->entry, living), beyond);
-  if (add_up(others, request->bytes) > limit) return false;
+/* The last sum that this process saw of each device: a hint, which saves a look at all slots. */
+static uint64_t last_sum[VGPU_DEVICES_MAX];
+
+typedef uint64_t summing(const vgpu_region *region, int entry);
+
+/* Ask once, with what others are expected to use: who would not fit looks first whether that is still
+ * so, and if it is does not publish, to be in nobody's way. */
+static inline bool ask(const struct request *request, summing *sum, uint64_t expected) {
+  const struct vgpu_source *source = vgpu_source_of(request->entry);
+  uint64_t limit = vgpu_limits_memory(source), beyond = vgpu_limits_overhead(source);
 #ifdef BREAK_CHECK_THEN_ADD /* a negative control: what was seen is believed */
+  if (add_up(add_up(sum(request->region, request->entry), beyond), request->bytes) > limit) return false;
   publish(request->own, request->bytes);
   return true;
 #endif
+  if (add_up(expected, request->bytes) > limit) expected = add_up(sum(request->region, request->entry), beyond);
+  if (add_up(expected, request->bytes) > limit) return false;
   publish(request->own, request->bytes);
-  if (add_up(sum(request->region, request->entry, living), beyond) <= limit) return true;
+  uint64_t all = add_up(sum(request->region, request->entry), beyond);
+  __atomic_store_n(&last_sum[request->entry], all, __ATOMIC_RELAXED);
+  if (all <= limit) return true;
   retract(request->own, request->bytes);
   return false;
 }
@@ -83,7 +104,7 @@ static bool ask(const struct request *request, bool living) {
 static bool ask_again(const struct request *request) {
   uint64_t taken = vgpu_gate_take(&request->region->gate);
   bool granted = false;
-  for (int i = 0; i < TRIES && !(granted = ask(request, true)); i++) sched_yield();
+  for (int i = 0; i < TRIES && !(granted = ask(request, sum_of_living, UINT64_MAX)); i++) sched_yield();
   if (taken) vgpu_gate_leave(&request->region->gate, taken);
   return granted;
 }
@@ -98,7 +119,8 @@ bool vgpu_reserve(int entry, uint64_t bytes) {
     publish(request.own, bytes);
     return true;
   }
-  return ask(&request, false) || ask_again(&request);
+  uint64_t expected = __atomic_load_n(&last_sum[entry], __ATOMIC_RELAXED);
+  return ask(&request, sum_of_all, expected) || ask_again(&request);
 }
 
 static uint64_t *own_count(int entry) {
@@ -121,7 +143,7 @@ uint64_t vgpu_used(int entry) {
   if (!own) return 0;
   const struct vgpu_process *process = &vgpu_own.process;
   const struct vgpu_source *source = vgpu_source_of(entry);
-  uint64_t total = process->mapped.region ? sum(process->mapped.region, entry, true) : 0;
+  uint64_t total = process->mapped.region ? sum_of_living(process->mapped.region, entry) : 0;
   if (process->nothing) total = add_up(total, __atomic_load_n(own, __ATOMIC_RELAXED));
   return source ? add_up(total, vgpu_limits_overhead(source)) : total;
 }
