@@ -224,7 +224,8 @@ CUresult stub_cuEventRecord(CUevent event, CUstream handle)
   STREAM_OF(handle);
   event->capture = stub_capturing(stream) ? stream->capture : NULL;
   if (event->capture) return CUDA_SUCCESS;
-  uint64_t end = stub_stream_end(stream), now = stub_now();
+  uint64_t end = stub_stream_end(stream), now = stub_now(), turn = stub_turn(stream->context->device);
+  if (end < turn) end = turn;
   event->time = end > now ? end : now;
   return CUDA_SUCCESS;
 }

@@ -264,9 +264,19 @@ uint64_t stub_run(int device, uint64_t not_before, uint64_t ns)
   uint64_t begin = on->free_at > not_before ? on->free_at : not_before;
   on->free_at = begin + ns;
   on->busy_ns += ns;
+  on->last = me;
   if (me >= 0) state->process[me].busy_ns[device] += ns;
   stub_unlock();
   return begin + ns;
+}
+
+uint64_t stub_turn(int device)
+{
+  stub_lock();
+  struct stub_device *on = &state->device[device];
+  uint64_t turn = on->last == me ? 0 : on->free_at;
+  stub_unlock();
+  return turn;
 }
 
 /* A share counts for who made it, and for the first of the others when that has let go. */

@@ -18,6 +18,7 @@ struct stub_device {
   uint64_t size, used; /* bytes */
   uint64_t free_at;    /* when the last kernel queued so far ends, in monotonic ns */
   uint64_t busy_ns;    /* time of all kernels, also of those that are queued */
+  int64_t last;        /* number of the process whose kernel was queued last */
   uint64_t lost;       /* it fell off the bus: NVML says so */
 };
 
@@ -81,6 +82,10 @@ void stub_drop(int share);
 
 /* Run for so long on a device, not before a time and after all that runs there; when it will end. */
 uint64_t stub_run(int device, uint64_t not_before, uint64_t ns);
+
+/* When a device gets to work of this process that is queued now, in monotonic ns: it serves processes
+ * in turn, and what others have queued comes first. 0: at once. */
+uint64_t stub_turn(int device);
 
 /* Bytes and time that were used of a device, by all (pid 0) or by one process. */
 uint64_t stub_used(pid_t pid, int device);
