@@ -75,6 +75,18 @@ def program(native: Path, make: Callable[..., None]) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
+def ledger_program(make: Callable[..., None]) -> Callable[[str], Path]:
+    """Return what builds a program of tests/ledger, named `kind/name`, and says where it is."""
+
+    def built(name: str) -> Path:
+        target = BUILD / "ledger" / name
+        make(str(target))
+        return target
+
+    return built
+
+
+@pytest.fixture(scope="session")
 def abi(make: Callable[..., None]) -> Path:
     """Return the directory with the echoing driver, its caller, and a library that hooks all."""
     make("abi")
