@@ -170,8 +170,12 @@ async def test_an_answer_that_the_kubelet_never_got_is_nobodys(
         assert node.limits("a-uid") == {CARDS[0]: 5}
 
 
-async def test_devices_of_a_pod_that_has_ended_are_the_next_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize("writes_checkpoint", [True, False])
+async def test_devices_of_a_pod_that_has_ended_are_the_next_ones(
+    tmp_path: Path, writes_checkpoint: bool
+) -> None:
     async with node_in(tmp_path, container("a", share(0, 5))) as node:
+        node.kubelet.writes_checkpoint = writes_checkpoint
         node.kubelet.follows_preferences = False
         for pod, memory in (("a", 5), ("b", 6), ("c", 7)):
             node.placed.replace(container(pod, share(0, memory)))
