@@ -4,20 +4,27 @@
 #include "memory.h"
 #include "pools.h"
 
-/* The device of a stream; of the null streams, that of the current context. */
-static CUresult device_of(CUstream stream, CUdevice *device) {
-  CUcontext context, current;
-  if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD) return REAL(cuCtxGetDevice)(device);
-  if (HAS(cuStreamGetDevice)) return REAL(cuStreamGetDevice)(stream, device);
-  CUresult result = REAL(cuStreamGetCtx)(stream, &context);
-  if (result != CUDA_SUCCESS) return result;
+/* The device of a context that need not be the current one. */
+static CUresult device_in(CUcontext context, CUdevice *device) {
+  CUcontext current;
   if (REAL(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current == context) {
     return REAL(cuCtxGetDevice)(device);
   }
-  REAL(cuCtxPushCurrent_v2)(context);
+  CUresult result = REAL(cuCtxPushCurrent_v2)(context);
+  if (result != CUDA_SUCCESS) return result;
   result = REAL(cuCtxGetDevice)(device);
   REAL(cuCtxPopCurrent_v2)(&context);
   return result;
+}
+
+/* The device of a stream; of the null streams, that of the current context. Drivers before 12.8 know
+ * a stream's context only. */
+static CUresult device_of(CUstream stream, CUdevice *device) {
+  CUcontext context;
+  if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD) return REAL(cuCtxGetDevice)(device);
+  if (REAL(cuStreamGetDevice)(stream, device) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  CUresult result = REAL(cuStreamGetCtx)(stream, &context);
+  return result == CUDA_SUCCESS ? device_in(context, device) : result;
 }
 
 struct vgpu_pool *vgpu_pool_of_stream(CUstream stream) {

@@ -1,0 +1,130 @@
+"""Memory of a device is charged whichever way it is taken, and given back with it.
+
+The oracle is the stub driver, which knows what it really gave.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vgpu_native.tests.memory_user import MIB, environment, run
+
+NATIVE = Path(__file__).parents[1]
+ALLOCATORS = (
+    "linear",
+    "managed",
+    "pitch",
+    "async",
+    "async-ptsz",
+    "async-freed-at-once",
+    "pool",
+    "pool-ptsz",
+    "handle",
+    "mapped",
+    "array",
+    "array3",
+    "mipmapped",
+)
+RULES = (
+    "info",
+    "absurd",
+    "unknown",
+    "pitch",
+    "pools",
+    "current-pool",
+    "stream-of-other-device",
+    "capture",
+    "graphs",
+    "handles",
+    "many-mappings",
+    "handle-of-other-device",
+    "exported",
+    "contexts",
+    "host",
+)
+
+Program = Callable[[str], Path]
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_each_allocator_gets_the_limit_and_no_more(
+    allocator: str, native: Path, program: Program, tmp_path: Path
+) -> None:
+    environ = environment(native, tmp_path, "100m")
+    run(environ, program("memory_limit"), allocator, str(3 * MIB))
+
+
+def test_small_blocks_fill_the_limit_to_the_last_one(
+    native: Path, program: Program, tmp_path: Path
+) -> None:
+    environ = environment(native, tmp_path, "1m")
+    assert int(run(environ, program("memory_limit"), "linear", "1000")) == MIB // 1024
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_is_charged_follows_the_rule_of(
+    rule: str, native: Path, program: Program, tmp_path: Path
+) -> None:
+    run(environment(native, tmp_path, "100m"), program("memory_rules"), rule)
+
+
+@pytest.mark.parametrize("version", ["11040", "12000"])
+@pytest.mark.parametrize("rule", ["pools", "current-pool", "stream-of-other-device", "handles"])
+def test_older_drivers_are_asked_in_their_own_ways(
+    version: str, rule: str, native: Path, program: Program, tmp_path: Path
+) -> None:
+    environ = environment(native, tmp_path, "100m", VGPU_STUB_VERSION=version)
+    run(environ, program("memory_rules"), rule)
+
+
+@pytest.mark.parametrize("limit", ["60m", "200m", "0"])
+@pytest.mark.parametrize("seed", range(4))
+def test_any_order_of_any_allocators_is_never_charged_less_than_it_takes(
+    seed: int, limit: str, native: Path, program: Program, tmp_path: Path
+) -> None:
+    environ = environment(native, tmp_path, limit)
+    run(environ, program("memory_random"), str(seed), "5000")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 150))
+def test_any_order_holds_in_a_long_campaign(
+    seed: int, native: Path, program: Program, tmp_path: Path
+) -> None:
+    environ = environment(native, tmp_path, f"{50 + seed * 3}m")
+    run(environ, program("memory_random"), str(seed), "300000")
+
+
+def compiled_map(path: Path, *flags: str) -> Path:
+    """Build the test of the map for itself, with a sanitizer."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source = NATIVE / "tests" / "c" / "map_model.c"
+    command = [compiler, "-std=gnu11", "-g", "-O1", "-pthread", *flags, str(source), "-o", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if "cannot find" in done.stderr and "san" in done.stderr:
+        pytest.skip("the compiler has no such sanitizer")
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_the_map_agrees_with_a_list_and_its_threads_with_one_another(
+    sanitizer: str, tmp_path: Path
+) -> None:
+    program = compiled_map(tmp_path / "map", f"-fsanitize={sanitizer}")
+    for seed in range(3):
+        run({}, program, str(seed))
+
+
+def test_a_map_whose_locks_are_left_open_is_found_out(tmp_path: Path) -> None:
+    unlocked = "-D__atomic_exchange_n(at,value,order)=(0)"
+    program = compiled_map(tmp_path / "map", "-fsanitize=thread", unlocked)
+    done = subprocess.run(
+        [program, "1"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode != 0

@@ -1,0 +1,218 @@
+"""Several processes of a container share its limits, which change while they run."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vgpu_native import limits_page
+from vgpu_native.limits_page import Device, Limits, Page
+from vgpu_native.tests.memory_user import MIB, OUT_OF_MEMORY, Shell, environment, run
+
+Program = Callable[[str], Path]
+UUIDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in range(2))
+
+
+@pytest.fixture
+def shell(native: Path, program: Program, tmp_path: Path) -> Callable[..., Shell]:
+    """Return what starts a process of the one container, under 100 MiB if nothing else is said."""
+
+    def started(limit: str = "100m", ordinal: int = 0, **settings: str) -> Shell:
+        environ = environment(native, tmp_path, limit, **settings)
+        return Shell(environ, program("memory_shell"), ordinal)
+
+    return started
+
+
+def page_with(path: Path, memory: tuple[int, ...], flags: int = 0) -> Path:
+    """Write a limits page for the first devices."""
+    devices = tuple(Device(uuid, amount) for uuid, amount in zip(UUIDS, memory, strict=False))
+    limits_page.write(path, Limits(devices, flags=flags))
+    return path
+
+
+def test_cuda_and_nvml_say_the_same_of_the_slice(shell: Callable[..., Shell]) -> None:
+    with shell() as one:
+        assert one.info() == (100 * MIB, 100 * MIB)
+        assert one.take(30 * MIB) == 0
+        assert one.info() == (70 * MIB, 100 * MIB)
+        assert one.take(40 * MIB, "mapped") == 0
+        assert one.info() == (30 * MIB, 100 * MIB)
+        assert one.give() == 0
+        assert one.give() == 0
+        assert one.info() == (100 * MIB, 100 * MIB)
+
+
+def test_a_card_without_a_limit_is_shown_as_it_is(shell: Callable[..., Shell]) -> None:
+    with shell("0", VGPU_STUB_MEMORY="500m") as one:
+        assert one.take(30 * MIB) == 0
+        assert one.info() == (470 * MIB, 500 * MIB)
+
+
+def test_no_more_is_shown_as_free_than_the_card_has(shell: Callable[..., Shell]) -> None:
+    with shell("100m", VGPU_STUB_MEMORY="80m") as one:
+        assert one.info() == (80 * MIB, 80 * MIB)
+        assert one.take(80 * MIB) == 0
+        assert one.take(1 * MIB) == OUT_OF_MEMORY
+        assert one.info() == (0, 80 * MIB)
+
+
+def test_processes_share_one_limit_and_a_killed_one_gives_back_at_once(
+    shell: Callable[..., Shell],
+) -> None:
+    with shell() as one, shell() as other:
+        assert one.take(60 * MIB) == 0
+        assert other.take(41 * MIB) == OUT_OF_MEMORY
+        assert other.take(40 * MIB) == 0
+        assert other.info() == one.info() == (0, 100 * MIB)
+        one.kill()
+        assert other.take(60 * MIB) == 0
+        assert other.used() == 100 * MIB
+
+
+@pytest.mark.parametrize("allocator", ["managed", "pool", "async", "handle", "mapped", "array"])
+def test_whatever_a_killed_process_held_is_given_back(
+    allocator: str, shell: Callable[..., Shell]
+) -> None:
+    with shell() as one, shell() as other:
+        assert one.take(60 * MIB, allocator) == 0
+        assert other.take(60 * MIB) == OUT_OF_MEMORY
+        one.kill()
+        assert other.take(60 * MIB) == 0
+
+
+def test_each_device_has_its_own_limit(shell: Callable[..., Shell]) -> None:
+    limits = {"CUDA_DEVICE_MEMORY_LIMIT_0": "50m", "CUDA_DEVICE_MEMORY_LIMIT_1": "70m"}
+    with shell(**limits) as first, shell(ordinal=1, **limits) as second:
+        assert first.info() == (50 * MIB, 50 * MIB)
+        assert second.info() == (70 * MIB, 70 * MIB)
+        assert first.take(50 * MIB) == 0
+        assert second.take(70 * MIB) == 0
+        assert second.take(1 * MIB) == OUT_OF_MEMORY
+
+
+def test_a_page_that_changes_is_obeyed_at_the_next_allocation(
+    shell: Callable[..., Shell], tmp_path: Path
+) -> None:
+    path = page_with(tmp_path / "limits", (100 * MIB, 100 * MIB))
+    with shell("0", GPULEDGER_LIMITS_FILE=str(path)) as one, Page(path) as page:
+        assert one.take(90 * MIB) == 0
+        assert one.take(20 * MIB) == OUT_OF_MEMORY
+        page.change(Limits(tuple(Device(uuid, 120 * MIB) for uuid in UUIDS)))
+        assert one.take(20 * MIB) == 0
+        assert one.info() == (10 * MIB, 120 * MIB)
+        page.change(Limits(tuple(Device(uuid, 50 * MIB) for uuid in UUIDS)))
+        assert one.info() == (0, 50 * MIB)
+        assert one.take(1) == OUT_OF_MEMORY
+        assert one.used() == 110 * MIB
+        assert one.give() == 0
+        assert one.take(1) == OUT_OF_MEMORY
+        assert one.give() == 0
+        assert one.take(50 * MIB) == 0
+
+
+def test_limits_are_a_devices_whatever_its_ordinal(
+    shell: Callable[..., Shell], tmp_path: Path
+) -> None:
+    path = tmp_path / "limits"
+    devices = (Device(UUIDS[1], 70 * MIB), Device(UUIDS[0], 50 * MIB))
+    limits_page.write(path, Limits(devices))
+    with shell("0", GPULEDGER_LIMITS_FILE=str(path)) as first:
+        assert first.info() == (50 * MIB, 50 * MIB)
+    with shell("0", ordinal=1, GPULEDGER_LIMITS_FILE=str(path)) as second:
+        assert second.info() == (70 * MIB, 70 * MIB)
+
+
+def test_a_device_that_was_not_given_has_no_memory(
+    shell: Callable[..., Shell], tmp_path: Path
+) -> None:
+    path = page_with(tmp_path / "limits", (100 * MIB,))
+    with shell("0", ordinal=1, GPULEDGER_LIMITS_FILE=str(path)) as stranger:
+        assert stranger.info() == (0, 0)
+        for allocator in ("linear", "managed", "pitch", "async", "pool", "handle", "array"):
+            assert stranger.take(MIB, allocator) == OUT_OF_MEMORY
+        assert stranger.used() == 0
+
+
+def test_what_the_agent_saw_beyond_the_counted_is_not_free(
+    shell: Callable[..., Shell], tmp_path: Path
+) -> None:
+    path = tmp_path / "limits"
+    limits_page.write(path, Limits((Device(UUIDS[0], 100 * MIB, overhead=30 * MIB),)))
+    with shell("0", GPULEDGER_LIMITS_FILE=str(path)) as one:
+        assert one.info() == (70 * MIB, 100 * MIB)
+        assert one.take(71 * MIB) == OUT_OF_MEMORY
+        assert one.take(70 * MIB) == 0
+
+
+def test_memory_beyond_the_card_is_managed_where_that_is_allowed_and_within_the_limit(
+    shell: Callable[..., Shell],
+) -> None:
+    small = {"VGPU_STUB_MEMORY": "64m"}
+    with shell("100m", CUDA_OVERSUBSCRIBE="true", **small) as one:
+        assert one.info() == (100 * MIB, 100 * MIB)
+        assert one.take(60 * MIB) == 0
+        assert one.take(40 * MIB) == 0
+        assert one.info() == (0, 100 * MIB)
+        assert one.take(1 * MIB) == OUT_OF_MEMORY
+        assert one.used() <= 64 * MIB
+        assert one.give() == 0
+        assert one.info() == (40 * MIB, 100 * MIB)
+    with shell("100m", **small) as other:
+        assert other.take(60 * MIB) == 0
+        assert other.take(40 * MIB) == OUT_OF_MEMORY
+
+
+def test_python_is_limited_through_ctypes(native: Path, tmp_path: Path) -> None:
+    script = """
+import ctypes, ctypes.util
+cuda = ctypes.CDLL("libcuda.so.1")
+context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+free, total = ctypes.c_size_t(), ctypes.c_size_t()
+assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+assert total.value == 100 << 20, total.value
+assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(101 << 20)) == 2
+assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(100 << 20)) == 0
+assert cuda.cuMemFree_v2(pointer) == 0
+"""
+    run(environment(native, tmp_path, "100m"), Path(sys.executable), "-c", script)
+
+
+def test_a_child_of_a_fork_holds_nothing_and_frees_nothing_of_its_parent(
+    native: Path, tmp_path: Path
+) -> None:
+    script = """
+import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+def begin():
+    context = ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+def free():
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+    return free.value >> 20
+pointer, other = ctypes.c_uint64(), ctypes.c_uint64()
+begin()
+assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(60 << 20)) == 0
+child = os.fork()
+if not child:
+    begin()
+    cuda.cuMemFree_v2(pointer)
+    assert free() == 40, free()
+    assert cuda.cuMemAlloc_v2(ctypes.byref(other), ctypes.c_size_t(41 << 20)) == 2
+    assert cuda.cuMemAlloc_v2(ctypes.byref(other), ctypes.c_size_t(40 << 20)) == 0
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(other), ctypes.c_size_t(40 << 20)) == 0
+assert free() == 0
+assert cuda.cuMemFree_v2(pointer) == 0
+assert free() == 60
+"""
+    environ = environment(native, tmp_path, "100m", VGPU_STUB_FORK="1")
+    run(environ, Path(sys.executable), "-W", "ignore", "-c", script)
