@@ -3,7 +3,7 @@
 ABI := $(BUILD)/abi
 ABI_FLAGS := -I $(ABI) -I src -Wno-maybe-uninitialized
 ABI_OBJECTS := $(filter $(addprefix %/,resolve.c.o pick.c.o procaddress.c.o devices.c.o \
-	dlsym_$(shell uname -m).S.o),$(OBJECTS))
+	dlsym_$(ARCH).S.o),$(OBJECTS))
 
 $(ABI)/calls.inc: tests/abi/make.py tools/api.py $(MADE)/functions.inc
 	CC="$(CC)" $(PYTHON) tests/abi/make.py $(HEADERS)/nvidia/cu13/include $(ABI)

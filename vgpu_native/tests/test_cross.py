@@ -1,0 +1,47 @@
+"""The library builds for aarch64, too."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def compiler() -> dict[str, str]:
+    """Return the variables of make for a compiler for aarch64, of those that are here."""
+    if shutil.which("aarch64-linux-gnu-gcc"):
+        return {"CROSS": "aarch64-linux-gnu-gcc"}
+    if importlib.util.find_spec("ziglang"):
+        # Its linker knows neither the option nor the files; good enough to see that all compiles.
+        return {
+            "CROSS": f"{sys.executable} -m ziglang cc -target aarch64-linux-gnu.2.17",
+            "SYMBOLIC": "-Wl,-Bsymbolic",
+            "OLD_GLIBC": "-ldl -lpthread",
+        }
+    pytest.skip(
+        "no compiler for aarch64: apt install gcc-aarch64-linux-gnu, or pip install ziglang"
+    )
+
+
+@pytest.mark.long
+def test_the_library_builds_for_aarch64_and_needs_glibc_2_17_only(
+    library: Path, make: Callable[..., None]
+) -> None:
+    make("cross", **compiler())
+    cross = library.parent / "aarch64" / "libvgpu.so"
+    said = subprocess.run(
+        ["readelf", "--file-header", "--dyn-syms", "--wide", cross],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    assert "AArch64" in said
+    assert set(re.findall(r"GLIBC_[\d.]+", said)) == {"GLIBC_2.17"}
+    exported = re.findall(r"FUNC +GLOBAL DEFAULT +\d+ (\w+)$", said, re.MULTILINE)
+    made = (library.parent / "include" / "hooks.inc").read_text()
+    assert set(exported) == {"dlsym", *re.findall(r"VGPU_HOOK\((\w+)\)", made)}
