@@ -104,7 +104,17 @@ def compiled_map(path: Path, *flags: str) -> Path:
     if compiler is None:
         pytest.skip("there is no C compiler")
     source = NATIVE / "tests" / "c" / "map_model.c"
-    command = [compiler, "-std=gnu11", "-g", "-O1", "-pthread", *flags, str(source), "-o", str(path)]
+    command = [
+        compiler,
+        "-std=gnu11",
+        "-g",
+        "-O1",
+        "-pthread",
+        *flags,
+        str(source),
+        "-o",
+        str(path),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if "cannot find" in done.stderr and "san" in done.stderr:
         pytest.skip("the compiler has no such sanitizer")
@@ -124,7 +134,5 @@ def test_the_map_agrees_with_a_list_and_its_threads_with_one_another(
 def test_a_map_whose_locks_are_left_open_is_found_out(tmp_path: Path) -> None:
     unlocked = "-D__atomic_exchange_n(at,value,order)=(0)"
     program = compiled_map(tmp_path / "map", "-fsanitize=thread", unlocked)
-    done = subprocess.run(
-        [program, "1"], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = subprocess.run([program, "1"], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
