@@ -30,7 +30,7 @@ void vgpu_budget_charge(vgpu_budget *budget, int64_t ns, unsigned share) {
   uint64_t before = __atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), after;
   do {
     after = (uint64_t)clamped(used_until(before, now) + must_pass, now - VGPU_BURST_NS, now + DEBT_MAX_NS);
-#ifdef VGPU_BROKEN_BUDGET /* for a test that must fail: two processes charge, and one charge is lost */
+#ifdef BREAK_BUDGET /* for a test that must fail: two processes charge, and one charge is lost */
     __atomic_store_n(&budget->used_until, after, __ATOMIC_RELAXED);
     break;
 #endif

@@ -41,7 +41,7 @@ static void ended(const struct vgpu_sample *sample, uint64_t ns) {
   struct vgpu_work *work = &vgpu_works[sample->entry];
   uint64_t took = sample->charged, charged = sample->charged;
   if (ns) took = vgpu_cost_learn(sample->cost, sample->key, ns, sample->launches) * sample->launches;
-#ifdef VGPU_BROKEN_QUEUE
+#ifdef BREAK_QUEUE
   charged = 0;
 #endif
   vgpu_meter_charge(sample->entry, (int64_t)(took - charged));

@@ -45,7 +45,7 @@ static int64_t get(const int64_t *from) { return __atomic_load_n(from, __ATOMIC_
 static void charge(int entry, int64_t ns) {
   if (!ns) return;
   add(&vgpu_works[entry].unmeasured, ns);
-#ifndef VGPU_BROKEN_QUEUE /* for a test that must fail: work is charged when it has ended */
+#ifndef BREAK_QUEUE /* for a test that must fail: work is charged when it has ended */
   vgpu_meter_charge(entry, ns);
 #endif
 }
@@ -58,7 +58,7 @@ static uint64_t wait_now(int entry, unsigned share, uint64_t now, uint64_t waite
   uint64_t wait = vgpu_budget_wait(&mapped->region->budget[entry], now);
   uint64_t most = PAID_NS * 100 / share;
   if (wait && waited < most) return wait < most - waited ? wait : most - waited;
-#ifdef VGPU_BROKEN_QUEUE
+#ifdef BREAK_QUEUE
   return 0;
 #endif
   bool full = get(&work->queued) > vgpu_burst(share) || get(&work->unknown) >= UNKNOWN_MAX;

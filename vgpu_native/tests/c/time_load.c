@@ -6,7 +6,8 @@
  * after each, `queue` never waits, `streams` never waits and uses four streams, `threads` has four
  * threads that loop in streams of their own, `graph` launches graphs of ten kernels and waits for
  * each, `mixed` queues kernels of very different length, `ex` and `cooperative` are queues of other
- * launches. After WARM seconds (1) that do not count, prints the percent of SECONDS that the device
+ * launches, `ended-streams` and `ended-contexts` queue a few kernels in each of many that are made and
+ * destroyed, `fork` queues in a child of a process that did so before. After WARM seconds (1) that do not count, prints the percent of SECONDS that the device
  * was kept busy. */
 #include <cuda.h>
 #include <pthread.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -55,6 +57,22 @@ static void launch_ex(CUstream stream) {
   launched += length;
 }
 
+static void in_new_stream(void) {
+  CUstream stream;
+  MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (int i = 0; i < 10; i++) launch(1, stream);
+  MUST(cuStreamDestroy(stream));
+}
+
+static void in_new_context(void) {
+  CUcontext made;
+  CUctxCreateParams parameters = {0};
+  MUST(cuCtxCreate(&made, &parameters, 0, 0));
+  for (int i = 0; i < 10; i++) launch(1, NULL);
+  MUST(cuCtxDestroy(made));
+  MUST(cuCtxSetCurrent(context));
+}
+
 static void step(CUstream stream) {
   if (!strcmp(way, "graph")) {
     MUST(cuGraphLaunch(graph, stream));
@@ -67,6 +85,10 @@ static void step(CUstream stream) {
     launched += length;
   } else if (!strcmp(way, "mixed")) {
     launch(turn++ % 50 ? 1 : 200, stream);
+  } else if (!strcmp(way, "ended-streams")) {
+    in_new_stream();
+  } else if (!strcmp(way, "ended-contexts")) {
+    in_new_context();
   } else if (!strcmp(way, "streams")) {
     launch(1, streams[turn++ % STREAMS]);
   } else {
@@ -113,6 +135,18 @@ static void open_device(void) {
   for (int i = 0; i < STREAMS; i++) MUST(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
 }
 
+/* Go on as a child, which may use the driver anew; the parent ends as the child does. */
+static void become_child(void) {
+  int status;
+  pid_t child = fork();
+  if (!child) {
+    open_device();
+    return;
+  }
+  waitpid(child, &status, 0);
+  exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
 int main(int count, char **arguments) {
   if (count < 4) return fprintf(stderr, "usage: time_load WAY SECONDS NANOSECONDS [WARM]\n"), 2;
   way = arguments[1];
@@ -120,6 +154,10 @@ int main(int count, char **arguments) {
   open_device();
   if (!strcmp(way, "graph")) make_graph();
   for_seconds(count > 4 ? atof(arguments[4]) : 1);
+  if (!strcmp(way, "fork")) {
+    become_child();
+    for_seconds(1);
+  }
   uint64_t before = launched, begun = now();
   for_seconds(atof(arguments[2]));
   printf("%.2f\n", 100.0 * (double)(launched - before) / (double)(now() - begun));
