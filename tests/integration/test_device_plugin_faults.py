@@ -5,6 +5,7 @@ import errno
 import itertools
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,10 @@ async def test_devices_of_a_pod_that_has_ended_are_the_next_ones(
             assert node.limits(f"{pod}-uid") == {CARDS[0]: memory}
             ids = node.kubelet.answers[f"{pod}-uid", "main"][0]
             assert len(node.plugin.allocations.with_ids(ids)) == "abc".index(pod) + 1
+            tied = [
+                one for one in node.plugin.allocations.tied() if one.owner and one.owner.pod == pod
+            ]
+            assert tied == [node.allocation(f"{pod}-uid")]
             node.kubelet.end(f"{pod}-uid")
 
 
@@ -399,7 +404,8 @@ async def test_a_disk_that_is_full_is_an_error_and_no_answer(
         assert not node.plugin.allocations.all()
         monkeypatch.setattr(collecting, "YOUNG_MICROSECONDS", -1_000_000)
         node.kubelet.write_checkpoint()
-        assert collecting.collect(node.plugin.allocations, node.plugin._witness, node.settings) == 1
+        parts = node.plugin.allocations, node.plugin._witness, node.settings
+        assert await collecting.collect(*parts) == 1
         assert not list((node.settings.state_dir / "allocations").iterdir())
         await node.kubelet.admit("team", "a", "a-uid", ONE)
         await node.kubelet.start_container("a-uid", "main")
@@ -424,17 +430,19 @@ async def test_what_the_kubelet_no_longer_has_is_removed_and_nothing_else(
             await node.kubelet.start_container(f"{pod}-uid", "main")
         node.kubelet.end("a-uid")
         parts = node.plugin.allocations, node.plugin._witness, node.settings
-        assert collecting.collect(*parts) == 0, "the checkpoint still has it"
+        assert await collecting.collect(*parts) == 0, "the checkpoint still has it"
         checkpoint = node.settings.checkpoint
         content = checkpoint.read_bytes()
         for unreadable in (b"", b"{", None):
             checkpoint.unlink(missing_ok=True)
             if unreadable is not None:
                 checkpoint.write_bytes(unreadable)
-            assert collecting.collect(*parts) == 0, "nobody is thought gone for want of a file"
+            assert await collecting.collect(*parts) == 0, (
+                "nobody is thought gone for want of a file"
+            )
         checkpoint.write_bytes(content)
         node.kubelet.write_checkpoint()
-        assert collecting.collect(*parts) == 1
+        assert await collecting.collect(*parts) == 1
         (kept,) = node.plugin.allocations.all()
         assert kept.owner is not None
         assert kept.owner.uid == "b-uid"
@@ -442,6 +450,80 @@ async def test_what_the_kubelet_no_longer_has_is_removed_and_nothing_else(
             f"gpuledger.io-gpu-{kept.token}.json"
         ]
         assert len(list((node.settings.state_dir / "allocations").iterdir())) == 1
+
+
+async def test_a_directory_is_not_removed_for_want_of_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "YOUNG_MICROSECONDS", -1)
+    placed, settings = Placed(container("a", share(0))), settings_in(tmp_path)
+    kubelet = Kubelet(tmp_path / "kubelet")
+    await kubelet.start()
+    for round_ in (1, 2):
+        plugin = Plugin(settings, placed)
+        plugin.devices.replace([card(0)])
+        async with running(plugin):
+            await kubelet.wait_listed(round_)
+            if round_ == 1:
+                await kubelet.admit("team", "a", "a-uid", ONE)
+                await kubelet.start_container("a-uid", "main")
+                (found,) = plugin.allocations.tied()
+                (plugin.allocations.directory(found) / "record").unlink()
+            else:
+                parts = plugin.allocations, plugin._witness, settings
+                assert await collecting.collect(*parts) == 0
+                assert plugin.allocations.page(found).exists(), "it is mounted"
+    await kubelet.stop()
+
+
+async def test_without_the_checkpoint_whom_we_answered_is_not_answered_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocations, "NOTED_MICROSECONDS", -1)
+    placed = container("a", share(0), time=1), container("b", share(1), time=2)
+    async with node_in(tmp_path, *placed) as node:
+        node.kubelet.writes_checkpoint = False
+        for pod in "ab":
+            await node.kubelet.admit("team", pod, f"{pod}-uid", ONE)
+            await node.kubelet.start_container(f"{pod}-uid", "main")
+
+
+async def test_a_tenant_with_many_files_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(collecting, "YOUNG_MICROSECONDS", -1)
+    monkeypatch.setattr(collecting.shutil, "rmtree", lambda _: released.wait(10))
+    async with node_in(tmp_path, container("a", share(0))) as node:
+        await node.kubelet.admit("team", "a", "a-uid", ONE)
+        await node.kubelet.start_container("a-uid", "main")
+        node.kubelet.end("a-uid")
+        node.kubelet.write_checkpoint()
+        parts = node.plugin.allocations, node.plugin._witness, node.settings
+        removing = asyncio.create_task(collecting.collect(*parts))
+        node.placed.add(container("b", share(0), time=2))
+        await node.kubelet.admit("team", "b", "b-uid", ONE)
+        assert not removing.done()
+        released.set()
+        assert await removing == 1
+
+
+async def test_links_that_a_tenant_makes_are_removed_and_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "YOUNG_MICROSECONDS", -1)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("kept")
+    async with node_in(tmp_path, container("a", share(0))) as node:
+        await node.kubelet.admit("team", "a", "a-uid", ONE)
+        await node.kubelet.start_container("a-uid", "main")
+        (node.plugin.allocations.region(node.allocation("a-uid")) / "region").symlink_to(precious)
+        node.kubelet.end("a-uid")
+        node.kubelet.write_checkpoint()
+        parts = node.plugin.allocations, node.plugin._witness, node.settings
+        assert await collecting.collect(*parts) == 1
+        assert (precious / "file").read_text() == "kept"
 
 
 def _stub(kubelet: Kubelet) -> Any:

@@ -17,6 +17,10 @@ What the kubelet does, read in its source (releases 1.26 to 1.35 agree), and wha
   `Allocate` is not repeated. So limits can be put right until the start, as they are in a file
   behind a mount, but cards that are in the answer cannot. An answer that only names a CDI device
   can be filled in at the start, and is never wrong.
+* Variables of an answer come before those of the pod's spec, and its mounts before the pod's
+  volumes: of two of one name or path, the pod's holds. What a CDI device adds, the runtime adds
+  last, and that holds. So tenants who would rather choose for themselves need the setting `cdi`, or
+  an admission policy that refuses pods with these names and paths.
 * A kubelet that starts removes all sockets from its directory, and has forgotten all plugins. Until
   one registers again, containers restart without `PreStartContainer`, with the answers of before.
 """

@@ -7,7 +7,6 @@ use. All of it outlives the plugin, the kubelet and the machine's power.
 """
 
 import secrets
-import shutil
 import stat
 import time
 from collections.abc import Collection, Sequence
@@ -174,17 +173,15 @@ class Allocations:
         self.changes.tell()
 
     def drop(self, allocation: Allocation) -> None:
-        """Forget an allocation, and remove its directory. Raises OSError."""
-        # The record goes first: a directory without one is no allocation.
+        """Forget an allocation; its directory is an orphan then. Raises OSError."""
         (self.directory(allocation) / "record").unlink(missing_ok=True)
         if self._known.pop(allocation.token, None):
             self.changes.tell()
-        shutil.rmtree(self.directory(allocation))
 
     def orphans(self, before: int) -> list[Path]:
         """Return directories without a record that were last changed before a time, in µs.
 
-        They are what is left when an allocation could not be kept. Raises OSError.
+        They are of allocations that were dropped, or could not be kept. Raises OSError.
         """
         return [
             one

@@ -1,7 +1,10 @@
 """Collecting: removing what was handed out to containers that are no more."""
 
+import asyncio
 import shutil
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -17,8 +20,8 @@ YOUNG_MICROSECONDS: Final = 120_000_000
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
 
-def collect(allocations: Allocations, witness: Witness, settings: PluginSettings) -> int:
-    """Remove allocations that the kubelet no longer has; return how many.
+async def collect(allocations: Allocations, witness: Witness, settings: PluginSettings) -> int:
+    """Remove allocations that the kubelet no longer has; return how many directories that were.
 
     The kubelet's checkpoint decides, and nothing is removed where it cannot be read: what it has
     is mounted into a container, or will be when that restarts.
@@ -28,31 +31,39 @@ def collect(allocations: Allocations, witness: Witness, settings: PluginSettings
         return 0
     noted = {entry.token for entry in entries}
     now = time.time_ns() // 1_000
-    gone = [
-        one
-        for one in allocations.all()
-        if one.token not in noted and now - one.time > YOUNG_MICROSECONDS
-    ]
-    return sum(_removed(allocations, one, settings) for one in gone) + _cleared(allocations, now)
+    gone = []
+    for one in allocations.all():
+        if one.token not in noted and now - one.time > YOUNG_MICROSECONDS:
+            gone += _dropped(allocations, one, settings)
+    try:
+        orphans = allocations.orphans(now - YOUNG_MICROSECONDS)
+        left = [one for one in orphans if one.name not in noted]
+    except OSError as error:
+        _logger.warning("allocations not listed", error=str(error))
+        left = []
+    paths = list(dict.fromkeys([*gone, *left]))
+    # Tenants decide how many files there are: whoever serves does not wait for that.
+    return await asyncio.to_thread(_remove, paths) if paths else 0
 
 
-def _removed(allocations: Allocations, one: Allocation, settings: PluginSettings) -> bool:
+def _dropped(allocations: Allocations, one: Allocation, settings: PluginSettings) -> list[Path]:
+    """Forget an allocation, and return the directory that is to be removed."""
     try:
         cdi.remove(settings.cdi_dir, one.token)
         allocations.drop(one)
     except OSError as error:
-        _logger.warning("allocation not removed", token=one.token, error=str(error))
-        return False
-    return True
+        _logger.warning("allocation not dropped", token=one.token, error=str(error))
+        return []
+    return [allocations.directory(one)]
 
 
-def _cleared(allocations: Allocations, now: int) -> int:
-    """Remove what is left of allocations that could not be kept; return how many."""
-    try:
-        found = allocations.orphans(now - YOUNG_MICROSECONDS)
-        for directory in found:
+def _remove(directories: Sequence[Path]) -> int:
+    """Remove directories with all they have, without following links; return how many."""
+    removed = 0
+    for directory in directories:
+        try:
             shutil.rmtree(directory)
-    except OSError as error:
-        _logger.warning("orphans not removed", error=str(error))
-        return 0
-    return len(found)
+            removed += 1
+        except OSError as error:
+            _logger.warning("directory not removed", directory=str(directory), error=str(error))
+    return removed

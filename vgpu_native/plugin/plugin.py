@@ -155,5 +155,5 @@ class Plugin:
     async def _collect(self) -> None:
         while True:
             await asyncio.sleep(COLLECT_SECONDS)
-            if count := collect(self.allocations, self._witness, self._settings):
+            if count := await collect(self.allocations, self._witness, self._settings):
                 _logger.info("allocations removed", count=count)
