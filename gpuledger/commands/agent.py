@@ -140,7 +140,7 @@ def agent(  # noqa: PLR0913 - every option is one
     may_disable: MayDisable = False,
     cores_off: CoresOff = False,
 ) -> None:
-    """Run a node's agent: device plugin, limits that follow the ledger, metrics.
+    """Run a node's agent: cards, limits and metrics.
 
     It hands out the cards that the ledger has placed pods on, keeps the limits of running
     containers what the ledger says, announces the node's cards and their health, and shows what

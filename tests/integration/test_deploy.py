@@ -2,17 +2,30 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
 import aiohttp
 import pytest
+from support.folding import record
 from support.nats import settings_for
-from support.shipped import PASSWORD, SERVER, SERVERS, Shipped, shipped_servers
+from support.shipped import (
+    AGENT_PASSWORD,
+    PASSWORD,
+    SERVER,
+    SERVERS,
+    Shipped,
+    shipped_servers,
+)
 
+from ledger.core import snapshots
+from ledger.core.accounts import quota
+from ledger.core.commands import SetLimits
+from ledger.core.state import State
 from ledger.log.connection import Access
 from ledger.log.jetstream import JetStreamLog
-from ledger.log.port import Unreachable
+from ledger.log.port import Ambiguous, Snapshot, Unreachable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -60,6 +73,33 @@ async def test_the_shipped_servers_keep_a_log_that_is_fit_for_production(
         assert found.problems == ()
         assert found.replicas == SERVERS
     finally:
+        await log.close()
+
+
+async def test_an_agent_reads_the_log_and_writes_nothing(servers: list[Shipped]) -> None:
+    log = await opened(servers)
+    state = State()
+    payload = record(state, [SetLimits(quota("c1", "t", "q"), ("c1/t",), {"limits.x/y": 1})])
+    assert payload is not None
+    await log.append(payload, 0)
+    await log.save_snapshot(Snapshot(1, snapshots.encode(state)))
+    settings = settings_for(
+        servers[0], access=access(servers, "agent", AGENT_PASSWORD), replicas=SERVERS, deadline=2.0
+    )
+    reader = await JetStreamLog.connect(settings)
+    try:
+        assert (await reader.extent()).last == 1
+        assert await reader.get(1) == payload
+        assert [one.position for one in await reader.load_snapshots()] == [1]
+        async with asyncio.timeout(FORM_SECONDS), aclosing(reader.follow(1)) as batches:
+            assert (await anext(batches))[0].payload == payload
+        with pytest.raises((Ambiguous, Unreachable)):
+            await reader.append(payload, 1)
+        with pytest.raises(Unreachable):
+            await reader.save_snapshot(Snapshot(2, b"forged"))
+        assert (await log.extent()).last == 1
+    finally:
+        await reader.close()
         await log.close()
 
 

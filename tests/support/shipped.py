@@ -24,6 +24,7 @@ SERVERS: Final = 3
 # As docs/install.md makes them: a letter, and then digits that NATS must not take for a number.
 PASSWORD: Final = "p12345678901234567890"
 ROUTE_PASSWORD: Final = "p09876543210987654321"
+AGENT_PASSWORD: Final = "p11111111110000000000"
 
 
 class Shipped(NatsServer):
@@ -53,6 +54,7 @@ class Shipped(NatsServer):
             "POD_NAME": self.name,
             "PASSWORD": PASSWORD,
             "ROUTE_PASSWORD": ROUTE_PASSWORD,
+            "AGENT_PASSWORD": AGENT_PASSWORD,
             "ROUTES": self._routes,
         }
         assert given.keys() < {one["name"] for one in SERVER["env"]}

@@ -1,0 +1,124 @@
+"""What installs agents is valid, and agrees with the service, the log and the agent itself."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes_validate
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gpuledger.agent_settings import AgentSettings
+from gpuledger.app import build
+from gpuledger.version import VERSION
+from ledger.runtime import setting_sources
+from vgpu_native.plugin.settings import PluginSettings
+
+DEPLOY: Final = Path(__file__).parents[3] / "deploy"
+AGENT: Final = DEPLOY / "agent"
+VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
+NAME: Final = "gpuledger-agent"
+
+Manifest = dict[str, Any]
+
+KUSTOMIZATION: Final = yaml.safe_load((AGENT / "kustomization.yaml").read_text())
+MANIFESTS: Final[list[Manifest]] = [
+    manifest
+    for file in KUSTOMIZATION["resources"]
+    for manifest in yaml.safe_load_all((AGENT / file).read_text())
+]
+
+
+def name_of(manifest: Manifest) -> str:
+    return f"{manifest['kind']}/{manifest['metadata']['name']}"
+
+
+def found(name: str) -> Manifest:
+    [manifest] = [one for one in MANIFESTS if name_of(one) == name]
+    return manifest
+
+
+def pod() -> Manifest:
+    template: Manifest = found(f"DaemonSet/{NAME}")["spec"]["template"]
+    return template
+
+
+def container() -> Manifest:
+    [one] = pod()["spec"]["containers"]
+    assert isinstance(one, dict)
+    return one
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=name_of)
+def test_a_manifest_of_the_agent_is_valid(manifest: Manifest, version: str) -> None:
+    assert kubernetes_validate.validate(manifest, version, strict=True) == version
+
+
+def test_everything_in_the_folder_is_applied() -> None:
+    files = {path.name for path in AGENT.iterdir()} - {"kustomization.yaml"}
+    made = {file for one in KUSTOMIZATION["configMapGenerator"] for file in one["files"]}
+    assert files == set(KUSTOMIZATION["resources"]) | made
+
+
+def test_the_agent_reads_the_log_of_the_service_as_somebody_else() -> None:
+    environment = {"GPULEDGER_NATS_PASSWORD": "secret"}
+    agent = setting_sources.load({}, environment, str(AGENT / "agent.toml")).settings
+    service = setting_sources.load({}, {}, str(DEPLOY / "gpuledger.toml")).settings
+    for name in ("cluster", "shard", "nats"):
+        assert getattr(agent, name) == getattr(service, name)
+    assert agent.nats_user != service.nats_user
+    assert f"user: {agent.nats_user}," in (DEPLOY / "nats.conf").read_text()
+
+
+def test_options_are_those_of_the_command() -> None:
+    command, *options = container()["args"]
+    shown = CliRunner().invoke(build(), [command, "--help"], terminal_width=200).output
+    assert command == "agent"
+    assert all(f"{option.partition('=')[0]} " in shown for option in options)
+
+
+def test_paths_are_the_same_on_the_host_and_in_the_agent() -> None:
+    volumes = {one["name"]: one for one in pod()["spec"]["volumes"]}
+    mounted = {one["name"]: one["mountPath"] for one in container()["volumeMounts"]}
+    hosts = {name: one["hostPath"]["path"] for name, one in volumes.items() if "hostPath" in one}
+    assert all(mounted[name] == path for name, path in hosts.items())
+    plugin: PluginSettings = AgentSettings().of_plugin()
+    assert set(hosts.values()) == {
+        str(plugin.state_dir),
+        str(plugin.plugins_dir),
+        str(plugin.pod_resources.parent),
+        str(plugin.library.parent),
+    }
+
+
+def test_the_library_is_copied_from_the_image_to_where_the_agent_has_it() -> None:
+    [first] = pod()["spec"]["initContainers"]
+    [script] = first["args"]
+    [copy, _, rename] = script.strip().splitlines()
+    source, target = copy.split()[1], rename.split()[2]
+    assert f"/libvgpu.so {source}\n" in (DEPLOY / "Dockerfile").read_text()
+    assert target == str(AgentSettings().of_plugin().library)
+
+
+def test_the_agent_is_probed_where_it_listens() -> None:
+    [port] = container()["ports"]
+    [listen] = [one for one in container()["args"] if one.startswith("--listen=")]
+    assert listen.endswith(f":{port['containerPort']}")
+    for kind in ("startup", "liveness", "readiness"):
+        assert container()[f"{kind}Probe"]["httpGet"]["port"] == port["name"]
+
+
+def test_the_agent_runs_in_the_version_of_the_service() -> None:
+    images = [one["image"] for one in (container(), *pod()["spec"]["initContainers"])]
+    assert set(images) == {f"gpuledger:{VERSION}"}
+    assert KUSTOMIZATION["images"][0]["newTag"] == VERSION
+
+
+def test_the_agent_is_confined_to_what_it_needs() -> None:
+    security = container()["securityContext"]
+    assert security["readOnlyRootFilesystem"]
+    assert security["capabilities"]["drop"] == ["ALL"]
+    assert "privileged" not in security
+    verbs = {verb for rule in found(f"ClusterRole/{NAME}")["rules"] for verb in rule["verbs"]}
+    assert verbs == {"get", "patch", "create"}
