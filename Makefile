@@ -53,6 +53,9 @@ gpu-bundle: setup ## what is carried to a machine with a GPU to measure there
 e2e: setup ## tests on a real API server; needs KUBEBUILDER_ASSETS
 	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
 
+e2e-chain: setup ## a pod from its post to a process that is refused memory, step by step
+	$(BIN)/pytest -q -s tests/e2e/test_chain.py -m e2e
+
 e2e-long: setup ## the longer campaigns: end to end, simulation, properties
 	HYPOTHESIS_PROFILE=long $(BIN)/pytest -q -m long --timeout 3600
 
@@ -80,4 +83,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup demo run protos test native test-native fuzz gpu-bundle e2e e2e-long bench simulate lint docs lock clean
+.PHONY: help setup demo run protos test native test-native fuzz gpu-bundle e2e e2e-chain e2e-long bench simulate lint docs lock clean

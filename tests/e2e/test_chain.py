@@ -23,7 +23,12 @@ from tests.e2e.scheduling.shapes import container, pod
 from tests.e2e.scheduling.team import Team, working
 from tests.e2e.scheduling.yard import Yard, opened
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(600),
+    # One event loop: the kubelet's connections belong to that in which they were made.
+    pytest.mark.asyncio(loop_scope="session"),
+]
 
 NODE: Final = "gpu-0"
 FIRST_MIB: Final = 4_000
@@ -74,7 +79,7 @@ async def story(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Async
         assert status == 0, "SIGTERM ends the agent cleanly"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def team(story: Story, tmp_path: Path) -> AsyncIterator[Team]:
     """Make a namespace of its own for a test; all its pods are gone before the next one."""
     async with working(story.yard, tmp_path) as made:
@@ -84,21 +89,23 @@ async def team(story: Story, tmp_path: Path) -> AsyncIterator[Team]:
 async def test_a_pod_gets_the_memory_that_the_ledger_says_and_no_more(
     story: Story, team: Team, tmp_path: Path
 ) -> None:
-    uid = await _placed(story, team)
-    await story.kubelet.admit(team.namespace, "web", uid, [Asked("main", 1)])
-    answer = await story.kubelet.start_container(uid, "main")
-    [page] = story.pages()
-    story.tell(f"kubelet: Allocate and PreStartContainer are answered; the page is {page}")
-    process = Container(answer, story.agent.machine, tmp_path)
+    uid, process = await _started(story, team, tmp_path)
     try:
         await _follow(story, team, process)
     finally:
         process.kill()
-    await team.delete("web")
-    story.kubelet.end(uid)
-    story.kubelet.write_checkpoint()
-    story.tell("the pod has ended")
-    await team.agrees()
+    await _ended(story, team, uid)
+    assert not await team.agrees()
+    story.tell("its card is free again")
+
+
+@pytest.mark.long
+async def test_the_limits_page_of_a_pod_that_has_ended_goes(
+    story: Story, team: Team, tmp_path: Path
+) -> None:
+    uid, process = await _started(story, team, tmp_path)
+    process.kill()
+    await _ended(story, team, uid)
     await eventually(
         _soon(story.pages),
         lambda pages: not pages,
@@ -108,10 +115,30 @@ async def test_a_pod_gets_the_memory_that_the_ledger_says_and_no_more(
     story.tell("the page is gone")
 
 
-async def _follow(story: Story, team: Team, process: Container) -> None:
-    """Raise the limit of a running process and lower it, and see it obey."""
+async def _started(story: Story, team: Team, folder: Path) -> tuple[str, Container]:
+    """Bring a pod from its post to its process; return its uid and that."""
+    uid = await _placed(story, team)
+    before = story.pages()
+    await story.kubelet.admit(team.namespace, "web", uid, [Asked("main", 1)])
+    answer = await story.kubelet.start_container(uid, "main")
+    [page] = set(story.pages()) - set(before)
+    story.tell(f"kubelet: Allocate and PreStartContainer are answered; the page is {page}")
+    process = Container(answer, story.agent.machine, folder)
     story.tell(f"a program runs in the container and sees {process.begun.total:,} MiB")
     assert process.begun == Told(0, 0, FIRST_MIB, FIRST_MIB)
+    return uid, process
+
+
+async def _ended(story: Story, team: Team, uid: str) -> None:
+    """Delete the pod, and let the kubelet forget it."""
+    await team.delete("web")
+    story.kubelet.end(uid)
+    story.kubelet.write_checkpoint()
+    story.tell("the pod has ended")
+
+
+async def _follow(story: Story, team: Team, process: Container) -> None:
+    """Raise the limit of a running process and lower it, and see it obey."""
     _full(story, process.do("fill"), FIRST_MIB)
     assert process.do("take", 1).status == OUT_OF_MEMORY
 

@@ -83,6 +83,9 @@ class Container:
         """End it, however it is."""
         self._process.kill()
         self._process.wait(STOP_SECONDS)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def _answer(self) -> Told:
         assert self._process.stdout is not None
