@@ -1,5 +1,6 @@
 #include "claim.h"
 
+#include "contexts.h"
 #include "pools.h"
 
 /* An item's note: the context in the upper 56 bits, of which pointers use 47, and the entry. */
@@ -26,9 +27,28 @@ bool vgpu_claim(struct vgpu_claim *claim, int entry, uint64_t bytes) {
   return vgpu_pools_reclaim(entry) && vgpu_reserve(entry, bytes);
 }
 
+/* The entry of a context's device, which the thread that asked last need not ask the driver again. */
+static int entry_of(CUcontext context) {
+  static __thread struct {
+    CUcontext context;
+    unsigned ended;
+    int entry;
+  } last __attribute__((tls_model("initial-exec")));
+  unsigned now = __atomic_load_n(&vgpu_contexts_ended, __ATOMIC_ACQUIRE);
+  if (context == last.context && now == last.ended) return last.entry;
+  int entry = vgpu_entry_now();
+  if (entry < 0) return entry;
+  last.context = context;
+  last.ended = now;
+  last.entry = entry;
+  return entry;
+}
+
 bool vgpu_claim_now(struct vgpu_claim *claim, uint64_t bytes) {
-  bool fits = vgpu_claim(claim, vgpu_entry_now(), bytes);
-  if (claim->entry >= 0) REAL(cuCtxGetCurrent)(&claim->context);
+  CUcontext context = NULL;
+  if (REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS) context = NULL;
+  bool fits = vgpu_claim(claim, context ? entry_of(context) : -1, bytes);
+  claim->context = context;
   return fits;
 }
 

@@ -2,6 +2,8 @@
  *
  * What a context itself takes is not told before it exists, nor, in a container, by process: it is
  * not charged here but seen by the node's agent, which adds it to what is used beyond the counted. */
+#include "contexts.h"
+
 #include "claim.h"
 #include "forks.h"
 #include "graphs.h"
@@ -16,6 +18,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext primary[DEVICES];
 static bool watched;
+
+unsigned vgpu_contexts_ended;
 
 static void forget(void) {
   lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -34,6 +38,7 @@ static CUresult done(CUresult result) {
 }
 
 static void ended(CUcontext context) {
+  __atomic_add_fetch(&vgpu_contexts_ended, 1, __ATOMIC_ACQ_REL);
   vgpu_items_end(&vgpu_memory, context);
   vgpu_items_end(&vgpu_arrays, context);
   vgpu_pools_settle();
@@ -69,6 +74,18 @@ CREATE(cuCtxCreate_v4,
 
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
+
+/* Of these it is not known whether anything has ended. What lived there stays charged. */
+static CUresult maybe_ended(CUresult result) {
+  __atomic_add_fetch(&vgpu_contexts_ended, 1, __ATOMIC_ACQ_REL);
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuCtxDetach(CUcontext ctx) { return maybe_ended(REAL(cuCtxDetach)(ctx)); }
+
+EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
+  return maybe_ended(REAL(cuGreenCtxDestroy)(hCtx));
+}
 
 EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
   if (!vgpu_enter()) return REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
