@@ -5,4 +5,3 @@
 #include "forwards.inc"
 
 bool vgpu_ready(void) { return false; }
-int vgpu_entry(const unsigned char uuid[16], unsigned ordinal) { return -1; }
