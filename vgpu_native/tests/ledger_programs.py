@@ -1,9 +1,10 @@
 """Programs that test the ledger by itself: building them, and what they say."""
 
+import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,3 +61,38 @@ class Ledger:
         self.region.unlink(missing_ok=True)
         found: dict[str, int] = json.loads(self.run(program, *words, kind=kind).stdout)
         return found
+
+    @contextlib.contextmanager
+    def talking(self, *words: object, **settings: str) -> Iterator["Talk"]:
+        """Start a program that answers, and reads a line where its words say `wait`."""
+        command = [str(self.built("plain/ask")), *map(str, words)]
+        with subprocess.Popen(
+            command,
+            env=self.settings(**settings),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield Talk(process)
+            finally:
+                process.kill()
+
+
+class Talk:
+    """A process that answers questions one after the other."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        """Talk to a process whose input and output are pipes."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.pid, self._questions, self._answers = process.pid, process.stdin, process.stdout
+
+    def answers(self, count: int) -> list[int]:
+        """Return the next answers."""
+        return [int(self._answers.readline()) for _ in range(count)]
+
+    def go_on(self) -> None:
+        """End a wait."""
+        self._questions.write("\n")
+        self._questions.flush()

@@ -1,0 +1,274 @@
+"""Limits: by the agent's page, which holds at once, or else by the environment, read strictly."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vgpu_native.layout import CORES_OFF, LIMITS, MAY_DISABLE, OVERSUBSCRIBE
+from vgpu_native.limits_page import Device, Limits, encode
+from vgpu_native.tests.ledger_programs import GIB, MIB, NO_LIMIT, UUID, Ledger
+from vgpu_native.words import place
+
+LARGEST = NO_LIMIT - 1
+
+SIZES = {
+    "0": NO_LIMIT,
+    "0g": NO_LIMIT,
+    "0x0": NO_LIMIT,
+    "1": 1,
+    "4096": 4096,
+    "0x10": 16,
+    "0X1F": 31,
+    "1b": 1,
+    "1k": 1024,
+    "100m": 100 * MIB,
+    "100M": 100 * MIB,
+    "100Mi": 100 * MIB,
+    "100MiB": 100 * MIB,
+    "100mb": 100 * MIB,
+    "2g": 2 * GIB,
+    "2Gi": 2 * GIB,
+    "1t": 1024 * GIB,
+    "1TIB": 1024 * GIB,
+    "0x2g": 2 * GIB,
+    "010": 10,
+}
+"""What good sizes mean; a leading zero is no octal."""
+
+BAD = {
+    "": 0,
+    "-1": 0,
+    "+5g": 0,
+    "abc": 0,
+    " 1g": 0,
+    "g": 0,
+    "0x": 0,
+    "0abc": 0,
+    "nan": 0,
+    "1.5g": GIB,
+    "0.5g": 0,
+    "1,5g": 1,
+    "1e9": 1,
+    "1 g": 1,
+    "1g ": GIB,
+    "1gg": GIB,
+    "1ib": 1,
+    "1p": 1,
+    "16GiB\n": 16 * GIB,
+    "18446744073709551616": LARGEST,
+    "99999999999999999999t": LARGEST,
+    "16777216t": LARGEST,
+    "\xff": 0,
+    "`": 0,
+    "9" * 4000: LARGEST,
+}
+"""The stricter reading of bad ones: never more than they say, and never no limit."""
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, ledger_program: Callable[[str], Path]) -> Ledger:
+    return Ledger(tmp_path, ledger_program)
+
+
+def asked(ledger: Ledger, *words: object, **settings: str) -> tuple[list[int], str]:
+    """Return the answers and what was said; texts that are empty are set."""
+    command = [str(ledger.built("plain/ask")), *map(str, words)]
+    environment = ledger.settings() | settings
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    return [int(line) for line in done.stdout.split()], done.stderr
+
+
+@pytest.mark.parametrize(("text", "limit"), SIZES.items())
+def test_a_size_is_read_as_written_and_nothing_is_said(
+    ledger: Ledger, text: str, limit: int
+) -> None:
+    assert asked(ledger, "limit", CUDA_DEVICE_MEMORY_LIMIT=text) == ([limit], "")
+
+
+@pytest.mark.parametrize(("text", "limit"), BAD.items())
+def test_of_a_bad_size_the_stricter_reading_holds_and_it_is_said_once(
+    ledger: Ledger, text: str, limit: int
+) -> None:
+    found, said = asked(ledger, "limit", "limit", "reserve", 1, CUDA_DEVICE_MEMORY_LIMIT=text)
+    assert found == [limit, limit, int(limit > 0)]
+    assert said.count("is no size") + said.count("gpuledger: error") >= 1
+    assert said.count("gpuledger: error") == 1
+    assert "CUDA_DEVICE_MEMORY_LIMIT" in said
+
+
+def test_the_limit_of_one_device_goes_before_that_of_all(ledger: Ledger) -> None:
+    limits = {"CUDA_DEVICE_MEMORY_LIMIT": "5g", "CUDA_DEVICE_MEMORY_LIMIT_1": "1g"}
+    found, _ = asked(ledger, "limit", "device", 1, "limit", "device", 2, "limit", **limits)
+    assert found == [5 * GIB, GIB, 5 * GIB]
+
+
+def test_without_any_limit_all_is_given_and_counted(ledger: Ledger) -> None:
+    found, said = asked(ledger, "limit", "cores", "reserve", 2**50, "used")
+    assert (found, said) == ([NO_LIMIT, 100, 1, 2**50], "")
+
+
+@pytest.mark.parametrize(
+    ("text", "cores", "bad"),
+    [
+        ("30", 30, False),
+        ("1", 1, False),
+        ("0", 100, False),
+        ("100", 100, False),
+        ("250", 100, False),
+        ("0x1e", 30, False),
+        ("-5", 1, True),
+        ("abc", 1, True),
+        ("", 1, True),
+        ("50%", 50, True),
+        ("33.3", 33, True),
+        ("99999999999999999999", 100, True),
+    ],
+)
+def test_a_share_of_time_is_read_strictly(ledger: Ledger, text: str, cores: int, bad: bool) -> None:
+    found, said = asked(ledger, "cores", CUDA_DEVICE_SM_LIMIT=text)
+    assert found == [cores]
+    assert ("is no percentage" in said) == bad
+
+
+@pytest.mark.parametrize("name", ["GPU_CORE_UTILIZATION_POLICY", "CoreLimitSwitch"])
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("disable", 100), ("DISABLE", 100), ("force", 30), ("default", 30), ("", 30), ("what", 30)],
+)
+def test_the_limit_of_time_can_be_switched_off_where_there_is_no_page(
+    ledger: Ledger, name: str, text: str, cores: int
+) -> None:
+    found, said = asked(ledger, "cores", CUDA_DEVICE_SM_LIMIT="30", **{name: text})
+    assert found == [cores]
+    assert ("is no known policy" in said) == (text == "what")
+
+
+@pytest.mark.parametrize(
+    ("text", "ready"),
+    [("true", 0), ("TRUE", 0), ("1", 0), ("false", 1), ("0", 1), ("", 1), ("ja", 1)],
+)
+def test_control_can_be_switched_off_where_there_is_no_page(
+    ledger: Ledger, text: str, ready: int
+) -> None:
+    limits = {"CUDA_DEVICE_MEMORY_LIMIT": "1m", "CUDA_DISABLE_CONTROL": text}
+    found, said = asked(ledger, "ready", "entry", "reserve", "2m", **limits)
+    assert found == ([1, 0, 0] if ready else [0, NO_LIMIT, 1])
+    assert ("neither true nor false" in said) == (text == "ja")
+    assert ledger.region.exists() == bool(ready), "what is off leaves no file"
+
+
+def test_memory_beyond_the_card_can_be_allowed_by_the_environment(ledger: Ledger) -> None:
+    assert asked(ledger, "oversubscribes")[0] == [0]
+    assert asked(ledger, "oversubscribes", CUDA_OVERSUBSCRIBE="true")[0] == [1]
+
+
+def test_the_log_is_as_loud_as_it_is_asked_to_be(ledger: Ledger) -> None:
+    bad = {"CUDA_DISABLE_CONTROL": "ja", "CUDA_DEVICE_MEMORY_LIMIT": "abc"}
+    assert asked(ledger, "limit", LIBCUDA_LOG_LEVEL="0", **bad)[1].count("\n") == 1
+    assert asked(ledger, "limit", LIBCUDA_LOG_LEVEL="1", **bad)[1].count("\n") == 2
+
+
+def test_nobody_listening_to_the_log_ends_no_program(ledger: Ledger) -> None:
+    command = [str(ledger.built("plain/ask")), "limit"]
+    environment = ledger.settings() | {"CUDA_DEVICE_MEMORY_LIMIT": "abc"}
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        process.stderr.close()
+        assert process.stdout.read() == b"0\n"
+        assert process.wait() == 0
+
+
+def paged(ledger: Ledger, *devices: Device, flags: int = 0) -> Path:
+    """Write a page and have the ledger look there."""
+    page = ledger.directory / "limits"
+    page.write_bytes(encode(Limits(devices, flags)))
+    ledger.environment["GPULEDGER_LIMITS_FILE"] = str(page)
+    return page
+
+
+def test_the_page_goes_before_the_environment(ledger: Ledger) -> None:
+    paged(ledger, Device(UUID.format(0), 5 * MIB, 40), Device(UUID.format(1)))
+    limits = {"CUDA_DEVICE_MEMORY_LIMIT": "9g", "CUDA_DEVICE_SM_LIMIT": "90"}
+    words = ("limit", "cores", "device", 1, "limit", "cores", "reserve", "9g")
+    found, said = asked(ledger, *words, **limits)
+    assert (found, said) == ([5 * MIB, 40, NO_LIMIT, 100, 1], "")
+
+
+def test_a_change_of_the_page_holds_at_the_next_decision(ledger: Ledger) -> None:
+    page = paged(ledger, Device(UUID.format(0), 5 * MIB))
+    words = ("reserve", "5m", "reserve", "1m", "wait", "reserve", "1m", "limit", "wait")
+    words += ("limit", "reserve", 1, "used", "release", "6m", "reserve", "1m", "reserve", "1m")
+    with ledger.talking(*words) as process:
+        assert process.answers(2) == [1, 0]
+        put(page, 6 * MIB)
+        process.go_on()
+        assert process.answers(2) == [1, 6 * MIB]
+        put(page, MIB)
+        process.go_on()
+        assert process.answers(5) == [MIB, 0, 6 * MIB, 1, 0]
+
+
+def put(page: Path, memory: int) -> None:
+    with page.open("r+b") as file:
+        file.seek(place(LIMITS["memory"]))
+        file.write(memory.to_bytes(8, "little"))
+
+
+def test_what_the_agent_saw_beyond_counts(ledger: Ledger) -> None:
+    paged(ledger, Device(UUID.format(0), 5 * MIB, overhead=3 * MIB))
+    assert ledger.ask("used", "reserve", "3m", "reserve", "2m", "used") == [3 * MIB, 0, 1, 5 * MIB]
+
+
+def test_a_device_that_the_page_does_not_name_is_given_nothing(ledger: Ledger) -> None:
+    paged(ledger, Device(UUID.format(0), 5 * MIB))
+    words = ("device", 1, "entry", "limit", "reserve", 1, "charge", 5, "used", "cores")
+    done = ledger.run("ask", *words)
+    assert done.stdout.split() == ["16", "0", "0", "0", "100"]
+    assert "the limits page does not name it" in done.stderr
+
+
+def test_a_part_of_a_card_is_found_by_its_uuid(ledger: Ledger) -> None:
+    paged(ledger, Device(UUID.format(0).replace("GPU-", "MIG-"), 5 * MIB))
+    assert ledger.ask("limit") == [5 * MIB]
+    assert UUID.format(0).replace("GPU-", "MIG-").encode() in ledger.region.read_bytes()
+
+
+@pytest.mark.parametrize("flags", [0, MAY_DISABLE])
+def test_switches_count_with_a_page_only_if_it_allows_them(ledger: Ledger, flags: int) -> None:
+    paged(ledger, Device(UUID.format(0), 5 * MIB, 40), flags=flags)
+    assert asked(ledger, "ready", CUDA_DISABLE_CONTROL="true")[0] == [0 if flags else 1]
+    found = asked(ledger, "cores", GPU_CORE_UTILIZATION_POLICY="disable")[0]
+    assert found == [100 if flags else 40]
+
+
+def test_the_page_can_switch_the_limit_of_time_off_and_allow_more_memory(ledger: Ledger) -> None:
+    paged(ledger, Device(UUID.format(0), 5 * MIB, 40), flags=CORES_OFF | OVERSUBSCRIBE)
+    assert ledger.ask("cores", "oversubscribes") == [100, 1]
+    paged(ledger, Device(UUID.format(0), 5 * MIB, 40))
+    assert ledger.ask("cores", "oversubscribes", CUDA_OVERSUBSCRIBE="true") == [40, 0]
+
+
+@pytest.mark.parametrize("what", ["missing", "short", "version", "magic", "devices", "directory"])
+def test_with_a_page_that_is_bad_nothing_is_given(ledger: Ledger, what: str) -> None:
+    page = paged(ledger, Device(UUID.format(0), 5 * MIB))
+    content = bytearray(page.read_bytes())
+    if what in ("version", "magic", "devices"):
+        content[place(LIMITS[what])] += 20
+    page.unlink()
+    if what == "directory":
+        page.mkdir()
+    elif what != "missing":
+        page.write_bytes(content[: 100 if what == "short" else None])
+    found, said = asked(ledger, "limit", "reserve", 1, CUDA_DEVICE_MEMORY_LIMIT="9g")
+    assert found == [0, 0]
+    assert "is no limits page" in said

@@ -1,0 +1,232 @@
+"""The region's file: made whole, shared, refused when it is another thing, and never in the way."""
+
+import contextlib
+import fcntl
+import os
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from vgpu_native import regions
+from vgpu_native.layout import REGION, REGION_SIZE, SLOTS_AT
+from vgpu_native.tests.ledger_programs import MIB, UUID, Ledger
+from vgpu_native.words import place
+
+GENERATION = place(REGION["generation"])
+ASK = ("reserve", "600m", "reserve", "600m", "used")
+LIMITED = [1, 0, 600 * MIB]
+"""What a process is answered that is limited by itself, or that is the first of its container."""
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, ledger_program: Callable[[str], Path]) -> Ledger:
+    return Ledger(tmp_path, ledger_program, {"CUDA_DEVICE_MEMORY_LIMIT": "1000m"})
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Return a directory with room for 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place))
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here; it takes root")
+    yield place
+    subprocess.run(("umount", str(place)), check=True)
+
+
+def made(ledger: Ledger) -> bytes:
+    """Return a region as the library makes it."""
+    ledger.ask("ready")
+    return ledger.region.read_bytes()
+
+
+def refused(ledger: Ledger, said: str) -> None:
+    """Check that a process is limited although its region is refused, and says so once."""
+    done = ledger.run("ask", *ASK)
+    assert [int(line) for line in done.stdout.split()] == LIMITED
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+
+
+def test_the_region_is_whole_and_nothing_else_is_left(ledger: Ledger) -> None:
+    assert len(made(ledger)) == REGION_SIZE
+    assert [each.name for each in ledger.directory.iterdir()] == ["region"]
+
+
+def test_the_agent_reads_what_processes_use(ledger: Ledger) -> None:
+    with ledger.talking("reserve", "600m", "device", 3, "reserve", "5m", "wait") as process:
+        assert process.answers(2) == [1, 1]
+        found = regions.read(ledger.region)
+        assert [one.uuid for one in found.devices] == [UUID.format(0), UUID.format(3)]
+        assert [one.memory for one in found.devices] == [600 * MIB, 5 * MIB]
+        assert [one.pid for one in found.processes] == [process.pid]
+    assert regions.read(ledger.region).devices[0].memory == 0
+
+
+def test_processes_of_any_user_may_share_the_region(ledger: Ledger) -> None:
+    before = os.umask(0o077)
+    try:
+        made(ledger)
+    finally:
+        os.umask(before)
+    assert ledger.region.stat().st_mode & 0o777 == 0o666
+
+
+def test_without_a_name_the_region_is_the_users_own(ledger: Ledger) -> None:
+    region = Path(f"/tmp/gpuledger.{os.geteuid()}.region")
+    before = region.exists()
+    done = ledger.run("ask", "ready", CUDA_DEVICE_MEMORY_SHARED_CACHE="")
+    assert (done.stdout, done.stderr) == ("1\n", "")
+    assert region.stat().st_mode & 0o777 == 0o600
+    if not before:
+        region.unlink()
+
+
+def test_a_directory_stands_for_the_region_in_it(ledger: Ledger) -> None:
+    assert ledger.ask(*ASK, CUDA_DEVICE_MEMORY_SHARED_CACHE=str(ledger.directory)) == LIMITED
+    assert ledger.region.stat().st_size == REGION_SIZE
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "its size is another"),
+        (b"x" * 100, "its size is another"),
+        (bytes(REGION_SIZE), "it is something else"),
+        (b"\xff" * REGION_SIZE, "it is something else"),
+        (bytes(REGION_SIZE + 1), "its size is another"),
+    ],
+)
+def test_what_is_no_region_is_refused_and_kept(ledger: Ledger, content: bytes, said: str) -> None:
+    ledger.region.write_bytes(content)
+    refused(ledger, said)
+    assert ledger.region.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("version", "it is of another version"),
+        ("slots", "its parts have other sizes"),
+        ("slot_size", "its parts have other sizes"),
+        ("size", "its parts have other sizes"),
+    ],
+)
+def test_a_region_of_another_kind_is_refused(ledger: Ledger, name: str, said: str) -> None:
+    content = bytearray(made(ledger))
+    struct.pack_into("<I", content, place(REGION[name]), 77)
+    ledger.region.write_bytes(content)
+    refused(ledger, said)
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_a_device_and_a_directory_that_is_missing_are_refused(ledger: Ledger) -> None:
+    os.mkfifo(ledger.region)
+    refused(ledger, "it is no file")
+    ledger.region.unlink()
+    ledger.region.symlink_to("/dev/zero")
+    refused(ledger, "it is no file")
+    ledger.region.unlink()
+    ledger.region.symlink_to(ledger.directory / "missing" / "region")
+    refused(ledger, "cannot be used as region")
+
+
+def test_a_full_disk_is_an_error_and_no_signal(ledger: Ledger, small_disk: Path) -> None:
+    done = ledger.run("ask", *ASK, CUDA_DEVICE_MEMORY_SHARED_CACHE=str(small_disk / "region"))
+    assert [int(line) for line in done.stdout.split()] == LIMITED
+    assert "No space left" in done.stderr
+    assert not list(small_disk.iterdir())
+
+
+def test_a_disk_that_cannot_be_written_is_an_error(ledger: Ledger, small_disk: Path) -> None:
+    subprocess.run(("mount", "-o", "remount,ro", str(small_disk)), check=True)
+    done = ledger.run("ask", *ASK, CUDA_DEVICE_MEMORY_SHARED_CACHE=str(small_disk))
+    assert [int(line) for line in done.stdout.split()] == LIMITED
+    assert "Read-only" in done.stderr
+
+
+def test_a_region_of_an_earlier_boot_is_replaced_by_one_of_all(ledger: Ledger) -> None:
+    content = bytearray(made(ledger))
+    content[SLOTS_AT:] = b"\x11" * (REGION_SIZE - SLOTS_AT)
+    struct.pack_into("<Q", content, GENERATION, 1)
+    for _ in range(10):
+        ledger.region.unlink()
+        ledger.region.write_bytes(content)
+        check_together(ledger, 6)
+        assert [each.name for each in ledger.directory.iterdir()] == ["region"]
+
+
+def test_one_region_is_made_when_all_begin_at_once(ledger: Ledger) -> None:
+    check_together(ledger, 12)
+
+
+def check_together(ledger: Ledger, count: int) -> None:
+    """Check that all who begin at once see what all hold."""
+    with contextlib.ExitStack() as stack:
+        words = ("reserve", "10m", "wait", "used", "wait")
+        together = [stack.enter_context(ledger.talking(*words)) for _ in range(count)]
+        assert [process.answers(1) for process in together] == [[1]] * count
+        for process in together:
+            process.go_on()
+        assert [process.answers(1) for process in together] == [[count * 10 * MIB]] * count
+
+
+@pytest.mark.timeout(30)
+def test_a_lock_that_is_never_given_back_costs_a_moment_only(ledger: Ledger) -> None:
+    content = bytearray(made(ledger))
+    struct.pack_into("<Q", content, GENERATION, 1)
+    ledger.region.write_bytes(content)
+    with ledger.region.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        began = time.monotonic()
+        refused(ledger, "cannot be used as region")
+        assert time.monotonic() - began < 5
+
+
+def test_counts_that_go_round_and_slots_without_end_are_harmless(ledger: Ledger) -> None:
+    content = bytearray(made(ledger))
+    content[SLOTS_AT:] = b"\xff" * (REGION_SIZE - SLOTS_AT)
+    struct.pack_into("<Q", content, place(REGION["high"]), 2**64 - 1)
+    ledger.region.write_bytes(content)
+    assert ledger.ask(*ASK) == LIMITED, "slots whose owners have died count nothing"
+
+
+def test_who_holds_everything_by_its_own_word_harms_its_container_only(ledger: Ledger) -> None:
+    with ledger.talking("charge", 2**60, "used", "wait") as process:
+        assert process.answers(1) == [2**55]
+        assert ledger.ask("used", "reserve", "1m", "device", 1, "reserve", "1m") == [2**55, 0, 1]
+    assert ledger.ask("reserve", "1000m") == [1]
+
+
+def test_a_gate_that_is_held_for_ever_is_not_believed(ledger: Ledger) -> None:
+    content = bytearray(made(ledger))
+    struct.pack_into("<Q", content, place(REGION["gate"]), 2**63)
+    ledger.region.write_bytes(content)
+    began = time.monotonic()
+    assert ledger.ask(*ASK) == LIMITED
+    assert time.monotonic() - began < 1
+
+
+def test_places_of_devices_that_garbage_fills_are_none(ledger: Ledger) -> None:
+    content = bytearray(made(ledger))
+    start, end = place(REGION["uuid"]), place(REGION["budget"])
+    content[start:end] = b"x" * (end - start)
+    ledger.region.write_bytes(content)
+    done = ledger.run("ask", "entry", "limit", "reserve", "1", "used", "cores")
+    assert done.stdout.split() == ["16", "0", "0", "0", "100"]
+    assert "the region has no place for it" in done.stderr
+
+
+def test_a_uuid_that_was_half_written_is_finished_or_passed_over(ledger: Ledger) -> None:
+    content = bytearray(made(ledger))
+    start = place(REGION["uuid"])
+    content[start : start + 48] = b"GPU-0000".ljust(48, b"\0")
+    content[start + 48 : start + 96] = b"GPU-ffff".ljust(48, b"\0")
+    ledger.region.write_bytes(content)
+    words = ("entry", "device", 1, "entry", "device", 2, "entry", "device", 1, "entry")
+    assert ledger.ask(*words) == [0, 2, 3, 2]
