@@ -1,0 +1,66 @@
+"""The script that measures on a GPU runs on the stub, and says that it did."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+NATIVE = Path(__file__).parents[1]
+BUILD = Path(os.environ.get("VGPU_BUILD", NATIVE / "build")).absolute()
+SECONDS = 150
+
+
+@pytest.fixture(scope="module")
+def bundle(make: Callable[..., None]) -> Path:
+    make("gpu-bundle")
+    return BUILD / "gpu-bundle"
+
+
+def test_everything_is_measured_on_the_stub_and_limits_hold(bundle: Path) -> None:
+    command = [bundle / "run", "--stub", "--seconds", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert "the STUB driver: no GPU was measured" in done.stdout, done.stdout + done.stderr
+    for text in (
+        "alloc+free, 10000 live",
+        "graph launch",
+        "cuMemGetInfo",
+        "From SIGKILL",
+        "PyTorch",
+    ):
+        assert text in done.stdout, done.stdout + done.stderr
+    rows = [line.split("  ") for line in done.stdout.splitlines() if line.startswith("cuM")]
+    assert {row[0] for row in rows} >= {"cuMemAlloc", "cuMemCreate, mapped and released"}
+    # A busy machine may have disturbed the time of the device, which has tests of its own.
+    assert done.stdout.splitlines()[-1] in ("All limits held", "NOT as promised: shares")
+
+
+LIAR = """
+int cuMemGetInfo_v2(unsigned long *left, unsigned long *total) {
+  return *left = *total = 256ul << 20, 0;
+}
+"""
+
+
+def test_a_library_that_only_pretends_to_limit_is_found_out(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "liar.c").write_text(LIAR)
+    command = ["gcc", "-shared", "-fPIC", tmp_path / "liar.c", "-o", tmp_path / "liar.so"]
+    subprocess.run(command, check=True, timeout=60)
+    honest = _verdicts(bundle, bundle / "libvgpu.so", tmp_path)
+    assert honest == {"ok"}
+    assert _verdicts(bundle, tmp_path / "liar.so", tmp_path) == {"GIVEN ABOVE the limit"}
+
+
+def _verdicts(bundle: Path, library: Path, folder: Path) -> set[str]:
+    """Return what `limits` finds of all allocators with a library preloaded."""
+    env = os.environ | {
+        "LD_LIBRARY_PATH": str(bundle / "stub"),
+        "LD_PRELOAD": str(library),
+        "CUDA_DEVICE_MEMORY_LIMIT": "256m",
+        "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(folder / "region"),
+    }
+    command = [bundle / "bin" / "limits", bundle / "bin" / "view"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return {line.split("\t")[3] for line in done.stdout.splitlines()}
