@@ -1,3 +1,10 @@
+/* A launch is charged before it is made, with what its kind was found to take, so that what is queued
+ * is paid for already; when it or another of its kind has been measured, the charge is set right. A
+ * launch begins while the budget is not used up, and may leave a debt, for which later ones wait.
+ *
+ * Most launches add their cost to a number of this process and are done. Half a millisecond of them is
+ * charged to the budget of the container at once; a millisecond of a kind, or of a device, is worth a
+ * measurement. */
 #include "pace.h"
 
 #include <errno.h>

@@ -1,0 +1,235 @@
+"""A limit of time holds, whichever way a device is kept busy, and little of it is lost.
+
+The oracle is the stub's device, on which each kernel takes exactly the time that it was told.
+"""
+
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vgpu_native.layout import CORES_OFF
+from vgpu_native.limits_page import Device, Limits, Page, write
+from vgpu_native.tests.time_user import (
+    MICROSECOND,
+    MILLISECOND,
+    Container,
+    Load,
+    best_of,
+    most,
+    share_of,
+)
+
+SHORT, LONG = 50 * MICROSECOND, 20 * MILLISECOND
+POINTS = 3.0
+"""How far a window's use may be from the limit."""
+
+Program = Callable[[str], Path]
+Make = Callable[..., None]
+
+CASES = [
+    (Load("loop", SHORT), 30),
+    (Load("queue", SHORT), 30),
+    (Load("queue", SHORT), 90),
+    (Load("queue", LONG, seconds=3.0), 10),
+    (Load("loop", LONG, seconds=2.0), 50),
+    (Load("graph", SHORT), 50),
+    (Load("streams", SHORT), 30),
+    (Load("threads", SHORT), 30),
+    (Load("mixed", SHORT), 50),
+    (Load("ex", SHORT), 30),
+    (Load("cooperative", SHORT), 30),
+    (Load("ended-streams", SHORT), 30),
+    (Load("ended-contexts", SHORT), 30),
+    (Load("fork", SHORT), 30),
+]
+MATRIX = [
+    (Load(way, kernel, seconds=10.0, warm=1.0), limit)
+    for way, kernel in (
+        ("loop", LONG),
+        ("queue", SHORT),
+        ("queue", LONG),
+        ("graph", SHORT),
+        ("streams", SHORT),
+        ("mixed", SHORT),
+    )
+    for limit in (10, 30, 50, 70, 90)
+]
+
+
+@pytest.fixture
+def container(native: Path, tmp_path: Path) -> Container:
+    """Return a container without processes."""
+    return Container(native, tmp_path)
+
+
+def limited(container: Container, program: Program, load: Load, limit: int) -> float:
+    """Return what a process uses under a limit."""
+    setting = {"CUDA_DEVICE_SM_LIMIT": str(limit)}
+    return share_of(container.start(program("time_load"), load, **setting))
+
+
+@pytest.mark.parametrize(("load", "limit"), CASES, ids=lambda one: getattr(one, "way", one))
+def test_the_time_of_a_device_is_limited(
+    load: Load, limit: int, container: Container, program: Program
+) -> None:
+    best_of(3, limit, load, POINTS, lambda: limited(container, program, load, limit))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("load", "limit"), MATRIX, ids=lambda one: getattr(one, "way", one))
+def test_ten_seconds_are_within_three_points_of_the_limit(
+    load: Load, limit: int, container: Container, program: Program
+) -> None:
+    best_of(2, limit, load, POINTS, lambda: limited(container, program, load, limit))
+
+
+def test_without_a_limit_a_device_is_used_whole_and_nothing_is_measured(
+    container: Container, program: Program
+) -> None:
+    load = Load("queue", SHORT, seconds=1.0)
+    assert share_of(container.start(program("time_load"), load)) > 90
+    assert container.budget("spent") == 0
+
+
+def test_what_is_measured_is_what_was_used(container: Container, program: Program) -> None:
+    load = Load("queue", SHORT, seconds=2.0, warm=0.0)
+    used = limited(container, program, load, 50) / 100 * load.seconds * 1e9
+    assert container.budget("spent") == pytest.approx(used, rel=0.1)
+
+
+@pytest.mark.parametrize("kernel", [SHORT, LONG], ids=["short", "long"])
+def test_containers_of_30_and_70_percent_share_a_card_so(
+    kernel: int, native: Path, program: Program, tmp_path: Path
+) -> None:
+    load = Load("queue", kernel, seconds=3.0)
+    for attempt in range(3):
+        machine = {"VGPU_STUB_STATE": str(tmp_path / f"machine{attempt}")}
+        started = []
+        for limit in (30, 70):
+            (tmp_path / f"{limit}-{attempt}").mkdir()
+            one = Container(native, tmp_path / f"{limit}-{attempt}")
+            setting = {"CUDA_DEVICE_SM_LIMIT": str(limit), **machine}
+            started.append(one.start(program("time_load"), load, **setting))
+        low, high = (share_of(process) for process in started)
+        assert low <= most(30, load, 2)
+        assert high <= most(70, load, 2)
+        if low >= 28 and high >= 68:
+            return
+    raise AssertionError(f"30 and 70 percent were {low} and {high}")
+
+
+def test_processes_of_a_container_share_one_limit(container: Container, program: Program) -> None:
+    load = Load("queue", SHORT, seconds=2.0)
+
+    def both() -> float:
+        setting = {"CUDA_DEVICE_SM_LIMIT": "40", "VGPU_STUB_STATE": str(container.region) + ".card"}
+        started = [container.start(program("time_load"), load, **setting) for _ in range(2)]
+        return sum(share_of(process) for process in started)
+
+    best_of(3, 40, load, POINTS, both)
+
+
+def test_a_killed_process_leaves_the_others_their_time(
+    container: Container, program: Program
+) -> None:
+    setting = {"CUDA_DEVICE_SM_LIMIT": "30"}
+    for _ in range(5):
+        killed = container.start(program("time_load"), Load("queue", SHORT, seconds=60), **setting)
+        time.sleep(0.2)
+        killed.kill()
+        killed.communicate()
+    load = Load("queue", SHORT)
+    best_of(3, 30, load, POINTS, lambda: limited(container, program, load, 30))
+
+
+def paged(container: Container, path: Path, limit: int, flags: int = 0) -> None:
+    """Give a container a limits page."""
+    device = Device("GPU-00000000-0000-0000-0000-000000000000", cores=limit)
+    write(path, Limits((device,), flags))
+    container.environment["GPULEDGER_LIMITS_FILE"] = str(path)
+
+
+@pytest.mark.parametrize(("before", "after"), [(20, 60), (60, 20), (100, 30), (30, 100)])
+def test_a_change_of_the_limit_holds_at_once(
+    before: int, after: int, container: Container, program: Program, tmp_path: Path
+) -> None:
+    path = tmp_path / "limits"
+    load = Load("queue", SHORT, warm=1.5)
+
+    def changed() -> float:
+        path.unlink(missing_ok=True)
+        paged(container, path, before)
+        process = container.start(program("time_load"), load)
+        time.sleep(0.8)
+        with Page(path) as page:
+            device = page.limits.devices[0]
+            page.change(Limits((Device(device.uuid, device.memory, cores=after),)))
+        return share_of(process)
+
+    best_of(3, after, load, POINTS, changed)
+
+
+def test_a_page_that_turns_the_limit_off_does_so(
+    container: Container, program: Program, tmp_path: Path
+) -> None:
+    paged(container, tmp_path / "limits", 20, CORES_OFF)
+    assert share_of(container.start(program("time_load"), Load("queue", SHORT))) > 80
+
+
+def test_the_environment_turns_no_limit_of_a_page_off(
+    container: Container, program: Program, tmp_path: Path
+) -> None:
+    paged(container, tmp_path / "limits", 20)
+    load = Load("queue", SHORT)
+    settings = {"GPU_CORE_UTILIZATION_POLICY": "disable", "CoreLimitSwitch": "false"}
+    used = share_of(container.start(program("time_load"), load, **settings))
+    assert used <= most(20, load, POINTS)
+
+
+@pytest.mark.parametrize("name", ["GPU_CORE_UTILIZATION_POLICY", "CoreLimitSwitch"])
+def test_without_a_page_the_environment_turns_the_limit_off(
+    name: str, container: Container, program: Program
+) -> None:
+    settings = {"CUDA_DEVICE_SM_LIMIT": "20", name: "disable"}
+    load = Load("queue", SHORT, seconds=0.5)
+    assert share_of(container.start(program("time_load"), load, **settings)) > 80
+
+
+def overrun(container: Container, program: Program) -> float:
+    """Return what long kernels that are queued from the first moment on use of two seconds."""
+    return limited(container, program, Load("queue", LONG, seconds=2.0, warm=0.0), 10)
+
+
+def test_a_queue_of_long_kernels_does_not_overrun_the_limit(
+    container: Container, program: Program
+) -> None:
+    """Four kernels of which nothing is known may begin, of 20 ms each."""
+    assert overrun(container, program) <= most(10, Load("queue", LONG, seconds=2.0), POINTS) + 4
+
+
+def test_a_library_that_charges_work_when_it_has_ended_overruns(
+    native: Path, make: Make, program: Program, tmp_path: Path
+) -> None:
+    broken = native / "time" / "uncharged_queue" / "libvgpu.so"
+    make(str(broken))
+    assert overrun(Container(native, tmp_path, broken), program) > 25
+
+
+@pytest.mark.parametrize(("kind", "exact"), [("plain", True), ("lost_charges", False)])
+def test_the_budget_counts_each_charge_once_though_processes_are_killed(
+    kind: str, exact: bool, native: Path, make: Make
+) -> None:
+    budget = native / "time" / kind / "budget"
+    make(str(budget))
+    done = subprocess.run([budget], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode == 0) == exact, done.stdout
+
+
+@pytest.mark.parametrize("name", ["budget", "launch", "meter", "pace", "samples"])
+def test_time_is_told_by_the_monotonic_clock_alone(name: str) -> None:
+    source = (Path(__file__).parents[1] / "src" / f"{name}.c").read_text()
+    assert not re.findall(r"CLOCK_(?!MONOTONIC)\w+|\bgettimeofday\b|\bnanosleep\(|\btime\(", source)
