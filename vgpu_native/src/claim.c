@@ -10,17 +10,6 @@ static uint64_t note_of(const struct vgpu_claim *claim) {
 
 static int entry_in(uint64_t note) { return (int)(note & 0xff); }
 
-uint64_t vgpu_rounded(uint64_t bytes, uint64_t step) {
-  uint64_t over = bytes % step;
-  if (!over) return bytes;
-  return bytes > UINT64_MAX - (step - over) ? UINT64_MAX : bytes + (step - over);
-}
-
-uint64_t vgpu_product(uint64_t a, uint64_t b) {
-  uint64_t product;
-  return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
 bool vgpu_claim(struct vgpu_claim *claim, int entry, uint64_t bytes) {
   *claim = (struct vgpu_claim){.entry = entry, .bytes = bytes};
   if (entry < 0 || vgpu_reserve(entry, bytes)) return true;

@@ -30,13 +30,22 @@ static void list(struct vgpu_map *map) {
   vgpu_forget_in_children(&watched, forget);
 }
 
-static void lock(struct vgpu_shard *shard) {
-  for (unsigned spins = 0; __atomic_exchange_n(&shard->lock, 1, __ATOMIC_ACQUIRE); spins++) {
+static bool try_lock(struct vgpu_shard *shard) {
+  return !__atomic_exchange_n(&shard->lock, 1, __ATOMIC_ACQUIRE);
+}
+
+/* Whoever holds it may not be running: there can be fewer processors than threads. */
+static __attribute__((noinline)) void wait_for(struct vgpu_shard *shard) {
+  unsigned spins = 0;
+  do {
     while (__atomic_load_n(&shard->lock, __ATOMIC_RELAXED)) {
-      /* Whoever holds it may not be running: fewer processors than threads. */
       if (++spins > SPINS) sched_yield();
     }
-  }
+  } while (!try_lock(shard));
+}
+
+static inline void lock(struct vgpu_shard *shard) {
+  if (!try_lock(shard)) wait_for(shard);
 }
 
 static void unlock(struct vgpu_shard *shard) { __atomic_store_n(&shard->lock, 0, __ATOMIC_RELEASE); }
