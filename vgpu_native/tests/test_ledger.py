@@ -142,6 +142,7 @@ def test_a_slot_that_is_taken_unannounced_is_lost_by_a_kill(ledger: Ledger) -> N
         "thread_ends",
         "namespaces",
         "fork_while_attaching",
+        "begin_together",
     ],
 )
 def test_memory_counts_as_long_as_its_process_lives(ledger: Ledger, scenario: str) -> None:

@@ -1,5 +1,6 @@
 """Limits: by the agent's page, which holds at once, or else by the environment, read strictly."""
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -206,9 +207,9 @@ def test_the_page_goes_before_the_environment(ledger: Ledger) -> None:
 
 def test_a_change_of_the_page_holds_at_the_next_decision(ledger: Ledger) -> None:
     page = paged(ledger, Device(UUID.format(0), 5 * MIB))
-    words = ("reserve", "5m", "reserve", "1m", "wait", "reserve", "1m", "limit", "wait")
-    words += ("limit", "reserve", 1, "used", "release", "6m", "reserve", "1m", "reserve", "1m")
-    with ledger.talking(*words) as process:
+    words = ["reserve", "5m", "reserve", "1m", "wait", "reserve", "1m", "limit", "wait"]
+    words += ["limit", "reserve", "1", "used", "release", "6m", "reserve", "1m", "reserve", "1m"]
+    with ledger.talking(*words, "wait") as process:
         assert process.answers(2) == [1, 0]
         put(page, 6 * MIB)
         process.go_on()
@@ -258,7 +259,9 @@ def test_the_page_can_switch_the_limit_of_time_off_and_allow_more_memory(ledger:
     assert ledger.ask("cores", "oversubscribes", CUDA_OVERSUBSCRIBE="true") == [40, 0]
 
 
-@pytest.mark.parametrize("what", ["missing", "short", "version", "magic", "devices", "directory"])
+@pytest.mark.parametrize(
+    "what", ["missing", "short", "version", "magic", "devices", "directory", "pipe"]
+)
 def test_with_a_page_that_is_bad_nothing_is_given(ledger: Ledger, what: str) -> None:
     page = paged(ledger, Device(UUID.format(0), 5 * MIB))
     content = bytearray(page.read_bytes())
@@ -267,6 +270,8 @@ def test_with_a_page_that_is_bad_nothing_is_given(ledger: Ledger, what: str) -> 
     page.unlink()
     if what == "directory":
         page.mkdir()
+    elif what == "pipe":
+        os.mkfifo(page)
     elif what != "missing":
         page.write_bytes(content[: 100 if what == "short" else None])
     found, said = asked(ledger, "limit", "reserve", 1, CUDA_DEVICE_MEMORY_LIMIT="9g")

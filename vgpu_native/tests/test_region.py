@@ -161,10 +161,6 @@ def test_a_region_of_an_earlier_boot_is_replaced_by_one_of_all(ledger: Ledger) -
         assert [each.name for each in ledger.directory.iterdir()] == ["region"]
 
 
-def test_one_region_is_made_when_all_begin_at_once(ledger: Ledger) -> None:
-    check_together(ledger, 12)
-
-
 def check_together(ledger: Ledger, count: int) -> None:
     """Check that all who begin at once see what all hold."""
     with contextlib.ExitStack() as stack:
@@ -207,9 +203,11 @@ def test_a_gate_that_is_held_for_ever_is_not_believed(ledger: Ledger) -> None:
     content = bytearray(made(ledger))
     struct.pack_into("<Q", content, place(REGION["gate"]), 2**63)
     ledger.region.write_bytes(content)
+    refusals = 100
     began = time.monotonic()
-    assert ledger.ask(*ASK) == LIMITED
-    assert time.monotonic() - began < 1
+    found = ledger.ask("reserve", "600m", *("reserve", "600m") * refusals)
+    assert found == [1] + [0] * refusals
+    assert time.monotonic() - began < 2.5, "each of them waited until it stopped believing"
 
 
 def test_places_of_devices_that_garbage_fills_are_none(ledger: Ledger) -> None:
@@ -230,3 +228,25 @@ def test_a_uuid_that_was_half_written_is_finished_or_passed_over(ledger: Ledger)
     ledger.region.write_bytes(content)
     words = ("entry", "device", 1, "entry", "device", 2, "entry", "device", 1, "entry")
     assert ledger.ask(*words) == [0, 2, 3, 2]
+
+
+def test_a_child_of_a_fork_keeps_its_entries_in_another_region(ledger: Ledger) -> None:
+    with ledger.talking("device", 1, "wait", "fork", "entry", "reserve", "600m", "wait") as process:
+        ledger.ask("ready")
+        ledger.region.unlink()
+        ledger.region.mkdir()
+        (ledger.region / "region").write_bytes(b"none, so that the child is alone")
+        process.go_on()
+        assert process.answers(2) == [1, 1]
+
+
+def test_a_device_whose_entry_is_anothers_after_a_fork_is_given_nothing(ledger: Ledger) -> None:
+    with ledger.talking("device", 1, "wait", "fork", "reserve", "1", "limit", "wait") as process:
+        ledger.ask("ready")
+        content = bytearray(ledger.region.read_bytes())
+        start = place(REGION["uuid"], 1)
+        content[start : start + 48] = UUID.format(9).encode().ljust(48, b"\0")
+        ledger.region.unlink()
+        ledger.region.write_bytes(content)
+        process.go_on()
+        assert process.answers(2) == [0, 0]

@@ -3,7 +3,8 @@
  *   reserve N, release N, charge N    bytes of the chosen device; N may end in m for MiB
  *   used, limit, cores, oversubscribes, entry, ready
  *   device N                          choose the N-th device; 0 at first
- *   wait                              until a line can be read */
+ *   wait                              until a line can be read
+ *   fork                              go on in a child */
 #include "common.h"
 
 static uint64_t bytes(const char *text) {
@@ -31,6 +32,7 @@ int main(int count, char **words) {
     else if (!strcmp(word, "oversubscribes")) say(vgpu_oversubscribes());
     else if (!strcmp(word, "entry")) say((unsigned long long)(long long)entry);
     else if (!strcmp(word, "ready")) say(vgpu_ready());
+    else if (!strcmp(word, "fork")) { if (fork()) return wait(NULL) < 0; }
     else if (!strcmp(word, "wait")) { if (getchar() == EOF) return 0; }
     else return fprintf(stderr, "what is %s?\n", word), 2;
   }

@@ -189,18 +189,41 @@ static void fork_while_attaching(void) {
   expect("all are gone", 0);
 }
 
+/* All begin at once without a region: each must see what all hold. */
+static void begin_together(void) {
+  enum { COUNT = 6, ROUNDS = 100 };
+  for (uint32_t round = 0; round < ROUNDS; round++) {
+    unlink(getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE"));
+    reach(0);
+    for (int i = 0; i < COUNT; i++) {
+      if (fork()) continue;
+      __atomic_fetch_add(stage, 1, __ATOMIC_SEQ_CST);
+      while (__atomic_load_n(stage, __ATOMIC_SEQ_CST) < COUNT) sched_yield();
+      if (!vgpu_reserve(entry = device(0), MIB)) puts("one mebibyte was refused");
+      __atomic_fetch_add(stage, 1, __ATOMIC_SEQ_CST);
+      while (__atomic_load_n(stage, __ATOMIC_SEQ_CST) < 2 * COUNT) sched_yield();
+      if (used_mib() != COUNT) printf("%llu MiB are seen, and not %d\n", (unsigned long long)used_mib(), COUNT);
+      __atomic_fetch_add(stage, 1, __ATOMIC_SEQ_CST);
+      while (__atomic_load_n(stage, __ATOMIC_SEQ_CST) < 3 * COUNT) sched_yield();
+      exit(0);
+    }
+    while (wait(NULL) > 0) {
+    }
+  }
+}
+
 int main(int count, char **words) {
   static const struct {
     const char *name;
     void (*run)(void);
   } scenarios[] = {{"stopped", stopped}, {"ended", ended}, {"executed", executed}, {"forked", forked},
                    {"cloned", cloned}, {"idle_child", idle_child}, {"thread_ends", thread_ends},
-                   {"namespaces", namespaces}, {"fork_while_attaching", fork_while_attaching}};
+                   {"namespaces", namespaces}, {"fork_while_attaching", fork_while_attaching}, {"begin_together", begin_together}};
   if (count != 2) return 2;
   setenv("CUDA_DEVICE_MEMORY_LIMIT", "1000m", 1);
   setlinebuf(stdout);
   stage = shared(sizeof *stage);
-  bool late = !strcmp(words[1], "fork_while_attaching");
+  bool late = !strcmp(words[1], "fork_while_attaching") || !strcmp(words[1], "begin_together");
   if (!late) entry = device(0);
   for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
     if (!strcmp(words[1], scenarios[i].name)) return scenarios[i].run(), 0;
