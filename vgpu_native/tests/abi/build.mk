@@ -8,8 +8,9 @@ ABI_OBJECTS := $(filter $(addprefix %/,resolve.c.o pick.c.o procaddress.c.o \
 $(ABI)/calls.inc: tests/abi/make.py tools/api.py $(MADE)/functions.inc
 	CC="$(CC)" $(PYTHON) tests/abi/make.py $(HEADERS)/nvidia/cu13/include $(ABI)
 
+# -Bsymbolic: what is preloaded must not come into the driver's table.
 $(ABI)/libcuda.so.1: tests/abi/driver.c tests/abi/echo.h $(ABI)/calls.inc
-	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared \
+	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared -Wl,-Bsymbolic \
 		-Wl,-soname,libcuda.so.1 $< -o $@
 
 $(ABI)/calls: tests/abi/calls.c tests/abi/echo.h $(ABI)/calls.inc $(ABI)/libcuda.so.1
