@@ -5,6 +5,7 @@ import errno
 import itertools
 import os
 import shutil
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,49 @@ async def test_pods_that_are_admitted_at_the_same_time_all_get_an_answer(tmp_pat
             assert node.limits(f"p{one}-uid") == {CARDS[0]: 100 + one}
 
 
+async def test_of_two_that_wait_for_the_ledger_each_gets_its_own_answer(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        stub = _stub(node.kubelet)
+        waiting = [
+            asyncio.create_task(_allocate(stub, [f"{CARDS[0]}-{slot}"])) for slot in range(2)
+        ]
+        await asyncio.sleep(0.1)
+        node.placed.add(container("a", share(0), time=1), container("b", share(1), time=2))
+        answers = await asyncio.gather(*waiting)
+        assert {answer.envs["NVIDIA_VISIBLE_DEVICES"] for answer in answers} == set(CARDS[:2])
+
+
+async def test_a_socket_that_a_killed_plugin_left_is_replaced(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    settings.plugins_dir.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(settings.socket))
+    kubelet = Kubelet(tmp_path / "kubelet")
+    kubelet.removes_sockets = False
+    await kubelet.start()
+    assert settings.socket.is_socket()
+    plugin = Plugin(settings, Placed())
+    plugin.devices.replace([card(0)])
+    async with running(plugin):
+        await kubelet.wait_listed()
+    await kubelet.stop()
+
+
+async def test_lists_do_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "STOP_SECONDS", 60)
+    async with asyncio.timeout(20):
+        async with node_in(tmp_path) as node:
+            assert node.plugin.registered
+        assert not node.plugin.registered
+
+
+def test_what_is_no_socket_is_no_kubelet(tmp_path: Path) -> None:
+    assert registering.identity(tmp_path) is None
+    assert registering.identity(tmp_path / "none") is None
+
+
 async def test_an_answer_that_the_kubelet_never_got_is_nobodys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,8 +341,9 @@ async def test_a_socket_that_is_removed_is_served_anew(tmp_path: Path) -> None:
 
 
 async def test_a_kubelet_that_is_another_is_registered_with_though_our_socket_is_there(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(whole, "UNHEARD_SECONDS", 1_000)
     async with node_in(tmp_path) as node:
         node.kubelet.removes_sockets = False
         before = node.settings.socket.stat().st_ino
@@ -322,11 +367,27 @@ async def test_the_plugin_waits_for_a_kubelet_that_comes_later(tmp_path: Path) -
     kubelet = Kubelet(tmp_path / "kubelet")
     settings.plugins_dir.mkdir(parents=True)
     plugin = Plugin(settings, Placed())
+    plugin.devices.replace([card(0)])
     async with running(plugin):
         await asyncio.sleep(0.2)
         assert not plugin.registered
         await kubelet.start()
         await kubelet.wait_listed()
+    await kubelet.stop()
+
+
+async def test_nothing_is_registered_before_it_is_known_which_cards_there_are(
+    tmp_path: Path,
+) -> None:
+    kubelet = Kubelet(tmp_path / "kubelet")
+    await kubelet.start()
+    plugin = Plugin(settings_in(tmp_path), Placed())
+    async with running(plugin):
+        await asyncio.sleep(0.3)
+        assert not kubelet.registrations, "an empty list takes the cards from pods that run"
+        plugin.devices.replace([card(0)])
+        await kubelet.wait_listed()
+        assert len(kubelet.lists[0].devices) == 4
     await kubelet.stop()
 
 
@@ -344,7 +405,9 @@ async def test_a_registration_that_is_refused_is_tried_again(
 
     kubelet = Strict(tmp_path / "kubelet")
     await kubelet.start()
-    async with running(Plugin(settings_in(tmp_path), Placed())):
+    plugin = Plugin(settings_in(tmp_path), Placed())
+    plugin.devices.replace([card(0)])
+    async with running(plugin):
         await kubelet.wait_listed()
         assert len(refused) == 2
     await kubelet.stop()

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -15,7 +15,7 @@ from vgpu_native.plugin.allocations import Allocation, Allocations, owner_of
 from vgpu_native.plugin.choosing import Choice, candidates, choose
 from vgpu_native.plugin.limits import closed, is_limited
 from vgpu_native.plugin.placements import Container, Placements
-from vgpu_native.plugin.refusing import not_now, wrong
+from vgpu_native.plugin.refusing import wrong
 from vgpu_native.plugin.settings import PluginSettings
 from vgpu_native.plugin.settling import settle_by_entries, settle_by_holders
 from vgpu_native.plugin.wire.deviceplugin_pb2 import ContainerAllocateResponse
@@ -25,7 +25,7 @@ _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 class Allocating:
-    """Hands out cards, one question at a time."""
+    """Hands out cards."""
 
     def __init__(
         self,
@@ -39,7 +39,6 @@ class Allocating:
         self._placements = placements
         self._allocations = allocations
         self._witness = witness
-        self._turn = asyncio.Lock()
 
     async def allocate(self, ids: Sequence[str]) -> ContainerAllocateResponse:
         """Answer for one container with these ids. Raises Refused, OSError."""
@@ -48,29 +47,14 @@ class Allocating:
             allocation = self._allocations.make(ids, cdi=True)
             self._allocations.put(allocation)
             return answering.cdi_answer(allocation.token)
-        async with self._alone():
-            return self._answer(ids, await self._chosen(len(ids)))
+        # Between a choice and its record nothing is awaited: of two questions at once, the second
+        # finds the first one's answer.
+        return self._answer(ids, await self._chosen(len(ids)))
 
     def expected(self, count: int) -> tuple[str, ...]:
         """Return the cards of whoever is likely to ask next for so many devices."""
         found = choose(self._candidates(count))
         return found.container.cards if found else ()
-
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Let one question in at a time. Raises Refused."""
-        try:
-            async with asyncio.timeout(self._settings.allocate_seconds):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise not_now(
-                f"another Allocate has not been answered for {self._settings.allocate_seconds} s:"
-                " the pod's controller makes another pod"
-            ) from None
-        try:
-            yield
-        finally:
-            self._turn.release()
 
     async def _chosen(self, count: int) -> Choice:
         """Return who is likely to be asking, waiting for the ledger if need be. Raises Refused."""
@@ -112,7 +96,7 @@ class Allocating:
         settings, container = self._settings, choice.container
         allocation = self._record(ids, container)
         if not choice.same_cards:
-            _logger.info("allocated by the order of placement", container=str(container))
+            _logger.info("allocated_by_order", container=str(container))
         # Amounts that may be another's are not told: the page has them from the start on.
         shares = container.shares if choice.alike else ()
         limited = allocation.limited

@@ -87,7 +87,7 @@ class Allocations:
             try:
                 found = msgspec.json.decode((directory / "record").read_bytes(), type=Allocation)
             except (OSError, msgspec.MsgspecError) as error:
-                _logger.warning("allocation not read", directory=str(directory), error=str(error))
+                _logger.warning("allocation_not_read", directory=str(directory), error=str(error))
                 continue
             if found.token == directory.name:
                 self._known[found.token] = found

@@ -39,7 +39,7 @@ async def collect(allocations: Allocations, witness: Witness, settings: PluginSe
         orphans = allocations.orphans(now - YOUNG_MICROSECONDS)
         left = [one for one in orphans if one.name not in noted]
     except OSError as error:
-        _logger.warning("allocations not listed", error=str(error))
+        _logger.warning("allocations_not_listed", error=str(error))
         left = []
     paths = list(dict.fromkeys([*gone, *left]))
     # Tenants decide how many files there are: whoever serves does not wait for that.
@@ -52,7 +52,7 @@ def _dropped(allocations: Allocations, one: Allocation, settings: PluginSettings
         cdi.remove(settings.cdi_dir, one.token)
         allocations.drop(one)
     except OSError as error:
-        _logger.warning("allocation not dropped", token=one.token, error=str(error))
+        _logger.warning("allocation_not_dropped", token=one.token, error=str(error))
         return []
     return [allocations.directory(one)]
 
@@ -65,5 +65,5 @@ def _remove(directories: Sequence[Path]) -> int:
             shutil.rmtree(directory)
             removed += 1
         except OSError as error:
-            _logger.warning("directory not removed", directory=str(directory), error=str(error))
+            _logger.warning("allocation_not_removed", directory=str(directory), error=str(error))
     return removed

@@ -44,6 +44,11 @@ class Devices:
         """The cards, in the order of their indexes."""
         return self._cards
 
+    @property
+    def known(self) -> bool:
+        """Whether it is known which cards there are. Who registers before has none."""
+        return self.changes.version > 0
+
     def replace(self, cards: Iterable[Card]) -> None:
         """Advertise these cards. Raises ValueError for a uuid that is too long for an id."""
         found = tuple(sorted(cards, key=lambda card: (card.index, card.uuid)))

@@ -76,9 +76,9 @@ class Plugin:
                 try:
                     async with self._serving() as ours:
                         await self._stay_registered(ours)
-                    _logger.warning("socket is gone, serving anew", socket=self._place)
+                    _logger.warning("plugin_socket_gone", socket=self._place)
                 except OSError as error:
-                    _logger.error("cannot serve", socket=self._place, error=str(error))
+                    _logger.error("plugin_not_served", socket=self._place, error=str(error))
                     await asyncio.sleep(self._settings.look_seconds)
 
     @property
@@ -96,9 +96,10 @@ class Plugin:
 
     @asynccontextmanager
     async def _serving(self) -> AsyncIterator[tuple[int, int, int]]:
-        """Serve the socket for a block, and give its identity. Raises OSError."""
-        if identity(self._settings.socket):
-            self._settings.socket.unlink(missing_ok=True)
+        """Serve the socket for a block, and give its identity. Raises OSError.
+
+        A socket that a killed plugin has left is replaced.
+        """
         server = grpc.aio.server(maximum_concurrent_rpcs=CALLS_MAX)
         servicer = Servicer(self.devices, self._allocating, self._verifying)
         add_DevicePluginServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
@@ -128,7 +129,8 @@ class Plugin:
                 heard = loop.time()
             elif loop.time() - heard > UNHEARD_SECONDS:
                 heard, self._registered = loop.time(), None
-            if kubelet is None or kubelet == self._registered:
+            # To a kubelet that is told of no cards, those of its pods would be gone.
+            if kubelet in (None, self._registered) or not self.devices.known:
                 pause = self._settings.look_seconds
             else:
                 failures = await self._try(kubelet, failures)
@@ -140,10 +142,10 @@ class Plugin:
         try:
             await register(self._settings)
         except NotRegistered as error:
-            _logger.warning("not registered", error=str(error), failures=failures + 1)
+            _logger.warning("plugin_not_registered", error=str(error), failures=failures + 1)
             return failures + 1
         self._registered = kubelet
-        _logger.info("registered", resource=self._settings.resource)
+        _logger.info("plugin_registered", resource=self._settings.resource)
         return 0
 
     def _pause(self, failures: int) -> float:
@@ -156,4 +158,4 @@ class Plugin:
         while True:
             await asyncio.sleep(COLLECT_SECONDS)
             if count := await collect(self.allocations, self._witness, self._settings):
-                _logger.info("allocations removed", count=count)
+                _logger.info("allocations_removed", count=count)

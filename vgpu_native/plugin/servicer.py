@@ -161,8 +161,8 @@ def _explained(call: str) -> Iterator[None]:
     try:
         yield
     except Refused as refused:
-        _logger.warning("refused", call=call, code=refused.code.name, reason=str(refused))
+        _logger.warning("kubelet_refused", call=call, code=refused.code.name, reason=str(refused))
         raise
     except OSError as error:
-        _logger.error("failed", call=call, error=str(error))
+        _logger.error("kubelet_failed", call=call, error=str(error))
         raise Refused(grpc.StatusCode.INTERNAL, f"{call}: {error}") from error

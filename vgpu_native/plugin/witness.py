@@ -21,16 +21,14 @@ class Witness:
         """Ask the kubelet of these settings."""
         self._settings = settings
         self._placements = placements
-        self._said = ""
+        self._said: dict[str, str] = {}
 
     def entries(self) -> tuple[Entry, ...] | None:
         """Return who is in the kubelet's checkpoint; None when that cannot be read."""
         try:
             return checkpoint.read(self._settings.checkpoint, self._settings.resource)
         except BadCheckpoint as error:
-            if self._said != str(error):
-                self._said = str(error)
-                _logger.warning("checkpoint of the kubelet not read", error=self._said)
+            self._say("checkpoint_not_read", str(error))
             return None
 
     async def holders(self) -> tuple[Holder, ...] | None:
@@ -40,7 +38,7 @@ class Witness:
                 self._settings.pod_resources, self._settings.resource
             )
         except Silent as error:
-            _logger.warning("pod resources not listed", error=str(error))
+            self._say("pod_resources_not_listed", str(error))
             return None
 
     def placed(self, uid: str, name: str) -> Container | None:
@@ -57,6 +55,12 @@ class Witness:
             == (holder.namespace, holder.pod, holder.container)
         )
         return max(found, key=lambda one: one.time, default=None)
+
+    def _say(self, what: str, why: str) -> None:
+        """Log what is wrong, unless it was logged before."""
+        if self._said.get(what) != why:
+            self._said[what] = why
+            _logger.warning(what, error=why)
 
 
 def with_ids(entries: Iterable[Entry] | None, ids: Iterable[str]) -> list[Entry]:
