@@ -37,7 +37,7 @@ uint64_t vgpu_limit(int entry);
 /* Percent of a device's time, 100 without a limit; read anew at every call. */
 unsigned vgpu_cores(int entry);
 
-/* Whether memory beyond the limit is to be given as managed memory. */
+/* Whether memory that the card has no room for is to be given as managed memory, within the limit. */
 bool vgpu_oversubscribes(void);
 
 /* The region as it is mapped, and this process's slot in it, for the budget of time. Budgets and the

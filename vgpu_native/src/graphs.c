@@ -112,6 +112,7 @@ static uint64_t settle(int entry, uint64_t held) {
 }
 
 void vgpu_graphs_settle(void) {
+  if (!vgpu_graphs_any()) return;
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     if (__atomic_load_n(&cards[i].charged, __ATOMIC_RELAXED)) settle(i, 0);
   }

@@ -89,6 +89,13 @@ def test_any_order_of_any_allocators_is_never_charged_less_than_it_takes(
     run(environ, program("memory_random"), str(seed), "5000")
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_that_give_what_others_took_leave_nothing_charged(
+    seed: int, native: Path, program: Program, tmp_path: Path
+) -> None:
+    run(environment(native, tmp_path, "200m"), program("memory_threads"), str(seed))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 150))
 def test_any_order_holds_in_a_long_campaign(
