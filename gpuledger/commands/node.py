@@ -52,7 +52,7 @@ async def top(
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what the containers of a node use of their cards, again and again.
+    """Show what the containers of a node use, live.
 
     MEMORY is used/limit in MiB as the container counts it, SEEN what the driver sees its pod use;
     BUSY is used/limit in percent of the card's time. With -o json, with --once, or into a pipe, it

@@ -31,7 +31,7 @@ def selftest(
     ] = "libcuda.so.1",
     output: Output = Format.TABLE,
 ) -> None:
-    """Check on a node whether the library works: does it load, and does it limit?
+    """Check on a node whether the library works.
 
     It is preloaded into a process that allocates up to a limit and beyond. Ends with 0 when
     everything holds, with 1 when something does not, and with 6 when something could not be

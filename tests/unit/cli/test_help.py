@@ -1,6 +1,7 @@
 """Every command says what it does and shows how it is used."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 import typer
@@ -85,8 +86,19 @@ def test_every_setting_is_an_option_of_serve() -> None:
     assert {setting.name for setting in documentation()} <= names
 
 
+NEED_NONE: Final = {
+    ("version",),
+    ("simulate",),
+    ("webhook", "print"),
+    ("demo",),
+    ("node", "top"),
+    ("vgpu", "selftest"),
+}
+"""Commands that need no ledger."""
+
+
 def test_every_command_that_needs_a_ledger_finds_it_the_same_way() -> None:
     for path, command in ALL:
         options = {option for parameter in command.params for option in parameter.opts}
-        if path not in {("version",), ("simulate",), ("webhook", "print"), ("demo",)}:
+        if path not in NEED_NONE:
             assert {"--store-dir", "--nats", "--shard", "--config"} <= options, path
