@@ -147,8 +147,14 @@ def agent(  # noqa: PLR0913 - every option is one
     containers use. It reads the log and never writes it. Ends cleanly on SIGTERM; containers go
     on with their limits.
     """
-    from gpuledger.agent import main
-    from gpuledger.agent_settings import AgentSettings, checked
+    from gpuledger.exits import Exit, Stop
+
+    try:
+        from gpuledger.agent import main
+        from gpuledger.agent_settings import AgentSettings, checked
+    except ModuleNotFoundError as error:
+        remedy = "install what nodes need: pip install 'gpuledger[node]'"
+        raise Stop(Exit.FAILED, f"{error}; {remedy}") from error
 
     own = AgentSettings(
         node=node,
