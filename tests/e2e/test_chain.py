@@ -145,6 +145,10 @@ async def _follow(story: Story, team: Team, process: Container) -> None:
     await _resized(story, team, process, RAISED_MIB)
     _full(story, process.do("fill"), RAISED_MIB)
 
+    story.agent.kill()
+    story.tell("the agent is killed")
+    assert process.do("take", 1).status == OUT_OF_MEMORY
+    story.agent.start()
     await _resized(story, team, process, LOWERED_MIB)
     told = process.do("take", 1)
     assert told == Told(OUT_OF_MEMORY, RAISED_MIB, 0, LOWERED_MIB)
