@@ -1,7 +1,6 @@
 /* The table of hooks, which the build makes from all functions that the library exports. */
 #include "resolve.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,29 +28,4 @@ const struct vgpu_hook *vgpu_hook_named(const char *name) {
   return bsearch(name, hooks, COUNT, sizeof *hooks, by_name);
 }
 
-/* Hooks by the driver's addresses. Several names may share one address: any hook will do then, as
- * one function has one list of parameters. */
-static struct place {
-  const void *real;
-  const struct vgpu_hook *hook;
-} places[COUNT];
-static size_t placed;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static int by_address(const void *left, const void *right) {
-  const void *a = ((const struct place *)left)->real, *b = ((const struct place *)right)->real;
-  return (a > b) - (a < b);
-}
-
-static void place_all(void) {
-  for (size_t i = 0; i < COUNT; i++)
-    if (vgpu_library(hooks[i].function) && vgpu_has(hooks[i].function))
-      places[placed++] = (struct place){vgpu_real(hooks[i].function), &hooks[i]};
-  qsort(places, placed, sizeof *places, by_address);
-}
-
-const struct vgpu_hook *vgpu_hook_of(const void *real) {
-  pthread_once(&once, place_all);
-  struct place *place = bsearch(&(struct place){.real = real}, places, placed, sizeof *places, by_address);
-  return place ? place->hook : NULL;
-}
+const struct vgpu_hook *vgpu_hook_at(size_t index) { return index < COUNT ? &hooks[index] : NULL; }

@@ -17,6 +17,9 @@ struct vgpu_hook {
   void *address;
 };
 
+/* The hooks one after the other, NULL after the last one. */
+const struct vgpu_hook *vgpu_hook_at(size_t index);
+
 /* The hook of this name, or NULL. */
 const struct vgpu_hook *vgpu_hook_named(const char *name);
 

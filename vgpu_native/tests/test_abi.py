@@ -10,12 +10,12 @@ WAYS = ("linked", "dlsym", "address")
 """By the linker, by dlsym, and by cuGetProcAddress at the version that brought each function."""
 
 
-def run(abi: Path, way: str, library: Path | None) -> tuple[int, int]:
+def run(abi: Path, way: str, library: Path | None, **environment: str) -> tuple[int, int]:
     """Return how many calls were made, and how many of them went through a hook."""
     preload = {"LD_PRELOAD": str(library)} if library else {}
     done = subprocess.run(
         [abi / "calls", way],
-        env={**os.environ, **preload, "CUDA_DISABLE_CONTROL": "true"},
+        env={**os.environ, **preload, "CUDA_DISABLE_CONTROL": "true", **environment},
         capture_output=True,
         text=True,
         timeout=60,
@@ -47,3 +47,10 @@ def test_the_library_forwards_all_functions_unchanged(abi: Path, library: Path, 
     calls, hooked = run(abi, way, library)
     assert calls >= 683
     assert 50 < hooked < calls
+
+
+def test_functions_that_the_driver_does_not_export_are_hooked(abi: Path) -> None:
+    """The driver may answer cuGetProcAddress with other addresses than those of its symbols."""
+    calls, hooked = run(abi, "address", abi / "libvgpu.so", ABI_INNER="1")
+    assert calls >= 683
+    assert hooked == calls

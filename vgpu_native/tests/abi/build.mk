@@ -2,7 +2,7 @@
 # hooks all of them. See tests/abi.
 ABI := $(BUILD)/abi
 ABI_FLAGS := -I $(ABI) -I src -Wno-maybe-uninitialized
-ABI_OBJECTS := $(filter $(addprefix %/,resolve.c.o pick.c.o procaddress.c.o \
+ABI_OBJECTS := $(filter $(addprefix %/,resolve.c.o pick.c.o places.c.o procaddress.c.o \
 	dlsym_$(ARCH).S.o),$(OBJECTS))
 
 $(ABI)/calls.inc: tests/abi/make.py tools/api.py $(MADE)/functions.inc

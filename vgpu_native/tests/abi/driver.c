@@ -1,6 +1,8 @@
 /* A driver that does nothing but note with which arguments it was called. */
 #include "echo.h"
 
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct echo abi_echo;
@@ -23,14 +25,14 @@ static CUresult told(void) { return abi_echo.told; }
 
 static const struct {
   const char *base;
-  void *address;
+  void *address, *inner;
   int version, flag;
 } functions[] = {
-#define FUNCTION(number, name, base, version, flag) {#base, (void *)name, version, flag},
+#define FUNCTION(number, name, base, version, flag) {#base, (void *)name, (void *)inner_##name, version, flag},
 #include "rows.inc"
 #undef FUNCTION
-    {"cuGetProcAddress", (void *)cuGetProcAddress, 11030, 0},
-    {"cuGetProcAddress", (void *)cuGetProcAddress_v2, 12000, 0},
+    {"cuGetProcAddress", (void *)cuGetProcAddress, (void *)cuGetProcAddress, 11030, 0},
+    {"cuGetProcAddress", (void *)cuGetProcAddress_v2, (void *)cuGetProcAddress_v2, 12000, 0},
 };
 
 /* The newest that is not newer than asked for. Flag 2 means forms for per-thread default streams,
@@ -38,11 +40,12 @@ static const struct {
 static void *find(const char *symbol, int version, cuuint64_t flags) {
   void *best = NULL;
   int newest = 0, form = 0;
+  bool inner = getenv("ABI_INNER"); /* answer with other addresses than dlsym does */
   for (unsigned i = 0; i < sizeof functions / sizeof *functions; i++) {
     if (strcmp(functions[i].base, symbol) != 0 || functions[i].version > version) continue;
     if (functions[i].flag && !(flags & 2)) continue;
     if (functions[i].flag < form || (functions[i].flag == form && functions[i].version < newest)) continue;
-    best = functions[i].address, newest = functions[i].version, form = functions[i].flag;
+    best = inner ? functions[i].inner : functions[i].address, newest = functions[i].version, form = functions[i].flag;
   }
   return best;
 }

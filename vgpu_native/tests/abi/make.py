@@ -35,10 +35,11 @@ def row(number: int, one: Function) -> str:
 
 
 def echo(number: int, one: Function) -> str:
-    """Return the definition of the function in the driver."""
+    """Return the function of the driver, and its double that the driver does not export."""
     notes = "".join(f"  note(&{name}, sizeof {name});\n" for name in one.arguments)
     given = ", ".join(one.parameters) or "void"
-    return f"CUresult {one.name}({given}) {{\n  begin({number});\n{notes}  return told();\n}}\n"
+    body = f"({given}) {{\n  begin({number});\n{notes}  return told();\n}}\n"
+    return f"CUresult {one.name}{body}static CUresult inner_{one.name}{body}"
 
 
 def forward(one: Function) -> str:
