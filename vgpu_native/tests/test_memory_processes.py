@@ -82,6 +82,18 @@ def test_whatever_a_killed_process_held_is_given_back(
         assert other.take(60 * MIB) == 0
 
 
+@pytest.mark.parametrize("command", ["wait", "trim"])
+def test_what_a_pool_lets_go_is_another_processes_at_once(
+    command: str, shell: Callable[..., Shell]
+) -> None:
+    with shell() as one, shell() as other:
+        assert one.take(60 * MIB, "async") == 0
+        assert one.give() == 0
+        assert other.take(60 * MIB) == OUT_OF_MEMORY
+        assert one.ask(command) == [0]
+        assert other.take(60 * MIB) == 0
+
+
 def test_each_device_has_its_own_limit(shell: Callable[..., Shell]) -> None:
     limits = {"CUDA_DEVICE_MEMORY_LIMIT_0": "50m", "CUDA_DEVICE_MEMORY_LIMIT_1": "70m"}
     with shell(**limits) as first, shell(ordinal=1, **limits) as second:

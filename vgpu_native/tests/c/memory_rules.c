@@ -93,6 +93,13 @@ static void pools(void) {
   give(&some);
   OK(cuMemPoolTrimTo(pool, 0));
   CHECK(charged() == 0 && physical() == 0);
+  /* What does not fit is refused before the driver is asked: it never took more, not for a moment. */
+  cuuint64_t most;
+  CHECK(take(by("pool"), 60 * MIB, &some));
+  CHECK(!take(by("pool"), 40 * MIB, &other));
+  OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &most));
+  CHECK(most == 64 * MIB);
+  give(&some);
   /* What the pool keeps without need gives way to other memory. */
   CHECK(take(by("pool"), 40 * MIB, &some));
   give(&some);

@@ -2,6 +2,8 @@
  *
  *   take ALLOCATOR BYTES   the driver's result
  *   give                   gives the last one back: the driver's result
+ *   wait                   for the device: the driver's result
+ *   trim                   the device's pool: the driver's result
  *   info                   free and total bytes of CUDA, then total, free and used of NVML
  *   used                   bytes of the device that are used in truth */
 #include <dlfcn.h>
@@ -31,9 +33,13 @@ static int take_one(const char *name, uint64_t bytes) {
 static int give_one(void) {
   CHECK(count);
   struct taken taken = held[--count];
-  CUresult result = taken.by->give(&taken);
-  settle();
-  return (int)result;
+  return (int)taken.by->give(&taken);
+}
+
+static int trim(void) {
+  CUmemoryPool pool;
+  OK(cuDeviceGetMemPool(&pool, device));
+  return (int)cuMemPoolTrimTo(pool, 0);
 }
 
 static CUuuid uuid_now(void) {
@@ -83,6 +89,8 @@ int main(int arguments, char **argument) {
   while (fgets(line, sizeof line, stdin)) {
     if (sscanf(line, "take %99s %llu", name, &bytes) == 2) printf("%d\n", take_one(name, bytes));
     else if (!strcmp(line, "give\n")) printf("%d\n", give_one());
+    else if (!strcmp(line, "wait\n")) printf("%d\n", (int)cuCtxSynchronize());
+    else if (!strcmp(line, "trim\n")) printf("%d\n", trim());
     else if (!strcmp(line, "info\n")) show();
     else if (!strcmp(line, "used\n")) printf("%llu\n", (unsigned long long)physical());
     else CHECK(!"a command");
