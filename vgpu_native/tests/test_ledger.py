@@ -65,6 +65,14 @@ def test_a_broken_ledger_gives_too_much_to_those_who_ask_at_once(ledger: Ledger,
     assert any(ledger.measured("barrier", 2, 600, 10000, kind=kind)["over"] for _ in range(SOON))
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_ledger_without_a_gate_gives_too_little_to_those_who_ask_at_once(ledger: Ledger) -> None:
+    assert any(
+        ledger.measured("barrier", 2, 600, 10000, kind="ungated")["under"] for _ in range(SOON)
+    )
+
+
 @pytest.mark.parametrize("processes", [2, 8, 24])
 def test_whoever_is_killed_all_that_is_held_is_charged_and_within_the_limit(
     ledger: Ledger, processes: int

@@ -274,6 +274,8 @@ def test_with_a_page_that_is_bad_nothing_is_given(ledger: Ledger, what: str) -> 
         os.mkfifo(page)
     elif what != "missing":
         page.write_bytes(content[: 100 if what == "short" else None])
-    found, said = asked(ledger, "limit", "reserve", 1, CUDA_DEVICE_MEMORY_LIMIT="9g")
-    assert found == [0, 0]
+    wide = {"CUDA_DEVICE_MEMORY_LIMIT": "9g", "CUDA_OVERSUBSCRIBE": "true"}
+    wide["CUDA_DISABLE_CONTROL"] = "true"
+    found, said = asked(ledger, "limit", "reserve", 1, "oversubscribes", **wide)
+    assert found == [0, 0, 0]
     assert "is no limits page" in said

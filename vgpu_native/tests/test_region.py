@@ -199,6 +199,16 @@ def test_who_holds_everything_by_its_own_word_harms_its_container_only(ledger: L
     assert ledger.ask("reserve", "1000m") == [1]
 
 
+def test_slots_whose_sum_goes_round_are_too_much_and_not_nothing(ledger: Ledger) -> None:
+    with ledger.talking("reserve", "1m", "wait") as one, ledger.talking("used", "wait") as other:
+        assert one.answers(1) + other.answers(1)
+        with ledger.region.open("r+b") as file:
+            for slot in (0, 1):
+                file.seek(place(REGION["slot"], slot))
+                file.write((2**63).to_bytes(8, "little"))
+        assert ledger.ask("reserve", "1m", "used") == [0, 2**64 - 1]
+
+
 def test_a_gate_that_is_held_for_ever_is_not_believed(ledger: Ledger) -> None:
     content = bytearray(made(ledger))
     struct.pack_into("<Q", content, place(REGION["gate"]), 2**63)

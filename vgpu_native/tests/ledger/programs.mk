@@ -5,6 +5,7 @@ KIND_plain :=
 KIND_check_then_add := -DBREAK_CHECK_THEN_ADD
 KIND_dead_count := -DBREAK_LIVENESS
 KIND_stores_in_any_order := -DBREAK_ORDER_OF_STORES
+KIND_ungated := -DBREAK_GATE
 KIND_unannounced := -DBREAK_ANNOUNCEMENT
 KIND_address := -fsanitize=address,undefined -fno-sanitize-recover=all
 KIND_thread := -fsanitize=thread -Wno-tsan
