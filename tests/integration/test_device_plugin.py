@@ -1,6 +1,7 @@
 """The device plugin beside a played kubelet, on real unix sockets."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,25 @@ async def test_who_has_its_cards_alone_runs_without_the_library(tmp_path: Path) 
         answer = await node.kubelet.start_container("a-uid", "main")
         assert dict(answer.envs) == {"NVIDIA_VISIBLE_DEVICES": CARDS[0]}
         assert not answer.mounts
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+async def test_a_cdi_device_is_described_when_its_container_starts(
+    tmp_path: Path, exclusive: bool
+) -> None:
+    one = container("a", share(1, 140_000, 100, exclusive=exclusive))
+    async with node_in(tmp_path, one, cdi=True) as node:
+        await node.kubelet.admit("team", "a", "a-uid", ONE)
+        token = node.allocation("a-uid").token
+        described = node.settings.cdi_dir / f"gpuledger.io-gpu-{token}.json"
+        assert not described.exists(), "a container that nobody verified has no cards"
+        answer = await node.kubelet.start_container("a-uid", "main")
+        assert [it.name for it in answer.cdi_devices] == [f"gpuledger.io/gpu={token}"]
+        (device,) = json.loads(described.read_text())["devices"]
+        assert device["name"] == token
+        edits = device["containerEdits"]
+        assert f"NVIDIA_VISIBLE_DEVICES={CARDS[1]}" in edits["env"]
+        assert len(edits["mounts"]) == (0 if exclusive else 4)
 
 
 async def test_whole_cards_can_be_limited_too(tmp_path: Path) -> None:
