@@ -92,3 +92,18 @@ CUresult stub_cuFuncGetAttribute(int *value, CUfunction_attribute which, CUfunct
   *value = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
   return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
+
+CUresult stub_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+  if (!mode) return CUDA_ERROR_INVALID_VALUE;
+  *mode = CU_MODULE_LAZY_LOADING;
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int size, size_t shared)
+{
+  (void)shared;
+  if (!blocks || size < 1 || size > 1024) return CUDA_ERROR_INVALID_VALUE;
+  *blocks = 2048 / size;
+  return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}

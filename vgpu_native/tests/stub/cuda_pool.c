@@ -18,9 +18,13 @@ static struct CUmemPoolHandle_st defaults[STUB_DEVICES];
 static CUmemoryPool current[STUB_DEVICES];
 static CUmemoryPool pools;
 
+__attribute__((constructor)) static void number_defaults(void)
+{
+  for (int i = 0; i < STUB_DEVICES; i++) defaults[i].device = i;
+}
+
 CUmemoryPool stub_default_pool(int device)
 {
-  defaults[device].device = device;
   return &defaults[device];
 }
 
@@ -56,7 +60,6 @@ void stub_pool_give(CUmemoryPool pool, uint64_t bytes)
 void stub_pools_settle(int device)
 {
   CUmemoryPool first = &defaults[device];
-  if (first->reserved <= first->threshold && !pools) return;
   stub_lock_objects();
   shrink(first, first->threshold);
   for (CUmemoryPool each = pools; each; each = each->next)
