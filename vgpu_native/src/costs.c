@@ -5,7 +5,6 @@
 
 #define BITS 12
 #define LEAST_NS 500 /* timers of devices tell no less apart */
-#define OUTLIER 4    /* a launch that stands for others counts as so many estimates at most */
 
 static struct vgpu_cost costs[1 << BITS];
 static uint64_t typical = 100000; /* a running mean of all measurements */
@@ -32,11 +31,12 @@ static uint64_t towards(uint64_t mean, uint64_t ns) {
   return next < LEAST_NS ? LEAST_NS : (uint64_t)next;
 }
 
-uint64_t vgpu_cost_learn(struct vgpu_cost *cost, uint64_t key, uint64_t ns, uint64_t launches) {
-  uint64_t known = get(&cost->key) == key ? get(&cost->ns) : 0;
-  /* A launch that was interrupted by another tenant's turn must not stand for many that were not. */
-  if (known && launches > 1 && ns > OUTLIER * known) ns = OUTLIER * known;
-  if (get(&cost->key) == key) set(&cost->ns, known ? towards(known, ns) : ns < LEAST_NS ? LEAST_NS : ns);
+/* One that took much longer counts in full, though another tenant's turn may have come in between: a
+ * kernel that has more to do only now and then looks the same, and most of the time may be its. After
+ * it the estimate is high, so that launches of the kind are measured more often for a while. */
+void vgpu_cost_learn(struct vgpu_cost *cost, uint64_t key, uint64_t ns) {
   set(&typical, towards(get(&typical), ns));
-  return ns;
+  if (get(&cost->key) != key) return; /* it has had to make room */
+  uint64_t known = get(&cost->ns);
+  set(&cost->ns, towards(known ? known : ns, ns));
 }

@@ -19,5 +19,5 @@ struct vgpu_cost *vgpu_cost_of(uint64_t key);
 /* What to charge for a launch of a kind that is not known: as much as the last ones took. */
 uint64_t vgpu_cost_unknown(void);
 
-/* Take over a measurement. Returns what the measured launch is held to have taken. */
-uint64_t vgpu_cost_learn(struct vgpu_cost *cost, uint64_t key, uint64_t ns, uint64_t launches);
+/* Take over a measurement of one launch. */
+void vgpu_cost_learn(struct vgpu_cost *cost, uint64_t key, uint64_t ns);

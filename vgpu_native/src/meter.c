@@ -40,7 +40,10 @@ static void count(int entry, uint64_t ns) {
 static void ended(const struct vgpu_sample *sample, uint64_t ns) {
   struct vgpu_work *work = &vgpu_works[sample->entry];
   uint64_t took = sample->charged, charged = sample->charged;
-  if (ns) took = vgpu_cost_learn(sample->cost, sample->key, ns, sample->launches) * sample->launches;
+  if (ns) {
+    vgpu_cost_learn(sample->cost, sample->key, ns);
+    took = ns * sample->launches;
+  }
 #ifdef BREAK_QUEUE
   charged = 0;
 #endif

@@ -15,6 +15,7 @@
 
 #define FLUSH_NS 500000   /* launches are charged together up to this */
 #define SAMPLE_NS 1000000 /* of a device, and of each kind: as much work is between two samples */
+#define ALIKE_MAX 128     /* launches of a kind: more may not go by what one of them has taken */
 #define SLICE_NS 2000000  /* a wait looks this often whether the limit has changed */
 #define READING_NS 500000 /* and so often whether work has ended */
 #define UNKNOWN_MAX 4     /* kinds that may run before one of them is measured */
@@ -122,6 +123,12 @@ static void sample(struct vgpu_launch *launch, struct vgpu_cost *cost, uint64_t 
   vgpu_sample_launch(sample);
 }
 
+/* Whether enough launches of a kind have come together for one of them, or this, to be measured. */
+static bool due(const struct vgpu_cost *cost, uint64_t ns) {
+  return __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) + ns >= SAMPLE_NS ||
+         __atomic_load_n(&cost->launches, __ATOMIC_RELAXED) >= ALIKE_MAX;
+}
+
 /* Count a launch as one that the next sample of its kind stands for. Not atomic: see costs.h. */
 static void stand_in(struct vgpu_cost *cost, uint64_t ns) {
   __atomic_store_n(&cost->launches, __atomic_load_n(&cost->launches, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
@@ -149,9 +156,7 @@ static __attribute__((noinline)) void begin_slowly(struct vgpu_launch *launch, s
   uint64_t ns = known ? known : vgpu_cost_unknown();
   launch->charged = (int64_t)ns;
   charge(launch->entry, launch->charged);
-  bool due = !known || get(&work->unmeasured) >= SAMPLE_NS ||
-             __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) + ns >= SAMPLE_NS;
-  if (due) sample(launch, cost, key, !known);
+  if (!known || get(&work->unmeasured) >= SAMPLE_NS || due(cost, ns)) sample(launch, cost, key, !known);
   if (!launch->sample) stand_in(cost, ns);
 }
 
@@ -159,7 +164,7 @@ static void begin(struct vgpu_launch *launch, uint64_t kind) {
   uint64_t key = (kind + (uint64_t)launch->entry) * 0x9e3779b97f4a7c15ULL | 1;
   struct vgpu_cost *cost = vgpu_cost_of(key);
   uint64_t known = __atomic_load_n(&cost->ns, __ATOMIC_RELAXED);
-  bool small = known && __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) + known < SAMPLE_NS;
+  bool small = known && !due(cost, known);
   if (small && add(&vgpu_works[launch->entry].pending, (int64_t)known) < FLUSH_NS) {
     launch->pending = true;
     launch->charged = (int64_t)known;

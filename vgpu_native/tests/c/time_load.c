@@ -7,9 +7,11 @@
  * threads that loop in streams of their own, `graph` launches graphs of ten kernels and waits for
  * each, `mixed` queues kernels of very different length, `ex` and `cooperative` are queues of other
  * launches, `ended-streams` and `ended-contexts` queue a few kernels in each of many that are made and
- * destroyed, `fork` queues in a child of a process that did so before. After WARM seconds (1) that do not count, prints the percent of SECONDS that the device
+ * destroyed, `unlike` queues kernels of which some take a thousand times as long and look alike,
+ * `fork` queues in a child of a process that did so before. After WARM seconds (1) that do not count, prints the percent of SECONDS that the device
  * was kept busy. */
 #include <cuda.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -57,6 +59,16 @@ static void launch_ex(CUstream stream) {
   launched += length;
 }
 
+/* The stub is told by a function of its own, which does not look at grids. */
+static void unlike(CUstream stream) {
+  static void (*set_ns)(uint64_t);
+  if (!set_ns) *(void **)&set_ns = dlsym(RTLD_DEFAULT, "vgpu_stub_kernel_ns");
+  uint64_t factor = turn++ % 2000 < 1900 ? 1 : 1000;
+  set_ns(length * factor);
+  launch(1, stream);
+  launched += length * (factor - 1);
+}
+
 static void in_new_stream(void) {
   CUstream stream;
   MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -85,6 +97,8 @@ static void step(CUstream stream) {
     launched += length;
   } else if (!strcmp(way, "mixed")) {
     launch(turn++ % 50 ? 1 : 200, stream);
+  } else if (!strcmp(way, "unlike")) {
+    unlike(stream);
   } else if (!strcmp(way, "ended-streams")) {
     in_new_stream();
   } else if (!strcmp(way, "ended-contexts")) {
