@@ -22,7 +22,8 @@ union vgpu_own vgpu_own __attribute__((aligned(VGPU_PAGE)));
 static struct vgpu_process *const own = &vgpu_own.process;
 
 void vgpu_wait_while(uint32_t *word, uint32_t value) {
-  while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == value) syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+  while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == value)
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
 void vgpu_wake(uint32_t *word, uint32_t value) {
@@ -32,7 +33,8 @@ void vgpu_wake(uint32_t *word, uint32_t value) {
 
 static void begin_anew(void) { memset(own, 0, sizeof *own); }
 
-/* Kernels before 4.14 cannot wipe; there a handler does it, for forks that go through the C library. */
+/* Kernels before 4.14 cannot wipe; there a handler does it, for forks that go through the C
+ * library. */
 static void wipe_on_fork(void) {
   static bool handled;
   if (!madvise(&vgpu_own, sizeof vgpu_own, MADV_WIPEONFORK) || handled) return;
@@ -49,8 +51,8 @@ static bool attach_alone(void) {
   return true;
 }
 
-/* Where 256 processes live already there is no place to charge this one's memory to, and what is not
- * charged is not given. */
+/* Where 256 processes live already there is no place to charge this one's memory to, and what is
+ * not charged is not given. */
 static vgpu_slot *without_slot(void) {
   static vgpu_slot nobodys;
   nobodys = (vgpu_slot){.owner = 0};
@@ -65,12 +67,15 @@ static bool attach_shared(void) {
   if (!region) return false;
   vgpu_slot *slot = vgpu_slot_own(region);
   if (!slot && errno == ENOSPC) {
-    vgpu_log(VGPU_ERROR, "%d processes use %s; this one is given no memory. End one, and start this one again", VGPU_SLOTS_MAX, path);
+    vgpu_log(VGPU_ERROR,
+             "%d processes use %s; this one is given no memory. End one, and start this one again",
+             VGPU_SLOTS_MAX, path);
     slot = without_slot();
   }
   if (slot) own->mapped = (struct vgpu_mapped){region, slot};
   else {
-    vgpu_log(VGPU_ERROR, "no thread to own a slot of %s: %s; this process is limited by itself", path, strerror(errno));
+    vgpu_log(VGPU_ERROR, "no thread to own a slot of %s: %s; this process is limited by itself",
+             path, strerror(errno));
     munmap(region, sizeof *region);
   }
   return slot;
@@ -91,8 +96,8 @@ static enum vgpu_state attach(void) {
   return VGPU_ON;
 }
 
-/* Nothing may come in between: no signal's handler, which could call the driver and wait for itself,
- * and no cancellation. One thread attaches and the others wait. */
+/* Nothing may come in between: no signal's handler, which could call the driver and wait for
+ * itself, and no cancellation. One thread attaches and the others wait. */
 static bool attach_once(void) {
   wipe_on_fork(); /* before there is anything that a child must not find */
   sigset_t all, before;
@@ -101,10 +106,10 @@ static bool attach_once(void) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
   uint32_t now = VGPU_NEW;
-  if (__atomic_compare_exchange_n(&own->state, &now, VGPU_ATTACHING, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+  if (__atomic_compare_exchange_n(&own->state, &now, VGPU_ATTACHING, false, __ATOMIC_ACQUIRE,
+                                  __ATOMIC_ACQUIRE))
     vgpu_wake(&own->state, attach());
-  else
-    vgpu_wait_while(&own->state, VGPU_ATTACHING);
+  else vgpu_wait_while(&own->state, VGPU_ATTACHING);
   pthread_setcancelstate(cancel, &cancel);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   errno = kept;

@@ -1,5 +1,5 @@
-/* Devices and their entries in the region. Processes see a device under other ordinals, but under one
- * uuid: its entry is the first place that holds the uuid, or that nobody has written yet. */
+/* Devices and their entries in the region. Processes see a device under other ordinals, but under
+ * one uuid: its entry is the first place that holds the uuid, or that nobody has written yet. */
 #include <sched.h>
 #include <string.h>
 
@@ -57,7 +57,10 @@ static int place_of(vgpu_region *region, const char *text) {
 void vgpu_entries_again(vgpu_region *region) {
   for (int entry = 0; entry < VGPU_DEVICES_MAX; entry++) {
     if (!known(entry) || claim(region, entry, entries[entry].text)) continue;
-    vgpu_log(VGPU_ERROR, "the region was changed for another while %s was in use; no more of it is given. Start the program again", entries[entry].text);
+    vgpu_log(VGPU_ERROR,
+             "the region was changed for another while %s was in use; no more of it is given. "
+             "Start the program again",
+             entries[entry].text);
     entries[entry].source = (struct vgpu_source){.page = -1, .memory = 0, .cores = 1};
   }
 }
@@ -75,7 +78,9 @@ static int meet(vgpu_region *region, const unsigned char uuid[UUID], unsigned or
   int page = paged ? vgpu_limits_find(text) : -1;
   int entry = region && (page >= 0 || !paged) ? place_of(region, text) : -1;
   if (entry < 0) {
-    vgpu_log(VGPU_ERROR, "%s gets no memory: %s", text, paged && page < 0 ? "the limits page does not name it" : "the region has no place for it");
+    vgpu_log(VGPU_ERROR, "%s gets no memory: %s", text,
+             paged && page < 0 ? "the limits page does not name it"
+                               : "the region has no place for it");
     return VGPU_DENIED;
   }
   memcpy(entries[entry].uuid, uuid, UUID);

@@ -25,7 +25,8 @@ static uint64_t digits(const char **text, bool *good) {
   const char *first = at;
   uint64_t value = 0;
   for (unsigned digit; (digit = digit_of(*at)) < base; at++) {
-    if (__builtin_mul_overflow(value, base, &value) || __builtin_add_overflow(value, digit, &value)) {
+    if (__builtin_mul_overflow(value, base, &value) ||
+        __builtin_add_overflow(value, digit, &value)) {
       value = UINT64_MAX;
       *good = false;
     }
@@ -83,8 +84,10 @@ uint64_t vgpu_environment_memory(unsigned ordinal) {
   bool good;
   uint64_t bytes = vgpu_size(text, &good);
   if (good) return bytes ? bytes : VGPU_NO_LIMIT;
-  vgpu_log(VGPU_ERROR, "%s=\"%s\" is no size; %llu bytes are the limit. Write digits and k, m, g or t, as 1536m",
-           name, text, (unsigned long long)bytes);
+  vgpu_log(
+      VGPU_ERROR,
+      "%s=\"%s\" is no size; %llu bytes are the limit. Write digits and k, m, g or t, as 1536m",
+      name, text, (unsigned long long)bytes);
   return bytes;
 }
 
@@ -98,7 +101,8 @@ unsigned vgpu_environment_cores(unsigned ordinal) {
   good = good && !*end;
   if (good) return percent && percent < 100 ? (unsigned)percent : 100;
   unsigned strict = percent < 1 ? 1 : percent > 100 ? 100 : (unsigned)percent;
-  vgpu_log(VGPU_ERROR, "%s=\"%s\" is no percentage; %u is the limit. Write digits only, as 30", name, text, strict);
+  vgpu_log(VGPU_ERROR, "%s=\"%s\" is no percentage; %u is the limit. Write digits only, as 30",
+           name, text, strict);
   return strict;
 }
 
@@ -126,7 +130,8 @@ bool vgpu_environment_cores_off(void) {
     const char *text = getenv(*name);
     if (!text) continue;
     if (among(text, off)) return true;
-    if (!among(text, on)) vgpu_log(VGPU_WARNING, "%s=\"%s\" is no known policy; the limit of time holds", *name, text);
+    if (!among(text, on))
+      vgpu_log(VGPU_WARNING, "%s=\"%s\" is no known policy; the limit of time holds", *name, text);
   }
   return false;
 }

@@ -22,7 +22,9 @@ uint64_t vgpu_gate_take(uint64_t *gate) {
     uint64_t time = now(), held = __atomic_load_n(gate, __ATOMIC_RELAXED), mine = time + LEASE_NS;
     /* Nobody holds it for longer than a lease: a time beyond that is not a holder's. */
     bool free = held <= time || held > mine;
-    if (free && __atomic_compare_exchange_n(gate, &held, mine, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return mine;
+    if (free &&
+        __atomic_compare_exchange_n(gate, &held, mine, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+      return mine;
     pause_after(i);
   }
   return 0;

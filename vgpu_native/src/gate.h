@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
-/* Take the gate, after waiting a little if somebody has it. Returns what to give back; 0: not got. */
+/* Take the gate, after waiting a little if somebody has it. Returns what to give back; 0: not got.
+ */
 uint64_t vgpu_gate_take(uint64_t *gate);
 void vgpu_gate_leave(uint64_t *gate, uint64_t taken);

@@ -1,10 +1,10 @@
 /* The ledger: reserve before the driver is asked, release after it has freed.
  *
- * A process publishes what it wants in its own slot, then adds up all slots, and takes it back if the
- * sum is over the limit. Of any reservations that were granted together, one was published last, in
- * the one order of all sequentially consistent accesses; its sum came later still and had all of them
- * in it; so together they are within the limit. There is no lock, and nothing to repair after a kill:
- * what a process published counts while it lives, and no longer. */
+ * A process publishes what it wants in its own slot, then adds up all slots, and takes it back if
+ * the sum is over the limit. Of any reservations that were granted together, one was published
+ * last, in the one order of all sequentially consistent accesses; its sum came later still and had
+ * all of them in it; so together they are within the limit. There is no lock, and nothing to repair
+ * after a kill: what a process published counts while it lives, and no longer. */
 #include <sched.h>
 
 #include "gate.h"
@@ -29,7 +29,8 @@ static uint64_t add_up(uint64_t left, uint64_t right) {
   return __builtin_add_overflow(left, right, &sum) ? UINT64_MAX : sum;
 }
 
-/* What the slots say that a device is used. A slot with more than that lies, or many would not fit. */
+/* What the slots say that a device is used. A slot with more than that lies, or many would not fit.
+ */
 static uint64_t sum_of_all(const vgpu_region *region, int entry) {
   uint64_t total = 0, any = 0;
   unsigned high = vgpu_slots_high(region);
@@ -69,7 +70,8 @@ static void publish(uint64_t *own, uint64_t bytes) {
 static bool retract(uint64_t *own, uint64_t bytes) {
   uint64_t before = __atomic_load_n(own, __ATOMIC_RELAXED), after;
   do after = before > bytes ? before - bytes : 0;
-  while (!__atomic_compare_exchange_n(own, &before, after, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+  while (
+      !__atomic_compare_exchange_n(own, &before, after, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
   return before >= bytes;
 }
 
@@ -78,17 +80,19 @@ static uint64_t last_sum[VGPU_DEVICES_MAX];
 
 typedef uint64_t summing(const vgpu_region *region, int entry);
 
-/* Ask once, with what others are expected to use: who would not fit looks first whether that is still
- * so, and if it is does not publish, to be in nobody's way. */
+/* Ask once, with what others are expected to use: who would not fit looks first whether that is
+ * still so, and if it is does not publish, to be in nobody's way. */
 static inline bool ask(const struct request *request, summing *sum, uint64_t expected) {
   const struct vgpu_source *source = vgpu_source_of(request->entry);
   uint64_t limit = vgpu_limits_memory(source), beyond = vgpu_limits_overhead(source);
 #ifdef BREAK_CHECK_THEN_ADD /* a negative control: what was seen is believed */
-  if (add_up(add_up(sum(request->region, request->entry), beyond), request->bytes) > limit) return false;
+  if (add_up(add_up(sum(request->region, request->entry), beyond), request->bytes) > limit)
+    return false;
   publish(request->own, request->bytes);
   return true;
 #endif
-  if (add_up(expected, request->bytes) > limit) expected = add_up(sum(request->region, request->entry), beyond);
+  if (add_up(expected, request->bytes) > limit)
+    expected = add_up(sum(request->region, request->entry), beyond);
   if (add_up(expected, request->bytes) > limit) return false;
   publish(request->own, request->bytes);
   uint64_t all = add_up(sum(request->region, request->entry), beyond);
@@ -98,16 +102,18 @@ static inline bool ask(const struct request *request, summing *sum, uint64_t exp
   return false;
 }
 
-/* Near the limit: of two who ask at once each may stand in the other's way, so one after the other, and
- * more than once, as somebody may ask who has not come to the gate yet. He will: who is refused here
- * because of him makes room for him, so that never all are refused while there is room for one. */
+/* Near the limit: of two who ask at once each may stand in the other's way, so one after the other,
+ * and more than once, as somebody may ask who has not come to the gate yet. He will: who is refused
+ * here because of him makes room for him, so that never all are refused while there is room for
+ * one. */
 static bool ask_again(const struct request *request) {
 #ifdef BREAK_GATE /* a negative control: all at once again */
   return ask(request, sum_of_living, UINT64_MAX);
 #endif
   uint64_t taken = vgpu_gate_take(&request->region->gate);
   bool granted = false;
-  for (int i = 0; i < TRIES && !(granted = ask(request, sum_of_living, UINT64_MAX)); i++) sched_yield();
+  for (int i = 0; i < TRIES && !(granted = ask(request, sum_of_living, UINT64_MAX)); i++)
+    sched_yield();
   if (taken) vgpu_gate_leave(&request->region->gate, taken);
   return granted;
 }
@@ -133,7 +139,8 @@ static uint64_t *own_count(int entry) {
 
 void vgpu_release(int entry, uint64_t bytes) {
   uint64_t *own = own_count(entry);
-  if (own && !retract(own, bytes)) vgpu_log(VGPU_WARNING, "more of device %d was given back than was reserved", entry);
+  if (own && !retract(own, bytes))
+    vgpu_log(VGPU_WARNING, "more of device %d was given back than was reserved", entry);
 }
 
 void vgpu_charge(int entry, uint64_t bytes) {
@@ -159,6 +166,7 @@ uint64_t vgpu_limit(int entry) {
 }
 
 unsigned vgpu_cores(int entry) {
-  const struct vgpu_source *source = entry < 0 || entry >= VGPU_DEVICES_MAX || !vgpu_ready() ? NULL : vgpu_source_of(entry);
+  const struct vgpu_source *source =
+      entry < 0 || entry >= VGPU_DEVICES_MAX || !vgpu_ready() ? NULL : vgpu_source_of(entry);
   return source ? vgpu_limits_cores(source) : 100;
 }

@@ -22,7 +22,8 @@ static bool opened, paged, cores_off;
 
 static const vgpu_limits *map(int file) {
   struct stat state;
-  if (vgpu_fstat(file, &state) || !S_ISREG(state.st_mode) || state.st_size < (off_t)sizeof *page) return NULL;
+  if (vgpu_fstat(file, &state) || !S_ISREG(state.st_mode) || state.st_size < (off_t)sizeof *page)
+    return NULL;
   const vgpu_limits *found = mmap(NULL, sizeof *page, PROT_READ, MAP_SHARED, file, 0);
   if (found == MAP_FAILED) return NULL;
   if (found->magic == VGPU_MAGIC && found->version == VGPU_VERSION && found->size == sizeof *page &&
@@ -40,14 +41,19 @@ void vgpu_limits_open(void) {
   if (opened) return;
   const char *name = PAGE;
   int file = open_at(name);
-  if (file < 0 && (errno == ENOENT || errno == ENOTDIR) && (name = getenv("GPULEDGER_LIMITS_FILE"))) file = open_at(name);
-  /* A page that was named and is not there is a bad one: nobody names a page to be without limits. */
+  if (file < 0 && (errno == ENOENT || errno == ENOTDIR) && (name = getenv("GPULEDGER_LIMITS_FILE")))
+    file = open_at(name);
+  /* A page that was named and is not there is a bad one: nobody names a page to be without limits.
+   */
   paged = name != NULL;
   if (file >= 0) {
     page = map(file);
     close(file);
   }
-  if (paged && !page) vgpu_log(VGPU_ERROR, "%s is no limits page of version %d; no memory is given. The node agent writes it", name, VGPU_VERSION);
+  if (paged && !page)
+    vgpu_log(VGPU_ERROR,
+             "%s is no limits page of version %d; no memory is given. The node agent writes it",
+             name, VGPU_VERSION);
   cores_off = (!paged || vgpu_limits_may_disable()) && vgpu_environment_cores_off();
   opened = true;
 }

@@ -1,5 +1,5 @@
-/* The region's file. A reader sees a whole one or none: it is made under another name and then linked
- * into its place. One of an earlier boot is replaced, as no kernel saw its owners end. */
+/* The region's file. A reader sees a whole one or none: it is made under another name and then
+ * linked into its place. One of an earlier boot is replaced, as no kernel saw its owners end. */
 #include "region.h"
 
 #include <errno.h>
@@ -55,7 +55,8 @@ static void begin(vgpu_region *region) {
 }
 
 vgpu_region *vgpu_region_private(void) {
-  vgpu_region *region = mmap(NULL, sizeof *region, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  vgpu_region *region =
+      mmap(NULL, sizeof *region, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (region == MAP_FAILED) return NULL;
   begin(region);
   return region;
@@ -73,10 +74,12 @@ static bool put(int file, const void *content, size_t size) {
 }
 
 /* Whether the region has a name that was chosen for all processes of a container, of any user. */
-static bool shared(void) { return getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE") || vgpu_limits_paged(); }
+static bool shared(void) {
+  return getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE") || vgpu_limits_paged();
+}
 
-/* Write a whole region to a new file. Its blocks are written and not left as a hole: a full disk is an
- * error now instead of a SIGBUS later. Processes of other users of the container share it. */
+/* Write a whole region to a new file. Its blocks are written and not left as a hole: a full disk is
+ * an error now instead of a SIGBUS later. Processes of other users of the container share it. */
 static bool write_new(const char *path) {
   int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return false;
@@ -120,7 +123,8 @@ static const char *odd(int file) {
 static const char *foreign(const vgpu_region *region) {
   if (region->magic != VGPU_MAGIC) return "it is something else";
   if (region->version != VGPU_VERSION) return "it is of another version";
-  if (region->size != sizeof *region || region->slots != VGPU_SLOTS_MAX || region->slot_size != sizeof region->slot[0])
+  if (region->size != sizeof *region || region->slots != VGPU_SLOTS_MAX ||
+      region->slot_size != sizeof region->slot[0])
     return "its parts have other sizes";
   return NULL;
 }
@@ -133,7 +137,10 @@ static enum found look(int file, const char *path, vgpu_region **region) {
   enum found found = why ? REFUSED : this_boot(mapped->generation) ? GOOD : STALE;
   if (found == GOOD) *region = mapped;
   else if (mapped) munmap(mapped, sizeof *mapped);
-  if (why) vgpu_log(VGPU_ERROR, "%s is refused as region: %s; this process is limited by itself. Remove the file", path, why);
+  if (why)
+    vgpu_log(VGPU_ERROR,
+             "%s is refused as region: %s; this process is limited by itself. Remove the file",
+             path, why);
   return found;
 }
 
@@ -147,12 +154,13 @@ static bool lock(int file) {
   return false;
 }
 
-/* Replace a stale region by a fresh one. Whoever holds the lock of the file that has the name is alone
- * in doing so, and whoever comes late finds that the name is another file's. */
+/* Replace a stale region by a fresh one. Whoever holds the lock of the file that has the name is
+ * alone in doing so, and whoever comes late finds that the name is another file's. */
 static bool replace(int stale, const char *path) {
   struct stat held, named;
   if (!lock(stale)) return false;
-  bool still = !vgpu_fstat(stale, &held) && !vgpu_stat(path, &named) && held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+  bool still = !vgpu_fstat(stale, &held) && !vgpu_stat(path, &named) &&
+               held.st_ino == named.st_ino && held.st_dev == named.st_dev;
   return !still || make(path, true);
 }
 
@@ -175,14 +183,18 @@ vgpu_region *vgpu_region_open(const char *path) {
     if (found == REFUSED || region) return region;
     if (!again) break;
   }
-  vgpu_log(VGPU_ERROR, "%s cannot be used as region: %s; this process is limited by itself. Make it writable", path, strerror(errno));
+  vgpu_log(VGPU_ERROR,
+           "%s cannot be used as region: %s; this process is limited by itself. Make it writable",
+           path, strerror(errno));
   return NULL;
 }
 
 void vgpu_region_path(char *path, size_t room) {
   struct stat state;
   const char *named = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
-  if (named && *named) snprintf(path, room, "%s%s", named, !vgpu_stat(named, &state) && S_ISDIR(state.st_mode) ? "/region" : "");
+  if (named && *named)
+    snprintf(path, room, "%s%s", named,
+             !vgpu_stat(named, &state) && S_ISDIR(state.st_mode) ? "/region" : "");
   else if (vgpu_limits_paged()) snprintf(path, room, "/run/gpuledger/region");
   else snprintf(path, room, "/tmp/gpuledger.%u.region", (unsigned)geteuid());
 }

@@ -1,8 +1,9 @@
-/* Owning a slot. A thread of this process writes its number into the slot's owner and tells the kernel
- * so (set_robust_list); when the thread ends, by whatever means, the kernel marks the word. It is what
- * robust mutexes of glibc are made of, without their pointers: those would lie in memory that every
- * process of the container can write. Unlike a pid the word says nothing wrong after a number was used
- * again, across pid namespaces, of a stopped process, or of a child that a fork left behind. */
+/* Owning a slot. A thread of this process writes its number into the slot's owner and tells the
+ * kernel so (set_robust_list); when the thread ends, by whatever means, the kernel marks the word.
+ * It is what robust mutexes of glibc are made of, without their pointers: those would lie in memory
+ * that every process of the container can write. Unlike a pid the word says nothing wrong after a
+ * number was used again, across pid namespaces, of a stopped process, or of a child that a fork
+ * left behind. */
 #include "slots.h"
 
 #include <errno.h>
@@ -20,8 +21,8 @@
 
 enum { STACK = 64 * 1024 };
 
-/* What the kernel is told: a list of one, whose futex is the owner of our slot. `pending` stands for
- * the moment between the word and the list. */
+/* What the kernel is told: a list of one, whose futex is the owner of our slot. `pending` stands
+ * for the moment between the word and the list. */
 static struct robust_list_head head;
 static struct robust_list node;
 
@@ -33,7 +34,8 @@ struct order {
 };
 
 static void point_to(const uint32_t *owner) {
-  __atomic_store_n(&head.futex_offset, (long)((uintptr_t)owner - (uintptr_t)&node), __ATOMIC_RELEASE);
+  __atomic_store_n(&head.futex_offset, (long)((uintptr_t)owner - (uintptr_t)&node),
+                   __ATOMIC_RELEASE);
 }
 
 static bool take(vgpu_slot *slot, uint32_t thread) {
@@ -44,14 +46,15 @@ static bool take(vgpu_slot *slot, uint32_t thread) {
 #ifndef BREAK_ANNOUNCEMENT /* a negative control: a kill right after the next line loses a slot */
   __atomic_store_n(&head.list_op_pending, &node, __ATOMIC_SEQ_CST);
 #endif
-  bool taken = __atomic_compare_exchange_n(&slot->owner, &before, thread, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  bool taken = __atomic_compare_exchange_n(&slot->owner, &before, thread, false, __ATOMIC_SEQ_CST,
+                                           __ATOMIC_SEQ_CST);
   if (taken) __atomic_store_n(&head.list.next, &node, __ATOMIC_SEQ_CST);
   __atomic_store_n(&head.list_op_pending, NULL, __ATOMIC_SEQ_CST);
   return taken;
 }
 
-/* What the owner before us left is not ours. Until here it counted for us, which is more than nothing
- * and never less than the truth. */
+/* What the owner before us left is not ours. Until here it counted for us, which is more than
+ * nothing and never less than the truth. */
 static void clear(vgpu_slot *slot) {
   for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
     __atomic_store_n(&slot->used[i], 0, __ATOMIC_SEQ_CST);
@@ -66,7 +69,8 @@ static void clear(vgpu_slot *slot) {
 /* Sums look at slots below `high` only: it rises before anything is published in the slot. */
 static void raise_high(vgpu_region *region, uint64_t high) {
   uint64_t before = __atomic_load_n(&region->high, __ATOMIC_SEQ_CST);
-  while (before < high && !__atomic_compare_exchange_n(&region->high, &before, high, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  while (before < high && !__atomic_compare_exchange_n(&region->high, &before, high, false,
+                                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
   }
 }
 
@@ -105,7 +109,8 @@ static int start(struct order *order) {
   int error = pthread_create(&thread, &small, own_for_ever, order);
   pthread_attr_destroy(&small);
   /* The stack also holds the program's thread-local memory, which may need more. */
-  if (error == EINVAL && !(error = pthread_create(&thread, NULL, own_for_ever, order))) pthread_detach(thread);
+  if (error == EINVAL && !(error = pthread_create(&thread, NULL, own_for_ever, order)))
+    pthread_detach(thread);
   return error;
 }
 

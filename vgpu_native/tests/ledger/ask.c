@@ -32,9 +32,11 @@ int main(int count, char **words) {
     else if (!strcmp(word, "oversubscribes")) say(vgpu_oversubscribes());
     else if (!strcmp(word, "entry")) say((unsigned long long)(long long)entry);
     else if (!strcmp(word, "ready")) say(vgpu_ready());
-    else if (!strcmp(word, "fork")) { if (fork()) return wait(NULL) < 0; }
-    else if (!strcmp(word, "wait")) { if (getchar() == EOF) return 0; }
-    else return fprintf(stderr, "what is %s?\n", word), 2;
+    else if (!strcmp(word, "fork")) {
+      if (fork()) return wait(NULL) < 0;
+    } else if (!strcmp(word, "wait")) {
+      if (getchar() == EOF) return 0;
+    } else return fprintf(stderr, "what is %s?\n", word), 2;
   }
   return 0;
 }

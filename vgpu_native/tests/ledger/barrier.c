@@ -1,5 +1,5 @@
-/* All ask at once: barrier PROCESSES MIB ROUNDS. Prints in how many rounds more was granted than the
- * limit allows, and in how many less than it has room for. */
+/* All ask at once: barrier PROCESSES MIB ROUNDS. Prints in how many rounds more was granted than
+ * the limit allows, and in how many less than it has room for. */
 #include "common.h"
 
 enum { SPINS = 20000 };
@@ -9,7 +9,8 @@ static struct meeting {
 } *meeting;
 static uint32_t processes, room;
 
-/* Go on when all have come; the counter only rises. Those with a core of their own begin together. */
+/* Go on when all have come; the counter only rises. Those with a core of their own begin together.
+ */
 static void meet(uint32_t *met) {
   *met += processes;
   __atomic_fetch_add(&meeting->arrived, 1, __ATOMIC_SEQ_CST);
@@ -45,6 +46,7 @@ int main(int count, char **words) {
     if (!fork()) return take_part(i == 0, bytes, (uint32_t)atoi(words[3])), 0;
   while (wait(NULL) > 0) {
   }
-  printf("{\"over\": %u, \"under\": %u, \"left\": %llu}\n", meeting->over, meeting->under, (unsigned long long)vgpu_used(device(0)));
+  printf("{\"over\": %u, \"under\": %u, \"left\": %llu}\n", meeting->over, meeting->under,
+         (unsigned long long)vgpu_used(device(0)));
   return 0;
 }

@@ -34,7 +34,9 @@ static inline uint64_t nanoseconds(void) {
   return (uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec;
 }
 
-static inline void nap(long nanoseconds) { nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL); }
+static inline void nap(long nanoseconds) {
+  nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL);
+}
 
 /* A number below `end`, of a sequence that its seed decides. */
 static inline uint64_t random_below(uint64_t *state, uint64_t end) {

@@ -33,7 +33,8 @@ static void idle(double *attached, uint32_t *count) {
 int main(int argc, char **words) {
   if (argc != 2) return 2;
   int others = atoi(words[1]) - 1;
-  double *attached = shared(sizeof *attached * VGPU_SLOTS_MAX), pair[RUNS], look[RUNS], refusal[RUNS];
+  double *attached = shared(sizeof *attached * VGPU_SLOTS_MAX), pair[RUNS], look[RUNS],
+         refusal[RUNS];
   uint32_t *count = shared(sizeof *count);
   pid_t pids[VGPU_SLOTS_MAX];
   setenv("CUDA_DEVICE_MEMORY_LIMIT", "1000m", 1);
@@ -59,8 +60,10 @@ int main(int argc, char **words) {
     for (int i = 0; i < LOOKS / 10; i++) vgpu_reserve(entry, 1000 * MIB);
     refusal[run] = (double)(worked() - begin) / (LOOKS / 10);
   }
-  printf("{\"processes\": %d, \"pair_ns\": %.1f, \"used_ns\": %.1f, \"refusal_ns\": %.0f, \"attach_us\": %.0f}\n", others + 1,
-         median(pair, RUNS), median(look, RUNS), median(refusal, RUNS), median(attached, others + 1) / 1000);
+  printf("{\"processes\": %d, \"pair_ns\": %.1f, \"used_ns\": %.1f, \"refusal_ns\": %.0f, "
+         "\"attach_us\": %.0f}\n",
+         others + 1, median(pair, RUNS), median(look, RUNS), median(refusal, RUNS),
+         median(attached, others + 1) / 1000);
   for (int i = 0; i < others; i++) kill(pids[i], SIGKILL);
   return 0;
 }

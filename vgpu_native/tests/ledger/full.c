@@ -6,7 +6,8 @@ static uint32_t *held;
 static pid_t holder(void) {
   pid_t pid = fork();
   if (pid) return pid;
-  if (!vgpu_reserve(device(0), MIB)) puts("a process was refused before the region was full"), fflush(stdout);
+  if (!vgpu_reserve(device(0), MIB))
+    puts("a process was refused before the region was full"), fflush(stdout);
   __atomic_fetch_add(held, 1, __ATOMIC_SEQ_CST);
   for (;;) pause();
 }
@@ -22,7 +23,8 @@ static bool newcomer_may(void) {
     int entry = device(0);
     bool may = vgpu_reserve(entry, 1);
     vgpu_charge(entry, MIB); /* must do no harm without a slot either */
-    if (vgpu_used(entry) != VGPU_SLOTS_MAX * MIB + MIB) puts("what is used is not what all hold"), fflush(stdout);
+    if (vgpu_used(entry) != VGPU_SLOTS_MAX * MIB + MIB)
+      puts("what is used is not what all hold"), fflush(stdout);
     vgpu_release(entry, MIB);
     if (may == !vgpu_limit(entry)) puts("the limit says something else"), fflush(stdout);
     _exit(may);

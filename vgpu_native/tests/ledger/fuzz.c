@@ -1,5 +1,6 @@
-/* Kill and count: fuzz PROCESSES MILLISECONDS SEED. Workers reserve and release; the parent stops them
- * all, adds up what they really hold, which is exact then, kills one at random and starts another.
+/* Kill and count: fuzz PROCESSES MILLISECONDS SEED. Workers reserve and release; the parent stops
+ * them all, adds up what they really hold, which is exact then, kills one at random and starts
+ * another.
  *
  * A worker holds from after the grant until before the release, as a driver's memory does. */
 #include "common.h"
@@ -92,8 +93,10 @@ int main(int count, char **words) {
     refusals += workers[i].refusals;
   }
   bool whole = vgpu_reserve(device(0), limit);
-  printf("{\"snapshots\": %llu, \"grants\": %llu, \"refusals\": %llu, \"over\": %llu, \"uncharged\": %llu, \"most\": %llu, \"high\": %u, \"whole\": %s}\n",
-         (unsigned long long)snapshots, (unsigned long long)grants, (unsigned long long)refusals, (unsigned long long)over,
-         (unsigned long long)uncharged, (unsigned long long)(most / MIB), vgpu_slots_high(region), whole ? "true" : "false");
+  printf("{\"snapshots\": %llu, \"grants\": %llu, \"refusals\": %llu, \"over\": %llu, "
+         "\"uncharged\": %llu, \"most\": %llu, \"high\": %u, \"whole\": %s}\n",
+         (unsigned long long)snapshots, (unsigned long long)grants, (unsigned long long)refusals,
+         (unsigned long long)over, (unsigned long long)uncharged, (unsigned long long)(most / MIB),
+         vgpu_slots_high(region), whole ? "true" : "false");
   return 0;
 }

@@ -18,10 +18,13 @@ static void wait_until(uint32_t value) {
   if (*stage < value) printf("stage %u was not reached\n", value);
 }
 
-/* The kernel marks a slot when a thread ends, which may be a little after a wait for the process. */
+/* The kernel marks a slot when a thread ends, which may be a little after a wait for the process.
+ */
 static void expect(const char *when, uint64_t mib) {
   for (int i = 0; i < 20000 && used_mib() != mib; i++) nap(100000);
-  if (used_mib() != mib) printf("%s: %llu MiB count, and not %llu\n", when, (unsigned long long)used_mib(), (unsigned long long)mib);
+  if (used_mib() != mib)
+    printf("%s: %llu MiB count, and not %llu\n", when, (unsigned long long)used_mib(),
+           (unsigned long long)mib);
 }
 
 static void stay(void) {
@@ -30,7 +33,8 @@ static void stay(void) {
 }
 
 static void hold(uint64_t mib, uint32_t next) {
-  if (!vgpu_reserve(device(0), mib * MIB)) printf("%llu MiB were refused\n", (unsigned long long)mib);
+  if (!vgpu_reserve(device(0), mib * MIB))
+    printf("%llu MiB were refused\n", (unsigned long long)mib);
   fflush(stdout);
   reach(next);
 }
@@ -184,7 +188,8 @@ static void fork_while_attaching(void) {
     }
     int status = 1;
     waitpid(pid, &status, 0);
-    if (status) printf("a child of a fork %ld ns after attaching began ended with %d\n", delay, status);
+    if (status)
+      printf("a child of a fork %ld ns after attaching began ended with %d\n", delay, status);
   }
   expect("all are gone", 0);
 }
@@ -202,7 +207,8 @@ static void begin_together(void) {
       if (!vgpu_reserve(entry = device(0), MIB)) puts("one mebibyte was refused");
       __atomic_fetch_add(stage, 1, __ATOMIC_SEQ_CST);
       while (__atomic_load_n(stage, __ATOMIC_SEQ_CST) < 2 * COUNT) sched_yield();
-      if (used_mib() != COUNT) printf("%llu MiB are seen, and not %d\n", (unsigned long long)used_mib(), COUNT);
+      if (used_mib() != COUNT)
+        printf("%llu MiB are seen, and not %d\n", (unsigned long long)used_mib(), COUNT);
       __atomic_fetch_add(stage, 1, __ATOMIC_SEQ_CST);
       while (__atomic_load_n(stage, __ATOMIC_SEQ_CST) < 3 * COUNT) sched_yield();
       exit(0);
@@ -216,9 +222,16 @@ int main(int count, char **words) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } scenarios[] = {{"stopped", stopped}, {"ended", ended}, {"executed", executed}, {"forked", forked},
-                   {"cloned", cloned}, {"idle_child", idle_child}, {"thread_ends", thread_ends},
-                   {"namespaces", namespaces}, {"fork_while_attaching", fork_while_attaching}, {"begin_together", begin_together}};
+  } scenarios[] = {{"stopped", stopped},
+                   {"ended", ended},
+                   {"executed", executed},
+                   {"forked", forked},
+                   {"cloned", cloned},
+                   {"idle_child", idle_child},
+                   {"thread_ends", thread_ends},
+                   {"namespaces", namespaces},
+                   {"fork_while_attaching", fork_while_attaching},
+                   {"begin_together", begin_together}};
   if (count != 2) return 2;
   setenv("CUDA_DEVICE_MEMORY_LIMIT", "1000m", 1);
   setlinebuf(stdout);

@@ -1,6 +1,6 @@
-/* Kill at every instruction: step STRIDE grant | refusal | attach | thread. A child is stepped through
- * STRIDE instructions more each time and is killed there; afterwards nothing of it may count, all the
- * rest must be free, and its slot must be there for the next one.
+/* Kill at every instruction: step STRIDE grant | refusal | attach | thread. A child is stepped
+ * through STRIDE instructions more each time and is killed there; afterwards nothing of it may
+ * count, all the rest must be free, and its slot must be there for the next one.
  *
  * `attach` steps the thread that attaches, `thread` the one that owns the slot from then on. */
 #include <sys/ptrace.h>
@@ -26,8 +26,8 @@ static void child(void) {
   _exit(0);
 }
 
-/* Which thread is to be stepped: the child's first one, or the one that it starts. The other goes on by
- * itself; 0 when the child is at its end. */
+/* Which thread is to be stepped: the child's first one, or the one that it starts. The other goes
+ * on by itself; 0 when the child is at its end. */
 static pid_t stepped(pid_t pid) {
   int status;
   waitpid(pid, &status, __WALL);
@@ -49,7 +49,8 @@ static bool step(pid_t pid, unsigned count) {
     int status;
     ptrace(PTRACE_SINGLESTEP, thread, NULL, NULL);
     pid_t who = waitpid(thread == pid ? pid : -1, &status, __WALL);
-    if (!WIFSTOPPED(status) || WSTOPSIG(status) == SIGSTOP || (thread != pid && who == pid)) return false;
+    if (!WIFSTOPPED(status) || WSTOPSIG(status) == SIGSTOP || (thread != pid && who == pid))
+      return false;
   }
   return true;
 }
@@ -85,6 +86,7 @@ int main(int count, char **words) {
     if (whole) vgpu_release(entry, 900 * MIB);
     wrong += !whole || lost_a_slot();
   }
-  printf("{\"steps\": %u, \"kills\": %u, \"wrong\": %u, \"slowest_ms\": %.3f}\n", steps, kills, wrong, (double)slowest / 1e6);
+  printf("{\"steps\": %u, \"kills\": %u, \"wrong\": %u, \"slowest_ms\": %.3f}\n", steps, kills,
+         wrong, (double)slowest / 1e6);
   return 0;
 }
