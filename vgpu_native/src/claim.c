@@ -1,7 +1,13 @@
 #include "claim.h"
 
+#include <errno.h>
+#include <time.h>
+
 #include "contexts.h"
 #include "pools.h"
+
+/* Pauses of 1, 2, 4 and 8 ms. */
+#define ATTEMPTS 4
 
 /* An item's note: the context in the upper 56 bits, of which pointers use 47, and the entry. */
 static uint64_t note_of(const struct vgpu_claim *claim) {
@@ -50,6 +56,16 @@ bool vgpu_claim_keep(struct vgpu_map *map, const struct vgpu_claim *claim, uint6
   }
   /* The driver gave this address before, and nobody told us that it was freed. */
   if (old.key) vgpu_release(entry_in(old.note), old.bytes);
+  return true;
+}
+
+bool vgpu_claim_again(const struct vgpu_claim *claim, CUresult result, unsigned *attempt) {
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || *attempt == ATTEMPTS) return false;
+  /* Without a limit the ledger promised nothing. */
+  if (claim->entry < 0 || vgpu_limit(claim->entry) == VGPU_NO_LIMIT) return false;
+  int error = errno;
+  nanosleep(&(struct timespec){.tv_nsec = 1000000L << (*attempt)++}, NULL);
+  errno = error;
   return true;
 }
 

@@ -35,6 +35,10 @@ bool vgpu_claim_now(struct vgpu_claim *claim, uint64_t bytes);
  * give the memory back to the driver. */
 bool vgpu_claim_keep(struct vgpu_map *map, const struct vgpu_claim *claim, uint64_t key);
 
+/* Whether to ask the driver again, after a pause that doubles: when a process is killed, the ledger
+ * gives on at once what the driver takes back a moment later. `attempt` begins at 0. */
+bool vgpu_claim_again(const struct vgpu_claim *claim, CUresult result, unsigned *attempt);
+
 /* The driver refused. */
 void vgpu_claim_drop(const struct vgpu_claim *claim);
 

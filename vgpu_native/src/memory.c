@@ -25,10 +25,16 @@ static CUresult settled(const struct vgpu_claim *claim, CUresult result, const C
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult allocated(CUdeviceptr *pointer, size_t bytes) {
-  CUresult result = REAL(cuMemAlloc_v2)(pointer, bytes);
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || !vgpu_oversubscribes()) return result;
-  return REAL(cuMemAllocManaged)(pointer, bytes, CU_MEM_ATTACH_GLOBAL);
+static CUresult allocated(const struct vgpu_claim *claim, CUdeviceptr *pointer, size_t bytes) {
+  unsigned attempt = 0;
+  CUresult result;
+  do {
+    result = REAL(cuMemAlloc_v2)(pointer, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && vgpu_oversubscribes()) {
+      return REAL(cuMemAllocManaged)(pointer, bytes, CU_MEM_ATTACH_GLOBAL);
+    }
+  } while (vgpu_claim_again(claim, result, &attempt));
+  return result;
 }
 
 EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
@@ -36,7 +42,7 @@ EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
   struct vgpu_claim claim;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (vgpu_claim_now(&claim, vgpu_rounded(bytesize, STEP))) {
-    result = settled(&claim, allocated(dptr, bytesize), dptr);
+    result = settled(&claim, allocated(&claim, dptr, bytesize), dptr);
   }
   vgpu_leave();
   return result;

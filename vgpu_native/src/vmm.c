@@ -71,9 +71,12 @@ EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t
                                     const CUmemAllocationProp *prop, unsigned long long flags) {
   if (!vgpu_enter()) return REAL(cuMemCreate)(handle, size, prop, flags);
   struct vgpu_claim claim;
+  unsigned attempt = 0;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (vgpu_claim(&claim, entry_of(prop), size)) {
-    result = REAL(cuMemCreate)(handle, size, prop, flags);
+    do {
+      result = REAL(cuMemCreate)(handle, size, prop, flags);
+    } while (vgpu_claim_again(&claim, result, &attempt));
     if (result == CUDA_SUCCESS) result = made(&claim, *handle);
     else vgpu_claim_drop(&claim);
   }

@@ -32,6 +32,7 @@ RULES = (
     "info",
     "absurd",
     "unknown",
+    "late-driver",
     "pitch",
     "pools",
     "current-pool",

@@ -31,9 +31,10 @@ static void empty(unsigned count) {
 
 static void fail_each(const struct allocator *by, uint64_t block) {
   struct taken taken = {.by = by};
-  for (int result = 1; result < 4; result++) {
-    vgpu_stub_fail(by->function, 1, result);
-    CHECK(by->take(block, &taken) == (CUresult)result);
+  static const CUresult results[] = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_UNKNOWN};
+  for (unsigned i = 0; i < sizeof results / sizeof *results; i++) {
+    vgpu_stub_fail(by->function, 1, (int)results[i]);
+    CHECK(by->take(block, &taken) == results[i]);
     settle();
     CHECK(charged() == 0);
   }

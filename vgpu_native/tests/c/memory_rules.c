@@ -67,6 +67,15 @@ static void unknown(void) {
   CHECK(charged() == 0);
 }
 
+/* A driver that is out of memory where the limit is not may be about to take back a dead process's. */
+static void late_driver(void) {
+  vgpu_stub_fail("cuMemAlloc_v2", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(take(by("linear"), 10 * MIB, &some));
+  vgpu_stub_fail("cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(take(by("handle"), 10 * MIB, &other));
+  CHECK(charged() == 20 * MIB && physical() == 20 * MIB);
+}
+
 static void pitch(void) {
   CUdeviceptr pointer;
   size_t pitch;
@@ -302,6 +311,7 @@ static const struct rule {
 } rules[] = {{"info", info},
              {"absurd", absurd},
              {"unknown", unknown},
+             {"late-driver", late_driver},
              {"pitch", pitch},
              {"pools", pools},
              {"current-pool", current_pool},
