@@ -120,6 +120,16 @@ async def test_who_bypasses_the_library_is_drift_and_who_does_not_is_not(
     assert (drift.excess, drift.seconds) == (SLACK + 1, 0.0)
 
 
+async def test_what_the_containers_of_a_pod_say_is_summed(
+    observer: Observer, held: Held, nvml: ModelNvml, tmp_path: Path
+) -> None:
+    other = Held(Owner("team", "p", UID, "second"), held.page, tmp_path / "second")
+    use(held, 100)
+    use(other, 200)
+    nvml.running[CARD] = (Process(1000, SLACK + 301),)
+    assert [one.said for one in (await observer.look([held, other], [CARD])).drifts] == [300]
+
+
 async def test_a_blind_driver_makes_nobody_drift(
     observer: Observer, held: Held, nvml: ModelNvml
 ) -> None:

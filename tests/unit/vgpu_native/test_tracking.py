@@ -4,7 +4,8 @@ import pytest
 from support.carded import NODES, random_life
 from support.folding import record
 
-from ledger.core.cards import Stage
+from ledger.core import commands
+from ledger.core.cards import OWN, Card, Part, Phase, Share, Stage
 from ledger.core.charging import bodies_of
 from ledger.core.state import State
 from ledger.log import records
@@ -87,3 +88,31 @@ def test_a_record_that_is_changed_missing_or_of_another_log_is_refused() -> None
     with pytest.raises(Lost, match="position 4"):
         tracker.take(4, log[3][:-1] + b"\0")
     tracker.take(4, log[3])
+
+
+@pytest.mark.parametrize("ending", ["unplaced", "deleted", "another pod of the name"])
+def test_a_pod_is_gone_when_it_has_ended_or_another_has_its_name(ending: str) -> None:
+    state, tracker = State(), Tracker(Image(NODES[0]))
+    where = ("c1/red", "pods/p", "uid-1")
+    parts = (Part("main", Phase.APP, (Share("GPU-a", 10, 10),)),)
+    ends: dict[str, commands.AnyCommand] = {
+        "unplaced": commands.Unplace(*where, NODES[0], "unbound"),
+        "deleted": commands.End(*where, 2, "deleted"),
+        "another pod of the name": commands.Observe("c1/red", "pods/p", "uid-2", 3, {"x/y": 1}),
+    }
+    for command in (
+        commands.RegisterCards(NODES[0], OWN, (Card("GPU-a", 0, "H200", 100, 100, 4),)),
+        commands.Observe(*where, 1, {"x/y": 1}),
+        commands.Place(*where, NODES[0], parts, {}),
+    ):
+        take(tracker, state, command)
+    assert [one.uid for one in tracker.residents] == ["uid-1"]
+    assert take(tracker, state, ends[ending])
+    assert tracker.residents == ()
+    assert image_of(state, NODES[0]).residents == ()
+
+
+def take(tracker: Tracker, state: State, command: commands.AnyCommand) -> bool:
+    payload = record(state, [command], time=state.position)
+    assert payload is not None, f"{command} is denied"
+    return tracker.take(state.position, payload)
