@@ -1,6 +1,7 @@
 """The library builds for aarch64, too."""
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -45,3 +46,24 @@ def test_the_library_builds_for_aarch64_and_needs_glibc_2_17_only(
     exported = re.findall(r"FUNC +GLOBAL DEFAULT +\d+ (\w+)$", said, re.MULTILINE)
     made = (library.parent / "include" / "hooks.inc").read_text()
     assert set(exported) == {"dlsym", *re.findall(r"VGPU_HOOK\((\w+)\)", made)}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["linked", "dlsym", "address"])
+def test_calls_arrive_on_aarch64(abi: Path, make: Callable[..., None], way: str) -> None:
+    """`VGPU_AARCH64` is a command that runs a program: `qemu-aarch64 -L /usr/aarch64-linux-gnu`."""
+    if "VGPU_AARCH64" not in os.environ:
+        pytest.skip("VGPU_AARCH64 does not say how to run programs of aarch64")
+    make("cross", **compiler(), CROSS_TARGETS="abi")
+    cross = abi.parent / "aarch64" / "abi"
+    given = ["-E", f"LD_PRELOAD={cross}/libvgpu.so", "-E", f"LD_LIBRARY_PATH={cross}"]
+    done = subprocess.run(
+        [*os.environ["VGPU_AARCH64"].split(), *given, cross / "calls", way],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    calls, hooked = map(int, done.stdout.split())
+    assert hooked == calls >= 683

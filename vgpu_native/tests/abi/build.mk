@@ -1,7 +1,7 @@
 # A driver that only notes its arguments, a program that calls all its functions, and a library that
 # hooks all of them. See tests/abi.
 ABI := $(BUILD)/abi
-ABI_FLAGS := -I $(ABI) -I src -Wno-maybe-uninitialized
+ABI_FLAGS := -I $(ABI) -I src -Wno-uninitialized
 ABI_OBJECTS := $(filter $(addprefix %/,resolve.c.o pick.c.o places.c.o procaddress.c.o \
 	dlsym_$(ARCH).S.o),$(OBJECTS))
 
@@ -23,7 +23,7 @@ $(ABI)/hooks.inc: $(ABI)/forwards.o $(ABI_OBJECTS) tools/generate.py
 	$(PYTHON) tools/generate.py --hooks $(ABI) $(filter %.o,$^)
 
 $(ABI)/libvgpu.so: src/hooks.c $(ABI)/hooks.inc
-	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libvgpu.so -Wl,-Bsymbolic-functions \
+	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libvgpu.so $(SYMBOLIC) \
 		-Wl,--version-script=$(ABI)/exports.map $< $(ABI)/forwards.o $(ABI_OBJECTS) -o $@ -ldl
 
 abi: $(ABI)/calls $(ABI)/libvgpu.so

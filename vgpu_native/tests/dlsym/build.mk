@@ -8,11 +8,11 @@ $(DLSYM)/probe-2.34: DLSYM_FLAGS = '-DDLSYM="GLIBC_2.34"'
 
 $(filter $(DLSYM)/probe%,$(DLSYM_MADE)): tests/dlsym/probe.c
 	mkdir -p $(DLSYM)
-	$(CC) -D_GNU_SOURCE -O1 -g -w $(DLSYM_FLAGS) $< -o $@ -ldl
+	$(CC) -D_GNU_SOURCE -O1 -fno-optimize-sibling-calls -g -w $(DLSYM_FLAGS) $< -o $@ -ldl
 
 $(DLSYM)/lib%.so: tests/dlsym/%.c
 	mkdir -p $(DLSYM)
-	$(CC) -D_GNU_SOURCE -O1 -g -w -fPIC -shared -Wl,-soname,$(notdir $@) $< -o $@ -ldl
+	$(CC) -D_GNU_SOURCE -O1 -fno-optimize-sibling-calls -g -w -fPIC -shared -Wl,-soname,$(notdir $@) $< -o $@ -ldl
 
 dlsym: $(DLSYM_MADE)
 .PHONY: dlsym
