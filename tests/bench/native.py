@@ -33,6 +33,9 @@ SHARES: Final = (10, 30, 50, 70, 90)
 KERNEL_NS: Final = 1_000_000
 
 _PAIR: Final = "alloc+free, "
+_FIRST: Final = ("init", "first alloc+free")
+"""Measured once in a process: they have a measurement of their own."""
+
 _GOALS: Final = {"launch": 5.0, "cuMemGetInfo": 60.0}
 
 Calls = dict[str, float]
@@ -98,7 +101,7 @@ def _calls(bed: _Bed, rounds: int) -> list[Result]:
                 stack.enter_context(_Idle(env))
             native, limited = _compared(bed, env, rounds)
         names = list(native) if processes == 1 else [one for one in native if _PAIR in one]
-        found += [_added(name, processes, native, limited) for name in names if "first" not in name]
+        found += [_added(name, processes, native, limited) for name in names if name not in _FIRST]
     timed = bed.container(cores=99)
     native, limited = _compared(bed, timed, rounds)
     for name in ("launch", "graph launch"):

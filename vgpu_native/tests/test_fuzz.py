@@ -22,6 +22,15 @@ PLANTED = [
     ("region", "region.c", "state.st_size != sizeof(vgpu_region)", "state.st_size < 0"),
 ]
 
+PLANTED_IN_PYTHON = [
+    ("regions.py", 'min(words.number(REGION["high"]), SLOTS_MAX)', 'words.number(REGION["high"])'),
+    (
+        "words.py",
+        'found.decode() if all(33 <= one <= 126 for one in found) else ""',
+        "found.decode()",
+    ),
+]
+
 
 def test_nothing_is_found_in_a_short_while(make: Callable[..., None]) -> None:
     make("fuzzers")
@@ -53,6 +62,25 @@ def test_a_defect_that_is_planted_is_found(
     command = [program, str(PLANTED_SECONDS), "1", folder, FUZZ / "corpus" / target]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode not in (0, 2), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("name", "guard", "instead"), PLANTED_IN_PYTHON)
+def test_a_defect_that_is_planted_in_the_agents_reader_is_found(
+    name: str, guard: str, instead: str, tmp_path: Path
+) -> None:
+    package = tmp_path / "vgpu_native"
+    package.mkdir()
+    for path in NATIVE.glob("*.py"):
+        text = path.read_text()
+        if path.name == name:
+            assert text.count(guard) == 1, f"{name} has another guard now: say it here"
+            text = text.replace(guard, instead)
+        (package / path.name).write_text(text)
+    command = [sys.executable, FUZZ / "region_reader.py", str(PLANTED_SECONDS), "1", tmp_path]
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert (tmp_path / "found").exists()
 
 
 def _built(target: str, sources: Path, built: Path) -> Path:
