@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import random
 import struct
 import subprocess
 import time
@@ -207,6 +208,30 @@ def test_slots_whose_sum_goes_round_are_too_much_and_not_nothing(ledger: Ledger)
                 file.seek(place(REGION["slot"], slot))
                 file.write((2**63).to_bytes(8, "little"))
         assert ledger.ask("reserve", "1m", "used") == [0, 2**64 - 1]
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_whatever_a_tenant_writes_no_process_crashes_or_gets_too_much(
+    ledger: Ledger, seed: int
+) -> None:
+    numbers, good = random.Random(seed), made(ledger)
+    words = ("reserve", "600m", *ASK, "limit", "device", 1, "reserve", "5m", "used")
+    for _ in range(30 if seed == 1 else 2000):
+        ledger.region.write_bytes(scribbled(good, numbers))
+        done = ledger.run("ask", *words, kind="address", ASAN_OPTIONS="detect_leaks=0")
+        granted = [int(line) for line in done.stdout.split()][:3]
+        assert sum(granted) <= 1, "600 MiB fit once, or never beside a lie"
+
+
+def scribbled(good: bytes, numbers: random.Random) -> bytes:
+    """Return a region with some words changed, but for what tells that it is one."""
+    content, odd = bytearray(good), (0, 1, 2**30, 2**31, 2**63, 2**64 - 1)
+    for _ in range(numbers.choice((1, 5, 50, 2000))):
+        end = numbers.choice((1100, SLOTS_AT + 2000, REGION_SIZE))
+        at = numbers.randrange(place(REGION["generation"]) + 8, end - 8)
+        number = numbers.choice((*odd, numbers.randrange(2**64)))
+        content[at : at + 8] = number.to_bytes(8, "little")
+    return bytes(content)
 
 
 def test_a_gate_that_is_held_for_ever_is_not_believed(ledger: Ledger) -> None:
