@@ -87,7 +87,8 @@ def test_any_order_of_any_allocators_is_never_charged_less_than_it_takes(
     seed: int, limit: str, native: Path, program: Program, tmp_path: Path
 ) -> None:
     environ = environment(native, tmp_path, limit)
-    run(environ, program("memory_random"), str(seed), "5000")
+    refused = int(run(environ, program("memory_random"), str(seed), "5000"))
+    assert (refused > 50) == (limit != "0")  # the stub itself refuses a few small managed blocks
 
 
 @pytest.mark.parametrize("seed", range(3))
