@@ -9,6 +9,7 @@ struct vgpu_work {
   int64_t unmeasured; /* charged since the last sample */
   int64_t queued;    /* charged, and not yet known to have ended */
   int64_t unknown;   /* samples of kinds that nothing is known of */
+  uint64_t limited;  /* one more than the number of changes to the limits when it had one */
   CUstream last;     /* of the last launch, NULL: none that may be used */
 } __attribute__((aligned(64)));
 

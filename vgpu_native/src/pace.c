@@ -30,21 +30,24 @@ static const uint64_t unread;
 const uint64_t *vgpu_changes = &unread;
 uint64_t vgpu_timeless;
 
-/* At the first launch on a device without a limit, and at the first one after each change. */
-static void look_at_limits(void) {
+/* At the first launch on a device, and at the first one after each change: whether it has a limit. */
+static __attribute__((noinline)) bool look(int entry) {
   static uint64_t seen;
   const uint64_t *changes = vgpu_limits_changes();
   uint64_t now = __atomic_load_n(changes, __ATOMIC_ACQUIRE);
-  if (__atomic_exchange_n(&seen, now + 1, __ATOMIC_RELAXED) == now + 1 || !vgpu_limits_timeless()) return;
-  __atomic_store_n(&vgpu_timeless, now + 1, __ATOMIC_RELAXED);
+  bool limited = vgpu_cores(entry) < 100;
   __atomic_store_n(&vgpu_changes, changes, __ATOMIC_RELAXED);
+  if (limited) __atomic_store_n(&vgpu_works[entry].limited, now + 1, __ATOMIC_RELAXED);
+  bool first = __atomic_exchange_n(&seen, now + 1, __ATOMIC_RELAXED) != now + 1;
+  if (!limited && first && vgpu_limits_timeless()) __atomic_store_n(&vgpu_timeless, now + 1, __ATOMIC_RELAXED);
+  return limited;
 }
 
-static bool limited(int entry) {
+static inline bool limited(int entry) {
   if (entry < 0 || entry >= VGPU_DEVICES_MAX) return false;
-  if (__builtin_expect(vgpu_cores(entry) < 100, 1)) return true;
-  look_at_limits();
-  return false;
+  const uint64_t *changes = __atomic_load_n(&vgpu_changes, __ATOMIC_RELAXED);
+  uint64_t now = __atomic_load_n(changes, __ATOMIC_RELAXED) + 1;
+  return __builtin_expect(__atomic_load_n(&vgpu_works[entry].limited, __ATOMIC_RELAXED) == now, 1) || look(entry);
 }
 
 static int64_t add(int64_t *to, int64_t value) { return __atomic_add_fetch(to, value, __ATOMIC_RELAXED); }
@@ -172,6 +175,8 @@ static void begin(struct vgpu_launch *launch, uint64_t kind) {
     return;
   }
   if (small) add(&vgpu_works[launch->entry].pending, -(int64_t)known);
+  launch->pending = false;
+  launch->sample = NULL;
   int before = errno;
   begin_slowly(launch, cost, key, known);
   errno = before;
@@ -184,7 +189,8 @@ bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream strea
     vgpu_leave();
     return false;
   }
-  *launch = (struct vgpu_launch){.stream = {stream, per_thread}, .entry = entry};
+  launch->stream = (struct vgpu_stream){stream, per_thread};
+  launch->entry = entry;
   begin(launch, kind);
   return true;
 }
@@ -206,8 +212,13 @@ static void end_sample(struct vgpu_launch *launch, bool launched) {
 }
 
 CUresult vgpu_launch_end(struct vgpu_launch *launch, CUresult result) {
+  if (__builtin_expect(launch->pending && result == CUDA_SUCCESS, 1)) {
+    remember(launch);
+    vgpu_leave();
+    return result;
+  }
   int before = errno;
-  if (launch->sample) end_sample(launch, result == CUDA_SUCCESS);
+  if (!launch->pending && launch->sample) end_sample(launch, result == CUDA_SUCCESS);
   if (launch->entry >= 0 && result == CUDA_SUCCESS) remember(launch);
   if (launch->entry >= 0 && result != CUDA_SUCCESS) refused(launch);
   vgpu_leave();
