@@ -10,8 +10,8 @@ WAYS = ("linked", "dlsym", "address")
 """By the linker, by dlsym, and by cuGetProcAddress at the version that brought each function."""
 
 
-def run(abi: Path, way: str, library: Path | None, **environment: str) -> tuple[int, int]:
-    """Return how many calls were made, and how many of them went through a hook."""
+def say(abi: Path, way: str, library: Path | None, **environment: str) -> str:
+    """Return what the caller prints."""
     preload = {"LD_PRELOAD": str(library)} if library else {}
     done = subprocess.run(
         [abi / "calls", way],
@@ -22,7 +22,12 @@ def run(abi: Path, way: str, library: Path | None, **environment: str) -> tuple[
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    calls, hooked = map(int, done.stdout.split())
+    return done.stdout
+
+
+def run(abi: Path, way: str, library: Path | None, **environment: str) -> tuple[int, int]:
+    """Return how many calls were made, and how many of them went through a hook."""
+    calls, hooked = map(int, say(abi, way, library, **environment).split())
     return calls, hooked
 
 
@@ -54,3 +59,18 @@ def test_functions_that_the_driver_does_not_export_are_hooked(abi: Path) -> None
     calls, hooked = run(abi, "address", abi / "libvgpu.so", ABI_INNER="1")
     assert calls >= 683
     assert hooked == calls
+
+
+def test_the_asking_function_itself_is_hooked_in_the_form_of_its_version(
+    abi: Path, library: Path
+) -> None:
+    found = say(abi, "itself", library).splitlines()
+    assert found[:2] == ["11030 cuGetProcAddress 1", "11080 cuGetProcAddress 1"]
+    assert found[2:4] == ["12000 cuGetProcAddress_v2 1", "13000 cuGetProcAddress_v2 1"]
+
+
+def test_what_the_driver_does_not_have_is_reported_as_the_driver_does(
+    abi: Path, library: Path
+) -> None:
+    not_found = [say(abi, "itself", one).splitlines()[4] for one in (None, library)]
+    assert not_found == ["500 1 1"] * 2

@@ -56,6 +56,11 @@ def test_the_drivers_functions_are_hooked_for_programs_of_every_glibc(
     assert probe("open:libcuda.so.1", "has:cuMemAlloc_v2", program=program) == [VGPU]
 
 
+@pytest.mark.parametrize("name", ["cuGetProcAddress", "cuGetProcAddress_v2"])
+def test_the_function_that_the_runtime_looks_up_is_hooked(probe: Probe, name: str) -> None:
+    assert probe("open:libcuda.so.1", f"has:{name}") == [VGPU]
+
+
 def test_the_driver_is_known_by_any_path_to_it(probe: Probe, driver: Path, tmp_path: Path) -> None:
     link = tmp_path / "mine.so"
     link.symlink_to(driver)

@@ -1,7 +1,8 @@
 /* Calls every function of the driver by every way that leads to it, with a sentinel in each
  * argument, and fails unless all arrive at that function and its result comes back.
  *
- *   calls linked | dlsym | address       prints "<calls> <those that went through a hook>" */
+ *   calls linked | dlsym | address       prints "<calls> <those that went through a hook>"
+ *   calls itself                         asks for the function that is asked */
 #include "echo.h"
 
 #include <cudaTypedefs.h>
@@ -119,10 +120,28 @@ static void by_address(const struct row *row) {
   }
 }
 
+/* Those that ask for the asking function itself by each version, and what they get. */
+static int itself(void) {
+  static const int versions[] = {11030, 11080, 12000, 13000};
+  for (unsigned i = 0; i < sizeof versions / sizeof *versions; i++) {
+    void *address = NULL;
+    Dl_info info;
+    if (cuGetProcAddress_v2("cuGetProcAddress", &address, versions[i], 0, NULL)) return 1;
+    if (!dladdr(address, &info)) return 1;
+    printf("%d %s %d\n", versions[i], info.dli_sname, of_library(address));
+  }
+  void *nothing = NULL;
+  CUdriverProcAddressQueryResult status = 99;
+  CUresult result = cuGetProcAddress_v2("cuNothing", &nothing, 13000, 0, &status);
+  printf("%d %d %d\n", result, status, nothing == NULL);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   const char *way = argc > 1 ? argv[1] : "";
   void *driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (!driver) return 3;
+  if (strcmp(way, "itself") == 0) return itself();
   for (unsigned i = 0; i < ROWS; i++) {
     now = rows[i].name;
     if (strcmp(way, "linked") == 0)
