@@ -85,12 +85,14 @@ def decode(content: bytes, source: str = "the region") -> Region:
     high = min(words.number(REGION["high"]), SLOTS_MAX)
     uuids = _uuids(words)
     slots = [slot for at in range(high) if _lives(slot := words.at(REGION["slot"], at))]
-    devices = tuple(_use(words, slots, index, uuid) for index, uuid in enumerate(uuids))
-    return Region(
-        words.number(REGION["generation"]),
-        devices,
-        tuple(_process(slot, len(uuids)) for slot in slots),
+    processes = tuple(_process(slot, len(uuids)) for slot in slots)
+    used = [sum(amounts) for amounts in zip(*(one.memory for one in processes), strict=True)]
+    spent = [words.at(REGION["budget"], at).number(BUDGET["spent"]) for at in range(len(uuids))]
+    devices = tuple(
+        Use(uuid, min(memory, LARGEST), min(busy, LARGEST))
+        for uuid, memory, busy in zip(uuids, used or [0] * len(uuids), spent, strict=True)
     )
+    return Region(words.number(REGION["generation"]), devices, processes)
 
 
 def _content(path: Path) -> bytes:
@@ -142,12 +144,7 @@ def _lives(slot: Words) -> bool:
     return bool(word & OWNER_THREAD) and not word & OWNER_DIED
 
 
-def _use(words: Words, slots: list[Words], index: int, uuid: str) -> Use:
-    used = sum(slot.number(SLOT["used"], index) for slot in slots)
-    spent = words.at(REGION["budget"], index).number(BUDGET["spent"])
-    return Use(uuid, min(used, LARGEST), min(spent, LARGEST))
-
-
 def _process(slot: Words, devices: int) -> Process:
-    used = tuple(min(slot.number(SLOT["used"], at), LARGEST) for at in range(devices))
-    return Process(min(slot.number(SLOT["pid"]), LARGEST), used)
+    # All at once: whoever fills a region must not make it dear to read.
+    used = slot.numbers(SLOT["used"])[:devices]
+    return Process(min(slot.number(SLOT["pid"]), LARGEST), tuple(min(one, LARGEST) for one in used))

@@ -24,6 +24,11 @@ class Words:
         found: int = struct.unpack_from(code, self._content, self._base + place(field, index))[0]
         return found
 
+    def numbers(self, field: Field) -> tuple[int, ...]:
+        """Return all values of a field of 8 bytes that follow one another, at once."""
+        start = self._base + place(field)
+        return struct.unpack_from(f"<{field.count}Q", self._content, start)
+
     def text(self, field: Field, index: int = 0) -> str:
         """Return a text that a zero ends, empty where it is no visible ASCII."""
         start = self._base + place(field, index)

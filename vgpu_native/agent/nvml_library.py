@@ -116,7 +116,7 @@ class NvmlLibrary:
         except (pynvml.NVMLError_Uninitialized, pynvml.NVMLError_DriverNotLoaded) as error:
             self._started, self._events = False, None
             raise NvmlError(f"NVML: {what}: {error}") from error
-        except (pynvml.NVMLError, AttributeError) as error:
+        except (pynvml.NVMLError, AttributeError, ValueError) as error:
             raise NvmlError(f"NVML: {what}: {error}") from error
 
     def _start(self) -> None:
