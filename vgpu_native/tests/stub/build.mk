@@ -21,7 +21,7 @@ $(BUILD)/stub/objects/%.o: tests/stub/%.c $(STUB_HEADERS)
 	mkdir -p $(dir $@)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
-STUB_OBJECTS = $(patsubst tests/stub/%.c,$(BUILD)/stub/objects/%.o,$(wildcard tests/stub/$(1)*.c tests/stub/state.c))
+STUB_OBJECTS = $(patsubst tests/stub/%.c,$(BUILD)/stub/objects/%.o,$(wildcard tests/stub/$(1)*.c tests/stub/state*.c))
 
 $(BUILD)/stub/libcuda.so.1: $(call STUB_OBJECTS,cuda)
 	$(CC) $(CFLAGS) $(STUB_FLAGS) -Wl,-soname,libcuda.so.1 $^ -o $@ -lrt

@@ -126,11 +126,6 @@ void stub_unlock(void)
   pthread_mutex_unlock(&state->gate);
 }
 
-static bool held_by(const struct stub_share *share, int i)
-{
-  return share->holders[i / 64] >> (i % 64) & 1;
-}
-
 static void let_go(struct stub_share *share, int i)
 {
   share->holders[i / 64] &= ~(1ull << (i % 64));
@@ -145,7 +140,7 @@ static void forget(int i)
   struct stub_process *gone = &state->process[i];
   for (uint32_t d = 0; d < state->devices; d++) state->device[d].used -= gone->used[d];
   for (int k = 0; k < STUB_SHARES; k++)
-    if (state->share[k].bytes && held_by(&state->share[k], i)) let_go(&state->share[k], i);
+    if (state->share[k].bytes && stub_held_by(&state->share[k], i)) let_go(&state->share[k], i);
   memset(gone, 0, sizeof *gone);
 }
 
@@ -155,7 +150,7 @@ static struct flock byte_of(int i)
   return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
 }
 
-static void reap(void)
+void stub_reap(void)
 {
   if (file < 0) return;
   for (int i = 0; i < state->highest; i++) {
@@ -175,7 +170,7 @@ bool stub_join(void)
 {
   if (me >= 0) return true;
   stub_lock();
-  reap();
+  stub_reap();
   for (int i = 0; i < STUB_PROCESSES && me < 0; i++) {
     if (state->process[i].pid || !claim(i)) continue;
     state->process[i].pid = getpid();
@@ -184,15 +179,6 @@ bool stub_join(void)
   }
   stub_unlock();
   return me >= 0;
-}
-
-void stub_quit(void)
-{
-  if (me < 0) return;
-  stub_lock();
-  forget(me);
-  state->process[me].pid = getpid();
-  stub_unlock();
 }
 
 bool stub_forked(void)
@@ -204,7 +190,7 @@ bool stub_take(int device, uint64_t bytes)
 {
   stub_lock();
   struct stub_device *on = &state->device[device];
-  if (bytes > on->size - on->used) reap();
+  if (bytes > on->size - on->used) stub_reap();
   bool fits = bytes <= on->size - on->used;
   if (fits) {
     on->used += bytes;
@@ -242,7 +228,7 @@ bool stub_hold(int i, uint32_t generation)
 {
   if (i < 0 || i >= STUB_SHARES) return false;
   stub_lock();
-  reap();
+  stub_reap();
   struct stub_share *share = &state->share[i];
   bool known = share->bytes && share->generation == generation;
   if (known) share->holders[me / 64] |= 1ull << (me % 64);
@@ -277,81 +263,4 @@ uint64_t stub_turn(int device)
   uint64_t turn = on->last == me ? 0 : on->free_at;
   stub_unlock();
   return turn;
-}
-
-/* A share counts for who made it, and for the first of the others when that has let go. */
-static uint64_t shared_by(int i, int device)
-{
-  uint64_t sum = 0;
-  for (int k = 0; k < STUB_SHARES; k++) {
-    struct stub_share *share = &state->share[k];
-    if (!share->bytes || share->device != device) continue;
-    int bearer = share->creator;
-    for (int j = 0; !held_by(share, bearer) && j < STUB_PROCESSES; j++)
-      if (held_by(share, j)) bearer = j;
-    if (bearer == i) sum += share->bytes;
-  }
-  return sum;
-}
-
-uint64_t stub_used(pid_t pid, int device)
-{
-  if (!stub_state() || device < 0 || device >= (int)state->devices) return 0;
-  stub_lock();
-  reap();
-  uint64_t used = pid ? 0 : state->device[device].used;
-  for (int i = 0; pid && i < state->highest; i++)
-    if (state->process[i].pid == pid) used += state->process[i].used[device] + shared_by(i, device);
-  stub_unlock();
-  return used;
-}
-
-/* Kernels that are queued have not been busy yet. A process's own are not told apart. */
-uint64_t stub_busy_ns(pid_t pid, int device)
-{
-  if (!stub_state() || device < 0 || device >= (int)state->devices) return 0;
-  stub_lock();
-  struct stub_device *on = &state->device[device];
-  uint64_t now = stub_now(), busy = 0;
-  uint64_t ahead = on->free_at > now ? on->free_at - now : 0;
-  if (!pid) busy = on->busy_ns > ahead ? on->busy_ns - ahead : 0;
-  for (int i = 0; pid && i < state->highest; i++)
-    if (state->process[i].pid == pid) busy += state->process[i].busy_ns[device];
-  stub_unlock();
-  return busy;
-}
-
-unsigned stub_users(int device, struct stub_user *users, unsigned room)
-{
-  unsigned found = 0;
-  stub_lock();
-  reap();
-  for (int i = 0; i < state->highest; i++) {
-    struct stub_process *one = &state->process[i];
-    uint64_t used = one->pid ? one->used[device] + shared_by(i, device) : 0;
-    if (!used) continue;
-    if (found < room) users[found] = (struct stub_user){one->pid, used, one->busy_ns[device]};
-    found++;
-  }
-  stub_unlock();
-  return found;
-}
-
-void stub_xid(int device, uint32_t xid)
-{
-  if (!stub_state()) return;
-  stub_lock();
-  state->event[state->events % STUB_EVENTS] = (struct stub_event){device, xid};
-  state->events++;
-  stub_unlock();
-}
-
-bool stub_next_event(uint64_t *seen, struct stub_event *event)
-{
-  stub_lock();
-  if (*seen + STUB_EVENTS < state->events) *seen = state->events - STUB_EVENTS;
-  bool any = *seen < state->events;
-  if (any) *event = state->event[(*seen)++ % STUB_EVENTS];
-  stub_unlock();
-  return any;
 }

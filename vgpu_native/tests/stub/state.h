@@ -38,6 +38,11 @@ struct stub_share {
   uint64_t holders[STUB_PROCESSES / 64];
 };
 
+static inline bool stub_held_by(const struct stub_share *share, int process)
+{
+  return share->holders[process / 64] >> (process % 64) & 1;
+}
+
 /* A critical error of a card, for whoever waits for NVML's events. */
 struct stub_event {
   int32_t device;
@@ -62,11 +67,11 @@ struct stub_state *stub_state(void);
 void stub_lock(void);
 void stub_unlock(void);
 
+/* Free what processes hold that are dead; under the lock. */
+void stub_reap(void);
+
 /* Become a process of the machine. False: there are too many. */
 bool stub_join(void);
-
-/* Forget what this process holds, as its death would. */
-void stub_quit(void);
 
 /* Whether this process was forked from one that had joined. */
 bool stub_forked(void);
