@@ -106,7 +106,7 @@ static uint64_t settle(int entry, uint64_t held) {
   uint64_t now = kept(card), before = card->charged + held;
   if (now > before) vgpu_charge(entry, now - before);
   if (now < before) vgpu_release(entry, before - now);
-  card->charged = now;
+  __atomic_store_n(&card->charged, now, __ATOMIC_RELAXED);
   pthread_mutex_unlock(&card->lock);
   return now;
 }

@@ -24,9 +24,13 @@ static struct vgpu_map pools;    /* handle to pool */
 static struct vgpu_map pointers; /* pointer to pool */
 static struct vgpu_pool *first;
 
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static bool watched;
 
-static void forget(void) { first = NULL; }
+static void forget(void) {
+  first = NULL;
+  making = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
 
 bool vgpu_pools_any(void) { return __atomic_load_n(&first, __ATOMIC_ACQUIRE) != NULL; }
 
@@ -39,13 +43,14 @@ static void push(struct vgpu_pool *pool) {
 }
 
 /* A pool that has ended and of which nothing is charged any more, to be used anew. */
-static struct vgpu_pool *reused(int entry) {
+static struct vgpu_pool *reused(CUmemoryPool handle, int entry) {
   for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
     pthread_mutex_lock(&pool->lock);
     bool usable = pool->ended && !pool->live;
     if (usable) {
       pool->ended = false;
-      pool->entry = entry;
+      pool->handle = handle;
+      __atomic_store_n(&pool->entry, entry, __ATOMIC_RELAXED);
     }
     pthread_mutex_unlock(&pool->lock);
     if (usable) return pool;
@@ -53,22 +58,36 @@ static struct vgpu_pool *reused(int entry) {
   return NULL;
 }
 
-static struct vgpu_pool *made(CUmemoryPool handle, int entry) {
-  struct vgpu_pool *pool = reused(entry);
-  if (!pool) {
-    pool = calloc(1, sizeof *pool);
-    if (!pool) return NULL;
-    pthread_mutex_init(&pool->lock, NULL);
-    pool->entry = entry;
-    push(pool);
-  }
+static struct vgpu_pool *fresh(CUmemoryPool handle, int entry) {
+  struct vgpu_pool *pool = calloc(1, sizeof *pool);
+  if (!pool) return NULL;
+  pthread_mutex_init(&pool->lock, NULL);
   pool->handle = handle;
+  pool->entry = entry;
+  push(pool);
+  return pool;
+}
+
+static struct vgpu_pool *made(CUmemoryPool handle, int entry) {
+  struct vgpu_pool *pool = reused(handle, entry);
+  if (!pool) pool = fresh(handle, entry);
+  if (!pool) return NULL;
   struct vgpu_item old;
   vgpu_map_put(&pools, (struct vgpu_item){(uintptr_t)handle, 0, (uintptr_t)pool}, &old);
   return pool;
 }
 
-void vgpu_pool_made(CUmemoryPool handle, int entry) { made(handle, entry); }
+void vgpu_pool_made(CUmemoryPool handle, int entry) {
+  pthread_mutex_lock(&making);
+  made(handle, entry);
+  pthread_mutex_unlock(&making);
+}
+
+static struct vgpu_pool *found(CUmemoryPool handle) {
+  struct vgpu_item item;
+  bool known = vgpu_map_find(&pools, (uintptr_t)handle, &item);
+  return known ? (struct vgpu_pool *)(uintptr_t)item.note : NULL;
+}
 
 /* The device of a pool that this process did not make: one of the driver's own. Drivers before 13
  * do not tell, but there a device has no other than its default pool. */
@@ -87,11 +106,18 @@ static int entry_of(CUmemoryPool handle) {
   return -1;
 }
 
+/* Two threads may meet one of the driver's pools at once, which is to be charged once. */
+static struct vgpu_pool *met(CUmemoryPool handle) {
+  pthread_mutex_lock(&making);
+  struct vgpu_pool *pool = found(handle);
+  if (!pool) pool = made(handle, entry_of(handle));
+  pthread_mutex_unlock(&making);
+  return pool;
+}
+
 struct vgpu_pool *vgpu_pool_of(CUmemoryPool handle) {
-  struct vgpu_item item;
-  struct vgpu_pool *pool = vgpu_map_find(&pools, (uintptr_t)handle, &item)
-                               ? (struct vgpu_pool *)(uintptr_t)item.note
-                               : made(handle, entry_of(handle));
+  struct vgpu_pool *pool = found(handle);
+  if (!pool) pool = met(handle);
   return pool && pool->entry >= 0 ? pool : NULL;
 }
 
@@ -104,12 +130,17 @@ static uint64_t reserved(const struct vgpu_pool *pool) {
   return result == CUDA_SUCCESS ? bytes : pool->charged;
 }
 
+/* Written under the lock, and looked at without it. */
+static void charge_is(struct vgpu_pool *pool, uint64_t bytes) {
+  __atomic_store_n(&pool->charged, bytes, __ATOMIC_RELAXED);
+}
+
 /* Charge a pool for what it keeps, of which `held` is charged already. Whether it grew beyond that. */
 static bool settle(struct vgpu_pool *pool, uint64_t held) {
   uint64_t now = reserved(pool), before = pool->charged + held;
   if (now > before) vgpu_charge(pool->entry, now - before);
   if (now < before) vgpu_release(pool->entry, before - now);
-  pool->charged = now;
+  charge_is(pool, now);
   return now > before;
 }
 
@@ -129,7 +160,7 @@ void vgpu_pools_settle(void) {
 bool vgpu_pools_reclaim(int entry) {
   bool any = false;
   for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
-    if (pool->entry != entry) continue;
+    if (__atomic_load_n(&pool->entry, __ATOMIC_RELAXED) != entry) continue;
     any = true;
     pthread_mutex_lock(&pool->lock);
     if (!pool->ended) REAL(cuMemPoolTrimTo)(pool->handle, 0);
@@ -210,7 +241,7 @@ void vgpu_pooled_freed(const struct vgpu_pooled *pooled, CUresult result) {
   if (!pool->ended) settle(pool, 0);
   else if (!live) {
     vgpu_release(pool->entry, pool->charged);
-    pool->charged = 0;
+    charge_is(pool, 0);
   }
   pthread_mutex_unlock(&pool->lock);
 }
@@ -232,7 +263,7 @@ void vgpu_pool_ended(struct vgpu_pool *pool, CUmemoryPool handle, CUresult resul
   pool->ended = true;
   if (!__atomic_load_n(&pool->live, __ATOMIC_RELAXED)) {
     if (pool->entry >= 0) vgpu_release(pool->entry, pool->charged);
-    pool->charged = 0;
+    charge_is(pool, 0);
   }
   pthread_mutex_unlock(&pool->lock);
 }

@@ -42,15 +42,36 @@ static void *thread(void *seed) {
   return NULL;
 }
 
-int main(int count, char **arguments) {
+/* All at once meet the driver's own pool, which is one all the same. */
+static pthread_barrier_t together;
+
+static void *meet(void *nothing) {
+  struct taken taken = {.by = NULL};
+  OK(cuCtxSetCurrent(context));
+  pthread_barrier_wait(&together);
+  OK(take_async(MIB, &taken));
+  pthread_barrier_wait(&together);
+  CHECK(charged() == physical());
+  pthread_barrier_wait(&together);
+  OK(give_async(&taken));
+  return nothing;
+}
+
+static void run(void *(*what)(void *), uintptr_t seed) {
   pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, what, (void *)(seed + i));
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+}
+
+int main(int count, char **arguments) {
   CHECK(count == 2);
   uintptr_t seed = strtoull(arguments[1], NULL, 0) * 100 + 1;
   context = begin(0);
+  pthread_barrier_init(&together, NULL, THREADS);
+  run(meet, 0);
   pool_of_mine();
   for (int i = 0; i < SHARED; i++) pthread_mutex_init(&lock[i], NULL);
-  for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, thread, (void *)(seed + i));
-  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  run(thread, seed);
   CHECK(charged() >= physical());
   for (int i = 0; i < SHARED; i++) {
     if (shared[i].by) give(&shared[i]);
