@@ -22,9 +22,9 @@ $(ABI)/forwards.o: tests/abi/forwards.c $(ABI)/calls.inc $(INCLUDES)
 $(ABI)/hooks.inc: $(ABI)/forwards.o $(ABI_OBJECTS) tools/generate.py
 	$(PYTHON) tools/generate.py --hooks $(ABI) $(filter %.o,$^)
 
-$(ABI)/libvgpu.so: src/hooks.c $(ABI)/hooks.inc
+$(ABI)/libvgpu.so: src/hooks.c $(ABI)/hooks.inc $(ABI)/forwards.o $(ABI_OBJECTS)
 	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libvgpu.so $(SYMBOLIC) \
-		-Wl,--version-script=$(ABI)/exports.map $< $(ABI)/forwards.o $(ABI_OBJECTS) -o $@ -ldl
+		-Wl,--version-script=$(ABI)/exports.map $(filter-out %.inc,$^) -o $@ -ldl
 
 abi: $(ABI)/calls $(ABI)/libvgpu.so
 
