@@ -355,3 +355,31 @@ def test_a_child_of_fork_is_refused_unless_the_test_wants_it(
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, timeout=30, check=True)
     assert int(done.stdout) == result
+
+
+def test_a_child_that_may_use_the_driver_is_a_process_of_its_own(
+    native: Path, tmp_path: Path
+) -> None:
+    code = (
+        "import ctypes, os; driver = ctypes.CDLL('libcuda.so.1'); assert driver.cuInit(0) == 0\n"
+        "os.chdir('/'); begun, done = os.pipe(), os.pipe()\n"
+        "def use():\n"
+        "    at = ctypes.c_uint64(); driver.cuInit(0)\n"
+        "    driver.cuDevicePrimaryCtxRetain(ctypes.byref(at), 0); driver.cuCtxSetCurrent(at)\n"
+        "    driver.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(4096))\n"
+        "    os.write(begun[1], b'.'); os.read(done[0], 1); os._exit(0)\n"
+        "child = os.fork()\n"
+        "if child == 0: use()\n"
+        "os.read(begun[0], 1); print(driver.vgpu_stub_used_by(child, 0))\n"
+        "os.write(done[1], b'.'); os.waitpid(child, 0); print(driver.vgpu_stub_used(0))"
+    )
+    environment = {
+        "LD_LIBRARY_PATH": str(native / "stub"),
+        "VGPU_STUB_FORK": "1",
+        "VGPU_STUB_STATE": "machine",
+    }
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, timeout=30, check=True
+    )
+    assert done.stdout.split() == [b"4096", b"0"]

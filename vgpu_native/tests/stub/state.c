@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -72,10 +73,12 @@ static void after_fork(void)
 {
   if (me >= 0) forked = true;
   me = -1;
-  const char *name = getenv("VGPU_STUB_STATE");
-  if (file < 0 || !name) return;
+  if (file < 0) return;
+  char same[32];
+  snprintf(same, sizeof same, "/proc/self/fd/%d", file);
+  int again = open(same, O_RDWR | O_CLOEXEC);
   close(file);
-  file = open(name, O_RDWR | O_CLOEXEC);
+  file = again;
 }
 
 static void open_once(void)

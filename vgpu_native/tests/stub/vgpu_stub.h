@@ -5,7 +5,8 @@
  *   VGPU_STUB_STATE      file of the machine's state, for several processes; without it: private
  *   VGPU_STUB_DEVICES    cards (1); the first process of a state decides
  *   VGPU_STUB_MEMORY     bytes of each card (80g); the first process of a state decides
- *   VGPU_STUB_VERSION    version of the driver (13000); what is newer is not there
+ *   VGPU_STUB_VERSION    version of the driver (13000); newer functions cannot be had from
+ *                        cuGetProcAddress, and refuse calls, but the linker does find them
  *   VGPU_STUB_FAIL       FUNCTION:K[,…]: the K-th call fails with CUDA_ERROR_UNKNOWN
  *   VGPU_STUB_DELAY_NS   time that each call takes
  *   VGPU_STUB_KERNEL_NS  device time of one kernel (0)
