@@ -128,9 +128,10 @@ BUDGET: Final = Layout(
     "budget",
     BUDGET_SIZE,
     (
-        # CLOCK_MONOTONIC nanoseconds up to which the container's share of the device is used: what it
-        # uses moves this forward by use / share. Time passes, so that nothing need be refilled; work
-        # may begin while this is not ahead of the clock, and it never lags by more than one burst.
+        # CLOCK_MONOTONIC nanoseconds up to which the container's share of the device is used: what
+        # it uses moves this forward by use / share. Time passes, so that nothing need be refilled;
+        # work may begin while this is not ahead of the clock, and it never lags by more than one
+        # burst.
         Field("used_until", 0, 8),
         # Nanoseconds for which all its processes kept the device busy, ever, as far as measured.
         Field("spent", 8, 8),
