@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from support import leaf
@@ -12,6 +13,13 @@ from support.nats import NatsServer, free_port, settings_for
 from ledger.log.jetstream import JetStreamLog
 
 _shards = itertools.count(1)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Return a short path: that of a Unix socket may have 107 characters, pytest's own have more."""
+    with TemporaryDirectory(prefix="t-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
 
 
 @pytest.fixture(scope="session")
