@@ -17,7 +17,7 @@ _shards = itertools.count(1)
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """Return a short path: that of a Unix socket may have 107 characters, pytest's own have more."""
+    """Return a short path: that of a Unix socket may have 107 characters, and pytest adds many."""
     with TemporaryDirectory(prefix="t-", ignore_cleanup_errors=True) as directory:
         yield Path(directory)
 
