@@ -34,9 +34,16 @@ pytestmark = pytest.mark.e2e
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "install.md").read_text()
+NODE_PAGE: Final = (ROOT / "docs" / "node.md").read_text()
 EFFECTIVE_SECONDS: Final = 60.0
+RUNTIME_CLASS: Final = """
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: nvidia}
+handler: nvidia"""
 
 SPACE: Final = "gpuledger-system"
+NODES: Final = "gpuledger-nodes"
 ACCOUNT: Final = f"system:serviceaccount:{SPACE}:gpuledger"
 STRANGER: Final = f"system:serviceaccount:{SPACE}:default"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -61,6 +68,15 @@ def kubectl(assets: Path, plane: ControlPlane, tmp_path_factory: pytest.TempPath
     apply = commands_of(PAGE, "Apply")[0].splitlines()[0]
     typist.type(f"{apply} --warnings-as-errors")
     return typist
+
+
+@pytest.fixture(scope="module")
+def agents(kubectl: Kubectl) -> Kubectl:
+    """Install agents, too, by their page; without NVIDIA's operator, which brings the class."""
+    kubectl.type(f"kubectl create -f - <<'END'\n{RUNTIME_CLASS}\nEND")
+    [install] = commands_of(NODE_PAGE, "Install it")
+    kubectl.type(install)
+    return kubectl
 
 
 @pytest.fixture
@@ -202,6 +218,23 @@ async def test_the_pods_meet_the_restricted_standard(
     assert "restricted" in refused.message
 
 
+async def test_the_agents_pods_are_admitted(admin: Cluster, agents: Kubectl) -> None:
+    template = copy.deepcopy(agents.get(NODES, "daemonset/gpuledger-agent")["spec"]["template"])
+    template["metadata"] = {"generateName": "p-", "labels": template["metadata"]["labels"]}
+    manifest = {"apiVersion": "v1", "kind": "Pod", **template}
+    await eventually(
+        lambda: admin.ask("POST", f"/api/v1/namespaces/{NODES}/pods?dryRun=All", manifest),
+        lambda answer: answer.status == 201,
+        within=EFFECTIVE_SECONDS,
+        what="a pod of the agent is admitted",
+    )
+
+
+def test_the_agents_password_is_the_one_that_the_log_knows(agents: Kubectl) -> None:
+    log = agents.get(SPACE, "secret/gpuledger-nats")["data"]
+    assert agents.get(NODES, "secret/gpuledger-agent")["data"] == {"password": log["agent-password"]}
+
+
 async def test_the_service_may_do_what_it_does_and_nothing_else(admin: Cluster) -> None:
     everybody = await rights_of(admin, STRANGER, SPACE)
     service = await rights_of(admin, ACCOUNT, SPACE)
@@ -258,12 +291,13 @@ async def test_webhooks_are_registered_as_the_page_says(admin: Cluster, kubectl:
 
 async def test_what_is_uninstalled_leaves_nothing(admin: Cluster, kubectl: Kubectl) -> None:
     [commands] = commands_of(PAGE, "Uninstall")
-    kubectl.type(commands.replace("delete -k", "delete --wait=false -k"))
+    kubectl.type(commands.replace(" -k", " --wait=false -k"))
 
     async def left() -> list[str]:
         paths = (
             f"{CRDS}/universeresourcequotas.gpuledger.io",
             f"/api/v1/namespaces/{SPACE}",
+            f"/api/v1/namespaces/{NODES}",
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/gpuledger",
             "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger",
         )

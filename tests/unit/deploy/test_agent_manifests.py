@@ -18,6 +18,7 @@ DEPLOY: Final = Path(__file__).parents[3] / "deploy"
 AGENT: Final = DEPLOY / "agent"
 VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
 NAME: Final = "gpuledger-agent"
+SPACE: Final = "gpuledger-nodes"
 
 Manifest = dict[str, Any]
 
@@ -65,8 +66,10 @@ def test_the_agent_reads_the_log_of_the_service_as_somebody_else() -> None:
     environment = {"GPULEDGER_NATS_PASSWORD": "secret"}
     agent = setting_sources.load({}, environment, str(AGENT / "agent.toml")).settings
     service = setting_sources.load({}, {}, str(DEPLOY / "gpuledger.toml")).settings
-    for name in ("cluster", "shard", "nats"):
-        assert getattr(agent, name) == getattr(service, name)
+    assert (agent.cluster, agent.shard) == (service.cluster, service.shard)
+    assert agent.nats == tuple(
+        url.replace(":4222", ".gpuledger-system.svc:4222") for url in service.nats
+    )
     assert agent.nats_user != service.nats_user
     assert f"user: {agent.nats_user}," in (DEPLOY / "nats.conf").read_text()
 
@@ -90,6 +93,27 @@ def test_paths_are_the_same_on_the_host_and_in_the_agent() -> None:
         str(plugin.pod_resources.parent),
         str(plugin.library.parent),
     }
+
+
+def test_nodes_read_no_secret_of_the_service() -> None:
+    # The kubelet may read every Secret that a pod of its node names, with all keys.
+    assert found(f"DaemonSet/{NAME}")["metadata"]["namespace"] == SPACE
+    assert {one["name"] for one in container()["env"] if "valueFrom" in one} == {
+        "GPULEDGER_NATS_PASSWORD",
+        "NODE_NAME",
+    }
+    [source] = [one for one in container()["env"] if one["name"] == "GPULEDGER_NATS_PASSWORD"]
+    assert source["valueFrom"] == {"secretKeyRef": {"name": NAME, "key": "password"}}
+
+
+def test_what_concerns_nodes_is_in_their_namespace_and_the_log_hears_it() -> None:
+    spaces = {one["metadata"].get("namespace", SPACE) for one in MANIFESTS}
+    assert spaces == {SPACE, "gpuledger-system"}
+    policy = found("NetworkPolicy/gpuledger-nats-agents")
+    [heard] = policy["spec"]["ingress"][0]["from"]
+    assert policy["metadata"]["namespace"] == "gpuledger-system"
+    assert heard["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": SPACE}
+    assert heard["podSelector"]["matchLabels"].items() <= pod()["metadata"]["labels"].items()
 
 
 def test_the_library_is_copied_from_the_image_to_where_the_agent_has_it() -> None:
