@@ -17,7 +17,7 @@ $(MADE)/stub_nvml.inc: $(HEADERS)/.ready tools/stub.py
 
 $(BUILD)/stub/objects/cuda_functions.o: $(MADE)/stub_cuda.inc
 $(BUILD)/stub/objects/nvml_functions.o: $(MADE)/stub_nvml.inc
-$(BUILD)/stub/objects/%.o: tests/stub/%.c $(STUB_HEADERS)
+$(BUILD)/stub/objects/%.o: tests/stub/%.c $(STUB_HEADERS) | $(HEADERS)/.ready
 	mkdir -p $(dir $@)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
