@@ -21,13 +21,8 @@ NATIVE = Path(__file__).parents[1]
     ],
 )
 def test_what_includes_cudas_headers_waits_for_them(tmp_path: Path, target: str) -> None:
-    command = [
-        "make",
-        "-n",
-        f"BUILD={tmp_path}",
-        f"PYTHON={sys.executable}",
-        f"{tmp_path}/{target}",
-    ]
+    made = f"{tmp_path}/{target}"
+    command = ["make", "-n", f"BUILD={tmp_path}", f"PYTHON={sys.executable}", made]
     said = subprocess.run(
         command, cwd=NATIVE, capture_output=True, text=True, timeout=60, check=True
     ).stdout
