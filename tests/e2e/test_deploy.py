@@ -231,8 +231,8 @@ async def test_the_agents_pods_are_admitted(admin: Cluster, agents: Kubectl) -> 
 
 
 def test_the_agents_password_is_the_one_that_the_log_knows(agents: Kubectl) -> None:
-    log = agents.get(SPACE, "secret/gpuledger-nats")["data"]
-    assert agents.get(NODES, "secret/gpuledger-agent")["data"] == {"password": log["agent-password"]}
+    password = agents.get(SPACE, "secret/gpuledger-nats")["data"]["agent-password"]
+    assert agents.get(NODES, "secret/gpuledger-agent")["data"] == {"password": password}
 
 
 async def test_the_service_may_do_what_it_does_and_nothing_else(admin: Cluster) -> None:
