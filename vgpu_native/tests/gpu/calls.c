@@ -5,6 +5,7 @@
  *   calls hold BYTES    attach, hold memory, say "ready", and idle until standard input ends */
 #include "gpu.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -83,6 +84,20 @@ static void measure_beginning(void) {
          (unsigned long long)(last - ready));
 }
 
+static void *idle(void *nothing) {
+  for (;;) pause();
+  return nothing;
+}
+
+/* A GPU's driver starts threads, and so does the library; the stub does not. Without another thread the
+ * C library takes no locks, and the stub alone would be measured as no driver ever runs. */
+static void be_several(void) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, idle, NULL) == 0) return;
+  fputs("there can be no second thread\n", stderr);
+  exit(1);
+}
+
 static int hold(size_t bytes) {
   CUdeviceptr pointer;
   char byte;
@@ -98,6 +113,7 @@ int main(int count, char **arguments) {
   if (count == 3 && strcmp(arguments[1], "hold") == 0) return hold(strtoull(arguments[2], NULL, 0));
   measure_beginning();
   if (count > 1) return 0;
+  be_several();
   nothing = kernel("nothing");
   make_graph();
   measure("launch", launch);
