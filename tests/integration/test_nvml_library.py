@@ -48,6 +48,26 @@ assert nvml.gpus() == gpus, "it starts again after its end"
 print(msgspec.json.encode(found).decode())
 """
 
+LOSING = """
+import ctypes, msgspec
+from vgpu_native.agent.nvml import NvmlError
+from vgpu_native.agent.nvml_library import NvmlLibrary
+nvml, refused = NvmlLibrary(), ""
+before = nvml.gpus()
+stub = ctypes.CDLL("libnvidia-ml.so.1")
+stub.vgpu_stub_lose(0, 1)
+left = nvml.gpus()
+loads = {one.uuid: nvml.load(one.uuid) for one in left}
+assert nvml.xid(0.0) is None, "the other one's errors are waited for"
+stub.vgpu_stub_lose(1, 1)
+try:
+    nvml.gpus()
+except NvmlError as error:
+    refused = str(error)
+found = {"before": before, "left": left, "loads": loads, "refused": refused}
+print(msgspec.json.encode(found).decode())
+"""
+
 REFUSED = """
 from vgpu_native.agent.nvml import NvmlError
 from vgpu_native.agent.nvml_library import NvmlLibrary
@@ -100,6 +120,14 @@ def test_what_cards_are_and_do_is_what_the_library_says(tmp_path: Path) -> None:
     assert found["processes"] == {CARDS[0]: [], CARDS[1]: [{"pid": pid, "memory": USED}]}
     assert {tuple(one[:2]) for one in found["scores"]} == {CARDS, CARDS[::-1]}
     assert found["xid"] == {"uuid": CARDS[1], "number": 48}
+
+
+def test_a_card_that_fell_off_its_bus_takes_no_other_with_it(tmp_path: Path) -> None:
+    found: dict[str, Any] = json.loads(asked(LOSING, machine(tmp_path / "machine", 2, "1g")))
+    assert [one["uuid"] for one in found["before"]] == list(CARDS)
+    assert [(one["uuid"], one["index"]) for one in found["left"]] == [(CARDS[1], 1)]
+    assert list(found["loads"]) == [CARDS[1]]
+    assert found["refused"].startswith("NVML: the list of cards: ")
 
 
 def test_a_card_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -41,17 +41,20 @@ class NvmlLibrary:
         self._starting = threading.Lock()
         self._started = False
         self._events: Any = None
+        # By uuid. NVML's own search for one may fail over a card that fell off its bus.
+        self._handles: dict[str, Any] = {}
 
     def gpus(self) -> tuple[Gpu, ...]:
         """Return the cards, in the order of their indexes. Raises NvmlError."""
         with self._calling("the list of cards"):
-            count = int(pynvml.nvmlDeviceGetCount())
-            return tuple(_gpu(index) for index in range(count))
+            found = _gpus(int(pynvml.nvmlDeviceGetCount()))
+            self._handles = {gpu.uuid: handle for gpu, handle in found}
+            return tuple(gpu for gpu, _ in found)
 
     def load(self, uuid: str) -> Load:
         """Return how a card is used now. Raises NvmlError."""
         with self._calling(f"card {uuid}"):
-            handle = _handle(uuid)
+            handle = self._handle(uuid)
             used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
             busy = memory_busy = 0
             # A card that is cut into instances does not tell.
@@ -63,7 +66,7 @@ class NvmlLibrary:
     def processes(self, uuid: str) -> tuple[Process, ...]:
         """Return the processes that compute or draw on a card. Raises NvmlError."""
         with self._calling(f"the processes of card {uuid}"):
-            handle = _handle(uuid)
+            handle = self._handle(uuid)
             found: dict[int, int] = {}
             for one in (
                 *pynvml.nvmlDeviceGetComputeRunningProcesses(handle),
@@ -77,7 +80,7 @@ class NvmlLibrary:
     def scores(self) -> dict[tuple[str, str], int]:
         """Return how well each two cards are linked. Raises NvmlError."""
         with self._calling("the links between cards"):
-            handles = {one.uuid: _handle(one.uuid) for one in self.gpus()}
+            handles = {one.uuid: self._handle(one.uuid) for one in self.gpus()}
             return {
                 (one, other): _score(left, right)
                 for one, left in handles.items()
@@ -105,7 +108,13 @@ class NvmlLibrary:
                 pynvml.nvmlEventSetFree(self._events)
             if self._started:
                 pynvml.nvmlShutdown()
-        self._started, self._events = False, None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._started, self._events, self._handles = False, None, {}
+
+    def _handle(self, uuid: str) -> Any:
+        return self._handles.get(uuid) or pynvml.nvmlDeviceGetHandleByUUID(uuid)
 
     @contextmanager
     def _calling(self, what: str) -> Iterator[None]:
@@ -114,7 +123,7 @@ class NvmlLibrary:
             self._start()
             yield
         except (pynvml.NVMLError_Uninitialized, pynvml.NVMLError_DriverNotLoaded) as error:
-            self._started, self._events = False, None
+            self._forget()
             raise NvmlError(f"NVML: {what}: {error}") from error
         except (pynvml.NVMLError, AttributeError, ValueError) as error:
             raise NvmlError(f"NVML: {what}: {error}") from error
@@ -137,12 +146,26 @@ def _must_work(start: Callable[[], None]) -> None:
         ) from error
 
 
-def _handle(uuid: str) -> Any:
-    return pynvml.nvmlDeviceGetHandleByUUID(uuid)
+def _gpus(count: int) -> list[tuple[Gpu, Any]]:
+    """Return the cards that answer, and NVML's handles of them.
+
+    One that fell off its bus takes no other with it.
+    """
+    found, silent = [], None
+    for index in range(count):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            found.append((_gpu(index, handle), handle))
+        except (pynvml.NVMLError_Uninitialized, pynvml.NVMLError_DriverNotLoaded):
+            raise
+        except pynvml.NVMLError as error:
+            silent = error
+    if silent is not None and not found:
+        raise silent
+    return found
 
 
-def _gpu(index: int) -> Gpu:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+def _gpu(index: int, handle: Any) -> Gpu:
     return Gpu(
         _text(pynvml.nvmlDeviceGetUUID(handle)),
         index,
@@ -201,8 +224,8 @@ def _subscribed() -> Any:
     events = pynvml.nvmlEventSetCreate()
     wanted = pynvml.nvmlEventTypeXidCriticalError
     for index in range(int(pynvml.nvmlDeviceGetCount())):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        with suppress(pynvml.NVMLError_NotSupported):
+        with suppress(pynvml.NVMLError_NotSupported, pynvml.NVMLError_GpuIsLost):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             pynvml.nvmlDeviceRegisterEvents(handle, wanted, events)
     return events
 

@@ -50,6 +50,8 @@ nvmlReturn_t stub_nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *devi
 {
   char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
   for (unsigned i = 0; uuid && i < stub_state()->devices; i++) {
+    /* The search looks at all cards on its way. */
+    if (stub_state()->device[i].lost) return NVML_ERROR_GPU_IS_LOST;
     name_of(text, sizeof text, (int)i);
     if (!strcmp(text, uuid)) return stub_nvmlDeviceGetHandleByIndex_v2(i, device);
   }
