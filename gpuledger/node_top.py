@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import aiohttp
 import msgspec
@@ -19,6 +19,8 @@ from vgpu_native.agent.observing import Use
 CONTAINERS: Final = "/v1/containers"
 ANSWER_SECONDS: Final = 5.0
 ANSWER_BYTES_MAX: Final = 16 * 1024**2
+
+T = TypeVar("T")
 
 
 class View(msgspec.Struct, frozen=True):
@@ -39,7 +41,7 @@ async def watch(
     ) as session:
         body = await _asked(session, agent)
         if output is not Format.TABLE:
-            show_object(msgspec.json.decode(body), output)
+            show_object(_decoded(agent, body, dict[str, Any]), output)
         elif once or not sys.stdout.isatty():
             show_rows(_view(agent, body).containers, columns, output, _NOTHING)
         else:
@@ -69,7 +71,7 @@ async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
         async with session.get(url, allow_redirects=False) as response:
             if response.status != 200:
                 raise Stop(Exit.FAILED, f"{url} answers {response.status}: is it a node's agent?")
-            return await response.content.read(ANSWER_BYTES_MAX)
+            return await _whole(url, response.content)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise Stop(
             Exit.UNREACHABLE,
@@ -78,10 +80,25 @@ async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
         ) from error
 
 
+async def _whole(url: str, content: aiohttp.StreamReader) -> bytes:
+    """Return all of an answer, which comes in pieces. Raises Stop when it is too long."""
+    body = bytearray()
+    async for piece in content.iter_any():
+        body += piece
+        if len(body) > ANSWER_BYTES_MAX:
+            raise Stop(Exit.FAILED, f"{url} answers more than {ANSWER_BYTES_MAX} bytes")
+    return bytes(body)
+
+
 def _view(agent: str, body: bytes) -> View:
+    return _decoded(agent, body, View)
+
+
+def _decoded(agent: str, body: bytes, form: type[T]) -> T:
+    """Return what an agent answered. Raises Stop when it is no agent's answer."""
     try:
-        return msgspec.json.decode(body, type=View)
-    except msgspec.MsgspecError as error:
+        return msgspec.json.decode(body, type=form)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise Stop(Exit.FAILED, f"{agent} does not answer as a node's agent: {error}") from error
 
 

@@ -80,6 +80,32 @@ async def test_who_is_no_agent_is_told(status: int, body: str, said: str) -> Non
     assert stop.value.status is Exit.FAILED
 
 
+@pytest.mark.parametrize("body", ["hello", "[" * 100_000])
+async def test_who_is_no_agent_is_told_to_programs_too(body: str) -> None:
+    async with answering(200, body) as url:
+        with pytest.raises(Stop, match="does not answer as") as stop:
+            await node_top.watch(url, 1.0, Format.JSON, COLUMNS, once=True)
+    assert stop.value.status is Exit.FAILED
+
+
+@pytest.mark.parametrize("output", [Format.JSON, Format.TABLE])
+async def test_an_answer_that_comes_in_many_pieces_is_shown_whole(
+    capsys: pytest.CaptureFixture[str], output: Format
+) -> None:
+    many = {**VIEW, "containers": [{**USE, "pod": f"p{number}"} for number in range(2_000)]}
+    async with answering(200, json.dumps(many)) as url:
+        await node_top.watch(url, 1.0, output, COLUMNS, once=True)
+    assert "p1999" in capsys.readouterr().out
+
+
+async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_top, "ANSWER_BYTES_MAX", 100)
+    async with answering(200, json.dumps(VIEW)) as url:
+        with pytest.raises(Stop, match="more than 100 bytes") as stop:
+            await node_top.watch(url, 1.0, Format.TABLE, COLUMNS, once=True)
+    assert stop.value.status is Exit.FAILED
+
+
 @pytest.mark.parametrize("agent", ["http://127.0.0.1:1", "nonsense", "http://[::"])
 async def test_an_agent_that_is_not_there_is_told(agent: str) -> None:
     with pytest.raises(Stop, match="--agent") as stop:
