@@ -4,6 +4,7 @@ import asyncio
 import errno
 import itertools
 import os
+import secrets
 import shutil
 import socket
 import threading
@@ -556,7 +557,7 @@ async def test_a_tenant_with_many_files_keeps_nobody_waiting(
 ) -> None:
     released = threading.Event()
     monkeypatch.setattr(collecting, "YOUNG_MICROSECONDS", -1)
-    monkeypatch.setattr(collecting.shutil, "rmtree", lambda _: released.wait(10))
+    monkeypatch.setattr(collecting, "remove_tree", lambda _: released.wait(10))
     async with node_in(tmp_path, container("a", share(0))) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)
         await node.kubelet.start_container("a-uid", "main")
@@ -587,6 +588,35 @@ async def test_links_that_a_tenant_makes_are_removed_and_not_followed(
         parts = node.plugin.allocations, node.plugin._witness, node.settings
         assert await collecting.collect(*parts) == 1
         assert (precious / "file").read_text() == "kept"
+
+
+async def test_directories_that_a_tenant_nests_deep_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "YOUNG_MICROSECONDS", -1)
+    async with node_in(tmp_path, container("a", share(0))) as node:
+        await node.kubelet.admit("team", "a", "a-uid", ONE)
+        await node.kubelet.start_container("a-uid", "main")
+        found = node.allocation("a-uid")
+        for _ in range(2):
+            _nest(node.plugin.allocations.region(found), 3_000)
+        node.kubelet.end("a-uid")
+        node.kubelet.write_checkpoint()
+        parts = node.plugin.allocations, node.plugin._witness, node.settings
+        assert await collecting.collect(*parts) == 1
+        assert not node.plugin.allocations.directory(found).exists()
+
+
+def _nest(directory: Path, depth: int) -> None:
+    """Make so many directories, each in the one before, and a file in each."""
+    inner = os.open(directory, os.O_RDONLY)
+    name = secrets.token_hex(4)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=inner)
+        outer, inner = inner, os.open(name, os.O_RDONLY, dir_fd=inner)
+        os.close(outer)
+        os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=inner))
+    os.close(inner)
 
 
 def _stub(kubelet: Kubelet) -> Any:

@@ -1,7 +1,6 @@
 """Collecting: removing what was handed out to containers that are no more."""
 
 import asyncio
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import structlog
 
 from vgpu_native.plugin import cdi
 from vgpu_native.plugin.allocations import Allocation, Allocations
+from vgpu_native.plugin.removing import remove_tree
 from vgpu_native.plugin.settings import PluginSettings
 from vgpu_native.plugin.witness import Witness
 
@@ -62,7 +62,7 @@ def _remove(directories: Sequence[Path]) -> int:
     removed = 0
     for directory in directories:
         try:
-            shutil.rmtree(directory)
+            remove_tree(directory)
             removed += 1
         except OSError as error:
             _logger.warning("allocation_not_removed", directory=str(directory), error=str(error))
