@@ -77,7 +77,8 @@ async def _wired(
     cluster = await _cluster(settings, stack)
     nvml = NvmlLibrary()
     driver = Driver(nvml)
-    stack.callback(nvml.close)
+    # A driver that hangs would hold up the end, too.
+    stack.callback(lambda: None if driver.is_asking else nvml.close())
     stack.callback(driver.close)
     inventory = Inventory(driver, own.offer())
     log = AgentLog(settings)

@@ -6,10 +6,11 @@ The calls block, as the driver does; `Driver` makes them in threads of its own, 
 import asyncio
 import functools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol, TypeVar
 
 import msgspec
+
+from vgpu_native.agent.lanes import Lane
 
 CALL_SECONDS: Final = 10.0
 """How long NVML may take for an answer; a driver that hangs takes for ever."""
@@ -90,8 +91,7 @@ class Driver:
     def __init__(self, nvml: Nvml, seconds: float = CALL_SECONDS) -> None:
         """Ask `nvml`, for so many seconds at most."""
         self.nvml, self._seconds = nvml, seconds
-        self._asking = ThreadPoolExecutor(1, thread_name_prefix="nvml")
-        self._listening = ThreadPoolExecutor(1, thread_name_prefix="nvml-events")
+        self._asking, self._listening = Lane("nvml"), Lane("nvml-events")
         self._pending: asyncio.Future[object] | None = None
 
     async def ask(self, call: Callable[..., T], *given: object) -> T:
@@ -101,24 +101,29 @@ class Driver:
         """
         if self._pending is not None and not self._pending.done():
             raise NvmlError("NVML has not answered for long: see whether the driver hangs (dmesg)")
-        loop = asyncio.get_running_loop()
-        found = loop.run_in_executor(self._asking, functools.partial(call, *given))
+        found = asyncio.wrap_future(self._asking.submit(functools.partial(call, *given)))
         try:
             return await asyncio.wait_for(asyncio.shield(found), self._seconds)
         except TimeoutError:
-            self._pending = found  # type: ignore[assignment]
+            self._pending = found
             found.add_done_callback(_forget_error)
             raise NvmlError(f"NVML did not answer in {self._seconds:g} s") from None
 
     async def xid(self, seconds: float) -> Xid | None:
         """Wait for an error of any card. Raises NvmlError."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._listening, self.nvml.xid, seconds)
+        call = functools.partial(self.nvml.xid, seconds)
+        found: Xid | None = await asyncio.wrap_future(self._listening.submit(call))
+        return found
 
     def close(self) -> None:
         """Let the threads end; one that hangs is not waited for."""
         for one in (self._asking, self._listening):
-            one.shutdown(wait=False, cancel_futures=True)
+            one.close()
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a call has not returned yet; it may never."""
+        return self._asking.is_busy
 
 
 def _forget_error(future: "asyncio.Future[T]") -> None:

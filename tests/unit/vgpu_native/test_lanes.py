@@ -1,0 +1,56 @@
+"""Calls of a driver that hangs."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from vgpu_native.agent.lanes import Lane
+
+HANGING = """
+import asyncio, threading
+from vgpu_native.agent.nvml import Driver, NvmlError
+class Hanging:
+    def gpus(self):
+        threading.Event().wait()
+    def xid(self, seconds):
+        threading.Event().wait()
+async def main():
+    driver = Driver(Hanging(), 0.05)
+    listening = asyncio.create_task(driver.xid(1.0))
+    for said in ("did not answer", "has not answered for long"):
+        try:
+            await driver.ask(driver.nvml.gpus)
+        except NvmlError as error:
+            assert said in str(error), error
+    assert driver.is_asking
+    driver.close()
+    listening.cancel()
+asyncio.run(main())
+print("ended")
+"""
+
+
+def test_a_process_ends_though_its_driver_hangs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
+
+
+def test_calls_are_made_one_after_the_other_and_tell_what_went_wrong() -> None:
+    lane, made = Lane("test"), []
+    go_on = threading.Event()
+    first = lane.submit(lambda: (go_on.wait(10), made.append(1)))
+    second = lane.submit(lambda: made.append(2) or len(made))
+    wrong = lane.submit(lambda: 1 // 0)
+    assert lane.is_busy
+    assert not made
+    go_on.set()
+    assert first.result(10) == (True, None)
+    assert second.result(10) == 2
+    with pytest.raises(ZeroDivisionError):
+        wrong.result(10)
+    assert not lane.is_busy
+    lane.close()
