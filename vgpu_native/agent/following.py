@@ -163,13 +163,13 @@ class Follower:
         try:
             while True:
                 await asyncio.sleep(KEEP_SECONDS)
-                await asyncio.to_thread(self._note)
+                # Taken here, between two records: in a thread it might have a part of each.
+                await asyncio.to_thread(self._note, self._tracker.image())
         finally:
-            self._note()
+            self._note(self._tracker.image())
 
-    def _note(self) -> None:
+    def _note(self, image: Image) -> None:
         """Keep what is known; a disk that is full costs a longer start, and nothing else."""
-        image = self._tracker.image()
         if image.position == self._kept_position:
             return
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ledger.log.memory import MemoryLog, MemoryStore
 from ledger.log.port import Snapshot, Unreachable
 from vgpu_native.agent import following
 from vgpu_native.agent.following import Follower
+from vgpu_native.agent.tracking import Image, Tracker
 
 NODE, POD, UID = "c1/n0", "pods/p", "uid-p"
 SPACE = "c1/team"
@@ -114,6 +116,25 @@ async def test_who_starts_again_goes_on_where_it_was(
     async with running(again):
         await until(lambda: not again.trouble)
     assert read == [ledger.state.position + 1]
+
+
+async def test_what_is_kept_is_taken_between_two_records(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: set[int] = set()
+    original = Tracker.image
+
+    def seen(self: Tracker) -> Image:
+        taken.add(threading.get_ident())
+        return original(self)
+
+    monkeypatch.setattr(Tracker, "image", seen)
+    monkeypatch.setattr(following, "KEEP_SECONDS", 0.01)
+    ledger.place()
+    file = tmp_path / "placements"
+    async with running(Follower(NODE, ledger.connect, file)):
+        await until(file.exists)
+    assert taken == {threading.get_ident()}
 
 
 async def test_a_snapshot_saves_reading_everything(ledger: Ledger, tmp_path: Path) -> None:
