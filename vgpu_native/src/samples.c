@@ -157,13 +157,19 @@ static bool read_one(struct vgpu_sample *sample, vgpu_sample_ended *ended) {
 
 unsigned vgpu_samples_read(vgpu_sample_ended *ended) {
   unsigned waiting = 0;
-  exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUcontext before = NULL, after = NULL;
+  CUstreamCaptureMode mode = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+  REAL(cuCtxGetCurrent)(&before);
   pthread_mutex_lock(&reading);
   for (unsigned i = 0; i < COUNT; i++) {
     if (__atomic_load_n(&samples[i].state, __ATOMIC_ACQUIRE) != WAITING) continue;
     waiting += !read_one(&samples[i], ended);
   }
   pthread_mutex_unlock(&reading);
+  /* The thread may be one of the program's. */
+  REAL(cuCtxGetCurrent)(&after);
+  if (after != before) REAL(cuCtxSetCurrent)(before);
+  exchange(mode);
   return waiting;
 }
 

@@ -13,6 +13,7 @@ import pytest
 
 from vgpu_native.layout import CORES_OFF
 from vgpu_native.limits_page import Device, Limits, Page, write
+from vgpu_native.tests.memory_user import environment, run
 from vgpu_native.tests.time_user import (
     MICROSECOND,
     MILLISECOND,
@@ -235,6 +236,13 @@ def test_the_budget_counts_each_charge_once_though_processes_are_killed(
     make(str(budget))
     done = subprocess.run([budget], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode == 0) == exact, done.stdout
+
+
+def test_where_no_thread_can_be_made_a_launch_leaves_its_thread_as_it_was(
+    native: Path, tmp_path: Path, program: Program
+) -> None:
+    environ = environment(native, tmp_path, "0", CUDA_DEVICE_SM_LIMIT="50")
+    run({**environ, "VGPU_STUB_GRID_NS": "2000000"}, program("time_without_threads"))
 
 
 @pytest.mark.parametrize("name", ["budget", "launch", "meter", "pace", "samples"])
