@@ -18,7 +18,7 @@ enum { PREFIX = 4 }; /* of `GPU-` and `MIG-` */
 
 /* What stands here survives a fork: pages do not change places. */
 static const vgpu_limits *page;
-static bool opened, paged, cores_off;
+static bool opened, paged, mounted, cores_off;
 
 static const vgpu_limits *map(int file) {
   struct stat state;
@@ -46,6 +46,7 @@ void vgpu_limits_open(void) {
   /* A page that was named and is not there is a bad one: nobody names a page to be without limits.
    */
   paged = name != NULL;
+  mounted = paged && !strcmp(name, PAGE);
   if (file >= 0) {
     page = map(file);
     close(file);
@@ -63,6 +64,9 @@ bool vgpu_limits_paged(void) { return paged; }
 static uint64_t word(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 
 bool vgpu_limits_may_disable(void) { return page && word(&page->flags) & VGPU_MAY_DISABLE; }
+
+/* A page that a variable names was named by whoever can name the region, too. */
+bool vgpu_limits_binding(void) { return mounted && !vgpu_limits_may_disable(); }
 
 int vgpu_limits_find(char *uuid) {
   for (unsigned i = 0; page && i < page->devices; i++)

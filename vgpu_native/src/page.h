@@ -13,6 +13,10 @@ bool vgpu_limits_paged(void);
 /* Whether the container's own environment may switch limits off. */
 bool vgpu_limits_may_disable(void);
 
+/* Whether the container's own environment may not choose the region: the page was mounted, and does
+ * not allow it. Another region for each process would be the whole limit for each. */
+bool vgpu_limits_binding(void);
+
 /* The page's number of a device by its uuid as text, whose first letters become those of the page:
  * `MIG-` for a part of a card. -1: it names none such. */
 int vgpu_limits_find(char *uuid);

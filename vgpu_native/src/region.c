@@ -17,6 +17,8 @@
 #include "page.h"
 #include "vgpu.h"
 
+#define REGION "/run/gpuledger/region" /* of a container with a limits page */
+
 enum { ATTEMPTS = 8, LOCK_ATTEMPTS = 100, LOCK_PAUSE_NS = 1000000 };
 enum found { GOOD, STALE, REFUSED };
 
@@ -189,12 +191,21 @@ vgpu_region *vgpu_region_open(const char *path) {
   return NULL;
 }
 
+/* The path that the environment gives, NULL if it gives none or may give none. */
+static const char *named_region(void) {
+  const char *named = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
+  if (!named || !*named || !vgpu_limits_binding()) return named && *named ? named : NULL;
+  if (strcmp(named, REGION))
+    vgpu_log(VGPU_WARNING, "CUDA_DEVICE_MEMORY_SHARED_CACHE has no effect: the region is " REGION);
+  return NULL;
+}
+
 void vgpu_region_path(char *path, size_t room) {
   struct stat state;
-  const char *named = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
-  if (named && *named)
+  const char *named = named_region();
+  if (named)
     snprintf(path, room, "%s%s", named,
              !vgpu_stat(named, &state) && S_ISDIR(state.st_mode) ? "/region" : "");
-  else if (vgpu_limits_paged()) snprintf(path, room, "/run/gpuledger/region");
+  else if (vgpu_limits_paged()) snprintf(path, room, REGION);
   else snprintf(path, room, "/tmp/gpuledger.%u.region", (unsigned)geteuid());
 }

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from vgpu_native import regions
-from vgpu_native.layout import REGION, REGION_SIZE, SLOTS_AT
+from vgpu_native.layout import MAY_DISABLE, REGION, REGION_SIZE, SLOTS_AT
+from vgpu_native.limits_page import Device, Limits, encode
 from vgpu_native.tests.ledger_programs import MIB, UUID, Ledger
 from vgpu_native.words import place
 
@@ -86,6 +87,48 @@ def test_without_a_name_the_region_is_the_users_own(ledger: Ledger) -> None:
     assert region.stat().st_mode & 0o777 == 0o600
     if not before:
         region.unlink()
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Callable[[int], list[str]]:
+    """Return the command that runs a program where a limits page with these flags is mounted."""
+    page, script = tmp_path / "limits", tmp_path / "enter.sh"
+    script.write_text(_ENTER)
+
+    def entering(flags: int) -> list[str]:
+        page.write_bytes(encode(Limits((Device(UUID.format(0), 1000 * MIB),), flags=flags)))
+        return ["unshare", "--mount", "sh", str(script), str(page)]
+
+    if os.geteuid() or subprocess.run([*entering(0), "true"], check=False).returncode:
+        pytest.skip("no mount namespace can be made here; it takes root")
+    return entering
+
+
+_ENTER = """set -eu
+page=$(mktemp) && cat "$1" >"$page" && shift
+mount -t tmpfs none /etc && mkdir /etc/gpuledger && cat "$page" >/etc/gpuledger/limits
+rm "$page"
+mount -t tmpfs none /run && mkdir /run/gpuledger
+"$@"
+ls /run/gpuledger
+"""
+
+
+@pytest.mark.parametrize(("flags", "allowed"), [(0, False), (MAY_DISABLE, True)])
+def test_with_a_mounted_page_the_region_is_the_containers_unless_it_may_go_without_limits(
+    ledger: Ledger, container: Callable[[int], list[str]], flags: int, allowed: bool
+) -> None:
+    program = str(ledger.built("plain/ask"))
+    done = subprocess.run(
+        [*container(flags), program, *ASK],
+        env=ledger.settings(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [*map(str, LIMITED), *([] if allowed else ["region"])]
+    assert ledger.region.exists() == allowed
+    assert ("SHARED_CACHE has no effect" in done.stderr) != allowed
 
 
 def test_a_directory_stands_for_the_region_in_it(ledger: Ledger) -> None:
