@@ -6,7 +6,8 @@
 #include <string.h>
 
 /* Newer drivers are asked for this function itself by version, and give one that is not exported:
- * it is the first or the second form all the same. */
+ * it is the first or the second form all the same. An older driver gives the first, whatever version
+ * is asked for, and is known by it. */
 static void *itself(const char *symbol, int version) {
   if (!symbol || strcmp(symbol, "cuGetProcAddress") != 0) return NULL;
   return version >= 12000 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;
@@ -14,13 +15,9 @@ static void *itself(const char *symbol, int version) {
 
 static void substitute(const char *symbol, void **function, int version) {
   if (!function || !*function) return;
-  void *own = itself(symbol, version);
-  if (own) {
-    *function = own;
-    return;
-  }
   const struct vgpu_hook *hook = vgpu_hook_of(*function);
-  if (hook) *function = hook->address;
+  void *own = hook ? hook->address : itself(symbol, version);
+  if (own) *function = own;
 }
 
 typedef CUresult v1(const char *, void **, int, cuuint64_t);

@@ -5,6 +5,7 @@ The oracle is the stub driver, which knows what it really gave.
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,6 +80,25 @@ def test_older_drivers_are_asked_in_their_own_ways(
 ) -> None:
     environ = environment(native, tmp_path, "100m", VGPU_STUB_VERSION=version)
     run(environ, program("memory_rules"), rule)
+
+
+ASK_FOR_A_NEWER_FORM = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+name, way, found = b"cuGetProcAddress", ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuGetProcAddress(name, ctypes.byref(way), 12000, ctypes.c_uint64(0)) == 0
+takes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
+kind = ctypes.CFUNCTYPE(ctypes.c_int, *takes)
+assert kind(way.value)(b"cuMemAlloc", ctypes.addressof(found), 12000, 0) == 0
+assert found.value == ctypes.cast(cuda.cuMemAlloc_v2, ctypes.c_void_p).value
+"""
+
+
+def test_an_older_driver_asked_for_a_newer_cuGetProcAddress_gives_its_own(  # noqa: N802
+    native: Path, tmp_path: Path
+) -> None:
+    environ = environment(native, tmp_path, "100m", VGPU_STUB_VERSION="11080")
+    run(environ, Path(sys.executable), "-c", ASK_FOR_A_NEWER_FORM)
 
 
 @pytest.mark.parametrize("limit", ["60m", "200m", "0"])
