@@ -17,7 +17,7 @@ import uvloop
 from gpuledger import wiring
 from gpuledger.agent_app import AgentApp
 from gpuledger.agent_log import AgentLog
-from gpuledger.agent_settings import BYPASSES, FORMS, AgentSettings
+from gpuledger.agent_settings import BYPASSES, FORMS, WRONG_CARDS, AgentSettings
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
 from ledger.runtime import collector, logs, serving
@@ -30,6 +30,7 @@ from vgpu_native.agent.exporting import AgentCollector
 from vgpu_native.agent.following import Follower
 from vgpu_native.agent.inventory import Inventory
 from vgpu_native.agent.limiting import Limiter
+from vgpu_native.agent.mistaking import Mistakes
 from vgpu_native.agent.nvml import Driver
 from vgpu_native.agent.nvml_library import NvmlLibrary
 from vgpu_native.agent.observing import Observer
@@ -99,6 +100,7 @@ async def _wired(
         observer,
         exported,
         reporter,
+        Mistakes(cluster, WRONG_CARDS[own.wrong_cards]),
         look_seconds=own.look,
         overhead=own.overhead,
     )

@@ -9,6 +9,7 @@ import msgspec
 from gpuledger.exits import Exit, Stop
 from ledger.core.cards import WHOLE
 from vgpu_native.agent.cards import Form, Offer
+from vgpu_native.agent.mistaking import WrongCards
 from vgpu_native.agent.reporting import Bypass
 from vgpu_native.limits_page import MEBIBYTE
 from vgpu_native.plugin.settings import PluginSettings
@@ -24,6 +25,7 @@ PERCENT_MAX: Final = 1_000
 
 FORMS: Final[dict[str, Form]] = {"json": "json", "colons": "colons"}
 BYPASSES: Final[dict[str, Bypass]] = {"report": "report", "evict": "evict"}
+WRONG_CARDS: Final[dict[str, WrongCards]] = {"report": "report", "evict": "evict"}
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     cores_scaling: int = WHOLE
     form: str = "json"
     bypass: str = "report"
+    wrong_cards: str = "report"
     slack: int = 512
     look: float = 5.0
     plugin: bool = True
@@ -100,6 +103,7 @@ def checked(settings: AgentSettings) -> AgentSettings:
     for option, word, words in (
         ("--form", settings.form, FORMS),
         ("--bypass", settings.bypass, BYPASSES),
+        ("--wrong-cards", settings.wrong_cards, WRONG_CARDS),
     ):
         if word not in words:
             raise Stop(Exit.USAGE, f"{option} {word!r}: write {' or '.join(words)}")

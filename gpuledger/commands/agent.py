@@ -63,6 +63,14 @@ BypassOf = Annotated[
         "--bypass", metavar="report|evict", help="What becomes of pods that allocate past limits."
     ),
 ]
+WrongCardsOf = Annotated[
+    str,
+    typer.Option(
+        "--wrong-cards",
+        metavar="report|evict",
+        help="What becomes of pods that were answered others' cards.",
+    ),
+]
 Slack = Annotated[
     int,
     typer.Option("--slack", metavar="MIB", help="What a process may use beside what it counts."),
@@ -129,6 +137,7 @@ def agent(  # noqa: PLR0913 - every option is one
     cores_scaling: Cores = 100,
     form: FormOf = "json",
     bypass: BypassOf = "report",
+    wrong_cards: WrongCardsOf = "report",
     slack: Slack = 512,
     look: Look = 5.0,
     plugin: PluginOf = True,
@@ -167,6 +176,7 @@ def agent(  # noqa: PLR0913 - every option is one
         cores_scaling=cores_scaling,
         form=form,
         bypass=bypass,
+        wrong_cards=wrong_cards,
         slack=slack,
         look=look,
         plugin=plugin,

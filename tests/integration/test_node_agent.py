@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.apiserver import on_loopback
-from support.kubelet import Asked, Kubelet, kubelet_in
+from support.kubelet import Asked, Kubelet, NotStarted, kubelet_in
 from support.native import built, machine
 from support.nats import NatsServer, settings_for
 from support.noded import Agent, NodeApi, agent
@@ -34,6 +34,7 @@ pytestmark = pytest.mark.integration
 NODE = "n0"
 SPACE, KEY, UID = "local/team", "pods/p", "01234567-89ab-cdef-0123-456789abcdef"
 CARD = "GPU-00000000-0000-0000-0000-000000000000"
+LATER, LATER_UID = "pods/q", UID[::-1]
 SECONDS = 15.0
 
 ALLOCATING = """
@@ -73,6 +74,16 @@ class Site:
             commands.Reserve(SPACE, KEY, UID, {"nvidia.com/gpu": 1}),
             commands.Observe(SPACE, KEY, UID, 1, {"nvidia.com/gpu": 1}),
             commands.Place(SPACE, KEY, UID, f"local/{NODE}", parts(memory), {}),
+        )
+
+    async def place_later(self) -> None:
+        """Place another pod, on another card."""
+        found = node_cards.announced(self.api.annotations).cards
+        other = (Part("main", Phase.APP, (Share(found[1].uuid, 100, 50),)),)
+        await self.do(
+            commands.Reserve(SPACE, LATER, LATER_UID, {"nvidia.com/gpu": 1}),
+            commands.Observe(SPACE, LATER, LATER_UID, 1, {"nvidia.com/gpu": 1}),
+            commands.Place(SPACE, LATER, LATER_UID, f"local/{NODE}", other, {}),
         )
 
     async def resize(self, memory: int) -> None:
@@ -277,11 +288,38 @@ def break_card(site: Site) -> None:
     subprocess.run([sys.executable, "-c", text], env=environment, timeout=30, check=True)
 
 
+@pytest.mark.parametrize("policy", ["report", "evict"])
+async def test_a_pod_that_was_answered_the_cards_of_another_is_told_and_evicted_by_policy(
+    site: Site, policy: str
+) -> None:
+    async with site.run_agent("--wrong-cards", policy) as running:
+        await site.kubelet.wait_listed()
+        await until(lambda: ready(running), running)
+        await site.place()
+        await site.place_later()
+        position = site.writer.state.position
+        await until(lambda: positioned(running, position), running)
+        await site.kubelet.admit("team", "q", LATER_UID, [Asked("main", 1)])
+        for _ in range(2):
+            with pytest.raises(NotStarted, match="Delete the pod"):
+                await site.kubelet.start_container(LATER_UID, "main")
+        told = ["WrongGPUsAnswered", *["EvictedForWrongGPUs"] * (policy == "evict")]
+        await until(lambda: [one["reason"] for one in site.api.events] == told, running)
+        assert site.api.events[0]["regarding"]["uid"] == LATER_UID
+        assert site.api.evictions == ["q"] * (policy == "evict")
+
+
+async def positioned(running: Agent, position: int) -> bool:
+    _, text = await running.get("/metrics")
+    return f"gpuledger_log_position {float(position)}" in text
+
+
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
         ("--slots", "0", "--slots 0: write a number from 1 to 256"),
         ("--bypass", "kill", "--bypass 'kill': write report or evict"),
+        ("--wrong-cards", "kill", "--wrong-cards 'kill': write report or evict"),
         ("--state-dir", "here", "--state-dir 'here': write an absolute path"),
         ("--listen", "nowhere:1", "listen = nowhere:1"),
     ],

@@ -6,13 +6,13 @@ has its grace period.
 """
 
 from collections.abc import Iterable
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import structlog
 
 from ledger.kube.errors import ClusterError, NotFound
-from ledger.kube.port import PodEvent
 from vgpu_native.agent.drifting import Drift
+from vgpu_native.agent.telling import PodWrites, tell
 from vgpu_native.limits_page import MEBIBYTE
 from vgpu_native.plugin.allocations import Owner
 
@@ -25,18 +25,6 @@ EVICT_SECONDS: Final = 60.0
 """How long it must last before the pod is evicted, where that is the policy."""
 
 _logger: Final = structlog.get_logger("gpuledger.agent")
-
-
-class PodWrites(Protocol):
-    """What of a cluster reporting needs; every call has a deadline and may raise ClusterError."""
-
-    async def create_event(self, event: PodEvent) -> None:
-        """Tell something of a pod."""
-        ...
-
-    async def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Ask for the eviction of the pod that has this uid."""
-        ...
 
 
 class Reporter:
@@ -77,7 +65,7 @@ class Reporter:
             said=drift.said,
             seen=drift.seen,
         )
-        await self._event(pod, "GPUMemoryNotAccountedFor", note, "Account")
+        await tell(self._cluster, pod, "GPUMemoryNotAccountedFor", note, "Account")
 
     async def _evict(self, drift: Drift, pod: Owner) -> None:
         if pod.uid in self._evicted or self._cluster is None:
@@ -94,21 +82,4 @@ class Reporter:
         self._evicted.add(pod.uid)
         _logger.warning("evicted", namespace=pod.namespace, pod=pod.pod, excess=drift.excess)
         note = f"Evicted for {drift.excess // MEBIBYTE} MiB of card {drift.card} past its limits"
-        await self._event(pod, "EvictedForGPUMemory", note, "Evict")
-
-    async def _event(self, pod: Owner, reason: str, note: str, action: str) -> None:
-        if self._cluster is None:
-            return
-        event = PodEvent(
-            namespace=pod.namespace,
-            name=pod.pod,
-            uid=pod.uid,
-            reason=reason,
-            note=note,
-            action=action,
-            warning=True,
-        )
-        try:
-            await self._cluster.create_event(event)
-        except (ClusterError, TimeoutError) as error:
-            _logger.warning("event_not_written", reason=str(error))
+        await tell(self._cluster, pod, "EvictedForGPUMemory", note, "Evict")

@@ -1,6 +1,7 @@
 """Working: keeps plugin, limits pages and observations up to date with ledger, driver and node."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from vgpu_native.agent.exporting import AgentCollector
 from vgpu_native.agent.following import Follower
 from vgpu_native.agent.inventory import Inventory
 from vgpu_native.agent.limiting import Key, Limiter
+from vgpu_native.agent.mistaking import Mistakes
 from vgpu_native.agent.observing import Held, Observation, Observer, held_of
 from vgpu_native.agent.reporting import Reporter
 from vgpu_native.limits_page import BadPage
@@ -35,6 +37,7 @@ class Node:
         observer: Observer,
         exported: AgentCollector,
         reporter: Reporter,
+        mistakes: Mistakes,
         *,
         look_seconds: float,
         overhead: bool,
@@ -46,6 +49,7 @@ class Node:
         self._inventory, self._follower, self._devices = inventory, follower, devices
         self._allocations, self._limiter = allocations, limiter
         self._observer, self._exported, self._reporter = observer, exported, reporter
+        self._mistakes = mistakes
         self._look_seconds, self._overhead = look_seconds, overhead
 
     async def run(self) -> None:
@@ -54,6 +58,7 @@ class Node:
             tasks.create_task(self._keep_advertising())
             tasks.create_task(self._keep_limiting())
             tasks.create_task(self._keep_observing())
+            tasks.create_task(self._keep_telling())
 
     async def _keep_advertising(self) -> None:
         changes = self._inventory.changes
@@ -93,6 +98,16 @@ class Node:
                 self._hold_against(found)
             await self._reporter.report(found.drifts, [one.owner for one in holders])
             await asyncio.sleep(self._look_seconds)
+
+    async def _keep_telling(self) -> None:
+        """Tell of pods that cannot start, at once and until it is told."""
+        changes = self._allocations.changes
+        while True:
+            version = changes.version
+            await self._mistakes.report(self._allocations.all())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_SECONDS):
+                    await changes.wait(version)
 
     def _hold_against(self, found: Observation) -> None:
         for page, overhead in found.overhead.items():

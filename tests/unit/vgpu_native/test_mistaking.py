@@ -1,0 +1,89 @@
+"""Pods that were answered the cards of another: they are told, and evicted only by policy."""
+
+from msgspec.structs import replace
+
+from ledger.kube.errors import ClusterError, NotFound
+from ledger.kube.port import PodEvent
+from vgpu_native.agent.mistaking import Mistakes
+from vgpu_native.plugin.allocations import Allocation, Owner
+
+POD = Owner("team", "p", "uid-p", "main")
+WRONG = Allocation("a0", ("GPU-0-0",), 0, ("GPU-0",), owner=POD, problem="Delete the pod")
+
+
+class ModelPods:
+    """A cluster in which calls fail as often as is said."""
+
+    def __init__(self) -> None:
+        self.events: list[PodEvent] = []
+        self.evicted: list[tuple[str, str, str]] = []
+        self.failing: list[ClusterError] = []
+
+    async def create_event(self, event: PodEvent) -> None:
+        self._fail()
+        self.events.append(event)
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        self._fail()
+        self.evicted.append((namespace, name, uid))
+
+    def _fail(self) -> None:
+        if self.failing:
+            raise self.failing.pop()
+
+
+def told(pods: ModelPods) -> list[str]:
+    return [one.reason for one in pods.events]
+
+
+async def test_a_wrong_answer_is_told_once_and_nobody_is_evicted() -> None:
+    pods = ModelPods()
+    mistakes = Mistakes(pods, "report")
+    right = replace(WRONG, token="a1", problem="", tied=True)
+    for _ in range(3):
+        await mistakes.report([WRONG, right])
+    [event] = pods.events
+    assert (event.namespace, event.name, event.uid) == ("team", "p", "uid-p")
+    assert (event.reason, event.note) == ("WrongGPUsAnswered", "Delete the pod")
+    assert event.warning
+    assert not pods.evicted
+
+
+async def test_by_policy_the_pod_is_evicted_once() -> None:
+    pods = ModelPods()
+    mistakes = Mistakes(pods, "evict")
+    for _ in range(3):
+        await mistakes.report([WRONG])
+    assert pods.evicted == [("team", "p", "uid-p")]
+    assert told(pods) == ["WrongGPUsAnswered", "EvictedForWrongGPUs"]
+
+
+async def test_what_fails_is_tried_again() -> None:
+    pods = ModelPods()
+    mistakes = Mistakes(pods, "evict")
+    pods.failing = [ClusterError("not now"), ClusterError("not now")]
+    await mistakes.report([WRONG])
+    assert not pods.events
+    assert not pods.evicted
+    await mistakes.report([WRONG])
+    assert pods.evicted == [("team", "p", "uid-p")]
+    assert told(pods) == ["WrongGPUsAnswered", "EvictedForWrongGPUs"]
+
+
+async def test_a_pod_that_is_gone_is_left_alone() -> None:
+    pods = ModelPods()
+    mistakes = Mistakes(pods, "evict")
+    await mistakes.report([replace(WRONG, owner=None)])
+    await mistakes.report([replace(WRONG, owner=Owner("", "", "uid-p", "main"))])
+    assert not pods.events
+    await Mistakes(pods, "report").report([WRONG])
+    pods.failing = [NotFound("gone")]
+    again = Mistakes(pods, "evict")
+    again._told.add(WRONG.token)
+    for _ in range(2):
+        await again.report([WRONG])
+    assert not pods.evicted
+
+
+async def test_without_a_cluster_it_is_only_logged() -> None:
+    await Mistakes(None, "evict").report([WRONG])
