@@ -14,6 +14,7 @@
 #include "budget.h"
 
 #define PERIOD_NS 1000000
+#define QUIET 20 /* periods without a sample, after which it sleeps until it is woken */
 #define STACK (256 * 1024)
 
 struct vgpu_work vgpu_works[VGPU_DEVICES_MAX];
@@ -64,15 +65,18 @@ static void sleep_until_watched(uint32_t seen) {
   __atomic_store_n(&asleep, 0, __ATOMIC_SEQ_CST);
 }
 
+/* To wake this thread costs a launch more than the sample itself: a program that goes on launching finds
+ * it awake. */
 static void *run(void *nothing) {
   vgpu_inside = true; /* what the driver calls of itself in this thread is not the program's */
-  for (;;) {
-    uint32_t seen = __atomic_load_n(&watched, __ATOMIC_SEQ_CST);
-    if (vgpu_samples_read(ended)) {
-      clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = PERIOD_NS}, NULL);
-    } else {
-      sleep_until_watched(seen);
-    }
+  uint32_t seen = 0;
+  for (unsigned quiet = 0;;) {
+    uint32_t now = __atomic_load_n(&watched, __ATOMIC_SEQ_CST);
+    bool busy = vgpu_samples_read(ended) || now != seen;
+    quiet = busy ? 0 : quiet + 1;
+    seen = now;
+    if (quiet < QUIET) clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = PERIOD_NS}, NULL);
+    else sleep_until_watched(seen);
   }
   return nothing;
 }
@@ -101,7 +105,8 @@ void vgpu_meter_drop(struct vgpu_sample *sample) {
 void vgpu_meter_watch(struct vgpu_sample *sample) {
   vgpu_sample_keep(sample);
   pid_t none = 0;
-  if (__atomic_compare_exchange_n(&owner, &none, getpid(), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+  if (!__atomic_load_n(&owner, __ATOMIC_ACQUIRE) &&
+      __atomic_compare_exchange_n(&owner, &none, getpid(), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     if (!start()) __atomic_store_n(&owner, 0, __ATOMIC_RELEASE);
   }
   if (!__atomic_load_n(&owner, __ATOMIC_ACQUIRE)) {
