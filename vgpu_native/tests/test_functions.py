@@ -28,6 +28,7 @@ def test_every_function_of_the_header_is_classified(library: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.usefixtures("make")  # whose compiler reads the header
 @pytest.mark.parametrize("name", ["cuMemAllocTurbo", "cuMemAlloc_v3", "cuLaunchKernelSoon_ptsz"])
 def test_a_new_function_that_allocates_or_launches_is_named(tmp_path: Path, name: str) -> None:
     header = tmp_path / "cuda.h"
@@ -38,6 +39,7 @@ def test_a_new_function_that_allocates_or_launches_is_named(tmp_path: Path, name
     assert "cuInit" not in done.stderr
 
 
+@pytest.mark.usefixtures("make")
 def test_a_new_function_that_looks_harmless_is_named_too(tmp_path: Path) -> None:
     header = tmp_path / "cuda.h"
     header.write_text("CUresult cuWonder(int);\n")
