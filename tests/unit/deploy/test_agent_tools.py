@@ -1,0 +1,34 @@
+"""What people type in an agent's pod finds there what it needs, without options."""
+
+import inspect
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from gpuledger.commands import node, vgpu
+
+DAEMON_SET: Final = Path(__file__).parents[3] / "deploy" / "agent" / "daemonset.yaml"
+
+
+def agent() -> dict[str, Any]:
+    [one] = yaml.safe_load(DAEMON_SET.read_text())["spec"]["template"]["spec"]["containers"]
+    assert isinstance(one, dict)
+    return one
+
+
+def default(command: Any, option: str) -> str:
+    return str(inspect.signature(command).parameters[option].default)
+
+
+def test_node_top_asks_the_agent_of_its_pod() -> None:
+    [port] = agent()["ports"]
+    assert default(node.top, "agent") == f"http://127.0.0.1:{port['containerPort']}"
+
+
+def test_the_selftest_has_the_library_and_a_driver_of_cuda() -> None:
+    mounted = [Path(one["mountPath"]) for one in agent()["volumeMounts"]]
+    assert Path(default(vgpu.selftest, "library")).parent in mounted
+    [shown] = [one for one in agent()["env"] if one["name"] == "NVIDIA_DRIVER_CAPABILITIES"]
+    # NVML is part of utility; libcuda.so.1 of compute alone.
+    assert set(shown["value"].split(",")) == {"compute", "utility"}
