@@ -12,7 +12,7 @@ LOCKING := --quiet --python-version 3.11 --universal --generate-hashes --no-anno
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv with the locked dependencies and the command gpuledger
 
@@ -53,7 +53,7 @@ gpu-bundle: setup ## what is carried to a machine with a GPU to measure there
 e2e: setup ## tests on a real API server; needs KUBEBUILDER_ASSETS
 	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
 
-e2e-chain: setup ## a pod from its post to a process that is refused memory, step by step
+e2e-chain: setup ## from a pod's post to a process that is refused memory; needs KUBEBUILDER_ASSETS
 	$(BIN)/pytest -q -s tests/e2e/test_chain.py -m e2e
 
 e2e-long: setup ## the longer campaigns: end to end, simulation, properties

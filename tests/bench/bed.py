@@ -117,7 +117,7 @@ def bed(folder: Path) -> Iterator[Bed]:
         raise Skipped(
             f"{ASSETS_VARIABLE} is not set: nothing was measured on a real API server. Point it at"
             " a folder with etcd, kube-apiserver and kube-controller-manager"
-            " (`setup-envtest use -p path` prints one)"
+            " (tests/e2e/README.md says how to get one)"
         )
     folder.mkdir()
     plane = ControlPlane(Path(assets), folder)

@@ -41,7 +41,7 @@ def assets() -> Path:
     if not folder:
         pytest.skip(
             f"{ASSETS_VARIABLE} is not set: no end-to-end test ran. Point it at a folder with "
-            f"{', '.join(PROGRAMS)} (`setup-envtest use -p path` prints one)"
+            f"{', '.join(PROGRAMS)} (tests/e2e/README.md says how to get them)"
         )
     missing = [program for program in PROGRAMS if not (Path(folder) / program).is_file()]
     if missing:
