@@ -19,6 +19,10 @@ bool vgpu_ready(void);
 #define VGPU_DENIED VGPU_DEVICES_MAX
 int vgpu_entry(const unsigned char uuid[16], unsigned ordinal);
 
+/* The same for whoever may be wrong about the ordinal, as NVML is while CUDA has not started: its
+ * limits hold until vgpu_entry is told the right one. */
+int vgpu_entry_guessed(const unsigned char uuid[16], unsigned ordinal);
+
 /* Reserve bytes of a device: true when they fit and are charged, before the driver is asked. */
 bool vgpu_reserve(int entry, uint64_t bytes);
 

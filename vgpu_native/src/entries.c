@@ -11,7 +11,7 @@ typedef uint64_t __attribute__((may_alias)) word;
 
 /* What is known of each entry. It outlives a fork, as callers keep the numbers. */
 static struct {
-  bool known;
+  bool known, guessed;
   unsigned char uuid[UUID];
   char text[VGPU_UUID_BYTES];
   struct vgpu_source source;
@@ -62,6 +62,7 @@ void vgpu_entries_again(vgpu_region *region) {
              "Start the program again",
              entries[entry].text);
     entries[entry].source = (struct vgpu_source){.page = -1, .memory = 0, .cores = 1};
+    entries[entry].guessed = false;
   }
 }
 
@@ -71,7 +72,14 @@ static int find(const unsigned char uuid[UUID]) {
   return -1;
 }
 
-static int meet(vgpu_region *region, const unsigned char uuid[UUID], unsigned ordinal) {
+/* What the environment says of an ordinal. Others may be reading it. */
+static void go_by(struct vgpu_source *source, unsigned ordinal) {
+  __atomic_store_n(&source->memory, vgpu_environment_memory(ordinal), __ATOMIC_RELAXED);
+  __atomic_store_n(&source->cores, vgpu_environment_cores(ordinal), __ATOMIC_RELAXED);
+}
+
+static int meet(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+  vgpu_region *region = vgpu_own.process.mapped.region;
   char text[VGPU_UUID_BYTES];
   write_text(uuid, text);
   bool paged = vgpu_limits_paged();
@@ -86,21 +94,38 @@ static int meet(vgpu_region *region, const unsigned char uuid[UUID], unsigned or
   memcpy(entries[entry].uuid, uuid, UUID);
   memcpy(entries[entry].text, text, sizeof text);
   entries[entry].source = (struct vgpu_source){.page = page};
-  if (!paged) {
-    entries[entry].source.memory = vgpu_environment_memory(ordinal);
-    entries[entry].source.cores = vgpu_environment_cores(ordinal);
-  }
+  if (!paged) go_by(&entries[entry].source, ordinal);
+  entries[entry].guessed = guessed;
   __atomic_store_n(&entries[entry].known, true, __ATOMIC_RELEASE);
   return entry;
 }
 
-int vgpu_entry(const unsigned char uuid[UUID], unsigned ordinal) {
+/* Under the lock of meetings. */
+static int met(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+  int entry = find(uuid);
+  if (entry < 0) return meet(uuid, ordinal, guessed);
+  if (guessed || !entries[entry].guessed) return entry;
+  if (!vgpu_limits_paged()) go_by(&entries[entry].source, ordinal);
+  __atomic_store_n(&entries[entry].guessed, false, __ATOMIC_RELEASE);
+  return entry;
+}
+
+static int entry_of(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
   if (!vgpu_ready()) return -1;
   int entry = find(uuid);
-  if (entry >= 0) return entry;
+  bool sure = entry >= 0 && !__atomic_load_n(&entries[entry].guessed, __ATOMIC_ACQUIRE);
+  if (sure) return entry;
   uint32_t *meeting = &vgpu_own.process.meeting;
   while (__atomic_exchange_n(meeting, 1, __ATOMIC_ACQUIRE)) sched_yield();
-  if ((entry = find(uuid)) < 0) entry = meet(vgpu_own.process.mapped.region, uuid, ordinal);
+  entry = met(uuid, ordinal, guessed);
   __atomic_store_n(meeting, 0, __ATOMIC_RELEASE);
   return entry;
+}
+
+int vgpu_entry(const unsigned char uuid[UUID], unsigned ordinal) {
+  return entry_of(uuid, ordinal, false);
+}
+
+int vgpu_entry_guessed(const unsigned char uuid[UUID], unsigned ordinal) {
+  return entry_of(uuid, ordinal, true);
 }

@@ -21,27 +21,29 @@ static bool parsed(const char *text, unsigned char uuid[16]) {
   return digits == 32;
 }
 
-/* The device's ordinal: CUDA's, or before CUDA is started NVML's. They may differ. */
-static unsigned ordinal_of(nvmlDevice_t device, const unsigned char uuid[16]) {
+/* CUDA's ordinal of a device; -1: CUDA has not started, or does not see it. */
+static CUdevice ordinal_of(const unsigned char uuid[16]) {
   int count = 0;
-  unsigned index = 0;
   CUuuid other;
-  if (HAS(cuDeviceGetUuid_v2) && REAL(cuDeviceGetCount)(&count) == CUDA_SUCCESS) {
-    for (CUdevice i = 0; i < count; i++) {
-      if (REAL(cuDeviceGetUuid_v2)(&other, i) == CUDA_SUCCESS && !memcmp(other.bytes, uuid, 16)) {
-        return (unsigned)i;
-      }
-    }
+  if (!HAS(cuDeviceGetUuid_v2) || REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS) return -1;
+  for (CUdevice i = 0; i < count; i++) {
+    if (REAL(cuDeviceGetUuid_v2)(&other, i) == CUDA_SUCCESS && !memcmp(other.bytes, uuid, 16)) return i;
   }
-  REAL(nvmlDeviceGetIndex)(device, &index);
-  return index;
+  return -1;
 }
 
+/* NVML's index is taken for CUDA's ordinal only while that is not known: CUDA may number devices
+ * otherwise, and those that CUDA_VISIBLE_DEVICES leaves out not at all. */
 static int entry_of(nvmlDevice_t device) {
   char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
   unsigned char uuid[16];
+  unsigned index = 0;
   if (REAL(nvmlDeviceGetUUID)(device, text, sizeof text) != NVML_SUCCESS) return -1;
-  return parsed(text, uuid) ? vgpu_entry(uuid, ordinal_of(device, uuid)) : -1;
+  if (!parsed(text, uuid)) return -1;
+  CUdevice ordinal = ordinal_of(uuid);
+  if (ordinal >= 0) return vgpu_entry(uuid, (unsigned)ordinal);
+  REAL(nvmlDeviceGetIndex)(device, &index);
+  return vgpu_entry_guessed(uuid, index);
 }
 
 EXPORT nvmlReturn_t DECLDIR nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {

@@ -107,6 +107,12 @@ def test_the_limit_of_one_device_goes_before_that_of_all(ledger: Ledger) -> None
     assert found == [5 * GIB, GIB, 5 * GIB]
 
 
+def test_a_device_that_nvml_showed_first_is_limited_by_cudas_ordinal(ledger: Ledger) -> None:
+    limits = {"CUDA_DEVICE_MEMORY_LIMIT_1": "1g", "CUDA_DEVICE_SM_LIMIT_1": "30"}
+    asked = ("guess", 1, "limit", "cores", "device", 1, "limit", "cores", "guess", 1, "limit")
+    assert ledger.ask(*asked, **limits) == [NO_LIMIT, 100, GIB, 30, GIB]
+
+
 def test_without_any_limit_all_is_given_and_counted(ledger: Ledger) -> None:
     found, said = asked(ledger, "limit", "cores", "reserve", 2**50, "used")
     assert (found, said) == ([NO_LIMIT, 100, 1, 2**50], "")

@@ -3,6 +3,7 @@
  *   reserve N, release N, charge N    bytes of the chosen device; N may end in m for MiB
  *   used, limit, cores, oversubscribes, entry, ready
  *   device N                          choose the N-th device; 0 at first
+ *   guess N                           choose it, but take it for the first, as NVML may
  *   wait                              until a line can be read
  *   fork                              go on in a child */
 #include "common.h"
@@ -26,6 +27,7 @@ int main(int count, char **words) {
     else if (!strcmp(word, "release")) vgpu_release(entry, bytes(next)), i++;
     else if (!strcmp(word, "charge")) vgpu_charge(entry, bytes(next)), i++;
     else if (!strcmp(word, "device")) entry = device((unsigned)atoi(next)), i++;
+    else if (!strcmp(word, "guess")) entry = guessed((unsigned)atoi(next)), i++;
     else if (!strcmp(word, "used")) say(vgpu_used(entry));
     else if (!strcmp(word, "limit")) say(vgpu_limit(entry));
     else if (!strcmp(word, "cores")) say(vgpu_cores(entry));

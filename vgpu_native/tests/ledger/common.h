@@ -17,9 +17,14 @@
 
 /* The entry of the n-th of these tests' devices. */
 static inline int device(unsigned n) {
-  unsigned char uuid[16] = {0};
-  uuid[15] = (unsigned char)n;
+  const unsigned char uuid[16] = {[15] = (unsigned char)n};
   return vgpu_entry(uuid, n);
+}
+
+/* The same when somebody thinks that it is the first. */
+static inline int guessed(unsigned n) {
+  const unsigned char uuid[16] = {[15] = (unsigned char)n};
+  return vgpu_entry_guessed(uuid, 0);
 }
 
 static inline void *shared(size_t size) {
