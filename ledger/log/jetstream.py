@@ -263,11 +263,13 @@ class JetStreamLog:
         await api.purge_before(self.connection, self.names.snapshots, first)
 
     async def _load(self, manifest: chunking.Manifest, sequence: int) -> Snapshot | None:
+        # One by one and not by a consumer: whoever may make one of this stream can have it
+        # delivered into the log, and agents may not write.
         pieces: list[bytes] = []
-        stream = Stream(self.connection, self.names.snapshots, contiguous=False)
-        async with aclosing(tailing.read(stream, manifest.first, sequence)) as batches:
-            async for batch in batches:
-                pieces.extend(entry.payload for entry in batch)
+        for at in range(manifest.first, sequence):
+            stored = await api.message(self.connection, self.names.snapshots, {"seq": at})
+            if stored is not None:
+                pieces.append(stored.data)
         return chunking.join(manifest, pieces)
 
 

@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
+from itertools import product
 from pathlib import Path
 from typing import Final
 
 import aiohttp
+import msgspec
+import nats
 import pytest
 from support.folding import record
 from support.nats import settings_for
@@ -32,6 +35,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 PROBES: Final = ("startup", "readiness", "liveness")
 FORM_SECONDS: Final = 60
 AGAIN_SECONDS: Final = 0.2
+DELIVERED_SECONDS: Final = 2.0
+APIS: Final = ("$JS.API", "$JS.hub.API", "$JS.agents.API")
+STREAMS: Final = ("LEDGER-main", "LEDGER-main-SNAP")
 
 
 @pytest.fixture
@@ -84,7 +90,11 @@ async def test_an_agent_reads_the_log_and_writes_nothing(servers: list[Shipped])
     await log.append(payload, 0)
     await log.save_snapshot(Snapshot(1, snapshots.encode(state)))
     settings = settings_for(
-        servers[0], access=access(servers, "agent", AGENT_PASSWORD), replicas=SERVERS, deadline=2.0
+        servers[0],
+        access=access(servers, "agent", AGENT_PASSWORD),
+        replicas=SERVERS,
+        deadline=2.0,
+        domain="agents",
     )
     reader = await JetStreamLog.connect(settings)
     try:
@@ -100,6 +110,34 @@ async def test_an_agent_reads_the_log_and_writes_nothing(servers: list[Shipped])
         assert (await log.extent()).last == 1
     finally:
         await reader.close()
+        await log.close()
+
+
+async def test_an_agent_has_nothing_answered_or_delivered_into_the_log(
+    servers: list[Shipped],
+) -> None:
+    log = await opened(servers)
+    state = State()
+    payload = record(state, [SetLimits(quota("c1", "t", "q"), ("c1/t",), {"limits.x/y": 1})])
+    assert payload is not None
+    await log.append(payload, 0)
+    await log.save_snapshot(Snapshot(1, snapshots.encode(state)))
+    agent = await nats.connect(servers[0].url, user="agent", password=AGENT_PASSWORD)
+    try:
+        for number, (api, stream) in enumerate(product(APIS, STREAMS)):
+            subject = log.names.log_subject
+            await agent.publish(f"{api}.STREAM.INFO.{stream}", reply=subject)
+            name = f"evil{number}"
+            config = {"name": name, "deliver_subject": subject, "num_replicas": 1}
+            wanted = {"stream_name": stream, "config": config | {"ack_policy": "none"}}
+            create = f"{api}.CONSUMER.CREATE.{stream}.{name}"
+            await agent.publish(create, msgspec.json.encode(wanted), reply=agent.new_inbox())
+        await agent.flush()
+        await asyncio.sleep(DELIVERED_SECONDS)
+        assert (await log.extent()).last == 1
+        assert await log.append(payload, 1) == 2, "whoever decides still can"
+    finally:
+        await agent.close()
         await log.close()
 
 

@@ -71,7 +71,9 @@ def test_the_agent_reads_the_log_of_the_service_as_somebody_else() -> None:
         url.replace(":4222", ".gpuledger-system.svc:4222") for url in service.nats
     )
     assert agent.nats_user != service.nats_user
-    assert f"user: {agent.nats_user}," in (DEPLOY / "nats.conf").read_text()
+    configuration = (DEPLOY / "nats.conf").read_text()
+    assert f"user: {agent.nats_user}," in configuration
+    assert f'"$JS.{agent.nats_domain}.API.>"' in configuration
 
 
 def test_options_are_those_of_the_command() -> None:
