@@ -493,6 +493,7 @@ async def test_what_the_kubelet_no_longer_has_is_removed_and_nothing_else(
             await node.kubelet.admit("team", pod, f"{pod}-uid", ONE)
             await node.kubelet.start_container(f"{pod}-uid", "main")
         node.kubelet.end("a-uid")
+        node.placed.replace(placed[1])
         parts = node.plugin.allocations, node.plugin._witness, node.settings
         assert await collecting.collect(*parts) == 0, "the checkpoint still has it"
         checkpoint = node.settings.checkpoint
@@ -562,6 +563,7 @@ async def test_a_tenant_with_many_files_keeps_nobody_waiting(
         await node.kubelet.admit("team", "a", "a-uid", ONE)
         await node.kubelet.start_container("a-uid", "main")
         node.kubelet.end("a-uid")
+        node.placed.replace()
         node.kubelet.write_checkpoint()
         parts = node.plugin.allocations, node.plugin._witness, node.settings
         removing = asyncio.create_task(collecting.collect(*parts))
@@ -584,10 +586,29 @@ async def test_links_that_a_tenant_makes_are_removed_and_not_followed(
         await node.kubelet.start_container("a-uid", "main")
         (node.plugin.allocations.region(node.allocation("a-uid")) / "region").symlink_to(precious)
         node.kubelet.end("a-uid")
+        node.placed.replace()
         node.kubelet.write_checkpoint()
         parts = node.plugin.allocations, node.plugin._witness, node.settings
         assert await collecting.collect(*parts) == 1
         assert (precious / "file").read_text() == "kept"
+
+
+async def test_whom_a_kubelet_has_forgotten_keeps_limits_while_the_ledger_places_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "YOUNG_MICROSECONDS", -1)
+    async with node_in(tmp_path, container("a", share(0))) as node:
+        await node.kubelet.admit("team", "a", "a-uid", ONE)
+        await node.kubelet.start_container("a-uid", "main")
+        found = node.allocation("a-uid")
+        # Somebody removes the checkpoint, and the kubelet starts again without it.
+        node.kubelet.end("a-uid")
+        node.kubelet.write_checkpoint()
+        parts = node.plugin.allocations, node.plugin._witness, node.settings
+        assert await collecting.collect(*parts) == 0
+        assert node.plugin.allocations.page(found).exists(), "it is mounted"
+        node.placed.replace()
+        assert await collecting.collect(*parts) == 1
 
 
 async def test_directories_that_a_tenant_nests_deep_are_removed(
@@ -601,6 +622,7 @@ async def test_directories_that_a_tenant_nests_deep_are_removed(
         for _ in range(2):
             _nest(node.plugin.allocations.region(found), 3_000)
         node.kubelet.end("a-uid")
+        node.placed.replace()
         node.kubelet.write_checkpoint()
         parts = node.plugin.allocations, node.plugin._witness, node.settings
         assert await collecting.collect(*parts) == 1

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,9 @@ from vgpu_native.plugin.witness import Witness
 YOUNG_MICROSECONDS: Final = 120_000_000
 """An allocation is left alone for so long, whatever the kubelet has noted."""
 
+Key = tuple[str, str]
+"""A pod's uid, and a container's name."""
+
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
 
@@ -24,16 +27,20 @@ async def collect(allocations: Allocations, witness: Witness, settings: PluginSe
     """Remove allocations that the kubelet no longer has; return how many directories that were.
 
     The kubelet's checkpoint decides, and nothing is removed where it cannot be read: what it has
-    is mounted into a container, or will be when that restarts.
+    is mounted into a container, or will be when that restarts. A kubelet whose checkpoint was
+    removed knows nothing of containers that run on, so whom the ledger still places is kept, too.
     """
     entries = witness.entries()
     if entries is None:
         return 0
     noted = {entry.token for entry in entries}
+    known = {(entry.uid, entry.container) for entry in entries}
     now = time.time_ns() // 1_000
     gone = []
     for one in allocations.all():
-        if one.token not in noted and now - one.time > YOUNG_MICROSECONDS:
+        if one.token in noted or _is_forgotten(one, known, witness):
+            continue
+        if now - one.time > YOUNG_MICROSECONDS:
             gone += _dropped(allocations, one, settings)
     try:
         orphans = allocations.orphans(now - YOUNG_MICROSECONDS)
@@ -44,6 +51,13 @@ async def collect(allocations: Allocations, witness: Witness, settings: PluginSe
     paths = list(dict.fromkeys([*gone, *left]))
     # Tenants decide how many files there are: whoever serves does not wait for that.
     return await asyncio.to_thread(_remove, paths) if paths else 0
+
+
+def _is_forgotten(one: Allocation, known: Set[Key], witness: Witness) -> bool:
+    """Return whether a container may run on without the kubelet knowing of its devices."""
+    if not one.tied or one.owner is None or one.owner.key in known:
+        return False
+    return witness.placed(*one.owner.key) is not None
 
 
 def _dropped(allocations: Allocations, one: Allocation, settings: PluginSettings) -> list[Path]:
