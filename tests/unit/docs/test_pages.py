@@ -23,9 +23,11 @@ PAGES = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "deploy").rglo
 ALERTS = ROOT / "deploy" / "alerts.yaml"
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-TEST = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
-CODE = re.compile(r"`((?:ledger|gpuledger|webhook|projections|docs|deploy|tests)/[\w./-]+)`")
-MADE = re.compile(r"schema-N|/results/")
+TEST = re.compile(r"((?:vgpu_native/)?tests/[\w/]+\.py)(?:::(\w+))?")
+CODE = re.compile(
+    r"`((?:ledger|gpuledger|webhook|projections|extender|vgpu_native|docs|deploy|tests)/[\w./-]+)`"
+)
+MADE = re.compile(r"schema-N|/results/|vgpu_native/build/")
 SOMEWHERE = re.compile(r"(?<![\w.])/(?:home|root|work|Users)/")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -119,6 +121,18 @@ def test_every_check_of_readiness_is_explained() -> None:
     page = text_of("operating.md")
     assert len(checks) > 5
     assert [one for one in checks if f"| `{one}` |" not in page] == []
+
+
+def test_every_check_and_metric_of_the_agent_is_explained() -> None:
+    served = (ROOT / "gpuledger" / "agent_app.py").read_text()
+    exported = (ROOT / "vgpu_native" / "agent" / "exporting.py").read_text()
+    page = text_of("node.md")
+    checks = re.findall(r'_health\.add\("(\w+)"', served)
+    metrics = re.findall(r'"((?:hami|gpuledger)_\w+)"', served + exported)
+    assert len(checks) > 5
+    assert len(metrics) > 10
+    assert [one for one in checks if f"| `{one}` |" not in page] == []
+    assert [one for one in metrics if not re.search(rf"`{one}(_total)?`", page)] == []
 
 
 def test_every_alert_has_a_runbook() -> None:
