@@ -69,7 +69,7 @@ def read(path: Path, resource: str) -> tuple[Entry, ...]:
         found = msgspec.json.decode(content, type=_File)
         entries = found.data.pod_device_entries or ()
         return tuple(_entry(one) for one in entries if one.resource_name == resource)
-    except (msgspec.MsgspecError, DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadCheckpoint(f"{path}: {error}") from error
 
 

@@ -73,6 +73,7 @@ def test_a_mark_that_is_not_ours_is_none(tmp_path: Path, token: str) -> None:
         b"",
         b"{",
         b"[]",
+        b'{"Data":{"Other":' + b"[" * 100_000,
         b'{"Data":{"PodDeviceEntries":[{"PodUID":3}]}}',
         b'{"Data":{"PodDeviceEntries":[{"PodUID":"u","ResourceName":"nvidia.com/gpu",'
         b'"AllocResp":"/////w=="}]}}',
