@@ -200,6 +200,49 @@ static void graphs(void) {
   OK(cuGraphLaunch(small, NULL));
 }
 
+static CUresult allocates_of(CUgraph graph, int device, uint64_t bytes) {
+  CUgraphNode node;
+  CUDA_MEM_ALLOC_NODE_PARAMS params = {
+      .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
+      .bytesize = bytes};
+  return cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params);
+}
+
+/* What one device has room for is not kept when the other has none. */
+static void graph_of_two_devices(void) {
+  CUgraph graph;
+  CUgraphExec exec;
+  OK(cuGraphCreate(&graph, 0));
+  OK(allocates_of(graph, 0, 60 * MIB));
+  OK(allocates_of(graph, 1, 120 * MIB));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  for (int i = 0; i < 3; i++) CHECK(cuGraphLaunch(exec, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(charged() == 0 && physical() == 0);
+}
+
+/* A library that has the driver's own function frees what is counted: it is known by its address. */
+static void address_anew(void) {
+  CUdeviceptr pointer, again;
+  CUresult (*unseen)(CUdeviceptr) = (CUresult(*)(CUdeviceptr))(uintptr_t)vgpu_stub_address("cuMemFree_v2");
+  OK(cuMemAlloc_v2(&pointer, 10 * MIB));
+  OK(unseen(pointer));
+  OK(cuMemAlloc_v2(&again, 10 * MIB));
+  CHECK(again == pointer && charged() == 10 * MIB);
+  OK(cuMemFree_v2(again));
+  CHECK(charged() == 0 && physical() == 0);
+}
+
+/* An array whose memory is mapped into it takes none. */
+static void array_without_memory(void) {
+  CUarray array;
+  CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = 4096, .Height = 4096, .Format = CU_AD_FORMAT_FLOAT,
+                                   .NumChannels = 4, .Flags = CUDA_ARRAY3D_DEFERRED_MAPPING};
+  OK(cuArray3DCreate_v2(&array, &shape));
+  CHECK(charged() == 0 && physical() == 0);
+  OK(cuArrayDestroy(array));
+}
+
 /* Memory of a handle ends with its last holder: who made, retained or imported it, and mappings. */
 static void handles(void) {
   CUmemGenericAllocationHandle handle, again;
@@ -318,6 +361,9 @@ static const struct rule {
              {"stream-of-other-device", stream_of_other_device},
              {"capture", capture},
              {"graphs", graphs},
+             {"graph-of-two-devices", graph_of_two_devices},
+             {"address-anew", address_anew},
+             {"array-without-memory", array_without_memory},
              {"handles", handles},
              {"many-mappings", many_mappings},
              {"handle-of-other-device", handle_of_other_device},
