@@ -19,10 +19,17 @@ enum { TRIES = 4 };
 /* What one reservation is about. */
 struct request {
   vgpu_region *region;
+  const struct vgpu_source *source;
   uint64_t *own;
   int entry;
   uint64_t bytes;
 };
+
+/* What limits an entry, of a process that is ready; NULL: no memory may be given. */
+static inline const struct vgpu_source *source_of(int entry) {
+  if (entry >= VGPU_DEVICES_MAX || vgpu_own.process.nothing) return NULL;
+  return vgpu_source_of(entry);
+}
 
 static uint64_t add_up(uint64_t left, uint64_t right) {
   uint64_t sum;
@@ -83,8 +90,8 @@ typedef uint64_t summing(const vgpu_region *region, int entry);
 /* Ask once, with what others are expected to use: who would not fit looks first whether that is
  * still so, and if it is does not publish, to be in nobody's way. */
 static inline bool ask(const struct request *request, summing *sum, uint64_t expected) {
-  const struct vgpu_source *source = vgpu_source_of(request->entry);
-  uint64_t limit = vgpu_limits_memory(source), beyond = vgpu_limits_overhead(source);
+  uint64_t limit = vgpu_limits_memory(request->source);
+  uint64_t beyond = vgpu_limits_overhead(request->source);
 #ifdef BREAK_CHECK_THEN_ADD /* a negative control: what was seen is believed */
   if (add_up(add_up(sum(request->region, request->entry), beyond), request->bytes) > limit)
     return false;
@@ -120,10 +127,11 @@ static bool ask_again(const struct request *request) {
 
 bool vgpu_reserve(int entry, uint64_t bytes) {
   if (entry < 0 || !bytes || !vgpu_ready()) return true;
-  uint64_t limit = vgpu_limit(entry);
+  const struct vgpu_source *source = source_of(entry);
+  uint64_t limit = source ? vgpu_limits_memory(source) : 0;
   if (bytes > limit || bytes > ABSURD) return false;
   const struct vgpu_mapped *mapped = &vgpu_own.process.mapped;
-  struct request request = {mapped->region, &mapped->slot->used[entry], entry, bytes};
+  struct request request = {mapped->region, source, &mapped->slot->used[entry], entry, bytes};
   if (limit == VGPU_NO_LIMIT) {
     publish(request.own, bytes);
     return true;
@@ -160,8 +168,7 @@ uint64_t vgpu_used(int entry) {
 
 uint64_t vgpu_limit(int entry) {
   if (entry < 0 || !vgpu_ready()) return VGPU_NO_LIMIT;
-  if (entry >= VGPU_DEVICES_MAX || vgpu_own.process.nothing) return 0;
-  const struct vgpu_source *source = vgpu_source_of(entry);
+  const struct vgpu_source *source = source_of(entry);
   return source ? vgpu_limits_memory(source) : 0;
 }
 

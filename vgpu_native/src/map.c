@@ -57,14 +57,14 @@ static struct vgpu_shard *shard_of(struct vgpu_map *map, uint64_t key) {
   return &map->shards[hash(key) >> 58];
 }
 
-static uint64_t mask_of(const struct vgpu_shard *shard) { return (1ULL << shard->bits) - 1; }
+static inline uint64_t mask_of(const struct vgpu_shard *shard) { return (1ULL << shard->bits) - 1; }
 
 static uint64_t home_of(const struct vgpu_shard *shard, uint64_t key) {
   return hash(key) << 6 >> (64 - shard->bits);
 }
 
 /* The place of a key, or the free one where it would go; NULL without a table. */
-static struct vgpu_item *place_of(const struct vgpu_shard *shard, uint64_t key) {
+static inline struct vgpu_item *place_of(const struct vgpu_shard *shard, uint64_t key) {
   if (!shard->items) return NULL;
   uint64_t at = home_of(shard, key);
   while (shard->items[at].key && shard->items[at].key != key) at = (at + 1) & mask_of(shard);
@@ -117,7 +117,7 @@ bool vgpu_map_put(struct vgpu_map *map, struct vgpu_item item, struct vgpu_item 
 }
 
 /* Find an item under its shard's lock. */
-static struct vgpu_item *found(struct vgpu_shard *shard, uint64_t key, struct vgpu_item *item) {
+static inline struct vgpu_item *found(struct vgpu_shard *shard, uint64_t key, struct vgpu_item *item) {
   struct vgpu_item *place = key ? place_of(shard, key) : NULL;
   if (!place || !place->key) return NULL;
   *item = *place;
