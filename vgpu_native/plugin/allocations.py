@@ -30,6 +30,7 @@ NOTED_MICROSECONDS: Final = 2_000_000
 
 _TOKEN: Final = "a{}"
 _ANYBODY: Final = 0o1777
+_NOBODY_ELSE: Final = 0o700
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
 
@@ -77,12 +78,17 @@ class Allocations:
     def __init__(self, directory: Path) -> None:
         """Keep them below a directory. `load` reads what is there."""
         self._directory = directory
+        # In the order in which they were made: clocks are put back.
         self._known: dict[str, Allocation] = {}
         self.changes = Changes()
 
     def load(self) -> None:
         """Read what was kept. Raises OSError. What cannot be read is left where it is."""
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        # Users of the host have no business where a container can leave a program that is setuid.
+        # The container needs no way there: what it has mounted is mounted by root.
+        self._directory.chmod(_NOBODY_ELSE)
+        found_here = []
         for directory in sorted(self._directory.iterdir()):
             try:
                 found = msgspec.json.decode((directory / "record").read_bytes(), type=Allocation)
@@ -90,16 +96,18 @@ class Allocations:
                 _logger.warning("allocation_not_read", directory=str(directory), error=str(error))
                 continue
             if found.token == directory.name:
-                self._known[found.token] = found
+                found_here.append(found)
+        for found in sorted(found_here, key=lambda one: (one.time, one.token)):
+            self._known[found.token] = found
         self.changes.tell()
 
     def all(self) -> list[Allocation]:
         """Return all of them, the oldest first."""
-        return sorted(self._known.values(), key=lambda one: (one.time, one.token))
+        return list(self._known.values())
 
     def latest(self) -> Allocation | None:
         """Return the one that was made last."""
-        return max(self._known.values(), key=lambda one: (one.time, one.token), default=None)
+        return next(reversed(self._known.values()), None)
 
     def tied(self) -> list[Allocation]:
         """Return those whose container is known for sure."""
@@ -202,7 +210,7 @@ class Allocations:
 
 def is_fresh(allocation: Allocation, now: int) -> bool:
     """Return whether the kubelet need not have noted an answer yet."""
-    return now - allocation.time <= NOTED_MICROSECONDS
+    return abs(now - allocation.time) <= NOTED_MICROSECONDS
 
 
 def _now() -> int:

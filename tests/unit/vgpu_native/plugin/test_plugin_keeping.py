@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,16 @@ def test_allocations_are_there_again_after_a_restart(tmp_path: Path) -> None:
     again = Allocations(tmp_path)
     again.load()
     assert again.all() == [made]
+
+
+def test_nobody_of_the_host_gets_to_what_containers_leave(tmp_path: Path) -> None:
+    directory = tmp_path / "allocations"
+    directory.mkdir(mode=0o755)
+    some = Allocations(directory)
+    some.load()
+    made = some.make([f"{CARDS[0]}-0"], cdi=False)
+    assert stat.S_IMODE(some.region(made).stat().st_mode) == 0o1777
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
 def test_a_record_that_cannot_be_read_harms_no_other_and_is_left_there(tmp_path: Path) -> None:
