@@ -1,5 +1,6 @@
 #include "gate.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <time.h>
@@ -12,9 +13,12 @@ static uint64_t now(void) {
   return (uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec;
 }
 
+/* A signal may end it early, which is not the program's business. */
 static void pause_after(int attempt) {
+  int kept = errno;
   if (attempt < YIELDS) sched_yield();
   else nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+  errno = kept;
 }
 
 uint64_t vgpu_gate_take(uint64_t *gate) {

@@ -149,6 +149,7 @@ def test_a_slot_that_is_taken_unannounced_is_lost_by_a_kill(ledger: Ledger) -> N
         "idle_child",
         "thread_ends",
         "namespaces",
+        "filtered",
         "fork_while_attaching",
         "begin_together",
     ],
@@ -164,6 +165,10 @@ def test_without_a_slot_there_is_no_memory_and_that_is_said_once(ledger: Ledger)
     done = ledger.run("full")
     assert done.stdout == ""
     assert done.stderr.count("256 processes use") == 1
+
+
+def test_signals_while_somebody_holds_the_gate_do_not_change_errno(ledger: Ledger) -> None:
+    ledger.run("interrupted", CUDA_DEVICE_MEMORY_LIMIT="100m")
 
 
 @pytest.mark.parametrize("kind", ["plain", "address", "thread"])
