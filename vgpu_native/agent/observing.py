@@ -91,39 +91,37 @@ class Observer:
         now = time.monotonic()
         said = _said(holders, before, after)
         uses = tuple(self._uses(holders, after, now, seen))
-        overhead = self._comparer.overhead(said, seen or ())
+        overhead = self._comparer.overhead(said, seen.pods)
         self._looked = now
         return Observation(
             uses,
             loads,
             self._comparer.compare(
-                [Said(*where, memory) for where, memory in said.items()], seen or (), now
+                [Said(*where, memory) for where, memory in said.items()], seen.pods, now
             ),
             _alone(holders, overhead),
             after.broken,
             time.time(),
         )
 
-    async def _driven(
-        self, cards: tuple[str, ...]
-    ) -> tuple[dict[str, Load], tuple[Seen, ...] | None]:
-        """Return what the driver sees; None in the place of pods when it does not tell."""
+    async def _driven(self, cards: tuple[str, ...]) -> tuple[dict[str, Load], "_Seen"]:
+        """Return what the driver sees. A card that does not answer makes no other unseen."""
         loads: dict[str, Load] = {}
-        found: dict[tuple[str, str], Seen] = {}
-        try:
-            for card in cards:
+        seen = _Seen()
+        blind = []
+        for card in cards:
+            try:
                 loads[card] = await self._driver.ask(self._driver.nvml.load, card)
-                for process in await self._driver.ask(self._driver.nvml.processes, card):
-                    uid = self._cgroups.pod_of(process.pid)
-                    known = found.get((uid, card), Seen(uid, card, 0, 0))
-                    found[uid, card] = Seen(
-                        uid, card, known.memory + process.memory, known.processes + 1
-                    )
-        except NvmlError as error:
-            self._say_blind(str(error))
-            return loads, None
-        self._say_blind("")
-        return loads, tuple(one for one in found.values() if one.uid)
+                running = await self._driver.ask(self._driver.nvml.processes, card)
+            except NvmlError as error:
+                blind.append(str(error))
+                continue
+            seen.cards.add(card)
+            for process in running:
+                if uid := self._cgroups.pod_of(process.pid):
+                    seen.add(uid, card, process.memory)
+        self._say_blind("; ".join(dict.fromkeys(blind)))
+        return loads, seen
 
     def _say_blind(self, reason: str) -> None:
         if reason and reason != self._blind:
@@ -135,9 +133,8 @@ class Observer:
         holders: Sequence[Held],
         read: "_Read",
         now: float,
-        seen: tuple[Seen, ...] | None,
+        seen: "_Seen",
     ) -> Iterable[Use]:
-        by_pod = {(one.uid, one.card): one.memory for one in seen or ()}
         busy: dict[tuple[Path, str], int] = {}
         for held in holders:
             limits, region = read.limits.get(held.page), read.regions.get(held.region)
@@ -160,9 +157,33 @@ class Observer:
                     spent / NANOSECONDS,
                     min(100 * worked / max(now - self._looked, 0.001), 100.0),
                     len(region.processes) if region is not None else 0,
-                    by_pod.get((held.owner.uid, device.uuid), 0) if seen is not None else None,
+                    seen.of(held.owner.uid, device.uuid),
                 )
         self._busy = busy
+
+
+class _Seen:
+    """What the driver sees of pods, on the cards that it tells of."""
+
+    def __init__(self) -> None:
+        self.cards: set[str] = set()
+        self._pods: dict[tuple[str, str], Seen] = {}
+
+    @property
+    def pods(self) -> tuple[Seen, ...]:
+        return tuple(self._pods.values())
+
+    def add(self, uid: str, card: str, memory: int) -> None:
+        """Count a process."""
+        known = self._pods.get((uid, card), Seen(uid, card, 0, 0))
+        self._pods[uid, card] = Seen(uid, card, known.memory + memory, known.processes + 1)
+
+    def of(self, uid: str, card: str) -> int | None:
+        """Return the bytes that a pod uses of a card, None where the driver does not tell."""
+        if card not in self.cards:
+            return None
+        found = self._pods.get((uid, card))
+        return found.memory if found is not None else 0
 
 
 class _Read(msgspec.Struct):

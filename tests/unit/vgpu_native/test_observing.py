@@ -140,6 +140,21 @@ async def test_a_blind_driver_makes_nobody_drift(
     assert found.uses[0].seen is None
 
 
+async def test_a_card_that_does_not_answer_hides_nobody_on_another(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    use(held, 7)
+    nvml.failing_cards = {"GPU-lost": "the card is lost"}
+    nvml.running[CARD] = (Process(1000, SLACK + 8),)
+    for cards in (["GPU-lost", CARD], [CARD, "GPU-lost"]):
+        found = await observer.look([held], cards)
+        assert [one.excess for one in found.drifts] == [SLACK + 1]
+        assert found.uses[0].seen == SLACK + 8
+        assert set(found.loads) == {CARD}
+    found = await observer.look([held], ["GPU-lost"])
+    assert found.uses[0].seen is None
+
+
 async def test_overhead_is_what_lasts_and_only_where_it_is_known_whose_it_is(
     observer: Observer, held: Held, nvml: ModelNvml, tmp_path: Path
 ) -> None:
