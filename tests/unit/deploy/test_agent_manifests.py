@@ -94,6 +94,7 @@ def test_paths_are_the_same_on_the_host_and_in_the_agent() -> None:
         str(plugin.plugins_dir),
         str(plugin.pod_resources.parent),
         str(plugin.library.parent),
+        str(plugin.cdi_dir),
     }
 
 
