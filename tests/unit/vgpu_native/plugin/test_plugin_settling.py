@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from support.plugged import Placed, container, settings_in, share
 
+from vgpu_native.plugin import allocations as kept
 from vgpu_native.plugin import settling
 from vgpu_native.plugin.allocations import Allocation, Allocations, owner_of
 from vgpu_native.plugin.checkpoint import Entry
@@ -77,3 +78,19 @@ def test_of_pods_of_one_name_the_newest_is_meant(tmp_path: Path) -> None:
     holder = Holder("team", "b", "main", frozenset({"A-0"}))
     for order in ([old, new], [new, old]):
         assert Witness(settings_in(tmp_path), Placed(*order)).named(holder) == new
+
+
+def test_a_clock_that_is_put_back_changes_neither_order_nor_who_has_an_answer(
+    allocations: Allocations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter((LATER, 10))
+    monkeypatch.setattr(kept, "_now", lambda: next(times))
+    before, after = (allocations.make(["A-0"], cdi=False) for _ in range(2))
+    for one, of in ((before, GUESSED), (after, TRUE)):
+        allocations.put(msgspec.structs.replace(one, owner=owner_of(of)))
+    assert [one.token for one in allocations.all()] == [before.token, after.token]
+    latest = allocations.latest()
+    assert latest is not None
+    assert latest.token == after.token
+    # The kubelet has not noted the one of before, and will not.
+    assert allocations.given(10, ()) == {TRUE.key}
