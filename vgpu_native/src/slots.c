@@ -74,8 +74,7 @@ static void raise_high(vgpu_region *region, uint64_t high) {
   }
 }
 
-static vgpu_slot *take_any(vgpu_region *region) {
-  uint32_t thread = (uint32_t)syscall(SYS_gettid);
+static vgpu_slot *take_any(vgpu_region *region, uint32_t thread) {
   for (unsigned i = 0; i < VGPU_SLOTS_MAX; i++) {
     vgpu_slot *slot = &region->slot[i];
     if (!take(slot, thread)) continue;
@@ -91,8 +90,10 @@ static void *own_for_ever(void *argument) {
   prctl(PR_SET_NAME, "gpuledger");
   head = (struct robust_list_head){.list = {&head.list}};
   node.next = &head.list;
-  if (syscall(SYS_set_robust_list, &head, sizeof head)) order->error = errno;
-  else if (!(order->slot = take_any(order->region))) order->error = ENOSPC;
+  /* A filter of system calls may forbid this one. An owner of such a number would count as dead. */
+  long thread = syscall(SYS_gettid);
+  if (thread <= 0 || syscall(SYS_set_robust_list, &head, sizeof head)) order->error = errno;
+  else if (!(order->slot = take_any(order->region, (uint32_t)thread))) order->error = ENOSPC;
   bool owner = !order->error;
   vgpu_wake(&order->done, 1);
   while (owner) pause();

@@ -1,6 +1,10 @@
 /* Whose memory counts: lives SCENARIO. Prints what was not as it should be, and nothing else. */
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -167,6 +171,36 @@ static void namespaces(void) {
   expect("both are dead", 0);
 }
 
+/* From now on a system call answers EPERM. */
+static bool forbid(unsigned number) {
+  struct sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog filter = {sizeof rules / sizeof *rules, rules};
+  return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+         !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+/* A process that may not know its number, or not own anything, is limited all the same. */
+static void filtered(void) {
+  static const unsigned forbidden[] = {SYS_gettid, SYS_set_robust_list, SYS_madvise, SYS_prctl};
+  for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++) {
+    pid_t pid = fork();
+    if (!pid) {
+      if (!forbid(forbidden[i])) puts("skip: no system call can be forbidden here"), _exit(0);
+      int own = device(0);
+      _exit(vgpu_reserve(own, 600 * MIB) && !vgpu_reserve(own, 600 * MIB) ? 0 : 1);
+    }
+    int status = 1;
+    waitpid(pid, &status, 0);
+    if (status) printf("without system call %u it ended with %x\n", forbidden[i], status);
+  }
+  expect("all are gone", 0);
+}
+
 static void *attach(void *unused) { return vgpu_ready() ? unused : NULL; }
 
 /* A fork at any moment of another thread's attaching: the child attaches by itself, and soon. */
@@ -230,6 +264,7 @@ int main(int count, char **words) {
                    {"idle_child", idle_child},
                    {"thread_ends", thread_ends},
                    {"namespaces", namespaces},
+                   {"filtered", filtered},
                    {"fork_while_attaching", fork_while_attaching},
                    {"begin_together", begin_together}};
   if (count != 2) return 2;
