@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -80,9 +81,17 @@ static bool shared(void) {
   return getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE") || vgpu_limits_paged();
 }
 
+/* Whether a file may be as large as a region. If not, writing one would end the program by SIGXFSZ, if
+ * only when it unblocks its signals again. */
+static bool may_be_so_large(void) {
+  struct rlimit most;
+  return getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur >= sizeof(vgpu_region);
+}
+
 /* Write a whole region to a new file. Its blocks are written and not left as a hole: a full disk is
  * an error now instead of a SIGBUS later. Processes of other users of the container share it. */
 static bool write_new(const char *path) {
+  if (!may_be_so_large()) return errno = EFBIG, false;
   int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return false;
   vgpu_region *fresh = vgpu_region_private();

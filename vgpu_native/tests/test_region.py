@@ -131,6 +131,18 @@ def test_with_a_mounted_page_the_region_is_the_containers_unless_it_may_go_witho
     assert ("SHARED_CACHE has no effect" in done.stderr) != allowed
 
 
+def test_where_files_may_not_be_so_large_the_process_is_limited_and_lives(
+    ledger: Ledger,
+) -> None:
+    command = ["sh", "-c", 'ulimit -f 8 && exec "$@"', "sh", str(ledger.built("plain/ask"))]
+    done = subprocess.run(
+        [*command, *ASK], env=ledger.settings(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (0, [*map(str, LIMITED)])
+    assert "File too large" in done.stderr
+    assert list(ledger.directory.iterdir()) == []
+
+
 def test_a_directory_stands_for_the_region_in_it(ledger: Ledger) -> None:
     assert ledger.ask(*ASK, CUDA_DEVICE_MEMORY_SHARED_CACHE=str(ledger.directory)) == LIMITED
     assert ledger.region.stat().st_size == REGION_SIZE
