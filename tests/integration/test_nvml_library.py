@@ -59,12 +59,18 @@ stub.vgpu_stub_lose(0, 1)
 left = nvml.gpus()
 loads = {one.uuid: nvml.load(one.uuid) for one in left}
 assert nvml.xid(0.0) is None, "the other one's errors are waited for"
+stub.vgpu_stub_lose(0, 0)
+stub.vgpu_stub_lose(1, 1)
+stub.vgpu_stub_xid(1, 79)
+nvml.gpus()
+told = nvml.xid(2.0)
+stub.vgpu_stub_lose(0, 1)
 stub.vgpu_stub_lose(1, 1)
 try:
     nvml.gpus()
 except NvmlError as error:
     refused = str(error)
-found = {"before": before, "left": left, "loads": loads, "refused": refused}
+found = {"before": before, "left": left, "loads": loads, "refused": refused, "told": told}
 print(msgspec.json.encode(found).decode())
 """
 
@@ -127,6 +133,7 @@ def test_a_card_that_fell_off_its_bus_takes_no_other_with_it(tmp_path: Path) -> 
     assert [one["uuid"] for one in found["before"]] == list(CARDS)
     assert [(one["uuid"], one["index"]) for one in found["left"]] == [(CARDS[1], 1)]
     assert list(found["loads"]) == [CARDS[1]]
+    assert found["told"] == {"uuid": CARDS[1], "number": 79}
     assert found["refused"].startswith("NVML: the list of cards: ")
 
 

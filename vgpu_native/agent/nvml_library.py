@@ -1,5 +1,6 @@
 """The real NVML, through its Python bindings, which load `libnvidia-ml.so.1` at the first use."""
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -48,7 +49,7 @@ class NvmlLibrary:
         """Return the cards, in the order of their indexes. Raises NvmlError."""
         with self._calling("the list of cards"):
             found = _gpus(int(pynvml.nvmlDeviceGetCount()))
-            self._handles = {gpu.uuid: handle for gpu, handle in found}
+            self._handles |= {gpu.uuid: handle for gpu, handle in found}
             return tuple(gpu for gpu, _ in found)
 
     def load(self, uuid: str) -> Load:
@@ -97,9 +98,7 @@ class NvmlLibrary:
                 told = pynvml.nvmlEventSetWait_v2(self._events, int(seconds * MILLISECONDS))
             except pynvml.NVMLError_Timeout:
                 return None
-            with suppress(pynvml.NVMLError):
-                return Xid(_text(pynvml.nvmlDeviceGetUUID(told.device)), int(told.eventData))
-            return Xid("", int(told.eventData))
+            return Xid(self._uuid_of(told.device), int(told.eventData))
 
     def close(self) -> None:
         """Let go of the library."""
@@ -115,6 +114,15 @@ class NvmlLibrary:
 
     def _handle(self, uuid: str) -> Any:
         return self._handles.get(uuid) or pynvml.nvmlDeviceGetHandleByUUID(uuid)
+
+    def _uuid_of(self, handle: Any) -> str:
+        """Return a card's uuid, empty when nobody knows it: a card that is lost does not tell."""
+        for uuid, known in list(self._handles.items()):
+            if _address(known) == _address(handle):
+                return uuid
+        with suppress(pynvml.NVMLError):
+            return _text(pynvml.nvmlDeviceGetUUID(handle))
+        return ""
 
     @contextmanager
     def _calling(self, what: str) -> Iterator[None]:
@@ -133,6 +141,10 @@ class NvmlLibrary:
             if not self._started:
                 _must_work(pynvml.nvmlInit)
                 self._started = True
+
+
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 def _must_work(start: Callable[[], None]) -> None:

@@ -86,8 +86,7 @@ nvmlReturn_t stub_nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *minor)
 
 nvmlReturn_t stub_nvmlDeviceGetUUID(nvmlDevice_t device, char *text, unsigned length)
 {
-  int i = stub_nvml_number(device);
-  if (i < 0 || !text) return NVML_ERROR_INVALID_ARGUMENT;
+  DEVICE(device, text);
   if (length < 41) return NVML_ERROR_INSUFFICIENT_SIZE;
   name_of(text, length, i);
   return NVML_SUCCESS;
