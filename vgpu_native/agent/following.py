@@ -35,6 +35,9 @@ LOST_RETRY_SECONDS: Final = 30.0
 KEEP_SECONDS: Final = 1.0
 """How often at most what is known is kept: each time waits for the disk."""
 
+ASK_SECONDS: Final = 5.0
+"""How often a log that is followed is asked whether it is there: one that is lost is silent."""
+
 BEHIND_RECORDS: Final = 20_000
 """Who is further behind than this begins with a snapshot, where there is a newer one."""
 
@@ -55,6 +58,8 @@ class Follower:
         self.trouble = "the log has not been opened yet"
         self._connect, self._file = connect, file
         self._tracker = Tracker(_kept(file, node))
+        self._log: Log | None = None
+        self._silent = False
         self._changes = Changes()
         self._containers = _containers(self._tracker.residents)
         self._kept_position = self._tracker.position
@@ -87,6 +92,7 @@ class Follower:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_noting())
             tasks.create_task(self._keep_following())
+            tasks.create_task(self._keep_asking())
 
     async def _keep_following(self) -> None:
         while True:
@@ -100,6 +106,7 @@ class Follower:
             try:
                 await self._follow(log)
             finally:
+                self._log, self._silent = None, False
                 await log.close()
         except (Lost, NewerSchema) as error:
             self._report("log_not_followed", str(error))
@@ -114,6 +121,7 @@ class Follower:
         # Nothing is thought of the log before all that it holds now is known.
         last = (await log.extent()).last
         self._tell(last)
+        self._log = log
         async for batch in log.follow(self._tracker.position + 1):
             changed = False
             for entry in batch:
@@ -123,6 +131,28 @@ class Follower:
             self._tell(last)
             await asyncio.sleep(0)
         raise Unreachable("the connection to the log was closed")
+
+    async def _keep_asking(self) -> None:
+        while True:
+            await asyncio.sleep(ASK_SECONDS)
+            if self._log is not None:
+                await self._ask(self._log)
+
+    async def _ask(self, log: Log) -> None:
+        """See whether the log that is followed is there: its client waits for it without a word."""
+        reason = ""
+        try:
+            last = (await log.extent()).last
+        except (LogError, TimeoutError) as error:
+            reason = str(error) or "the log does not answer in time"
+        if self._log is not log:
+            return
+        if reason:
+            self._silent = True
+            self._report("log_unreachable", reason)
+        elif self._silent:
+            self._silent = False
+            self._tell(last)
 
     async def _resume(self, log: Log) -> None:
         """See that this is the log that was followed, and go on from a snapshot if that is newer.

@@ -13,7 +13,7 @@ from ledger.core import commands, snapshots
 from ledger.core.cards import OWN, Card, Part, Parts, Phase, Share
 from ledger.core.state import State
 from ledger.log.memory import MemoryLog, MemoryStore
-from ledger.log.port import Snapshot, Unreachable
+from ledger.log.port import Extent, Snapshot, Unreachable
 from vgpu_native.agent import following
 from vgpu_native.agent.following import Follower
 from vgpu_native.agent.tracking import Image, Tracker
@@ -182,6 +182,28 @@ async def test_a_log_that_comes_and_goes_is_found_again(
         away = False
         await until(lambda: bool(follower.containers()))
         assert not follower.trouble
+
+
+async def test_a_log_that_falls_silent_while_it_is_followed_is_told(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "ASK_SECONDS", 0.01)
+    silent = False
+    original = MemoryLog.extent
+
+    async def extent(self: MemoryLog) -> Extent:
+        if silent:
+            raise Unreachable("nobody there")
+        return await original(self)
+
+    monkeypatch.setattr(MemoryLog, "extent", extent)
+    async with running(Follower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+        for _ in range(2):
+            await until(lambda: not follower.trouble)
+            silent = True
+            await until(lambda: follower.trouble == "nobody there")
+            silent = False
+        await until(lambda: not follower.trouble)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"{}"])
