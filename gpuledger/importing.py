@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from extender.settling.importing import ACTOR, Imported, Importing
 from gpuledger import cards, wiring
 from gpuledger.deciding import submit, writer_on
+from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from gpuledger.projecting import show_written
 from ledger.core import snapshots
@@ -31,18 +32,29 @@ async def import_hami(settings: Settings, *, dry_run: bool) -> Imported:
     A dry run decides on a copy of the state and writes nothing.
     """
     uid, nodes, pods = await _read(settings)
-    async with log_of(settings, create=not dry_run) as found:
+    if dry_run:
+        state = await _copied(settings)
+        importing = _importing(settings, lambda: state, _rehearsing(state))
+        return await importing.take(nodes, pods, datetime.now(UTC), dry_run=True)
+    async with log_of(settings, create=True) as found:
         async with writer_on(settings, found) as writer:
-            if dry_run:
-                state = snapshots.decode(snapshots.encode(writer.state))
-                importing = _importing(settings, lambda: state, _rehearsing(state))
-                return await importing.take(nodes, pods, datetime.now(UTC), dry_run=True)
             await submit(writer, RegisterCluster(settings.cluster, uid, ACTOR))
             importing = _importing(settings, lambda: writer.state, _writing(writer))
             done = await importing.take(nodes, pods, datetime.now(UTC), dry_run=False)
             position = writer.state.position
         await show_written(settings, found, position)
     return done
+
+
+async def _copied(settings: Settings) -> State:
+    """Return a copy of the ledger's state; before there is a ledger, of what it begins with."""
+    try:
+        async with log_of(settings) as found, writer_on(settings, found) as writer:
+            return snapshots.decode(snapshots.encode(writer.state))
+    except Stop as stop:
+        if stop.status is not Exit.NOT_FOUND:
+            raise
+        return State()
 
 
 async def _read(settings: Settings) -> tuple[str, list[Node], list[Pod]]:

@@ -1,0 +1,30 @@
+"""What an import would bring can be looked at before there is a ledger, and makes none."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuledger import importing
+from ledger.kube import hami
+from ledger.kube.objects import Node, ObjectMeta, Pod
+from ledger.runtime.settings import Settings
+
+CARD = (
+    '[{"id":"GPU-1","index":0,"count":10,"devmem":24576,"devcore":100,"type":"NVIDIA A10",'
+    '"numa":0,"mode":"hami-core","health":true}]'
+)
+
+
+async def test_a_dry_run_shows_cards_before_there_is_a_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(_: Settings) -> tuple[str, list[Node], list[Pod]]:
+        register = {hami.WORDS["nvidia"].register: CARD}
+        return "uid", [Node(metadata=ObjectMeta(name="n1", annotations=register))], []
+
+    monkeypatch.setattr(importing, "_read", read)
+    store = tmp_path / "none"
+    found = await importing.import_hami(Settings(store_dir=str(store)), dry_run=True)
+    assert [(one.node, one.uuid) for one in found.cards] == [("n1", "GPU-1")]
+    assert found.nodes == 1
+    assert not store.exists()
