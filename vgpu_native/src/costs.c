@@ -1,26 +1,19 @@
-/* The costs are kept in a table in which each kind has one place: a look at it is two loads. */
+/* What kinds cost, as it is learnt. */
 #include "costs.h"
 
-#include <stddef.h>
-
-#define BITS 12
 #define LEAST_NS 500 /* timers of devices tell no less apart */
 
-static struct vgpu_cost costs[1 << BITS];
+struct vgpu_cost vgpu_costs[1 << VGPU_COST_BITS];
 static uint64_t typical = 100000; /* a running mean of all measurements */
 
 static uint64_t get(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 static void set(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
 
-struct vgpu_cost *vgpu_cost_of(uint64_t key) {
-  struct vgpu_cost *cost = &costs[key >> (64 - BITS)];
-  if (__builtin_expect(get(&cost->key) != key, 0)) {
-    set(&cost->key, key);
-    set(&cost->ns, 0);
-    set(&cost->launches, 0);
-    set(&cost->charged, 0);
-  }
-  return cost;
+void vgpu_cost_begin(struct vgpu_cost *cost, uint64_t key) {
+  set(&cost->key, key);
+  set(&cost->ns, 0);
+  set(&cost->launches, 0);
+  set(&cost->charged, 0);
 }
 
 uint64_t vgpu_cost_unknown(void) { return get(&typical); }
