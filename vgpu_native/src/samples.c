@@ -12,7 +12,7 @@ enum { FREE, TAKEN, WAITING };
 enum { COUNT = 128 };
 
 static struct vgpu_sample samples[COUNT];
-static unsigned turn;
+static unsigned last; /* the one that was taken last: most often it is free again, and has events */
 
 /* Held while the driver is asked about samples that wait, so that no context ends meanwhile. */
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
@@ -78,13 +78,16 @@ static bool create_events(struct vgpu_sample *sample, CUcontext context) {
 
 /* Take a free sample: best one with events of the context, else one without, else any. */
 static struct vgpu_sample *take_for(CUcontext context) {
-  unsigned first = __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED);
+  unsigned first = __atomic_load_n(&last, __ATOMIC_RELAXED);
   for (int choice = 0; choice < 3; choice++) {
     for (unsigned i = 0; i < COUNT; i++) {
-      struct vgpu_sample *sample = &samples[(first + i) % COUNT];
+      unsigned place = (first + i) % COUNT;
+      struct vgpu_sample *sample = &samples[place];
       CUcontext has = __atomic_load_n(&sample->context, __ATOMIC_RELAXED);
       if (choice < 2 && has != (choice ? NULL : context)) continue;
-      if (take(sample, FREE)) return sample;
+      if (!take(sample, FREE)) continue;
+      __atomic_store_n(&last, place, __ATOMIC_RELAXED);
+      return sample;
     }
   }
   return NULL;
