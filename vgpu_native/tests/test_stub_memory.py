@@ -49,6 +49,18 @@ def test_memory_is_taken_in_pieces_of_512_bytes_and_given_back(users: Users) -> 
     assert one.used() == 0
 
 
+def test_arrays_end_with_their_context(users: Users) -> None:
+    one = users()
+    context = one.ok("cuCtxCreate_v2", OUT, 0, 0)
+    array = one.ok("cuArray3DCreate_v2", OUT, _format(256, 256, 1))
+    mipmap = one.ok("cuMipmappedArrayCreate", OUT, _format(256, 256, 1), 3)
+    assert one.used() > 0
+    one.ok("cuCtxDestroy_v2", context)
+    assert one.used() == 0
+    assert one.call("cuArrayDestroy", array) != 0
+    assert one.call("cuMipmappedArrayDestroy", mipmap) != 0
+
+
 def test_a_full_card_refuses_and_says_what_is_free(users: Users) -> None:
     one = users(VGPU_STUB_MEMORY="8m")
     at = one.ok("cuMemAlloc_v2", OUT, 6 * MIB)

@@ -21,6 +21,56 @@ struct CUmipmappedArray_st {
   struct CUarray_st each[32];
 };
 
+/* What is there, with the context that it ends with. */
+struct held {
+  const void *object;
+  CUcontext context;
+  int device;
+  uint64_t bytes;
+  struct held *next;
+};
+
+static struct held *all;
+
+static bool hold(const void *object, int device, uint64_t bytes)
+{
+  struct held *made = malloc(sizeof *made);
+  if (!made) return false;
+  stub_lock_objects();
+  *made = (struct held){object, stub_context(), device, bytes, all};
+  all = made;
+  stub_unlock_objects();
+  return true;
+}
+
+/* Objects are locked. */
+static void let_go(struct held **link)
+{
+  struct held *held = *link;
+  *link = held->next;
+  stub_give(held->device, held->bytes);
+  free((void *)held->object);
+  free(held);
+}
+
+static CUresult destroy(const void *object)
+{
+  stub_lock_objects();
+  struct held **link = &all;
+  while (*link && (*link)->object != object) link = &(*link)->next;
+  bool known = *link;
+  if (known) let_go(link);
+  stub_unlock_objects();
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+void stub_arrays_end(CUcontext context)
+{
+  for (struct held **link = &all; *link;)
+    if ((*link)->context == context) let_go(link);
+    else link = &(*link)->next;
+}
+
 static uint64_t element(CUarray_format format)
 {
   switch (format) {
@@ -56,7 +106,7 @@ CUresult stub_cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *
   *array = malloc(sizeof **array);
   if (!*array) return CUDA_ERROR_OUT_OF_MEMORY;
   **array = (struct CUarray_st){*desc, device, bytes, false};
-  return CUDA_SUCCESS;
+  return hold(*array, device, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult stub_cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *flat)
@@ -91,10 +141,7 @@ CUresult stub_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs
 
 CUresult stub_cuArrayDestroy(CUarray array)
 {
-  if (!array || array->level) return CUDA_ERROR_INVALID_HANDLE;
-  stub_give(array->device, array->bytes);
-  free(array);
-  return CUDA_SUCCESS;
+  return destroy(array); /* levels go with their mipmap */
 }
 
 static CUDA_ARRAY3D_DESCRIPTOR half(CUDA_ARRAY3D_DESCRIPTOR desc)
@@ -131,7 +178,7 @@ CUresult stub_cuMipmappedArrayCreate(CUmipmappedArray *mipmap, const CUDA_ARRAY3
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *mipmap = made;
-  return CUDA_SUCCESS;
+  return hold(made, device, made->bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult stub_cuMipmappedArrayGetLevel(CUarray *array, CUmipmappedArray mipmap, unsigned level)
@@ -143,8 +190,5 @@ CUresult stub_cuMipmappedArrayGetLevel(CUarray *array, CUmipmappedArray mipmap, 
 
 CUresult stub_cuMipmappedArrayDestroy(CUmipmappedArray mipmap)
 {
-  if (!mipmap) return CUDA_ERROR_INVALID_HANDLE;
-  stub_give(mipmap->device, mipmap->bytes);
-  free(mipmap);
-  return CUDA_SUCCESS;
+  return destroy(mipmap);
 }

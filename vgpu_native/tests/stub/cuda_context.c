@@ -63,6 +63,7 @@ static void free_if_of(struct stub_block *block, void *context)
 static void end(CUcontext context)
 {
   stub_blocks_each(free_if_of, context);
+  stub_arrays_end(context);
   stub_give(context->device, context->bytes);
   context->alive = false;
 }

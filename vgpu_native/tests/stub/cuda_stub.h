@@ -65,6 +65,7 @@ struct CUctx_st {
 
 CUcontext stub_context(void);        /* the current one, or NULL */
 bool stub_alive(CUcontext context);  /* whether it is one */
+void stub_arrays_end(CUcontext context); /* free its arrays; objects are locked */
 /* Make a context that is current nowhere, and end it. */
 CUresult stub_context_make(CUcontext *context, unsigned flags, CUdevice device);
 CUresult stub_context_end(CUcontext context);
