@@ -1,6 +1,7 @@
 """The script that measures on a GPU runs on the stub, and says that it did."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,16 @@ def test_everything_is_measured_on_the_stub_and_limits_hold(bundle: Path) -> Non
     assert {row[0] for row in rows} >= {"cuMemAlloc", "cuMemCreate, mapped and released"}
     # A busy machine may have disturbed the time of the device, which has tests of its own.
     assert done.stdout.splitlines()[-1] in ("All limits held", "NOT as promised: shares")
+
+
+def test_what_could_not_be_measured_is_not_said_to_have_held(bundle: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(bundle, tmp_path / "bundle")
+    for program in (broken / "bin").iterdir():
+        program.write_text("#!/bin/sh\nexit 1\n")
+    command = [broken / "run", "--stub", "--seconds", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 2
+    assert done.stdout.splitlines()[-1] == "NOT measured: 4 programs failed"
 
 
 LIAR = """

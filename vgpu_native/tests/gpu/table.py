@@ -169,6 +169,13 @@ def described(bench: Bench) -> str:
     return done.stdout.splitlines()[0]
 
 
+def verdict(missed: list[str], broken: int) -> str:
+    """Say what the tables amount to; what was not measured is not said to have held."""
+    if missed:
+        return "NOT as promised: " + ", ".join(missed)
+    return f"NOT measured: {broken} programs failed" if broken else "All limits held"
+
+
 def main() -> int:
     """Run everything; the status is 1 when a limit did not hold, 2 when a program failed."""
     parser = argparse.ArgumentParser(prog="run", description=__doc__)
@@ -189,7 +196,7 @@ def main() -> int:
                 missed += [] if good else [part.__name__]
     for text in broken:
         print("failed: " + text, file=sys.stderr)
-    print("\n" + ("NOT as promised: " + ", ".join(missed) if missed else "All limits held"))
+    print("\n" + verdict(missed, len(broken)))
     return 2 if broken else int(bool(missed))
 
 
