@@ -72,8 +72,8 @@ static inline struct vgpu_item *place_of(const struct vgpu_shard *shard, uint64_
 }
 
 static bool grow(struct vgpu_shard *shard) {
-  struct vgpu_shard larger = *shard;
-  larger.bits = shard->items ? shard->bits + 1 : SMALLEST_BITS;
+  /* Not a copy: others are trying the lock in it. */
+  struct vgpu_shard larger = {.bits = shard->items ? shard->bits + 1 : SMALLEST_BITS};
   larger.items = calloc(1ULL << larger.bits, sizeof *larger.items);
   if (!larger.items) return false;
   for (uint64_t i = 0; shard->items && i <= mask_of(shard); i++) {
