@@ -340,7 +340,8 @@ async def test_definitions_of_limits_are_reviewed_when_they_say_something_else(
     await setting.cluster.patch(f"{path}/a", {"metadata": {"labels": {"a": "b"}}})
     assert setting.recorder.of(setting.namespace) == []
     await setting.cluster.patch(f"{path}/a", {"spec": {"hard": {"limits.nvidia.com/gpu": "2"}}})
-    assert setting.recorder.of(setting.namespace) == REVIEWED
+    # Again when the controller of quotas has written the status in between.
+    assert set(setting.recorder.of(setting.namespace)) == set(REVIEWED)
 
 
 async def test_without_the_service_only_what_it_guards_is_refused(
