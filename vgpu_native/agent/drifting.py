@@ -6,7 +6,7 @@ the library. A moment proves nothing, because both sides change while they are r
 there at every look for some time is told.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -60,12 +60,17 @@ class Comparer:
         self._slack = slack
         self._since: dict[Where, float] = {}
         self._excess: dict[Where, int] = {}
+        self._overhead: dict[Where, int] = {}
 
-    def compare(self, said: Iterable[Said], seen: Iterable[Seen], now: float) -> tuple[Drift, ...]:
+    def compare(
+        self, said: Iterable[Said], seen: Iterable[Seen], now: float, silent: Container[str] = ()
+    ) -> tuple[Drift, ...]:
         """Return who is beyond what they say. `now` in seconds of a clock that only goes on.
 
-        Who says nothing at all is not under the library, and nobody's drift.
+        Who says nothing at all is not under the library, and nobody's drift. Of cards that are
+        `silent` nothing was seen at this look: who was beyond there before may still be.
         """
+        before = {where: since for where, since in self._since.items() if where[1] in silent}
         claimed = {(one.uid, one.card): one.memory for one in said}
         found = []
         for one in seen:
@@ -74,13 +79,16 @@ class Comparer:
             if memory is not None and one.memory - memory > self._slack * max(one.processes, 1):
                 since = self._since.get(where, now)
                 found.append(Drift(*where, memory, one.memory, now - since))
-        self._since = {(one.uid, one.card): now - one.seconds for one in found}
+        self._since = before | {(one.uid, one.card): now - one.seconds for one in found}
         return tuple(found)
 
-    def overhead(self, said: Mapping[Where, int], seen: Iterable[Seen]) -> dict[Where, int]:
+    def overhead(
+        self, said: Mapping[Where, int], seen: Iterable[Seen], silent: Container[str] = ()
+    ) -> dict[Where, int]:
         """Return what was used beyond what is counted at this look and the one before, bytes.
 
-        So a process that has just ended is not held against those that are left.
+        So a process that has just ended is not held against those that are left. Of cards that are
+        `silent` it is what it was.
         """
         now = {
             (one.uid, one.card): max(one.memory - said[one.uid, one.card], 0)
@@ -88,5 +96,13 @@ class Comparer:
             if (one.uid, one.card) in said
         }
         lasting = {where: min(excess, self._excess.get(where, 0)) for where, excess in now.items()}
-        self._excess = now
-        return lasting
+        self._excess = _of_silent(self._excess, said, silent) | now
+        self._overhead = _of_silent(self._overhead, said, silent) | lasting
+        return dict(self._overhead)
+
+
+def _of_silent(
+    known: Mapping[Where, int], said: Container[Where], silent: Container[str]
+) -> dict[Where, int]:
+    """Return what is known of pods that are still there, on cards that tell nothing now."""
+    return {where: one for where, one in known.items() if where[1] in silent and where in said}

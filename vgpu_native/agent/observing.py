@@ -86,18 +86,20 @@ class Observer:
     async def look(self, holders: Sequence[Held], cards: Iterable[str]) -> Observation:
         """Return what containers and cards do now."""
         before = await asyncio.to_thread(_read_all, holders)
-        loads, seen = await self._driven(tuple(cards))
+        asked = tuple(cards)
+        loads, seen = await self._driven(asked)
+        silent = set(asked) - seen.cards
         after = await asyncio.to_thread(_read_all, holders)
         now = time.monotonic()
         said = _said(holders, before, after)
         uses = tuple(self._uses(holders, after, now, seen))
-        overhead = self._comparer.overhead(said, seen.pods)
+        overhead = self._comparer.overhead(said, seen.pods, silent)
         self._looked = now
         return Observation(
             uses,
             loads,
             self._comparer.compare(
-                [Said(*where, memory) for where, memory in said.items()], seen.pods, now
+                [Said(*where, memory) for where, memory in said.items()], seen.pods, now, silent
             ),
             _alone(holders, overhead),
             after.broken,

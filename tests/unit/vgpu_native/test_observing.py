@@ -179,6 +179,32 @@ def test_a_drift_lasts_from_its_first_look_and_begins_anew_after_a_pause() -> No
     assert comparer.compare([], much, 122.0) == ()
 
 
+def test_a_drift_goes_on_and_an_overhead_stays_while_a_card_tells_nothing() -> None:
+    comparer, where = Comparer(slack=10), ("u", "c")
+    said, much = [Said("u", "c", 5)], [Seen("u", "c", 16, 1)]
+    comparer.compare(said, much, 100.0)
+    assert comparer.compare(said, [], 105.0, {"c"}) == ()
+    assert [one.seconds for one in comparer.compare(said, much, 107.0)] == [7.0]
+    assert comparer.compare(said, [], 110.0, {"another"}) == ()
+    assert [one.seconds for one in comparer.compare(said, much, 112.0)] == [0.0]
+    for _ in range(2):
+        comparer.overhead({where: 5}, much)
+    assert comparer.overhead({where: 5}, [], {"c"}) == {where: 11}
+    assert comparer.overhead({where: 5}, much) == {where: 11}
+    assert comparer.overhead({}, [], {"c"}) == {}, "the pod is gone"
+
+
+async def test_the_overhead_of_a_card_that_does_not_answer_is_what_it_was(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    use(held, 10)
+    nvml.running[CARD] = (Process(1000, 40),)
+    for _ in range(2):
+        await observer.look([held], [CARD])
+    nvml.failing_cards[CARD] = "it does not answer"
+    assert (await observer.look([held], [CARD])).overhead == {str(held.page): {CARD: 30}}
+
+
 def drift(seconds: float) -> Drift:
     return Drift(UID, CARD, 5, 10 * MEBIBYTE, seconds)
 
