@@ -31,7 +31,8 @@ run: setup ## start the service without a cluster and keep it up; STORE=DIR
 	$(BIN)/gpuledger serve --store-dir $(STORE) --no-kubernetes --log-format console
 
 test: setup ## all tests; those on a real API server when KUBEBUILDER_ASSETS is set
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not e2e and not long"
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not e2e and not long and not alone"
+	$(BIN)/pytest -q vgpu_native/tests -m "alone and not long"
 	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
 
 native: setup ## build libvgpu.so and the stub driver; needs a C compiler

@@ -208,6 +208,8 @@ async def test_limits_of_a_running_container_follow_the_ledger(site: Site) -> No
             await site.resize(50)
             await until(lambda: limits_page.read(page).devices[0].memory == 50 * MEBIBYTE, running)
             assert allocate(1) == 2
+            # What is shown is what the agent saw when it looked last.
+            await until(lambda: exported(running, 110 * MEBIBYTE, 50 * MEBIBYTE), running)
         done = await asyncio.to_thread(node_top, running)
         [shown] = done["containers"]
         assert (shown["pod"], shown["memory_limit"]) == ("p", 50 * MEBIBYTE)

@@ -24,6 +24,8 @@ from vgpu_native.tests.time_user import (
     share_of,
 )
 
+pytestmark = pytest.mark.alone
+
 SHORT, LONG = 50 * MICROSECOND, 20 * MILLISECOND
 POINTS = 3.0
 """How far a window's use may be from the limit."""
