@@ -12,7 +12,8 @@ from starlette.routing import Route
 
 from ledger.runtime import serving, tls
 from tests.bench.running import Running, start, wait_for_go
-from tests.bench.services import Process, free_port
+from tests.bench.services import Process
+from tests.support.ports import free_port
 from webhook.app import MUTATE_PATH, VALIDATE_PATH, Endpoint
 from webhook.policy import Policy
 from webhook.review import Request, Response, required_pod

@@ -20,9 +20,9 @@ from starlette.routing import Route
 
 from ledger.runtime import serving, tls
 from tests.bench.running import start, wait_for_go
-from tests.bench.services import free_port
 from tests.e2e.cluster import Cluster
 from tests.e2e.scheduling.scheduler import Extender
+from tests.support.ports import free_port
 
 HOST: Final = "127.0.0.1"
 CONNECTIONS_MAX: Final = 32

@@ -29,7 +29,7 @@ from tests.bench.fleet import Fleet, workload
 from tests.bench.memory import forget_peak, peak, resident
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh, start
-from tests.bench.services import free_port
+from tests.support.ports import free_port
 from webhook.ages import Ages
 from webhook.beyond import Beyond
 from webhook.manners import Manners

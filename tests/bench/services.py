@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench.ledgers import CLUSTER
+from tests.support.ports import free_port
 
 READY_SECONDS_MAX = 60.0
 END_SECONDS_MAX = 15.0
@@ -102,10 +102,3 @@ def serving(store: Path) -> Iterator[Service]:
         yield service
     finally:
         service.stop()
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -13,8 +13,9 @@ from typing import Final
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from support.ports import free_port
 
-from tests.e2e.processes import Child, free_port
+from tests.e2e.processes import Child
 
 READY_SECONDS: Final = 60.0
 

@@ -1,7 +1,6 @@
 """Child processes of the tests: they log to a file, can be paused, and never outlive the tests."""
 
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -22,13 +21,6 @@ _TETHERED: Final = (
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
 """Asks the kernel (PR_SET_PDEATHSIG) to end the process with the tests, then becomes it."""
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Child:

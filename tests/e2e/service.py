@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+from support.ports import free_port
 
-from tests.e2e.processes import Child, free_port
+from tests.e2e.processes import Child
 
 COMMAND: Final = Path(sys.executable).with_name("gpuledger")
 CLUSTER: Final = "e2e"

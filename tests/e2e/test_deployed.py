@@ -15,12 +15,13 @@ from typing import Final
 import aiohttp
 import pytest
 import yaml
+from support.ports import free_port
 from support.shipped import PASSWORD, Shipped, shipped_servers
 
 from tests.e2e.controlplane import ADMIN, ControlPlane
 from tests.e2e.kubectl import Kubectl, commands_of
 from tests.e2e.polling import eventually
-from tests.e2e.processes import Child, free_port
+from tests.e2e.processes import Child
 from tests.e2e.service import COMMAND
 
 pytestmark = pytest.mark.e2e

@@ -8,7 +8,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from support import leaf
-from support.nats import NatsServer, free_port, settings_for
+from support.nats import NatsServer, settings_for
+from support.ports import free_port
 
 from ledger.log.jetstream import JetStreamLog
 

@@ -7,7 +7,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from support.nats import NatsServer, free_port, settings_for
+from support.nats import NatsServer, settings_for
+from support.ports import free_port
 
 from ledger.log import api, tailing
 from ledger.log.connection import Access

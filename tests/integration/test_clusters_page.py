@@ -10,7 +10,8 @@ import pytest
 from support.command_line import gpuledger
 from support.leaf import DOMAIN, joined
 from support.live import Live, creation
-from support.nats import NatsServer, free_port, settings_for
+from support.nats import NatsServer, settings_for
+from support.ports import free_port
 
 from ledger.log.connection import Access
 from ledger.log.jetstream import JetStreamLog

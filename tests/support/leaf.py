@@ -11,7 +11,8 @@ import aiohttp
 import msgspec
 
 from support.link import Link, link
-from support.nats import NatsServer, free_port
+from support.nats import NatsServer
+from support.ports import free_port
 
 DOMAIN = "hub"
 

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -18,6 +17,7 @@ import httpx2
 
 from support.admission import FIXTURES
 from support.command_line import COMMAND
+from support.ports import free_port
 
 READY_SECONDS = 60.0
 
@@ -28,7 +28,7 @@ class Live:
     def __init__(self, store: Path, *options: str) -> None:
         self.store = store
         self.options = options
-        self.port = _free_port()
+        self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -119,9 +119,3 @@ def creation(name: str, *, namespace: str = "team", uid: str = "") -> dict[str, 
         "uid": uid or str(uuid.uuid4()),
     }
     return review
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

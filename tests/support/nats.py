@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from ledger.log import monitoring, natsfiles
 from ledger.log.connection import Access
 from ledger.log.jetstream import JetStreamSettings
+from support.ports import free_port
 
 START_SECONDS = 20.0
 
@@ -89,14 +89,6 @@ class NatsServer:
     def lose_store(self) -> None:
         """Remove everything that the server has stored."""
         shutil.rmtree(self.directory / "data")
-
-
-def free_port() -> int:
-    """Return a loopback port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def settings_for(server: NatsServer, shard: str = "main", **changes: object) -> JetStreamSettings:

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from support.nats import free_port
+from support.ports import free_port
 
 START_SECONDS = 30.0
 END_SECONDS = 15.0

@@ -10,7 +10,8 @@ from typing import Final
 import yaml
 
 from ledger.log import natsfiles
-from support.nats import NatsServer, free_port
+from support.nats import NatsServer
+from support.ports import free_port
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 SHIPPED: Final = (DEPLOY / "nats.conf").read_text()

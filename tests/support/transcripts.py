@@ -14,13 +14,14 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from support.ports import free_port
 
 DOCS = Path(__file__).parents[2] / "docs"
 PORT = "8443"
@@ -55,7 +56,7 @@ def steps_of(text: str) -> list[Step]:
 def run(commands: Sequence[str], directory: Path) -> Iterator[Step]:
     """Type commands into a shell in a directory; yield each with what it printed."""
     shutil.copytree(DOCS / "examples", directory / "examples")
-    port = str(_free_port())
+    port = str(free_port())
     script = "".join(
         f"{{ {command}\n}} 2>&1; printf '\\x1e'\n".replace(PORT, port) for command in commands
     )
@@ -121,12 +122,6 @@ def _shell(script: str, directory: Path) -> str:
         if shell.poll() is None:
             os.killpg(shell.pid, signal.SIGKILL)
             shell.communicate()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 if __name__ == "__main__":

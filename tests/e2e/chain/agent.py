@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+from support.ports import free_port
 
-from tests.e2e.processes import Child, free_port
+from tests.e2e.processes import Child
 from tests.e2e.service import CLUSTER, COMMAND
 
 READY_SECONDS: Final = 60.0

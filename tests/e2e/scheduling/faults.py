@@ -15,9 +15,9 @@ from typing import Final
 
 import aiohttp
 from aiohttp import web
+from support.ports import free_port
 
 from tests.e2e.controlplane import ControlPlane
-from tests.e2e.processes import free_port
 
 BYTES_MAX: Final = 64 * 2**20
 CHUNK_BYTES: Final = 65_536

@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.processes import Child, free_port
+from support.ports import free_port
+
+from tests.e2e.processes import Child
 
 PROGRAM: Final = "kwok"
 STAGES: Final = Path(__file__).with_name("stages.yaml")

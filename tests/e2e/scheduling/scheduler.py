@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
+from support.ports import free_port
 
 from tests.e2e.cluster import Manifest
-from tests.e2e.processes import Child, free_port
+from tests.e2e.processes import Child
 
 PROGRAM: Final = "kube-scheduler"
 READY_SECONDS: Final = 60.0
