@@ -234,12 +234,21 @@ def _links(left: Any, right: Any) -> int:
 def _subscribed() -> Any:
     """Return a set of the errors of all cards that tell them."""
     events = pynvml.nvmlEventSetCreate()
-    wanted = pynvml.nvmlEventTypeXidCriticalError
+    try:
+        _subscribe(events)
+    except BaseException:
+        # It is tried again and again: each set that is left takes a descriptor for good.
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlEventSetFree(events)
+        raise
+    return events
+
+
+def _subscribe(events: Any) -> None:
     for index in range(int(pynvml.nvmlDeviceGetCount())):
         with suppress(pynvml.NVMLError_NotSupported, pynvml.NVMLError_GpuIsLost):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            pynvml.nvmlDeviceRegisterEvents(handle, wanted, events)
-    return events
+            pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, events)
 
 
 def _text(found: str | bytes) -> str:
