@@ -14,6 +14,7 @@ from rich.text import Text
 
 from gpuledger.exits import Exit, Stop
 from gpuledger.output import Column, Format, show_object, show_rows
+from ledger.log.pieces import TooLong, whole
 from vgpu_native.agent.observing import Use
 
 CONTAINERS: Final = "/v1/containers"
@@ -71,23 +72,15 @@ async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
         async with session.get(url, allow_redirects=False) as response:
             if response.status != 200:
                 raise Stop(Exit.FAILED, f"{url} answers {response.status}: is it a node's agent?")
-            return await _whole(url, response.content)
+            return await whole(response.content, ANSWER_BYTES_MAX)
+    except TooLong as error:
+        raise Stop(Exit.FAILED, f"{url} answers {error}") from error
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise Stop(
             Exit.UNREACHABLE,
             f"{url}: {str(error) or 'no answer in time'}; start `gpuledger agent` on the node, or"
             " say with --agent where it answers",
         ) from error
-
-
-async def _whole(url: str, content: aiohttp.StreamReader) -> bytes:
-    """Return all of an answer, which comes in pieces. Raises Stop when it is too long."""
-    body = bytearray()
-    async for piece in content.iter_any():
-        body += piece
-        if len(body) > ANSWER_BYTES_MAX:
-            raise Stop(Exit.FAILED, f"{url} answers more than {ANSWER_BYTES_MAX} bytes")
-    return bytes(body)
 
 
 def _view(agent: str, body: bytes) -> View:

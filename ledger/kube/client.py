@@ -15,6 +15,7 @@ import aiohttp
 from ledger.kube import refusals
 from ledger.kube.credentials import Credentials
 from ledger.kube.errors import Unavailable
+from ledger.log.pieces import TooLong, whole
 
 REQUEST_SECONDS: Final = 30.0
 """Deadline of a request that is not a watch."""
@@ -164,12 +165,10 @@ class Client:
         raise refusals.error_of(what, status, response.reason, body)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        body = bytearray()
-        async for chunk in response.content.iter_any():
-            body += chunk
-            if len(body) > BODY_BYTES_MAX:
-                raise Unavailable(f"{response.url} answered more than {BODY_BYTES_MAX} bytes")
-        return bytes(body)
+        try:
+            return await whole(response.content, BODY_BYTES_MAX)
+        except TooLong as error:
+            raise Unavailable(f"{response.url} answered {error}") from error
 
     def _broken(self, method: str, path: str, error: Exception) -> str:
         reason = str(error) or type(error).__name__

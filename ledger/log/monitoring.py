@@ -9,8 +9,10 @@ from typing import Final
 import aiohttp
 import msgspec
 
+from ledger.log.pieces import TooLong, whole
+
 ANSWER_BYTES_MAX: Final = 1_048_576
-"""Longest answer that is read."""
+"""Longest answer that is believed."""
 
 
 class _Config(msgspec.Struct, frozen=True):
@@ -69,6 +71,6 @@ async def _get(url: str, deadline: float, *, statuses: tuple[int, ...] = (200,))
         ):
             if response.status not in statuses:
                 return None
-            return await response.content.read(ANSWER_BYTES_MAX)
-    except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
+            return await whole(response.content, ANSWER_BYTES_MAX)
+    except (TimeoutError, aiohttp.ClientError, OSError, ValueError, TooLong):
         return None

@@ -1,0 +1,47 @@
+"""What a server says about itself is read whole, or not believed."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import RawTestServer
+
+from ledger.log import monitoring
+
+DEADLINE_SECONDS = 20.0
+SYNCING = b'{"server_id": "N", "config": {"sync_always": true}}'
+NOT_WRITING = b'{"status": "unavailable", "error": "JetStream write error"}'
+
+
+@contextlib.asynccontextmanager
+async def answering(status: int, *pieces: bytes) -> AsyncIterator[str]:
+    """Answer with a body whose pieces arrive one after the other."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(status=status)
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+            await asyncio.sleep(0.05)
+        return response
+
+    async with RawTestServer(answer) as server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+async def test_an_answer_in_two_pieces_says_that_the_server_syncs() -> None:
+    async with answering(200, SYNCING[:20], SYNCING[20:]) as url:
+        assert await monitoring.sync_always(url, DEADLINE_SECONDS) is True
+
+
+async def test_an_answer_in_two_pieces_says_why_nothing_is_stored() -> None:
+    async with answering(503, NOT_WRITING[:30], NOT_WRITING[30:]) as url:
+        assert await monitoring.write_error(url, DEADLINE_SECONDS) == "JetStream write error"
+
+
+async def test_an_answer_that_is_too_long_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitoring, "ANSWER_BYTES_MAX", len(SYNCING))
+    async with answering(200, SYNCING, b" ") as url:
+        assert await monitoring.sync_always(url, DEADLINE_SECONDS) is None
