@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -119,11 +120,27 @@ def checks(library: Path, driver: str) -> Iterator[Check]:
             f"{library} is no file: build it with `make native`, or name it with --library",
         )
         return
-    loading = _loading(library)
-    yield loading
-    if loading.result is Result.HOLDS:
-        yield _silent(library)
-        yield _limiting(library, driver)
+    with _loadable(library) as path:
+        loading = _loading(path)
+        yield loading
+        if loading.result is Result.HOLDS:
+            yield _silent(path)
+            yield _limiting(path, driver)
+
+
+@contextmanager
+def _loadable(library: Path) -> Iterator[Path]:
+    """Give a path of a library that the loader takes as it is, a link to it if need be.
+
+    In LD_PRELOAD a path ends at a space or a colon, and what follows a dollar may be replaced.
+    """
+    if not set(str(library)) & set(" :$"):
+        yield library
+        return
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        link = Path(directory) / "libvgpu.so"
+        link.symlink_to(library)
+        yield link
 
 
 def _loading(library: Path) -> Check:

@@ -149,6 +149,16 @@ def test_the_library_passes_with_the_stub_driver() -> None:
     assert "256 MiB were shown and held" in done.output
 
 
+@pytest.mark.parametrize("name", ["with a space", "with:colon", "with$ORIGIN"])
+def test_a_library_is_checked_wherever_it_is(tmp_path: Path, name: str) -> None:
+    library = tmp_path / name / "libvgpu.so"
+    library.parent.mkdir()
+    library.symlink_to(built() / "libvgpu.so")
+    driver = built() / "stub" / "libcuda.so.1"
+    found = list(selftest.checks(library, str(driver)))
+    assert [one.result for one in found] == [Result.HOLDS] * 3, found
+
+
 def test_without_a_driver_limits_are_unchecked() -> None:
     found = {one.name: one for one in selftest.checks(built() / "libvgpu.so", "/none/libcuda.so.1")}
     assert found["limits"].result is Result.UNCHECKED
