@@ -7,8 +7,10 @@ another has trouble: a log that is lost stops no container, and a driver that ha
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -18,6 +20,7 @@ from gpuledger import wiring
 from gpuledger.agent_app import AgentApp
 from gpuledger.agent_log import AgentLog
 from gpuledger.agent_settings import BYPASSES, FORMS, WRONG_CARDS, AgentSettings
+from gpuledger.exits import Exit, Stop
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
 from ledger.runtime import collector, logs, serving
@@ -47,12 +50,12 @@ async def agent(
 ) -> None:
     """Run until SIGTERM or SIGINT; `started` is told the base URL once HTTP is served.
 
-    Raises serving.ListenError, ClusterError when the credentials cannot be read, OSError when the
+    Raises serving.ListenError, ClusterError when the credentials cannot be read, Stop when the
     state directory cannot be used.
     """
     logs.configure(settings.log_level, settings.log_format)
     collector.relax()
-    own.state.mkdir(parents=True, exist_ok=True, mode=0o755)
+    _prepare(own.state)
     listener = serving.bind(own.listen)
     stop = asyncio.Event()
     try:
@@ -69,6 +72,21 @@ async def agent(
                 await _until_stopped(http, [*background, health.tell(_report)], health, stop)
     finally:
         listener.close()
+
+
+def _prepare(state: Path) -> None:
+    """Make the state directory, and see that files can be made there. Raises Stop."""
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with tempfile.TemporaryFile(dir=state):
+            pass
+    except OSError as error:
+        raise Stop(
+            Exit.FAILED,
+            f"--state-dir {str(state)!r}: {error.strerror or error}: name a directory in which the"
+            " agent can make files, or let it; in the cluster that is the volume `state` of"
+            " deploy/agent/daemonset.yaml",
+        ) from error
 
 
 async def _wired(

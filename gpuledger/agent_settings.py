@@ -1,5 +1,6 @@
 """What `gpuledger agent` is told beside the settings that say where ledger and cluster are."""
 
+import re
 import socket
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,8 @@ CDI_DIR: Final = "/var/run/cdi"
 SLOTS_MAX: Final = 256
 PERCENT_MAX: Final = 1_000
 """The ledger takes a card that is promised more than ten times for a mistake."""
+PRELOAD_BREAKS: Final = re.compile(r"[\s:#$]")
+"""What ends a path in /etc/ld.so.preload, or is replaced there."""
 
 FORMS: Final[dict[str, Form]] = {"json": "json", "colons": "colons"}
 BYPASSES: Final[dict[str, Bypass]] = {"report": "report", "evict": "evict"}
@@ -119,4 +122,10 @@ def checked(settings: AgentSettings) -> AgentSettings:
                 f"{option} {path!r}: write an absolute path, the same in this container and on the"
                 " host: the kubelet mounts it into others",
             )
+    if PRELOAD_BREAKS.search(settings.library):
+        raise Stop(
+            Exit.USAGE,
+            f"--library {settings.library!r}: write a path without spaces, colons, # and $, which"
+            " /etc/ld.so.preload does not take: containers would run without limits",
+        )
     return settings

@@ -323,6 +323,11 @@ async def positioned(running: Agent, position: int) -> bool:
         ("--bypass", "kill", "--bypass 'kill': write report or evict"),
         ("--wrong-cards", "kill", "--wrong-cards 'kill': write report or evict"),
         ("--state-dir", "here", "--state-dir 'here': write an absolute path"),
+        ("--state-dir", "/dev/null", "--state-dir '/dev/null': File exists: name a directory"),
+        ("--state-dir", "/dev/null/d", "--state-dir '/dev/null/d': Not a directory: name a"),
+        # Nobody can make a file there, root neither.
+        ("--state-dir", "/proc/self", "--state-dir '/proc/self': No such file or directory: name"),
+        ("--library", "/a b/libvgpu.so", "--library '/a b/libvgpu.so': write a path without space"),
         ("--listen", "nowhere:1", "listen = nowhere:1"),
     ],
 )
