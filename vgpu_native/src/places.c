@@ -18,10 +18,12 @@ static const struct question {
 #undef VGPU_FUNCTION
 };
 
+/* There is room for all that can be hooked, in both ways. It is not taken from the heap: a process that
+ * was short of memory once would get functions without hooks from then on. */
 static struct place {
   const void *real;
   const struct vgpu_hook *hook;
-} *places;
+} places[2 * VGPU_FN_COUNT];
 static size_t placed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -31,7 +33,8 @@ static int by_address(const void *left, const void *right) {
 }
 
 static const struct vgpu_hook *find(const void *real, size_t count) {
-  struct place *place = bsearch(&(struct place){.real = real}, places, count, sizeof *places, by_address);
+  const struct place *place =
+      bsearch(&(struct place){.real = real}, places, count, sizeof *places, by_address);
   return place ? place->hook : NULL;
 }
 
@@ -54,11 +57,6 @@ static void *ask(enum vgpu_function function) {
  * parameters. What symbols say comes first. A function that a driver has no symbol of is newer than
  * the driver, which would answer with an older one. */
 static void place_all(void) {
-  size_t count = 0;
-  while (vgpu_hook_at(count)) count++;
-  places = calloc(2 * count, sizeof *places);
-  if (!places) return;
-  placed = 0;
   const struct vgpu_hook *hook;
   for (size_t i = 0; (hook = vgpu_hook_at(i)); i++)
     if (vgpu_library(hook->function) && vgpu_has(hook->function))

@@ -104,6 +104,12 @@ def test_an_older_driver_asked_for_a_newer_cuGetProcAddress_gives_its_own(  # no
     run(environ, Path(sys.executable), "-c", ASK_FOR_A_NEWER_FORM)
 
 
+def test_a_function_that_is_asked_for_while_memory_is_short_is_hooked_all_the_same(
+    native: Path, program: Program, tmp_path: Path
+) -> None:
+    run(environment(native, tmp_path, "100m"), program("procaddress_without_memory"))
+
+
 @pytest.mark.parametrize("limit", ["60m", "200m", "0"])
 @pytest.mark.parametrize("seed", range(4))
 def test_any_order_of_any_allocators_is_never_charged_less_than_it_takes(
