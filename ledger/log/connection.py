@@ -132,13 +132,9 @@ class Connection:
 
     async def client(self) -> Client:
         """Return the connected client, reviving one that closed itself. Raises Unreachable."""
-        if self._closing:
-            raise Unreachable("the connection to NATS was closed by this process")
+        self._check_open()
         if self._client.is_closed:
-            async with self._reviving:
-                if self._client.is_closed:
-                    await self._dial()
-                    self._tell()
+            await self._revive()
         return self._client
 
     async def request(
@@ -233,19 +229,40 @@ class Connection:
         receive = self._subscriptions[subject]
         self._subscribed[subject] = await client.subscribe(subject, cb=receive)
 
+    async def _revive(self) -> None:
+        """Replace a client that closed itself; all who want it wait for the same one."""
+        try:
+            async with asyncio.timeout(self.deadline), self._reviving:
+                self._check_open()
+                if self._client.is_closed:
+                    await self._dial()
+                    self._tell()
+        except TimeoutError as error:
+            raise Unreachable(self._unreachable("no connection")) from error
+
     async def _dial(self) -> None:
-        self._client = Client()
+        """Make a client, which is nobody's until it is connected and subscribed to everything.
+
+        Whoever subscribed on it before that would be subscribed twice.
+        """
+        client = Client()
         try:
             async with asyncio.timeout(self.deadline):
-                await kept(self._client.connect(**self._options()))
+                await kept(client.connect(**self._options()))
                 for subject in tuple(self._subscriptions):
-                    await self._resubscribe(self._client, subject)
+                    await self._resubscribe(client, subject)
+            self._check_open()
         except (TimeoutError, OSError, nats.errors.Error) as error:
-            await _close(self._client, self.deadline)
+            await _close(client, self.deadline)
             raise Unreachable(self._unreachable("no connection")) from error
         except BaseException:
-            await _close(self._client, self.deadline)
+            await _close(client, self.deadline)
             raise
+        self._client = client
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise Unreachable("the connection to NATS was closed by this process")
 
     def _options(self) -> dict[str, Any]:
         access = self.access
