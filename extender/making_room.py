@@ -29,6 +29,9 @@ from ledger.log.submission import Ledger
 from ledger.log.view import View
 from ledger.runtime.counting import Count
 
+FITS: Final = "fits"
+"""What became of making room where there is some, or only guesses are in the way."""
+
 _logger: Final = structlog.get_logger("extender.making_room")
 
 
@@ -81,7 +84,7 @@ class MakingRoom:
                 return Made("overtaken")
             return await self._evict(asked, known)
         if self._fits(asked, nodes):
-            return Made("fits")
+            return Made(FITS)
         made = await self._claim_cheapest(asked, looked_at)
         return await self._evict(asked, made) if made is not None else Made("nowhere")
 

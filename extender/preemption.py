@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from extender.asking import Asked
-from extender.making_room import Made, MakingRoom
+from extender.making_room import FITS, Made, MakingRoom
 from ledger.kube.errors import ClusterError
 from ledger.runtime.counting import Count
 
@@ -39,8 +39,9 @@ NEVER: Final = "Never"
 
 GIVEN_UP: Final = "given up"
 
-_OVER: Final = ("gone", "fits", GIVEN_UP)
-"""Outcomes after which nothing is to be done until the pod is asked about again."""
+_OVER: Final = ("gone", GIVEN_UP)
+"""Outcomes after which nothing is to be done until the pod is asked about again. That it `fits` is
+none: nobody can tell the scheduler so, and what is free may be taken before it asks."""
 
 _logger: Final = structlog.get_logger("extender.preemption")
 
@@ -49,7 +50,7 @@ class _Wanting(msgspec.Struct):
     """A pod, and the nodes where others could leave for it; times are of the loop, in seconds.
 
     It is tried next when it is `due`, and no more from `until` on. `seen` are the nodes that were
-    looked at in this round.
+    looked at in this round. It `fits` when the last try found room for it.
     """
 
     asked: Asked
@@ -58,6 +59,7 @@ class _Wanting(msgspec.Struct):
     until: float
     pause: float = PAUSE_SECONDS
     seen: frozenset[str] = frozenset()
+    fits: bool = False
 
 
 class Preemption:
@@ -72,15 +74,15 @@ class Preemption:
     def want(self, asked: Asked, nodes: Sequence[str]) -> None:
         """Have room made for a pod that fits nowhere, on one of the nodes where that is possible.
 
-        A pod that is known already is tried no sooner for it.
+        A pod that is known already is tried no sooner for it, but for one that had room meanwhile.
         """
         if not nodes or asked.pod.spec.preemption_policy == NEVER:
             return
         now = self._clock()
         known = self._wanting.get(asked.uid)
-        if known is not None:
+        if known is not None and not known.fits:
             known.asked, known.nodes, known.until = asked, nodes, now + ASKED_SECONDS
-        elif len(self._wanting) < WANTING_MAX:
+        elif known is not None or len(self._wanting) < WANTING_MAX:
             self._wanting[asked.uid] = _Wanting(asked, nodes, now, now + ASKED_SECONDS)
         self._wake.set()
 
@@ -106,6 +108,7 @@ class Preemption:
         made = await self._make(one) if self._clock() < one.until else Made(GIVEN_UP)
         if made.outcome in _OVER:
             del self._wanting[one.asked.uid]
+        one.fits = made.outcome == FITS
         one.due = self._clock() + one.pause
         self._count("preemptions_total", made.outcome)
 

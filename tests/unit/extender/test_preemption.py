@@ -103,6 +103,14 @@ class Site:
                 await self.found.has_counted.wait()
         return self.outcomes()[before]
 
+    async def tried_until(self, outcome: str) -> None:
+        """Let pauses pass until this became of a try."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while outcome not in self.outcomes():
+                self.found.has_counted.clear()
+                await self.found.has_counted.wait()
+                self.found.ahead += preemption.PAUSE_SECONDS_MAX
+
     def outcomes(self) -> list[str]:
         counted = self.found.counted
         return [one[1] for one in counted if one[0] == "preemptions_total"]
@@ -314,6 +322,31 @@ async def test_nobody_is_evicted_where_only_a_guess_is_in_the_way(site: Site):
     assert await site.found.places(guessed, "n1") == ["n1"]
     assert await site.asked(high) == "fits"
     assert not site.server.evicted
+
+
+async def test_room_is_made_without_being_asked_again_once_a_guess_has_come_true(site: Site):
+    await site.running("low", 0, gpu=1, gpumem=CARD)
+    guessed = await site.waiting("guessed", 0, **WHOLE)
+    high = await site.waiting("high", 5, **WHOLE)
+    assert await site.found.places(guessed, "n1") == ["n1"]
+    assert await site.asked(high) == "fits"
+    assert await site.found.bind(guessed, "n1") == ""
+    await site.tried_until("evicted")
+    assert len(site.server.evicted) == 1
+
+
+async def test_a_pod_that_fits_and_is_asked_about_again_is_tried_at_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(preemption, "_pause_longer", lambda one: setattr(one, "pause", 600.0))
+    monkeypatch.setattr(preemption, "PAUSE_SECONDS_MAX", 0.0)
+    await site.running("low", 0, gpu=1, gpumem=CARD)
+    guessed = await site.waiting("guessed", 0, **WHOLE)
+    high = await site.waiting("high", 5, **WHOLE)
+    assert await site.found.places(guessed, "n1") == ["n1"]
+    assert await site.asked(high) == "fits"
+    assert await site.found.bind(guessed, "n1") == ""
+    assert await site.asked(high) == "evicted"
 
 
 async def test_who_leaves_for_one_pod_leaves_nothing_for_another(site: Site):
