@@ -16,7 +16,7 @@
 /* Held while contexts are made and ended: the driver may give the address of one that has ended to a
  * new one, of which nothing must be uncharged. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static CUcontext primary[DEVICES];
+static CUcontext primary[DEVICES]; /* while it lives, as far as it was seen to begin */
 static bool watched;
 
 unsigned vgpu_contexts_ended;
@@ -106,7 +106,9 @@ static CUresult released(CUresult result, CUdevice device) {
   int active = 1;
   if (result != CUDA_SUCCESS || device < 0 || device >= DEVICES) return result;
   REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active);
-  if (!active) ended(primary[device]);
+  if (active) return result;
+  ended(primary[device]);
+  primary[device] = NULL; /* its address may be another context's from now on */
   return result;
 }
 

@@ -85,6 +85,13 @@ def test_older_drivers_are_asked_in_their_own_ways(
     run(environ, program("memory_rules"), rule)
 
 
+def test_memory_stays_charged_when_a_context_is_where_the_primary_one_was(
+    native: Path, program: Program, tmp_path: Path
+) -> None:
+    environ = environment(native, tmp_path, "100m", VGPU_STUB_CONTEXT_ANEW="1")
+    run(environ, program("memory_rules"), "context-anew")
+
+
 ASK_FOR_A_NEWER_FORM = """
 import ctypes
 cuda = ctypes.CDLL("libcuda.so.1")

@@ -335,6 +335,20 @@ static void contexts(void) {
   CHECK(charged() == 0);
 }
 
+/* With VGPU_STUB_CONTEXT_ANEW: where the primary context was, another one may be. */
+static void context_anew(void) {
+  CUcontext primary, context;
+  OK(cuCtxGetCurrent(&primary));
+  OK(cuDevicePrimaryCtxRelease_v2(0));
+  OK(cuCtxCreate_v2(&context, 0, 0));
+  CHECK(context == primary);
+  CHECK(take(by("linear"), 20 * MIB, &some));
+  OK(cuDevicePrimaryCtxReset_v2(0)); /* of none */
+  CHECK(charged() == 20 * MIB && physical() == 20 * MIB);
+  give(&some);
+  CHECK(charged() == 0 && physical() == 0);
+}
+
 /* The host's memory is nobody's. */
 static void host(void) {
   void *memory;
@@ -369,6 +383,7 @@ static const struct rule {
              {"handle-of-other-device", handle_of_other_device},
              {"exported", exported},
              {"contexts", contexts},
+             {"context-anew", context_anew},
              {"host", host}};
 
 int main(int count, char **arguments) {

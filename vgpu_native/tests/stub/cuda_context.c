@@ -7,8 +7,9 @@
 #define DEPTH 64
 
 static pthread_mutex_t objects = PTHREAD_MUTEX_INITIALIZER;
-static struct CUctx_st primary[STUB_DEVICES];
-static CUcontext others; /* never freed, so that a stale handle is known for what it is */
+static CUcontext primary[STUB_DEVICES]; /* NULL: there is none */
+static unsigned primary_flags[STUB_DEVICES];
+static CUcontext all; /* never freed, so that a stale handle is known for what it is */
 static _Thread_local CUcontext stack[DEPTH];
 static _Thread_local int depth;
 
@@ -24,8 +25,7 @@ void stub_unlock_objects(void)
 
 bool stub_alive(CUcontext context)
 {
-  if (context >= primary && context < primary + STUB_DEVICES) return context->alive;
-  for (CUcontext each = others; each; each = each->next)
+  for (CUcontext each = all; each; each = each->next)
     if (each == context) return each->alive;
   return false;
 }
@@ -42,15 +42,26 @@ int stub_device(void)
   return now ? now->device : -1;
 }
 
-static CUresult begin(CUcontext context, int device, unsigned flags)
+/* Room for a context: new, or that of one that has ended, if a test wants addresses anew. */
+static CUcontext room(void)
+{
+  CUcontext each = stub_setting("VGPU_STUB_CONTEXT_ANEW", 0) ? all : NULL;
+  while (each && each->alive) each = each->next;
+  if (each) return each;
+  each = calloc(1, sizeof *each);
+  if (!each) return NULL;
+  each->next = all;
+  return all = each;
+}
+
+/* Objects are locked. */
+static CUresult begin(CUcontext *context, int device, unsigned flags)
 {
   uint64_t bytes = stub_setting("VGPU_STUB_CONTEXT_BYTES", 0);
-  if (!stub_take(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  context->device = device;
-  context->flags = flags;
-  context->bytes = bytes;
-  context->last_end = 0;
-  context->alive = true;
+  CUcontext made = stub_take(device, bytes) ? room() : NULL;
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  *made = (struct CUctx_st){.device = device, .flags = flags, .bytes = bytes, .alive = true, .next = made->next};
+  *context = made;
   return CUDA_SUCCESS;
 }
 
@@ -73,30 +84,25 @@ CUresult stub_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   stub_lock_objects();
-  CUcontext mine = &primary[device];
-  CUresult result = CUDA_SUCCESS;
-  if (!mine->alive) {
-    mine->primary = true;
-    result = begin(mine, device, mine->flags);
-  }
+  CUresult result = primary[device] ? CUDA_SUCCESS : begin(&primary[device], device, primary_flags[device]);
   if (result == CUDA_SUCCESS) {
-    mine->retained++;
-    *context = mine;
+    primary[device]->primary = true;
+    primary[device]->retained++;
+    *context = primary[device];
   }
   stub_unlock_objects();
   return result;
 }
 
-static CUresult release(CUdevice device, bool all)
+static CUresult release(CUdevice device, bool reset)
 {
   if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   stub_lock_objects();
-  CUcontext mine = &primary[device];
-  CUresult result = mine->retained || all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-  if (mine->retained) mine->retained--;
-  if (mine->alive && (all || !mine->retained)) {
-    mine->retained = 0;
+  CUcontext mine = primary[device];
+  CUresult result = mine || reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (mine && (!--mine->retained || reset)) {
     end(mine);
+    primary[device] = NULL;
   }
   stub_unlock_objects();
   return result;
@@ -110,15 +116,15 @@ CUresult stub_cuDevicePrimaryCtxReset_v2(CUdevice device) { return release(devic
 CUresult stub_cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
 {
   if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  if (flags) *flags = primary[device].flags;
-  if (active) *active = primary[device].alive;
+  if (flags) *flags = primary_flags[device];
+  if (active) *active = primary[device] != NULL;
   return CUDA_SUCCESS;
 }
 
 CUresult stub_cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
 {
   if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  primary[device].flags = flags;
+  primary_flags[device] = flags;
   return CUDA_SUCCESS;
 }
 
@@ -126,17 +132,10 @@ CUresult stub_context_make(CUcontext *context, unsigned flags, CUdevice device)
 {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  CUcontext made = calloc(1, sizeof *made);
-  CUresult result = made ? begin(made, device, flags) : CUDA_ERROR_OUT_OF_MEMORY;
-  if (result != CUDA_SUCCESS) {
-    free(made);
-    return result;
-  }
   stub_lock_objects();
-  made->next = others;
-  *context = others = made;
+  CUresult result = begin(context, device, flags);
   stub_unlock_objects();
-  return CUDA_SUCCESS;
+  return result;
 }
 
 static CUresult create(CUcontext *context, unsigned flags, CUdevice device)
