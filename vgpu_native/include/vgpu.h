@@ -53,6 +53,6 @@ struct vgpu_mapped {
 const struct vgpu_mapped *vgpu_region_now(void);
 
 /* Log to standard error, at most as `LIBCUDA_LOG_LEVEL` allows: 0 errors, 1 warnings, 2 notes, 3 and
- * 4 more. Each place speaks once a second at most. errno is kept. */
+ * 4 more. No line comes twice within a second. errno is kept. */
 enum vgpu_level { VGPU_ERROR, VGPU_WARNING, VGPU_NOTE, VGPU_DEBUG };
 void vgpu_log(enum vgpu_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

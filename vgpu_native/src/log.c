@@ -1,6 +1,7 @@
 /* Log lines on standard error: rarely, whole, and never at the expense of the program. */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +10,11 @@
 
 #include "vgpu.h"
 
-enum { PLACES = 64, LINE = 512, UNREAD = -1 };
+enum { LINES = 64, LINE = 512, UNREAD = -1 };
 
-/* When each place in the source spoke last, in seconds of the monotonic clock, by its format. Two
- * places that share one slot keep each other quiet, which is better than a table without end. */
-static int64_t spoken[PLACES];
+/* What was said last: a hash of it in the upper half, and when in the lower, in seconds of the
+ * monotonic clock from 1 on. */
+static uint64_t said[LINES];
 static int allowed = UNREAD;
 
 static int read_level(void) {
@@ -28,14 +29,32 @@ static bool wanted(enum vgpu_level level) {
   return (int)level <= now;
 }
 
-static bool quiet_for_a_second(const char *format) {
+static uint32_t seconds(void) {
   struct timespec clock;
   clock_gettime(CLOCK_MONOTONIC, &clock);
-  int64_t now = clock.tv_sec + 1; /* 0 is never */
-  int64_t *last = &spoken[((uintptr_t)format >> 3) % PLACES];
-  int64_t before = __atomic_load_n(last, __ATOMIC_RELAXED);
-  if (before && now - before < 1) return false;
-  return __atomic_compare_exchange_n(last, &before, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return (uint32_t)clock.tv_sec + 1;
+}
+
+/* FNV-1a. */
+static uint32_t hash(const char *text) {
+  uint32_t sum = 2166136261;
+  for (; *text; text++) sum = (sum ^ (unsigned char)*text) * 16777619;
+  return sum;
+}
+
+/* Whether a line was not said within this second. A second is full when so many others were. */
+static bool news(const char *text) {
+  uint32_t now = seconds(), own = hash(text);
+  for (uint64_t *at = said; at < said + LINES;) {
+    uint64_t before = __atomic_load_n(at, __ATOMIC_RELAXED);
+    bool old = (uint32_t)before != now;
+    if (!old && before >> 32 == own) return false;
+    if (!old) at++;
+    else if (__atomic_compare_exchange_n(at, &before, (uint64_t)own << 32 | now, false,
+                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+      return true;
+  }
+  return false;
 }
 
 /* A reader that is gone would cost a SIGPIPE, and one that does not read would stop the program. */
@@ -45,19 +64,26 @@ static void put(const char *line, size_t length) {
   if (write(STDERR_FILENO, line, length) < 0) return;
 }
 
-void vgpu_log(enum vgpu_level level, const char *format, ...) {
+static void say(enum vgpu_level level, const char *text) {
   static const char *const names[] = {"error", "warning", "note", "debug"};
-  int kept = errno;
-  if (wanted(level) && quiet_for_a_second(format)) {
-    char line[LINE];
-    int at = snprintf(line, sizeof line, "gpuledger: %s (%d): ", names[level], (int)getpid());
-    va_list arguments;
-    va_start(arguments, format);
-    int more = vsnprintf(line + at, sizeof line - (size_t)at, format, arguments);
-    va_end(arguments);
-    at = more < LINE - 1 - at ? at + more : LINE - 2;
-    line[at] = '\n';
-    put(line, (size_t)at + 1);
-  }
+  char line[LINE];
+  int end = snprintf(line, sizeof line, "gpuledger: %s (%d): %s", names[level], (int)getpid(), text);
+  if (end > LINE - 2) end = LINE - 2;
+  line[end] = '\n';
+  put(line, (size_t)end + 1);
+}
+
+/* Whoever speaks may hold a lock, which he would keep if he were cancelled while he writes. */
+void vgpu_log(enum vgpu_level level, const char *format, ...) {
+  int kept = errno, cancel;
+  char text[LINE];
+  va_list arguments;
+  if (!wanted(level)) return;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (news(text)) say(level, text);
+  pthread_setcancelstate(cancel, NULL);
   errno = kept;
 }

@@ -2,7 +2,9 @@
 
 import os
 import subprocess
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -177,6 +179,31 @@ def test_the_log_is_as_loud_as_it_is_asked_to_be(ledger: Ledger) -> None:
     bad = {"CUDA_DISABLE_CONTROL": "ja", "CUDA_DEVICE_MEMORY_LIMIT": "abc"}
     assert asked(ledger, "limit", LIBCUDA_LOG_LEVEL="0", **bad)[1].count("\n") == 1
     assert asked(ledger, "limit", LIBCUDA_LOG_LEVEL="1", **bad)[1].count("\n") == 2
+
+
+def test_of_two_bad_variables_both_are_said(ledger: Ledger) -> None:
+    bad = {"CUDA_DEVICE_MEMORY_LIMIT_0": "abc", "CUDA_DEVICE_MEMORY_LIMIT_1": "abc"}
+    _, said = asked(ledger, "limit", "device", 1, "limit", **bad)
+    assert [name for name in bad if f'{name}="abc" is no size' in said] == list(bad)
+
+
+def asked_of(devices: Iterable[int]) -> list[object]:
+    """Return words that ask for limits of devices; of those from 16 on a line is said."""
+    return [word for device in devices for word in ("device", device, "limit")]
+
+
+def test_no_line_comes_twice_within_a_second(ledger: Ledger) -> None:
+    began = time.monotonic()
+    _, said = asked(ledger, *asked_of(range(20)), *asked_of(range(16, 20)) * 20)
+    lines = Counter(said.splitlines())
+    assert len(lines) == 4
+    assert max(lines.values()) <= int(time.monotonic() - began) + 2
+
+
+def test_no_more_lines_come_in_a_second_than_anybody_reads(ledger: Ledger) -> None:
+    began = time.monotonic()
+    _, said = asked(ledger, *asked_of(range(256)))
+    assert 4 < said.count("\n") <= 64 * (int(time.monotonic() - began) + 2)
 
 
 def test_nobody_listening_to_the_log_ends_no_program(ledger: Ledger) -> None:
