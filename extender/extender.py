@@ -115,7 +115,7 @@ class Extender:
         self._service, self._settings, self._clock = service, settings, clock
         rooms = Rooms(service.view, service.rules)
         self._selecting = Selecting(inventory, settings.preferences, clock, rooms)
-        self._guessing = Guessing(inventory, clock, service.tell)
+        self._guessing = Guessing(inventory, clock, service.tell, service.count)
         self._news = News(service.view)
         self._proposing = Proposing(
             service.ledger,

@@ -9,11 +9,14 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
+import structlog
 
+from extender import guess as guesses
 from extender.asking import Asked
+from extender.guess import Guess
 from extender.inventory import Inventory
-from ledger.core.cards import Booking, Parts, booked, exclusive_on
+from ledger.core.cards import Parts, booked, exclusive_on
+from ledger.runtime.counting import Count, uncounted
 
 GUESS_SECONDS: Final = 3.0
 """How long a pod is taken to be on its way to the node that was best for it."""
@@ -24,27 +27,13 @@ PLACING_SECONDS: Final = 30.0
 CONTESTED_SECONDS: Final = 2.0
 """How long after others placed a pod, or were about to, it is thought that there will be more."""
 
-
-class Guess(msgspec.Struct, frozen=True, array_like=True):
-    """A pod, by its names in the ledger, and what of which cards of a node it probably takes.
-
-    `alone` are the cards that it wants for itself.
-    """
-
-    cluster: str
-    namespace: str
-    key: str
-    uid: str
-    node: str
-    bookings: dict[str, Booking]
-    alone: list[str]
-
+WARNING_SECONDS: Final = 30.0
+"""Shortest time between two warnings that somebody tells what is no guess."""
 
 Tell = Callable[[bytes], None]
 """Tells other extenders a guess, perhaps."""
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Guess)
+_logger: Final = structlog.get_logger("extender.guessing")
 
 
 def untold(_: bytes) -> None:
@@ -55,12 +44,18 @@ class Guessing:
     """Guesses about the pods of one inventory, laid over it."""
 
     def __init__(
-        self, inventory: Inventory, clock: Callable[[], float], tell: Tell = untold
+        self,
+        inventory: Inventory,
+        clock: Callable[[], float],
+        tell: Tell = untold,
+        count: Count = uncounted,
     ) -> None:
         """Tell others through `tell`; `clock` is the time of the loop in seconds."""
-        self._inventory, self._clock, self._tell = inventory, clock, tell
+        self._inventory, self._clock = inventory, clock
+        self._tell, self._count = tell, count
         self._surprises = inventory.surprises
         self._contested_until = -math.inf
+        self._refused, self._silent_until = 0, -math.inf
 
     def guess(self, asked: Asked, node: str, parts: Parts, seconds: float) -> None:
         """Take a pod to be on its way to these cards, for so long, and tell others."""
@@ -74,17 +69,18 @@ class Guessing:
             sorted(exclusive_on(parts)),
         )
         if self._lay(guess, seconds):
-            self._tell(_encoder.encode(guess))
+            self._tell(guesses.written(guess))
 
     def forget(self, asked: Asked) -> None:
         """Take a pod to be on its way nowhere; others forget it by themselves."""
         self._inventory.overlay.drop(asked.uid)
 
     def hear(self, hint: bytes) -> None:
-        """Take over what another extender guesses; what cannot be read, or is over, is nothing."""
+        """Take over what another extender guesses; what is over, or cannot be true, is nothing."""
         try:
-            guess = _decoder.decode(hint)
-        except msgspec.MsgspecError:
+            guess = guesses.read(hint)
+        except guesses.Unreadable as error:
+            self._refuse(error)
             return
         if guess.cluster != self._inventory.cluster:
             return
@@ -98,6 +94,14 @@ class Guessing:
             self._surprises = self._inventory.surprises
             self._contested_until = self._clock() + CONTESTED_SECONDS
         return self._clock() < self._contested_until
+
+    def _refuse(self, why: guesses.Unreadable) -> None:
+        """Count a hint that is no guess, and warn now and then with how many there were."""
+        self._refused += 1
+        self._count("hints_refused_total")
+        if self._clock() >= self._silent_until:
+            self._silent_until = self._clock() + WARNING_SECONDS
+            _logger.warning("hint_refused", refused=self._refused, reason=str(why))
 
     def _lay(self, guess: Guess, seconds: float) -> bool:
         """Lay a guess over the inventory; return whether its node is known."""

@@ -173,6 +173,11 @@ METRICS: Final = (
         ("verb", "outcome"),
     ),
     Metric("extender_guesses", Kind.GAUGE, "Pods that are probably on their way to a node."),
+    Metric(
+        "hints_refused_total",
+        Kind.COUNTER,
+        "Hints of other extenders that were refused because they cannot be true.",
+    ),
     Metric("extender_nodes", Kind.GAUGE, "Nodes whose cards the extender knows."),
     Metric(
         "extender_reloads",

@@ -2,16 +2,18 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
-from support.extended import ModelServer, Replica, cards, pod, replica
+from structlog.testing import capture_logs
+from support.extended import CLUSTER, NAMESPACE, ModelServer, Replica, cards, pod, replica
 
 from extender.extender import ExtenderSettings
-from extender.guessing import CONTESTED_SECONDS, GUESS_SECONDS, Guess
+from extender.guessing import CONTESTED_SECONDS, GUESS_SECONDS, WARNING_SECONDS
 from extender.selecting import Preferences
 from extender.wire import Args
-from ledger.core.cards import Booking
+from ledger.core.amounts import AMOUNT_MAX
 from ledger.kube.objects import Pod
 from ledger.log.memory import MemoryStore
 
@@ -86,19 +88,75 @@ async def test_who_hears_of_others_leaves_nodes_that_have_room_for_one_more_only
         assert (await scored(other, OURS, "n1", "n2"))["n1"] == 10
 
 
-@pytest.mark.parametrize(
-    "hint",
-    [
-        b"",
-        b"no guess",
-        msgspec.msgpack.encode(["c1", "ns"]),
-        msgspec.msgpack.encode(Guess("c9", "c9/a", "pods/b", "u", "n1", {"GPU-0": Booking(9)}, [])),
-        msgspec.msgpack.encode(Guess("c1", "c1/a", "pods/b", "u", "n9", {"GPU-0": Booking(9)}, [])),
-    ],
-    ids=["nothing", "another language", "a part", "another cluster", "a node that is not known"],
-)
-async def test_a_hint_that_means_nothing_here_changes_nothing(hint: bytes) -> None:
+def hint(**changes: Any) -> bytes:
+    """Return a hint about a card of the node, changed so that nothing good can come of it."""
+    fields = {
+        "cluster": CLUSTER,
+        "namespace": f"{CLUSTER}/{NAMESPACE}",
+        "key": "pods/theirs",
+        "uid": "u",
+        "node": "n1",
+        "bookings": {"GPU-0": [16_000, 100, 1]},
+        "alone": [],
+    }
+    return msgspec.msgpack.encode(list((fields | changes).values()))
+
+
+def booking(*amounts: int) -> bytes:
+    return hint(bookings={"GPU-0": amounts})
+
+
+DEEP = b"\x98" + hint()[1:] + b"\x91" * 100_000 + b"\xc0"
+"""A hint of a later version, which says something more, and that is nested without end."""
+
+WRONG = {
+    "nothing": b"",
+    "another language": b"no guess",
+    "a part": msgspec.msgpack.encode([CLUSTER, "ns"]),
+    "no text": hint().replace(b"pods/theirs", b"pods/\xff\xff\xff\xff\xff\xff"),
+    "nested without end": DEEP,
+    "less than nothing of memory": booking(-1, 0, 1),
+    "less than nothing of cores": booking(0, -1, 1),
+    "less than no slots": booking(0, 0, -1),
+    "more than can be counted": booking(AMOUNT_MAX + 1, 0, 1),
+    "more than 64 bits": booking(2**64 - 1, 0, 1),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+async def test_a_hint_that_cannot_be_right_is_counted_told_and_changes_nothing(
+    wrong: bytes,
+) -> None:
     async with both() as (_, other, _):
-        other.extender.hear(hint)
+        with capture_logs() as logs:
+            other.extender.hear(wrong)
+        assert other.counted == [("hints_refused_total",)]
+        assert [one["event"] for one in logs] == ["hint_refused"]
         assert not other.inventory.overlay.memory.any()
         assert len(other.inventory.overlay) == 0
+        assert await other.places(OURS, "n1") == ["n1"]
+        other.extender.hear(hint())
+        assert await other.places(OURS, "n1") == [], "what is heard later is taken into account"
+
+
+async def test_many_hints_that_cannot_be_right_are_counted_and_told_once_in_a_while() -> None:
+    async with both() as (_, other, _):
+        with capture_logs() as logs:
+            for _ in range(50):
+                other.extender.hear(b"no guess")
+            other.ahead += WARNING_SECONDS
+            other.extender.hear(b"no guess")
+        assert len(other.counted) == 51
+        assert [one["refused"] for one in logs] == [1, 51]
+
+
+@pytest.mark.parametrize(
+    "other_place", [{"cluster": "west"}, {"node": "n9"}, {"bookings": {"GPU-9": [9, 9, 9]}}]
+)
+async def test_a_hint_about_what_is_not_known_here_is_no_fault(
+    other_place: dict[str, Any],
+) -> None:
+    async with both() as (_, other, _):
+        other.extender.hear(hint(**other_place))
+        assert not other.inventory.overlay.memory.any()
+        assert not other.counted
