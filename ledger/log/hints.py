@@ -80,7 +80,7 @@ class Hints:
     async def _hear(self, message: Msg) -> None:
         try:
             told = _decoder.decode(message.data)
-        except msgspec.DecodeError:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return
         if told.by == self._name:
             return

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 from support.nats import NatsServer, settings_for
 
 from ledger.log.hints import HINT_BYTES_MAX, HINTS_MAX, Hints
@@ -52,6 +53,15 @@ async def replica(
         await log.close()
 
 
+@contextlib.asynccontextmanager
+async def two(
+    server: NatsServer, shard: str
+) -> AsyncIterator[tuple[Hints, Listener, JetStreamLog]]:
+    """Run a replica that tells, and another one that listens; yields the log of the first, too."""
+    async with replica(server, shard, "a") as (one, _, log), replica(server, shard, "b") as other:
+        yield one, other[1], log
+
+
 async def test_all_others_hear_a_hint_and_who_gave_it_does_not(
     nats_server: NatsServer, shard: str
 ) -> None:
@@ -70,10 +80,7 @@ async def test_all_others_hear_a_hint_and_who_gave_it_does_not(
 async def test_of_more_hints_than_there_is_room_for_the_oldest_are_lost(
     nats_server: NatsServer, shard: str
 ) -> None:
-    async with (
-        replica(nats_server, shard, "a") as (one, _, _),
-        replica(nats_server, shard, "b") as (_, other, _),
-    ):
+    async with two(nats_server, shard) as (one, other, _):
         for number in range(HINTS_MAX + 10):
             one.tell(str(number).encode())
         one.tell(b"end")
@@ -82,34 +89,32 @@ async def test_of_more_hints_than_there_is_room_for_the_oldest_are_lost(
 
 
 async def test_a_hint_that_is_too_long_is_not_told(nats_server: NatsServer, shard: str) -> None:
-    async with (
-        replica(nats_server, shard, "a") as (one, _, _),
-        replica(nats_server, shard, "b") as (_, other, _),
-    ):
+    async with two(nats_server, shard) as (one, other, _):
         one.tell(b"x" * (HINT_BYTES_MAX + 1))
         one.tell(b"end")
         assert await other.all_heard() == []
 
 
+@pytest.mark.parametrize(
+    "message",
+    [b"\xc1 nothing that we would write", b"\x92\xa1\xff\x90", b"\x93\xa1a\x90" + b"\x91" * 10**5],
+    ids=["nothing of ours", "no text", "nested without end"],
+)
 async def test_a_message_that_is_none_of_ours_is_passed_over(
-    nats_server: NatsServer, shard: str
+    nats_server: NatsServer, shard: str, message: bytes
 ) -> None:
-    async with (
-        replica(nats_server, shard, "a") as (one, _, log),
-        replica(nats_server, shard, "b") as (_, other, _),
-    ):
-        await log.connection.publish(log.names.hints_subject, b"\xc1 nothing that we would write")
-        one.tell(b"end")
-        assert await other.all_heard() == []
+    async with two(nats_server, shard) as (one, other, log):
+        with capture_logs() as logs:
+            await log.connection.publish(log.names.hints_subject, message)
+            one.tell(b"end")
+            assert await other.all_heard() == []
+        assert logs == []
 
 
 async def test_hints_are_told_again_after_the_server_was_away(
     nats_server: NatsServer, shard: str
 ) -> None:
-    async with (
-        replica(nats_server, shard, "a") as (one, _, _),
-        replica(nats_server, shard, "b") as (_, other, _),
-    ):
+    async with two(nats_server, shard) as (one, other, _):
         nats_server.kill()
         one.tell(b"into the void")
         await nats_server.start()
