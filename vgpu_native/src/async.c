@@ -56,6 +56,13 @@ static CUresult freed(CUdeviceptr pointer, CUstream stream, CUresult (*real)(CUd
   return result;
 }
 
+/* Whether a call becomes a node of a graph, which takes and frees nothing by itself. What its nodes
+ * take is counted when the graph is launched. */
+static bool captured(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureStatus *)) {
+  CUstreamCaptureStatus status;
+  return ask(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 /* The two forms of a function differ in their names alone. */
 #define ASYNC(FORM)                                                                                \
   EXPORT CUresult CUDAAPI cuMemAllocAsync##FORM(CUdeviceptr *dptr, size_t bytesize,                \
@@ -63,7 +70,9 @@ static CUresult freed(CUdeviceptr pointer, CUstream stream, CUresult (*real)(CUd
     if (!vgpu_enter()) return REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                \
     struct vgpu_growth growth;                                                                     \
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                    \
-    if (vgpu_pool_before(&growth, vgpu_pool_of_stream(hStream), bytesize)) {                       \
+    if (captured(hStream, REAL(cuStreamIsCapturing##FORM))) {                                      \
+      result = REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                               \
+    } else if (vgpu_pool_before(&growth, vgpu_pool_of_stream(hStream), bytesize)) {                \
       result = REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                               \
       result = settled(&growth, result, dptr, hStream, REAL(cuMemFreeAsync##FORM));                \
     }                                                                                              \
@@ -76,7 +85,9 @@ static CUresult freed(CUdeviceptr pointer, CUstream stream, CUresult (*real)(CUd
     if (!vgpu_enter()) return REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);  \
     struct vgpu_growth growth;                                                                     \
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                    \
-    if (vgpu_pool_before(&growth, vgpu_pool_of(pool), bytesize)) {                                 \
+    if (captured(hStream, REAL(cuStreamIsCapturing##FORM))) {                                      \
+      result = REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);                 \
+    } else if (vgpu_pool_before(&growth, vgpu_pool_of(pool), bytesize)) {                          \
       result = REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);                 \
       result = settled(&growth, result, dptr, hStream, REAL(cuMemFreeAsync##FORM));                \
     }                                                                                              \

@@ -39,6 +39,8 @@ RULES = (
     "current-pool",
     "stream-of-other-device",
     "capture",
+    "capture-near-limit",
+    "capture-from-pool",
     "graphs",
     "graph-of-two-devices",
     "address-anew",

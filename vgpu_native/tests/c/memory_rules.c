@@ -171,6 +171,55 @@ static void capture(void) {
   CHECK(charged() == 0 && physical() == 0);
 }
 
+static CUgraphExec captured(uint64_t bytes, CUmemoryPool pool, CUdeviceptr *pointer) {
+  CUstream stream;
+  CUgraph graph;
+  CUgraphExec exec;
+  OK(cuStreamCreate(&stream, 0));
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  if (pool) OK(cuMemAllocFromPoolAsync(pointer, bytes, pool, stream));
+  else OK(cuMemAllocAsync(pointer, bytes, stream));
+  CHECK(cuMemFreeAsync(some.handle, stream) == CUDA_ERROR_INVALID_VALUE); /* no graph's */
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+  return exec;
+}
+
+/* A capture takes nothing, so that it needs no room, and leaves nothing charged. Launches do. */
+static void capture_near_limit(void) {
+  CUdeviceptr pointer;
+  CHECK(take(by("linear"), 90 * MIB, &some));
+  CUgraphExec exec = captured(60 * MIB, NULL, &pointer);
+  CHECK(charged() == 90 * MIB);
+  CHECK(cuGraphLaunch(exec, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+  give(&some);
+  for (int i = 0; i < 3; i++) OK(cuGraphLaunch(exec, NULL));
+  CHECK(charged() == 60 * MIB && physical() == 60 * MIB);
+  OK(cuMemFreeAsync(pointer, NULL));
+  OK(cuDeviceGraphMemTrim(0));
+  CHECK(charged() == 0 && physical() == 0);
+}
+
+/* Memory that is captured from a pool is the graph's, and keeps no pool up. */
+static void capture_from_pool(void) {
+  CUdeviceptr pointer;
+  cuuint64_t all = UINT64_MAX;
+  CUmemoryPool pool = pool_of_mine();
+  OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+  CHECK(take(by("pool"), 20 * MIB, &some));
+  CUgraphExec exec = captured(20 * MIB, pool, &pointer);
+  CHECK(charged() == 32 * MIB && physical() == 32 * MIB);
+  OK(cuGraphLaunch(exec, NULL));
+  CHECK(charged() == 52 * MIB && physical() == 52 * MIB);
+  give(&some);
+  OK(cuMemPoolDestroy(pool));
+  CHECK(charged() == 20 * MIB && physical() == 20 * MIB);
+  OK(cuMemFree_v2(pointer));
+  OK(cuGraphExecDestroy(exec));
+  OK(cuDeviceGraphMemTrim(0));
+  CHECK(charged() == 0 && physical() == 0);
+}
+
 static void graphs(void) {
   CUgraphExec small, large;
   OK(graph_with(60 * MIB, &small));
@@ -374,6 +423,8 @@ static const struct rule {
              {"current-pool", current_pool},
              {"stream-of-other-device", stream_of_other_device},
              {"capture", capture},
+             {"capture-near-limit", capture_near_limit},
+             {"capture-from-pool", capture_from_pool},
              {"graphs", graphs},
              {"graph-of-two-devices", graph_of_two_devices},
              {"address-anew", address_anew},

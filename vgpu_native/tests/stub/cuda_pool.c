@@ -105,9 +105,13 @@ CUresult stub_cuMemFreeAsync(CUdeviceptr at, CUstream handle)
 {
   CUstream stream = stub_stream(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-  if (stub_capturing(stream)) return stub_graph_free(stub_capture_graph(stream), at, NULL);
   stub_lock_objects();
   struct stub_block *block = stub_block_find(at);
+  if (stub_capturing(stream)) {
+    bool graphs = block && block->at == at && block->kind == BLOCK_GRAPH;
+    stub_unlock_objects();
+    return graphs ? stub_graph_free(stub_capture_graph(stream), at, NULL) : CUDA_ERROR_INVALID_VALUE;
+  }
   bool ours = block && block->at == at && block->kind != BLOCK_RANGE && block->kind != BLOCK_HOST &&
               block->kind != BLOCK_IPC;
   CUresult result = ours ? stub_release_block(block) : CUDA_ERROR_INVALID_VALUE;
