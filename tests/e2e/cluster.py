@@ -41,6 +41,12 @@ class Cluster:
         found._headers = self._headers | {"Impersonate-User": user}
         return found
 
+    def with_token(self, token: str) -> "Cluster":
+        """Return the API server as the holder of a token sees it."""
+        found = copy.copy(self)
+        found._headers = {"Authorization": f"Bearer {token}"}
+        return found
+
     async def ask(
         self, method: str, path: str, body: Manifest | None = None, **options: Any
     ) -> Answer:

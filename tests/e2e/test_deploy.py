@@ -300,6 +300,7 @@ async def test_what_is_uninstalled_leaves_nothing(admin: Cluster, kubectl: Kubec
             f"/api/v1/namespaces/{NODES}",
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/gpuledger",
             "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger",
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gpuledger-agent-node",
         )
         return [path for path in paths if (await admin.ask("GET", path)).status != 404]
 

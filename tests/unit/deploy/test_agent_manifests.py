@@ -16,6 +16,7 @@ from vgpu_native.plugin.settings import PluginSettings
 
 DEPLOY: Final = Path(__file__).parents[3] / "deploy"
 AGENT: Final = DEPLOY / "agent"
+EVICT: Final = DEPLOY / "agent-evict"
 VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
 NAME: Final = "gpuledger-agent"
 SPACE: Final = "gpuledger-nodes"
@@ -27,6 +28,11 @@ MANIFESTS: Final[list[Manifest]] = [
     manifest
     for file in KUSTOMIZATION["resources"]
     for manifest in yaml.safe_load_all((AGENT / file).read_text())
+]
+
+EVICTING: Final = yaml.safe_load((EVICT / "kustomization.yaml").read_text())
+EVICTING_MANIFESTS: Final[list[Manifest]] = [
+    *yaml.safe_load_all((EVICT / "access.yaml").read_text())
 ]
 
 
@@ -51,7 +57,7 @@ def container() -> Manifest:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=name_of)
+@pytest.mark.parametrize("manifest", [*MANIFESTS, *EVICTING_MANIFESTS], ids=name_of)
 def test_a_manifest_of_the_agent_is_valid(manifest: Manifest, version: str) -> None:
     assert kubernetes_validate.validate(manifest, version, strict=True) == version
 
@@ -60,6 +66,8 @@ def test_everything_in_the_folder_is_applied() -> None:
     files = {path.name for path in AGENT.iterdir()} - {"kustomization.yaml"}
     made = {file for one in KUSTOMIZATION["configMapGenerator"] for file in one["files"]}
     assert files == set(KUSTOMIZATION["resources"]) | made
+    assert EVICTING["resources"] == ["../agent", "access.yaml"]
+    assert {path.name for path in EVICT.iterdir()} == {"access.yaml", "kustomization.yaml"}
 
 
 def test_the_agent_reads_the_log_of_the_service_as_somebody_else() -> None:
@@ -78,6 +86,10 @@ def test_the_agent_reads_the_log_of_the_service_as_somebody_else() -> None:
 
 def test_options_are_those_of_the_command() -> None:
     command, *options = container()["args"]
+    [patch] = EVICTING["patches"]
+    added = [one["value"] for one in yaml.safe_load(patch["patch"])]
+    assert added == ["--bypass=evict", "--wrong-cards=evict"]
+    options += added
     shown = CliRunner().invoke(build(), [command, "--help"], terminal_width=200).output
     assert command == "agent"
     assert all(f"{option.partition('=')[0]} " in shown for option in options)
@@ -149,3 +161,25 @@ def test_the_agent_is_confined_to_what_it_needs() -> None:
     assert "privileged" not in security
     verbs = {verb for rule in found(f"ClusterRole/{NAME}")["rules"] for verb in rule["verbs"]}
     assert verbs == {"get", "patch", "create"}
+
+
+def test_only_who_is_told_to_evict_may() -> None:
+    def who_may(manifests: list[Manifest]) -> list[str]:
+        rules = [(one, rule) for one in manifests for rule in one.get("rules", ())]
+        return [name_of(one) for one, rule in rules if "pods/eviction" in rule["resources"]]
+
+    assert who_may(MANIFESTS) == []
+    assert who_may(EVICTING_MANIFESTS) == ["ClusterRole/gpuledger-agent-evict"]
+
+
+@pytest.mark.parametrize("manifests", [MANIFESTS, EVICTING_MANIFESTS])
+def test_every_policy_is_bound_and_about_the_agents_account(manifests: list[Manifest]) -> None:
+    policies = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicy"]
+    bindings = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert policies
+    assert [one["spec"]["policyName"] for one in bindings] == [
+        one["metadata"]["name"] for one in policies
+    ]
+    for one in policies:
+        [condition] = one["spec"]["matchConditions"]
+        assert f'"system:serviceaccount:{SPACE}:{NAME}"' in condition["expression"]

@@ -29,12 +29,13 @@ SCHEDULER: Final = DEPLOY / "scheduler"
 """Applied by itself, where pods are to be placed; see test_scheduler_manifests."""
 
 AGENT: Final = DEPLOY / "agent"
+EVICT: Final = DEPLOY / "agent-evict"
 """Applied by itself, on nodes with cards; see test_agent_manifests."""
 
 FILES: Final = sorted(
     path
     for path in DEPLOY.rglob("*.yaml")
-    if path.name not in SEPARATELY and path.parent not in (SCHEDULER, AGENT)
+    if path.name not in SEPARATELY and path.parent not in (SCHEDULER, AGENT, EVICT)
 )
 KINDS: Final = sorted((ROOT / "webhook" / "kinds" / "builtin").glob("*.yaml"))
 OWN_SECONDS: Final = 3
