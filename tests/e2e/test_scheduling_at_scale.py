@@ -1,6 +1,7 @@
 """200 nodes, 3,000 pods, two schedulers, two extenders, kills: every card within its limits."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
@@ -51,6 +52,7 @@ async def test_three_thousand_pods_of_all_shapes_come_to_cards_while_processes_a
     other = await team.yard.extender()
     await team.yard.scheduler(profile=PROFILES[0])
     await team.yard.scheduler(other, PROFILES[1])
+    begun = time.monotonic()
     await team.create(*_workloads())
     seen = _Seen(team)
     await seen.reaches(PODS // 4)
@@ -60,6 +62,7 @@ async def test_three_thousand_pods_of_all_shapes_come_to_cards_while_processes_a
     team.yard.nats.kill()
     await team.yard.nats.start()
     await seen.reaches(PODS)
+    print(f"\n{PODS:,} pods of {NODES} nodes had theirs after {time.monotonic() - begun:.0f} s")
     await team.agrees()
     assert await _lost(team.yard.service, other) <= LOST_SHARE_MAX
     await team.was_always_within_limits()
@@ -98,10 +101,15 @@ class _Seen:
 
 
 async def _lost(*services: Service) -> float:
-    """Return which share of the binds was lost because the filter had known too little."""
+    """Return, and print, which share of the binds was lost as the filter had known too little.
+
+    An extender that was killed has forgotten those before.
+    """
     bound, lost = [
         sum(await asyncio.gather(*(one.metric(sample) for one in services)))
         for sample in (BOUND, LOST)
     ]
     assert bound, "binds are counted"
-    return lost / (bound + lost)
+    share = lost / (bound + lost)
+    print(f"{bound:,.0f} pods were bound, {lost:,.0f} binds lost: {share:.2%}")
+    return share
