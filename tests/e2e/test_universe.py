@@ -13,6 +13,7 @@ from tests.e2e.cluster import Cluster, Manifest
 from tests.e2e.definitions import QUOTAS, quota
 from tests.e2e.later import LaterWebhook
 from tests.e2e.pods import CARDS, pod
+from tests.e2e.policies import under
 from tests.e2e.polling import eventually
 from tests.e2e.service import CLUSTER, Service
 from tests.e2e.team import QUOTA, SEEN_SECONDS, Team
@@ -170,6 +171,25 @@ async def test_an_application_is_limited_across_namespaces_by_its_labels(
         await other.created(pod("more", labels={"group": group}))
         await Space(team).pods_are(6)
         assert await used(name, team, other) == 3
+
+
+async def test_pods_of_a_workload_that_is_not_charged_are_counted_by_their_own_labels(
+    team: Team,
+) -> None:
+    groups = [uuid.uuid4().hex[:8] for _ in range(2)]
+    selectors = [{"matchLabels": {"group": group}} for group in groups]
+    made = replicated("ReplicaSet", 2)
+    made["metadata"]["labels"] = {"group": groups[0]}
+    made["spec"]["template"]["metadata"]["labels"]["group"] = groups[1]
+    async with (
+        under(team, {LINE: "9"}, podsOnly=True),
+        universe(team, 9, objectSelector=selectors[0]) as of_root,
+        universe(team, 9, objectSelector=selectors[1]) as of_pods,
+    ):
+        await Space(team).created(made)
+        await Space(team).pods_are(2)
+        assert await used(of_pods, team) == 2
+        assert await used(of_root, team) == 0
 
 
 async def test_a_quota_for_another_cluster_counts_nothing_here(team: Team) -> None:

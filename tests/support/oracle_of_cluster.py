@@ -2,7 +2,7 @@
 
 Written from the rules as the pages tell them, without any code of the product: a workload is
 charged the larger of what its spec may run at once and of what its pods ask for; pods without a
-workload are charged one by one; a quota counts what it selects.
+workload, or of one that is charged nothing, one by one; a quota counts what it selects.
 """
 
 from collections import Counter
@@ -94,12 +94,12 @@ def lines_of(snapshot: Snapshot) -> Lines:
 
 
 def units_of(snapshot: Snapshot) -> Iterator[Unit]:
-    """Yield what is charged as one: roots with their pods, and pods without a root."""
+    """Yield what is charged as one: roots with their pods, and pods that draw from no root."""
     owners = {found["metadata"]["uid"]: found for found in snapshot.workloads}
     drawn: dict[str, Amounts] = {}
     for pod in filter(_counts, snapshot.pods):
         root = _live_root(pod, owners, snapshot.barred)
-        if root is None:
+        if root is None or not _is_charged(root, snapshot):
             face = Face(pod["metadata"].get("labels", {}), pod["spec"])
             yield Unit(pod["metadata"]["namespace"], _key(pod), demand_of(pod), [face])
         else:
@@ -159,12 +159,11 @@ def _asked(container: Manifest) -> Amounts:
 
 
 def _envelope(found: Manifest, snapshot: Snapshot) -> tuple[Amounts, list[Face]]:
-    policy = _policy(found["metadata"]["namespace"], snapshot)
-    idle = policy.get("podsOnly") or policy.get("onExceeded") == "pending"
+    idle = not _is_charged(found, snapshot)
     total: Amounts = Counter()
     faces: list[Face] = []
     labels = found["metadata"].get("labels", {})
-    reserve = policy.get("surge") == "reserve"
+    reserve = _policy(found["metadata"]["namespace"], snapshot).get("surge") == "reserve"
     for template, count in ENVELOPES[found["kind"]](found, reserve=reserve):
         asked = demand_of(template)
         if asked:
@@ -173,6 +172,13 @@ def _envelope(found: Manifest, snapshot: Snapshot) -> tuple[Amounts, list[Face]]
         for resource, amount in asked.items():
             total[resource] += 0 if idle else count * amount
     return +total, faces
+
+
+def _is_charged(found: Manifest, snapshot: Snapshot) -> bool:
+    """Return whether a root has an envelope, be it empty, that its pods draw from."""
+    policy = _policy(found["metadata"]["namespace"], snapshot)
+    pods_alone = policy.get("podsOnly", False) or policy.get("onExceeded") == "pending"
+    return found["kind"] != "DaemonSet" and not pods_alone
 
 
 def _root(found: Manifest, owners: dict[str, Manifest], barred: frozenset[str]) -> Manifest | None:
