@@ -62,7 +62,7 @@ class Layout(msgspec.Struct, frozen=True):
 MAGIC: Final = 0x55504756
 """`VGPU`."""
 
-VERSION: Final = 1
+VERSION: Final = 2
 """A reader refuses other versions."""
 
 LIMITS_SIZE: Final = 4096
@@ -103,22 +103,29 @@ OWNER_DIED: Final = 0x4000_0000
 OWNER_THREAD: Final = 0x3FFF_FFFF
 """The bits of a slot's owner that name a thread."""
 
-SLOT_SIZE: Final = 384
+USES_SIZE: Final = SLOTS_MAX * 8
+
+USES: Final = Layout(
+    "uses",
+    USES_SIZE,
+    # By slot, side by side: whoever reserves adds up those of all slots.
+    (Field("slot", 0, 8, SLOTS_MAX),),
+)
+
+SLOT_SIZE: Final = 256
 
 SLOT: Final = Layout(
     "slot",
     SLOT_SIZE,
     (
-        # What the process uses, in bytes; only its owner writes it while it lives.
-        Field("used", 0, 8, DEVICES_MAX),
         # Nanoseconds for which the process kept the device busy, ever.
-        Field("busy", 128, 8, DEVICES_MAX),
+        Field("busy", 0, 8, DEVICES_MAX),
         # A robust futex: the thread that owns the slot, and OWNER_DIED once the kernel has seen it
         # end. What a slot without a living owner says counts no more. 0: never owned.
-        Field("owner", 256, 4),
+        Field("owner", 128, 4),
         # For people who look; nothing is decided by it.
-        Field("pid", 320, 8),
-        Field("attached", 328, 8),
+        Field("pid", 192, 8),
+        Field("attached", 200, 8),
     ),
 )
 
@@ -138,7 +145,8 @@ BUDGET: Final = Layout(
     ),
 )
 
-SLOTS_AT: Final = 8192
+USED_AT: Final = 8192
+SLOTS_AT: Final = USED_AT + DEVICES_MAX * USES_SIZE
 REGION_SIZE: Final = SLOTS_AT + SLOTS_MAX * SLOT_SIZE
 
 REGION: Final = Layout(
@@ -160,11 +168,13 @@ REGION: Final = Layout(
         # Devices by the order in which they were met, each once; empty ones follow.
         Field("uuid", 256, UUID_BYTES, DEVICES_MAX),
         Field("budget", 1024, BUDGET_SIZE, DEVICES_MAX),
+        # What processes use of each device, in bytes; only a slot's owner writes it while it lives.
+        Field("used", USED_AT, USES_SIZE, DEVICES_MAX),
         Field("slot", SLOTS_AT, SLOT_SIZE, SLOTS_MAX),
     ),
 )
 
-LAYOUTS: Final = (LIMITS, REGION, SLOT, BUDGET)
+LAYOUTS: Final = (LIMITS, REGION, USES, SLOT, BUDGET)
 CONSTANTS: Final = {
     "MAGIC": MAGIC,
     "VERSION": VERSION,

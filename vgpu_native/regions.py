@@ -23,6 +23,7 @@ from vgpu_native.layout import (
     REGION_SIZE,
     SLOT,
     SLOTS_MAX,
+    USES,
     VERSION,
 )
 from vgpu_native.words import Words
@@ -84,13 +85,15 @@ def decode(content: bytes, source: str = "the region") -> Region:
         raise BadRegion(f"{source}: it begins with {found}: no region of version {VERSION}")
     high = min(words.number(REGION["high"]), SLOTS_MAX)
     uuids = _uuids(words)
-    slots = [slot for at in range(high) if _lives(slot := words.at(REGION["slot"], at))]
-    processes = tuple(_process(slot, len(uuids)) for slot in slots)
-    used = [sum(amounts) for amounts in zip(*(one.memory for one in processes), strict=True)]
+    living = [at for at in range(high) if _lives(words.at(REGION["slot"], at))]
+    # All of a device at once: whoever fills a region must not make it dear to read.
+    columns = [words.at(REGION["used"], at).numbers(USES["slot"]) for at in range(len(uuids))]
+    processes = tuple(_process(words, at, columns) for at in living)
+    used = [sum(column[at] for at in living) for column in columns]
     spent = [words.at(REGION["budget"], at).number(BUDGET["spent"]) for at in range(len(uuids))]
     devices = tuple(
         Use(uuid, min(memory, LARGEST), min(busy, LARGEST))
-        for uuid, memory, busy in zip(uuids, used or [0] * len(uuids), spent, strict=True)
+        for uuid, memory, busy in zip(uuids, used, spent, strict=True)
     )
     return Region(words.number(REGION["generation"]), devices, processes)
 
@@ -144,7 +147,6 @@ def _lives(slot: Words) -> bool:
     return bool(word & OWNER_THREAD) and not word & OWNER_DIED
 
 
-def _process(slot: Words, devices: int) -> Process:
-    # All at once: whoever fills a region must not make it dear to read.
-    used = slot.numbers(SLOT["used"])[:devices]
-    return Process(min(slot.number(SLOT["pid"]), LARGEST), tuple(min(one, LARGEST) for one in used))
+def _process(words: Words, at: int, columns: list[tuple[int, ...]]) -> Process:
+    pid = words.at(REGION["slot"], at).number(SLOT["pid"])
+    return Process(min(pid, LARGEST), tuple(min(column[at], LARGEST) for column in columns))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_native.layout import BUDGET, MAGIC, REGION, REGION_SIZE, SLOT, SLOTS_MAX, VERSION
+from vgpu_native.layout import BUDGET, MAGIC, REGION, REGION_SIZE, SLOT, SLOTS_MAX, USES, VERSION
 from vgpu_native.regions import OWNER_DIED
 from vgpu_native.words import place, put_number, put_text
 
@@ -36,7 +36,7 @@ def region(
     for device, (uuid, amounts) in enumerate(used.items()):
         put_text(content, REGION["uuid"], uuid, device)
         for slot, amount in enumerate(amounts):
-            put_in_slot(content, slot, "used", amount, device)
+            put_use(content, slot, amount, device)
     for device, nanoseconds in enumerate(spent):
         at = place(REGION["budget"], device) + place(BUDGET["spent"])
         struct.pack_into("<Q", content, at, nanoseconds)
@@ -46,9 +46,9 @@ def region(
     return content
 
 
-def put_in_slot(content: bytearray, slot: int, name: str, number: int, index: int = 0) -> None:
-    """Write one word of a slot."""
-    at = place(REGION["slot"], slot) + place(SLOT[name], index)
+def put_use(content: bytearray, slot: int, number: int, device: int = 0) -> None:
+    """Write what the process of a slot uses of a device."""
+    at = place(REGION["used"], device) + place(USES["slot"], slot)
     struct.pack_into("<Q", content, at, number)
 
 

@@ -60,6 +60,9 @@ static inline void vgpu_leave(void) { vgpu_inside = false; }
 int vgpu_entry_of(CUdevice device);
 int vgpu_entry_now(void);
 
+/* Whether this process sees one device only. */
+bool vgpu_one_device(void);
+
 /* The same without asking the driver each time. To `ask` once in a while sets right what is not seen:
  * a context that is created becomes the current one, too. */
 int vgpu_entry_recent(bool ask);

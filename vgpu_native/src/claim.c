@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "contexts.h"
+#include "here.h"
 #include "pools.h"
 
 /* Pauses of 1, 2, 4 and 8 ms. */
@@ -22,28 +22,10 @@ bool vgpu_claim(struct vgpu_claim *claim, int entry, uint64_t bytes) {
   return vgpu_pools_reclaim(entry) && vgpu_reserve(entry, bytes);
 }
 
-/* The entry of a context's device, which the thread that asked last need not ask the driver again. */
-static int entry_of(CUcontext context) {
-  static __thread struct {
-    CUcontext context;
-    unsigned ended;
-    int entry;
-  } last __attribute__((tls_model("initial-exec")));
-  unsigned now = __atomic_load_n(&vgpu_contexts_ended, __ATOMIC_ACQUIRE);
-  if (context == last.context && now == last.ended) return last.entry;
-  int entry = vgpu_entry_now();
-  if (entry < 0) return entry;
-  last.context = context;
-  last.ended = now;
-  last.entry = entry;
-  return entry;
-}
-
 bool vgpu_claim_now(struct vgpu_claim *claim, uint64_t bytes) {
-  CUcontext context = NULL;
-  if (REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS) context = NULL;
-  bool fits = vgpu_claim(claim, context ? entry_of(context) : -1, bytes);
-  claim->context = context;
+  const struct vgpu_here *here = vgpu_here();
+  bool fits = vgpu_claim(claim, here->entry, bytes);
+  claim->context = here->context;
   return fits;
 }
 

@@ -19,7 +19,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext primary[DEVICES]; /* while it lives, as far as it was seen to begin */
 static bool watched;
 
-unsigned vgpu_contexts_ended;
+unsigned vgpu_contexts_changes;
 
 static void forget(void) {
   lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -32,13 +32,14 @@ static void begin(void) {
 }
 
 static CUresult done(CUresult result) {
+  __atomic_add_fetch(&vgpu_contexts_changes, 1, __ATOMIC_ACQ_REL);
   pthread_mutex_unlock(&lock);
   vgpu_leave();
   return result;
 }
 
 static void ended(CUcontext context) {
-  __atomic_add_fetch(&vgpu_contexts_ended, 1, __ATOMIC_ACQ_REL);
+  __atomic_add_fetch(&vgpu_contexts_changes, 1, __ATOMIC_ACQ_REL);
   vgpu_items_end(&vgpu_memory, context);
   vgpu_items_end(&vgpu_arrays, context);
   vgpu_pools_settle();
@@ -77,7 +78,7 @@ DESTROY(cuCtxDestroy_v2)
 
 /* Of these it is not known whether anything has ended. What lived there stays charged. */
 static CUresult maybe_ended(CUresult result) {
-  __atomic_add_fetch(&vgpu_contexts_ended, 1, __ATOMIC_ACQ_REL);
+  __atomic_add_fetch(&vgpu_contexts_changes, 1, __ATOMIC_ACQ_REL);
   return result;
 }
 

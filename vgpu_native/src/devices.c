@@ -32,25 +32,9 @@ int vgpu_entry_now(void) {
   return REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS ? vgpu_entry_of(device) : -1;
 }
 
-/* The entry that this thread used last, plus one. */
-static __thread int recent __attribute__((tls_model("initial-exec")));
-
-int vgpu_entry_recent(bool ask) {
-  if (!ask && recent > 0) return recent - 1;
-  int entry = vgpu_entry_now();
-  recent = entry + 1;
-  return entry;
+bool vgpu_one_device(void) {
+  static int count;
+  int now = __atomic_load_n(&count, __ATOMIC_RELAXED);
+  if (!now && REAL(cuDeviceGetCount)(&now) == CUDA_SUCCESS) __atomic_store_n(&count, now, __ATOMIC_RELAXED);
+  return now == 1;
 }
-
-/* A thread that changes its context may change its device. */
-#define CHANGES(name, parameter, argument)  \
-  EXPORT CUresult CUDAAPI name(parameter) { \
-    recent = 0;                             \
-    return REAL(name)(argument);            \
-  }
-
-CHANGES(cuCtxSetCurrent, CUcontext ctx, ctx)
-CHANGES(cuCtxPushCurrent, CUcontext ctx, ctx)
-CHANGES(cuCtxPushCurrent_v2, CUcontext ctx, ctx)
-CHANGES(cuCtxPopCurrent, CUcontext *pctx, pctx)
-CHANGES(cuCtxPopCurrent_v2, CUcontext *pctx, pctx)

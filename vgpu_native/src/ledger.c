@@ -18,17 +18,24 @@ enum { TRIES = 4 };
 
 /* What one reservation is about. */
 struct request {
-  vgpu_region *region;
   const struct vgpu_source *source;
   uint64_t *own;
   int entry;
   uint64_t bytes;
 };
 
+static vgpu_region *region(void) { return vgpu_own.process.mapped.region; }
+
 /* What limits an entry, of a process that is ready; NULL: no memory may be given. */
 static inline const struct vgpu_source *source_of(int entry) {
   if (entry >= VGPU_DEVICES_MAX || vgpu_own.process.nothing) return NULL;
   return vgpu_source_of(entry);
+}
+
+static inline uint64_t *own_of(int entry) {
+  const struct vgpu_mapped *mapped = &vgpu_own.process.mapped;
+  if (vgpu_own.process.nothing) return &vgpu_own.process.alone[entry];
+  return &mapped->region->used[entry].slot[mapped->slot - mapped->region->slot];
 }
 
 static uint64_t add_up(uint64_t left, uint64_t right) {
@@ -38,11 +45,13 @@ static uint64_t add_up(uint64_t left, uint64_t right) {
 
 /* What the slots say that a device is used. A slot with more than that lies, or many would not fit.
  */
-static uint64_t sum_of_all(const vgpu_region *region, int entry) {
+static uint64_t sum_of_all(int entry) {
   uint64_t total = 0, any = 0;
-  unsigned high = vgpu_slots_high(region);
+  const uint64_t *uses = region()->used[entry].slot;
+  unsigned high = vgpu_slots_high(region());
+#pragma GCC unroll 8
   for (unsigned i = 0; i < high; i++) {
-    uint64_t used = __atomic_load_n(&region->slot[i].used[entry], __ATOMIC_SEQ_CST);
+    uint64_t used = __atomic_load_n(&uses[i], __ATOMIC_SEQ_CST);
     total += used;
     any |= used;
   }
@@ -50,16 +59,16 @@ static uint64_t sum_of_all(const vgpu_region *region, int entry) {
 }
 
 /* The same without the dead, which needs a second look at each slot. */
-static uint64_t sum_of_living(const vgpu_region *region, int entry) {
+static uint64_t sum_of_living(int entry) {
   uint64_t total = 0;
-  unsigned high = vgpu_slots_high(region);
+  const uint64_t *uses = region()->used[entry].slot;
+  unsigned high = vgpu_slots_high(region());
   for (unsigned i = 0; i < high; i++) {
-    const vgpu_slot *slot = &region->slot[i];
-    uint64_t used = __atomic_load_n(&slot->used[entry], __ATOMIC_SEQ_CST);
+    uint64_t used = __atomic_load_n(&uses[i], __ATOMIC_SEQ_CST);
 #ifdef BREAK_LIVENESS /* a negative control: the dead count */
     if (used) total = add_up(total, used);
 #else
-    if (used && vgpu_slot_lives(slot)) total = add_up(total, used);
+    if (used && vgpu_slot_lives(&region()->slot[i])) total = add_up(total, used);
 #endif
   }
   return total;
@@ -85,26 +94,26 @@ static bool retract(uint64_t *own, uint64_t bytes) {
 /* The last sum that this process saw of each device: a hint, which saves a look at all slots. */
 static uint64_t last_sum[VGPU_DEVICES_MAX];
 
-typedef uint64_t summing(const vgpu_region *region, int entry);
+typedef uint64_t summing(int entry);
 
 /* Ask once, with what others are expected to use: who would not fit looks first whether that is
  * still so, and if it is does not publish, to be in nobody's way. */
 static inline bool ask(const struct request *request, summing *sum, uint64_t expected) {
   uint64_t limit = vgpu_limits_memory(request->source);
   uint64_t beyond = vgpu_limits_overhead(request->source);
+  uint64_t room = limit > beyond ? limit - beyond : 0;
+  if (request->bytes > room) return false;
+  uint64_t most = room - request->bytes;
 #ifdef BREAK_CHECK_THEN_ADD /* a negative control: what was seen is believed */
-  if (add_up(add_up(sum(request->region, request->entry), beyond), request->bytes) > limit)
-    return false;
+  if (sum(request->entry) > most) return false;
   publish(request->own, request->bytes);
   return true;
 #endif
-  if (add_up(expected, request->bytes) > limit)
-    expected = add_up(sum(request->region, request->entry), beyond);
-  if (add_up(expected, request->bytes) > limit) return false;
+  if (expected > most && sum(request->entry) > most) return false;
   publish(request->own, request->bytes);
-  uint64_t all = add_up(sum(request->region, request->entry), beyond);
+  uint64_t all = sum(request->entry);
   __atomic_store_n(&last_sum[request->entry], all, __ATOMIC_RELAXED);
-  if (all <= limit) return true;
+  if (all <= room) return true;
   retract(request->own, request->bytes);
   return false;
 }
@@ -117,11 +126,11 @@ static bool ask_again(const struct request *request) {
 #ifdef BREAK_GATE /* a negative control: all at once again */
   return ask(request, sum_of_living, UINT64_MAX);
 #endif
-  uint64_t taken = vgpu_gate_take(&request->region->gate);
+  uint64_t taken = vgpu_gate_take(&region()->gate);
   bool granted = false;
   for (int i = 0; i < TRIES && !(granted = ask(request, sum_of_living, UINT64_MAX)); i++)
     sched_yield();
-  if (taken) vgpu_gate_leave(&request->region->gate, taken);
+  if (taken) vgpu_gate_leave(&region()->gate, taken);
   return granted;
 }
 
@@ -130,8 +139,7 @@ bool vgpu_reserve(int entry, uint64_t bytes) {
   const struct vgpu_source *source = source_of(entry);
   uint64_t limit = source ? vgpu_limits_memory(source) : 0;
   if (bytes > limit || bytes > ABSURD) return false;
-  const struct vgpu_mapped *mapped = &vgpu_own.process.mapped;
-  struct request request = {mapped->region, source, &mapped->slot->used[entry], entry, bytes};
+  struct request request = {source, own_of(entry), entry, bytes};
   if (limit == VGPU_NO_LIMIT) {
     publish(request.own, bytes);
     return true;
@@ -141,8 +149,7 @@ bool vgpu_reserve(int entry, uint64_t bytes) {
 }
 
 static uint64_t *own_count(int entry) {
-  if (entry < 0 || entry >= VGPU_DEVICES_MAX || !vgpu_ready()) return NULL;
-  return &vgpu_own.process.mapped.slot->used[entry];
+  return entry < 0 || entry >= VGPU_DEVICES_MAX || !vgpu_ready() ? NULL : own_of(entry);
 }
 
 void vgpu_release(int entry, uint64_t bytes) {
@@ -161,7 +168,7 @@ uint64_t vgpu_used(int entry) {
   if (!own) return 0;
   const struct vgpu_process *process = &vgpu_own.process;
   const struct vgpu_source *source = vgpu_source_of(entry);
-  uint64_t total = process->mapped.region ? sum_of_living(process->mapped.region, entry) : 0;
+  uint64_t total = region() ? sum_of_living(entry) : 0;
   if (process->nothing) total = add_up(total, __atomic_load_n(own, __ATOMIC_RELAXED));
   return source ? add_up(total, vgpu_limits_overhead(source)) : total;
 }

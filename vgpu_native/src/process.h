@@ -15,6 +15,7 @@ struct vgpu_process {
   uint32_t state;
   uint32_t meeting; /* held while a device is met for the first time */
   bool nothing;     /* no memory may be given, whatever the limits */
+  uint64_t alone[VGPU_DEVICES_MAX]; /* what is used then, which no slot says */
   struct vgpu_mapped mapped;
 };
 

@@ -216,5 +216,5 @@ void vgpu_region_path(char *path, size_t room) {
     snprintf(path, room, "%s%s", named,
              !vgpu_stat(named, &state) && S_ISDIR(state.st_mode) ? "/region" : "");
   else if (vgpu_limits_paged()) snprintf(path, room, REGION);
-  else snprintf(path, room, "/tmp/gpuledger.%u.region", (unsigned)geteuid());
+  else snprintf(path, room, "/tmp/gpuledger.%u.v%u.region", (unsigned)geteuid(), VGPU_VERSION);
 }

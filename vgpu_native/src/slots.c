@@ -55,9 +55,10 @@ static bool take(vgpu_slot *slot, uint32_t thread) {
 
 /* What the owner before us left is not ours. Until here it counted for us, which is more than
  * nothing and never less than the truth. */
-static void clear(vgpu_slot *slot) {
+static void clear(vgpu_region *region, unsigned number) {
+  vgpu_slot *slot = &region->slot[number];
   for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
-    __atomic_store_n(&slot->used[i], 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&region->used[i].slot[number], 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(&slot->busy[i], 0, __ATOMIC_RELAXED);
   }
   struct timespec clock;
@@ -78,7 +79,7 @@ static vgpu_slot *take_any(vgpu_region *region, uint32_t thread) {
   for (unsigned i = 0; i < VGPU_SLOTS_MAX; i++) {
     vgpu_slot *slot = &region->slot[i];
     if (!take(slot, thread)) continue;
-    clear(slot);
+    clear(region, i);
     raise_high(region, i + 1);
     return slot;
   }

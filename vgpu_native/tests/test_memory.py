@@ -87,6 +87,14 @@ def test_older_drivers_are_asked_in_their_own_ways(
     run(environ, program("memory_rules"), rule)
 
 
+@pytest.mark.parametrize("rule", ["contexts", "context-now"])
+def test_where_there_is_one_device_memory_ends_with_its_context(
+    rule: str, native: Path, program: Program, tmp_path: Path
+) -> None:
+    environ = environment(native, tmp_path, "100m", VGPU_STUB_DEVICES="1")
+    run(environ, program("memory_rules"), rule)
+
+
 def test_memory_stays_charged_when_a_context_is_where_the_primary_one_was(
     native: Path, program: Program, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from vgpu_native import regions
-from vgpu_native.layout import MAY_DISABLE, REGION, REGION_SIZE, SLOTS_AT
+from vgpu_native.layout import MAY_DISABLE, REGION, REGION_SIZE, USED_AT, USES, VERSION
 from vgpu_native.limits_page import Device, Limits, encode
 from vgpu_native.tests.ledger_programs import MIB, UUID, Ledger
 from vgpu_native.words import place
@@ -80,7 +80,7 @@ def test_processes_of_any_user_may_share_the_region(ledger: Ledger) -> None:
 
 
 def test_without_a_name_the_region_is_the_users_own(ledger: Ledger) -> None:
-    region = Path(f"/tmp/gpuledger.{os.geteuid()}.region")
+    region = Path(f"/tmp/gpuledger.{os.geteuid()}.v{VERSION}.region")
     before = region.exists()
     done = ledger.run("ask", "ready", CUDA_DEVICE_MEMORY_SHARED_CACHE="")
     assert (done.stdout, done.stderr) == ("1\n", "")
@@ -208,7 +208,7 @@ def test_a_disk_that_cannot_be_written_is_an_error(ledger: Ledger, small_disk: P
 
 def test_a_region_of_an_earlier_boot_is_replaced_by_one_of_all(ledger: Ledger) -> None:
     content = bytearray(made(ledger))
-    content[SLOTS_AT:] = b"\x11" * (REGION_SIZE - SLOTS_AT)
+    content[USED_AT:] = b"\x11" * (REGION_SIZE - USED_AT)
     struct.pack_into("<Q", content, GENERATION, 1)
     for _ in range(10):
         ledger.region.unlink()
@@ -242,7 +242,7 @@ def test_a_lock_that_is_never_given_back_costs_a_moment_only(ledger: Ledger) -> 
 
 def test_counts_that_go_round_and_slots_without_end_are_harmless(ledger: Ledger) -> None:
     content = bytearray(made(ledger))
-    content[SLOTS_AT:] = b"\xff" * (REGION_SIZE - SLOTS_AT)
+    content[USED_AT:] = b"\xff" * (REGION_SIZE - USED_AT)
     struct.pack_into("<Q", content, place(REGION["high"]), 2**64 - 1)
     ledger.region.write_bytes(content)
     assert ledger.ask(*ASK) == LIMITED, "slots whose owners have died count nothing"
@@ -260,7 +260,7 @@ def test_slots_whose_sum_goes_round_are_too_much_and_not_nothing(ledger: Ledger)
         assert one.answers(1) + other.answers(1)
         with ledger.region.open("r+b") as file:
             for slot in (0, 1):
-                file.seek(place(REGION["slot"], slot))
+                file.seek(place(REGION["used"]) + place(USES["slot"], slot))
                 file.write((2**63).to_bytes(8, "little"))
         assert ledger.ask("reserve", "1m", "used") == [0, 2**64 - 1]
 
@@ -282,7 +282,7 @@ def scribbled(good: bytes, numbers: random.Random) -> bytes:
     """Return a region with some words changed, but for what tells that it is one."""
     content, odd = bytearray(good), (0, 1, 2**30, 2**31, 2**63, 2**64 - 1)
     for _ in range(numbers.choice((1, 5, 50, 2000))):
-        end = numbers.choice((1100, SLOTS_AT + 2000, REGION_SIZE))
+        end = numbers.choice((1100, USED_AT + 2000, REGION_SIZE))
         at = numbers.randrange(place(REGION["generation"]) + 8, end - 8)
         number = numbers.choice((*odd, numbers.randrange(2**64)))
         content[at : at + 8] = number.to_bytes(8, "little")

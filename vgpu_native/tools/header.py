@@ -13,7 +13,11 @@ from vgpu_native import layout
 from vgpu_native.layout import Field, Layout
 
 _WORDS = {4: "uint32_t", 8: "uint64_t"}
-_NESTED = {("region", "slot"): layout.SLOT, ("region", "budget"): layout.BUDGET}
+_NESTED = {
+    ("region", "used"): layout.USES,
+    ("region", "slot"): layout.SLOT,
+    ("region", "budget"): layout.BUDGET,
+}
 
 
 def header() -> str:
@@ -22,7 +26,7 @@ def header() -> str:
     lines += ["#include <stddef.h>", "#include <stdint.h>", ""]
     lines += [f"#define VGPU_{name} {value:#x}" for name, value in layout.CONSTANTS.items()]
     lines += [f"#define VGPU_NO_LIMIT {layout.NO_LIMIT:#x}ULL", ""]
-    for one in (layout.SLOT, layout.BUDGET, layout.LIMITS, layout.REGION):
+    for one in (layout.USES, layout.SLOT, layout.BUDGET, layout.LIMITS, layout.REGION):
         lines += [*_struct(one), ""]
     return "\n".join(lines)
 

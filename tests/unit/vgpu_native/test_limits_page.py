@@ -8,7 +8,7 @@ import pytest
 from support.shared_files import compiled
 
 from vgpu_native import limits_page
-from vgpu_native.layout import DEVICES_MAX, LIMITS_SIZE, NO_LIMIT
+from vgpu_native.layout import DEVICES_MAX, LIMITS_SIZE, NO_LIMIT, VERSION
 from vgpu_native.limits_page import BadPage, Device, Limits, Page, flags_of
 
 GPU = Device("GPU-00000000-0000-0000-0000-000000000000", 100 * 1024**2, 30)
@@ -70,7 +70,7 @@ def test_c_reads_what_is_written(tmp_path: Path) -> None:
         [program, tmp_path / "limits"], capture_output=True, text=True, timeout=20, check=True
     )
     assert done.stdout.splitlines() == [
-        f"55504756 1 {LIMITS_SIZE} 2 9 4",
+        f"55504756 {VERSION} {LIMITS_SIZE} 2 9 4",
         f"{GPU.uuid} {GPU.memory} 30 0",
         f"{OTHER.uuid} {NO_LIMIT} 100 0",
     ]
@@ -147,7 +147,7 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
         (b"\0" * LIMITS_SIZE, "no limits page"),
         (b"\0" * (LIMITS_SIZE + 1), "4097 bytes"),
         (limits_page.encode(Limits((GPU,)))[:-1], "4095 bytes"),
-        (limits_page.encode(Limits((GPU,))).replace(b"\x01\0\0\0", b"\x02\0\0\0", 1), "version 1"),
+        (limits_page.encode(Limits((GPU,))).replace(b"\x02\0\0\0", b"\x03\0\0\0", 1), "version 2"),
     ],
 )
 def test_a_file_that_is_no_page_is_refused(tmp_path: Path, content: bytes, why: str) -> None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.shared_files import DEAD, FREE, compiled, put_in_slot, region
+from support.shared_files import DEAD, FREE, compiled, put_use, region
 
 from vgpu_native import layout, regions
 from vgpu_native.layout import REGION, REGION_SIZE, SLOTS_MAX
@@ -45,7 +45,7 @@ int main(int argc, char **argv) {
   strcpy(region->uuid[0], "GPU-a"); strcpy(region->uuid[1], "GPU-b");
   region->budget[1].spent = 77;
   for (int slot = 0; slot < 3; slot++) {
-    region->slot[slot].used[0] = 100 + slot; region->slot[slot].used[1] = 1000;
+    region->used[0].slot[slot] = 100 + slot; region->used[1].slot[slot] = 1000;
     region->slot[slot].pid = 40 + slot;
   }
   own(region, 0);
@@ -131,7 +131,7 @@ def test_a_file_of_another_size_is_refused(tmp_path: Path, size: int) -> None:
 @pytest.mark.parametrize("name", ["magic", "version", "size", "slots"])
 def test_another_header_is_refused(tmp_path: Path, name: str) -> None:
     content = region({GPU: (1,)})
-    put_number(content, REGION[name], 2)
+    put_number(content, REGION[name], 99)
     with pytest.raises(BadRegion, match="no region of version"):
         regions.read(written(tmp_path / "region", content))
 
@@ -183,7 +183,7 @@ def test_no_bytes_do_any_harm(tmp_path: Path) -> None:
         content = bytearray(honest)
         for _ in range(source.choice((1, 10, 1000))):
             content[source.randrange(24, REGION_SIZE)] = source.randrange(256)
-        put_in_slot(content, source.randrange(SLOTS_MAX), "used", source.getrandbits(64))
+        put_use(content, source.randrange(SLOTS_MAX), source.getrandbits(64))
         found = regions.decode(bytes(content))
         assert all(0 <= one.memory <= LARGEST for one in found.devices)
 

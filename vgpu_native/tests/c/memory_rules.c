@@ -384,6 +384,23 @@ static void contexts(void) {
   CHECK(charged() == 0);
 }
 
+/* What is taken is the current context's, however it became the current one. */
+static void context_now(void) {
+  CUcontext first, second;
+  OK(cuCtxGetCurrent(&first));
+  CHECK(take(by("linear"), 10 * MIB, &some));
+  OK(cuCtxCreate_v2(&second, 0, 0));
+  CHECK(take(by("linear"), 20 * MIB, &other));
+  OK(cuCtxSetCurrent(first));
+  CHECK(take(by("linear"), 5 * MIB, &some));
+  OK(cuCtxPushCurrent_v2(second));
+  CHECK(take(by("linear"), 30 * MIB, &other));
+  OK(cuCtxPopCurrent_v2(NULL));
+  CHECK(take(by("linear"), 2 * MIB, &some));
+  OK(cuCtxDestroy_v2(second));
+  CHECK(charged() == 17 * MIB && physical() == 17 * MIB);
+}
+
 /* With VGPU_STUB_CONTEXT_ANEW: where the primary context was, another one may be. */
 static void context_anew(void) {
   CUcontext primary, context;
@@ -434,6 +451,7 @@ static const struct rule {
              {"handle-of-other-device", handle_of_other_device},
              {"exported", exported},
              {"contexts", contexts},
+             {"context-now", context_now},
              {"context-anew", context_anew},
              {"host", host}};
 

@@ -65,7 +65,7 @@ static size_t place(unsigned where, unsigned index, unsigned offset) {
     case 3: return offsetof(vgpu_region, gate);
     case 4: return offsetof(vgpu_region, uuid) + offset % sizeof((vgpu_region *)0)->uuid;
     case 5: return offsetof(vgpu_region, budget[index % VGPU_DEVICES_MAX]) + offset % 16;
-    case 6: return offsetof(vgpu_region, slot[index].used[offset % VGPU_DEVICES_MAX]);
+    case 6: return offsetof(vgpu_region, used[offset % VGPU_DEVICES_MAX].slot[index]);
     case 7: return offsetof(vgpu_region, slot[index].owner);
     default: return (index << 16 | offset) % (SIZE - 8);
   }

@@ -16,7 +16,16 @@ from typing import Final
 from mutating import Mutator
 
 from vgpu_native import regions
-from vgpu_native.layout import DEVICES_MAX, MAGIC, REGION, REGION_SIZE, SLOT, SLOTS_MAX, VERSION
+from vgpu_native.layout import (
+    DEVICES_MAX,
+    MAGIC,
+    REGION,
+    REGION_SIZE,
+    SLOT,
+    SLOTS_MAX,
+    USES,
+    VERSION,
+)
 from vgpu_native.words import place, put_number, put_text
 
 CORPUS: Final = Path(__file__).parent / "corpus" / "region"
@@ -25,7 +34,7 @@ CUT: Final = 0x7F
 MEANWHILE: Final = 0x80
 PROCESSES: Final = 3
 CHANGES_MEANWHILE: Final = 50
-_PLACES: Final = ("magic", "generation", "high", "gate", "uuid", "budget", "slot", "slot", "")
+_PLACES: Final = ("magic", "generation", "high", "gate", "uuid", "budget", "used", "slot", "")
 
 
 def good() -> bytes:
@@ -38,7 +47,9 @@ def good() -> bytes:
         put_text(content, REGION["uuid"], f"GPU-{index}", index)
     for slot in range(PROCESSES):
         at = place(REGION["slot"], slot)
-        for field, number in (("used", 2**30), ("owner", 1234), ("pid", 7)):
+        used = place(REGION["used"]) + place(USES["slot"], slot)
+        content[used : used + 8] = (2**30).to_bytes(8, "little")
+        for field, number in (("owner", 1234), ("pid", 7)):
             start = at + SLOT[field].offset
             width = SLOT[field].width
             content[start : start + width] = number.to_bytes(width, "little")
@@ -62,8 +73,8 @@ def _place(where: int, index: int, offset: int) -> int:
     if not name:
         return (index << 16 | offset) % REGION_SIZE
     field = REGION[name]
-    inside = SLOT["owner"].offset if where % 2 else 8 * (offset % DEVICES_MAX)
-    return place(field, index % field.count) + (inside if name == "slot" else 0)
+    inside = {"slot": SLOT["owner"].offset, "used": place(USES["slot"], offset % SLOTS_MAX)}
+    return place(field, index % field.count) + inside.get(name, 0)
 
 
 def judge(region: regions.Region) -> None:

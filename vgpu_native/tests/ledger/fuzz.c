@@ -60,7 +60,7 @@ static uint64_t held(unsigned count) {
 static uint64_t charged(const vgpu_region *region) {
   uint64_t sum = 0;
   for (unsigned i = 0; i < vgpu_slots_high(region); i++)
-    if (vgpu_slot_lives(&region->slot[i])) sum += region->slot[i].used[0];
+    if (vgpu_slot_lives(&region->slot[i])) sum += region->used[0].slot[i];
   return sum;
 }
 
