@@ -30,16 +30,15 @@ static struct card {
 } cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 static struct vgpu_map needs; /* executable graph to what it needs */
-static bool ever, watched;
+static bool watched;
+bool vgpu_graphs_ever;
 
 static void forget(void) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     cards[i] = (struct card){.lock = PTHREAD_MUTEX_INITIALIZER};
   }
-  ever = false;
+  vgpu_graphs_ever = false;
 }
-
-bool vgpu_graphs_any(void) { return __atomic_load_n(&ever, __ATOMIC_RELAXED); }
 
 static void count_allocation(struct graph_need *need, CUgraphNode node) {
   CUDA_MEM_ALLOC_NODE_PARAMS params;
@@ -210,7 +209,7 @@ static CUresult made(struct making *making, CUresult result, const CUgraphExec *
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (old.key) free((void *)(uintptr_t)old.note);
-  __atomic_store_n(&ever, true, __ATOMIC_RELAXED);
+  __atomic_store_n(&vgpu_graphs_ever, true, __ATOMIC_RELAXED);
   return result;
 }
 

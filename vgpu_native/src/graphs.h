@@ -4,12 +4,13 @@
 
 #include "driver.h"
 
+/* Whether graphs of this process ever had memory. */
+extern bool vgpu_graphs_ever;
+static inline bool vgpu_graphs_any(void) { return __atomic_load_n(&vgpu_graphs_ever, __ATOMIC_RELAXED); }
+
 /* Call `launch` with the memory that the graph may take charged meanwhile; or answer that there is
- * none left. For cuGraphLaunch and cuGraphUpload; a load while no graph of the process has memory. */
+ * none left. For cuGraphLaunch and cuGraphUpload. */
 CUresult vgpu_graph_launch(CUresult (*launch)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream);
 
 /* Read anew what graphs keep of all devices. */
 void vgpu_graphs_settle(void);
-
-/* Whether graphs of this process ever had memory: a load. */
-bool vgpu_graphs_any(void);
