@@ -121,6 +121,7 @@ void vgpu_meter_check(void) {
   pid_t was = __atomic_load_n(&owner, __ATOMIC_ACQUIRE);
   if (!was || was == getpid()) return;
   vgpu_samples_reset();
+  vgpu_costs_unpaid();
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) vgpu_works[i] = (struct vgpu_work){0};
   asleep = 0;
   streams = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

@@ -5,7 +5,6 @@
 
 /* What this process does on one device. */
 struct vgpu_work {
-  int64_t pending;   /* charged to nobody yet: small launches are charged together */
   int64_t unmeasured; /* charged since the last sample */
   int64_t queued;    /* charged, and not yet known to have ended */
   int64_t unknown;   /* samples of kinds that nothing is known of */

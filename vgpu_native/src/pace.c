@@ -2,9 +2,8 @@
  * is paid for already; when it or another of its kind has been measured, the charge is set right. A
  * launch begins while the budget is not used up, and may leave a debt, for which later ones wait.
  *
- * Most launches add their cost to a number of this process and are done. Half a millisecond of them is
- * charged to the budget of the container at once; a millisecond of a kind, or of a device, is worth a
- * measurement. */
+ * Most launches are paid for with an earlier one of their kind, up to half a millisecond together, and
+ * only count down how many are left. A millisecond of a kind, or of a device, is worth a measurement. */
 #include "pace.h"
 
 #include <errno.h>
@@ -12,8 +11,8 @@
 
 #include "budget.h"
 #include "page.h"
+#include "process.h"
 
-#define FLUSH_NS 500000   /* launches are charged together up to this */
 #define SAMPLE_NS 1000000 /* of a device, and of each kind: as much work is between two samples */
 #define ALIKE_MAX 128     /* launches of a kind: more may not go by what one of them has taken */
 #define SLICE_NS 2000000  /* a wait looks this often whether the limit has changed */
@@ -109,16 +108,17 @@ static void remember(const struct vgpu_launch *launch) {
 }
 
 /* Measure a launch, for itself and for those of its kind that were not measured before it. */
-static void sample(struct vgpu_launch *launch, struct vgpu_cost *cost, uint64_t key, bool first) {
+static void sample(struct vgpu_launch *launch, uint64_t key, bool first) {
   struct vgpu_sample *sample = begin_sample(launch);
   if (!sample) return;
   struct vgpu_work *work = &vgpu_works[launch->entry];
+  struct vgpu_cost *cost = launch->cost;
   sample->entry = launch->entry;
   sample->cost = cost;
   sample->key = key;
   sample->first = first;
-  sample->launches = __atomic_exchange_n(&cost->launches, 0, __ATOMIC_RELAXED) + 1;
-  sample->charged = __atomic_exchange_n(&cost->charged, 0, __ATOMIC_RELAXED) + (uint64_t)launch->charged;
+  sample->launches = __atomic_exchange_n(&cost->launches, 0, __ATOMIC_RELAXED);
+  sample->charged = __atomic_exchange_n(&cost->charged, 0, __ATOMIC_RELAXED);
   sample->queued = (uint64_t)__atomic_exchange_n(&work->unmeasured, 0, __ATOMIC_RELAXED);
   add(&work->queued, (int64_t)sample->queued);
   add(&work->unknown, first);
@@ -126,78 +126,77 @@ static void sample(struct vgpu_launch *launch, struct vgpu_cost *cost, uint64_t 
   vgpu_sample_launch(sample);
 }
 
-/* Whether enough launches of a kind have come together for one of them, or this, to be measured. */
-static bool due(const struct vgpu_cost *cost, uint64_t ns) {
-  return __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) + ns >= SAMPLE_NS ||
-         __atomic_load_n(&cost->launches, __ATOMIC_RELAXED) >= ALIKE_MAX;
+/* Whether enough launches have come together for one to be measured. */
+static bool due(int entry, const struct vgpu_cost *cost) {
+  return get(&vgpu_works[entry].unmeasured) >= SAMPLE_NS ||
+         __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) >= SAMPLE_NS ||
+         __atomic_load_n(&cost->launches, __ATOMIC_RELAXED) > ALIKE_MAX;
 }
 
-/* Count a launch as one that the next sample of its kind stands for. Not atomic: see costs.h. */
-static void stand_in(struct vgpu_cost *cost, uint64_t ns) {
-  __atomic_store_n(&cost->launches, __atomic_load_n(&cost->launches, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
-  __atomic_store_n(&cost->charged, __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) + ns, __ATOMIC_RELAXED);
+/* Pay for a launch, and then for more of its kind, which no sample before them stands for. */
+static void pay(struct vgpu_launch *launch, uint64_t key) {
+  struct vgpu_cost *cost = launch->cost;
+  uint64_t known = __atomic_load_n(&cost->ns, __ATOMIC_RELAXED), ns = known ? known : vgpu_cost_unknown();
+  launch->charged = (int64_t)ns;
+  charge(launch->entry, launch->charged);
+  vgpu_cost_paid(cost, 1, ns);
+  if (!known || due(launch->entry, cost)) sample(launch, key, !known);
+  uint64_t ahead = known ? vgpu_cost_ahead(cost, ns) : 0;
+  if (!ahead) return;
+  charge(launch->entry, (int64_t)(ahead * ns));
+  vgpu_cost_paid(cost, ahead, ns);
+  add(&cost->left, (int64_t)ahead);
 }
 
-/* A launch that is measured, or with which enough has come together to be charged. */
-static __attribute__((noinline)) void begin_slowly(struct vgpu_launch *launch, struct vgpu_cost *cost,
-                                                   uint64_t key, uint64_t known) {
+/* Kinds of different devices are different. */
+static uint64_t key_of(uint64_t kind, int entry) {
+  return (kind ^ (uint64_t)(entry + 1) << 58) * 0x9e3779b97f4a7c15ULL | 1;
+}
+
+/* A launch that is not paid for yet. */
+static void begin(struct vgpu_launch *launch, uint64_t kind) {
   int entry = vgpu_entry_recent(true);
-  if (entry != launch->entry && !limited(entry)) {
+  launch->entry = limited(entry) ? entry : -1;
+  if (launch->entry < 0) return;
+  vgpu_meter_check();
+  if (vgpu_capturing(launch->stream)) {
     launch->entry = -1;
     return;
   }
-  launch->entry = entry;
-  struct vgpu_work *work = &vgpu_works[entry];
-  vgpu_meter_check();
-  int64_t pending = __atomic_exchange_n(&work->pending, 0, __ATOMIC_RELAXED);
-  if (vgpu_capturing(launch->stream)) {
-    launch->entry = -1; /* what was pending was written down as well, most likely */
-    return;
-  }
-  charge(launch->entry, pending);
-  pace(launch->entry);
-  uint64_t ns = known ? known : vgpu_cost_unknown();
-  launch->charged = (int64_t)ns;
-  charge(launch->entry, launch->charged);
-  if (!known || get(&work->unmeasured) >= SAMPLE_NS || due(cost, ns)) sample(launch, cost, key, !known);
-  if (!launch->sample) stand_in(cost, ns);
+  uint64_t key = key_of(kind, entry);
+  pace(entry);
+  launch->cost = vgpu_cost_of(key);
+  pay(launch, key);
 }
 
-static void begin(struct vgpu_launch *launch, uint64_t kind) {
-  uint64_t key = (kind + (uint64_t)launch->entry) * 0x9e3779b97f4a7c15ULL | 1;
-  struct vgpu_cost *cost = vgpu_cost_of(key);
-  uint64_t known = __atomic_load_n(&cost->ns, __ATOMIC_RELAXED);
-  bool small = known && !due(cost, known);
-  if (small && add(&vgpu_works[launch->entry].pending, (int64_t)known) < FLUSH_NS) {
-    launch->pending = true;
-    launch->charged = (int64_t)known;
-    stand_in(cost, known);
-    return;
-  }
-  if (small) add(&vgpu_works[launch->entry].pending, -(int64_t)known);
-  launch->pending = false;
-  launch->sample = NULL;
+static __attribute__((noinline)) bool begin_slowly(struct vgpu_launch *launch, uint64_t kind) {
+  int recent = vgpu_entry_recent(false);
+  if ((recent >= 0 && !limited(recent)) || !vgpu_enter()) return false;
   int before = errno;
-  begin_slowly(launch, cost, key, known);
+  launch->paid = false;
+  launch->sample = NULL;
+  begin(launch, kind);
   errno = before;
+  if (launch->entry < 0) vgpu_leave();
+  return launch->entry >= 0;
 }
 
 bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread) {
-  if (!vgpu_enter()) return false;
-  int entry = vgpu_entry_recent(false);
-  if (!limited(entry)) {
-    vgpu_leave();
-    return false;
-  }
+  if (vgpu_inside) return false;
   launch->stream = (struct vgpu_stream){stream, per_thread};
-  launch->entry = entry;
-  begin(launch, kind);
+  launch->entry = vgpu_entry_recent(false);
+  launch->cost = vgpu_cost_find(key_of(kind, launch->entry));
+  /* In the child of a fork this is not so, and what its parent had paid for is not its own. */
+  bool ready = __atomic_load_n(&vgpu_own.process.state, __ATOMIC_RELAXED) == VGPU_ON;
+  launch->paid = ready && launch->cost && vgpu_cost_spend(launch->cost);
+  if (__builtin_expect(!launch->paid, 0)) return begin_slowly(launch, kind);
+  vgpu_inside = true;
   return true;
 }
 
 /* A launch that the driver refused costs nothing. */
 static void refused(const struct vgpu_launch *launch) {
-  if (launch->pending) add(&vgpu_works[launch->entry].pending, -launch->charged);
+  if (launch->paid) add(&launch->cost->left, 1);
   else charge(launch->entry, -launch->charged);
 }
 
@@ -211,17 +210,18 @@ static void end_sample(struct vgpu_launch *launch, bool launched) {
   else vgpu_meter_drop(sample);
 }
 
-CUresult vgpu_launch_end(struct vgpu_launch *launch, CUresult result) {
-  if (__builtin_expect(launch->pending && result == CUDA_SUCCESS, 1)) {
-    remember(launch);
-    vgpu_leave();
-    return result;
-  }
+static __attribute__((noinline)) void end_slowly(struct vgpu_launch *launch, bool launched) {
   int before = errno;
-  if (!launch->pending && launch->sample) end_sample(launch, result == CUDA_SUCCESS);
-  if (launch->entry >= 0 && result == CUDA_SUCCESS) remember(launch);
-  if (launch->entry >= 0 && result != CUDA_SUCCESS) refused(launch);
-  vgpu_leave();
+  if (!launch->paid && launch->sample) end_sample(launch, launched);
+  if (launched) remember(launch);
+  else refused(launch);
   errno = before;
+}
+
+CUresult vgpu_launch_end(struct vgpu_launch *launch, CUresult result) {
+  bool launched = result == CUDA_SUCCESS;
+  if (__builtin_expect(launch->paid && launched, 1)) remember(launch);
+  else end_slowly(launch, launched);
+  vgpu_leave();
   return result;
 }

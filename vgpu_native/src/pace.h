@@ -6,9 +6,10 @@
 struct vgpu_launch {
   struct vgpu_stream stream;
   int entry; /* of the device; -1: it is not charged */
-  int64_t charged;
-  bool pending; /* with other small ones */
+  bool paid; /* ahead, with others of its kind */
+  struct vgpu_cost *cost;
   struct vgpu_sample *sample;
+  int64_t charged; /* for it now */
 };
 
 /* The number of changes to the limits, and one more than what it was when there was none of time. */

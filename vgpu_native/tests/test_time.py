@@ -247,6 +247,16 @@ def test_the_budget_counts_each_charge_once_though_processes_are_killed(
     assert (done.returncode == 0) == exact, done.stdout
 
 
+@pytest.mark.parametrize(("kind", "exact"), [("plain", True), ("lost_launches", False)])
+def test_threads_make_as_many_launches_as_are_paid_for(
+    kind: str, exact: bool, native: Path, make: Make
+) -> None:
+    costs = native / "time" / kind / "costs"
+    make(str(costs))
+    done = subprocess.run([costs], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode == 0) == exact, done.stdout
+
+
 def test_where_no_thread_can_be_made_a_launch_leaves_its_thread_as_it_was(
     native: Path, tmp_path: Path, program: Program
 ) -> None:
