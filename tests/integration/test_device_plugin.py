@@ -8,20 +8,17 @@ import pytest
 from support.kubelet import Asked, NotStarted, Rejected, kubelet_in
 from support.plugged import (
     CARDS,
-    Node,
+    ONE,
     Placed,
     card,
     container,
     moved,
     node_in,
-    running,
+    plugged,
     settings_in,
     share,
 )
 
-from vgpu_native.plugin.plugin import Plugin
-
-ONE = (Asked("main", 1),)
 TWO = (Asked("main", 2),)
 
 
@@ -198,20 +195,14 @@ async def test_a_plugin_that_restarts_between_allocate_and_start_knows_what_it_a
     placed = Placed(container("a", share(0, 5), time=1), container("b", share(0, 6), time=2))
     settings = settings_in(tmp_path)
     async with kubelet_in(tmp_path / "kubelet") as kubelet:
-        for round_ in (1, 2):
-            plugin = Plugin(settings, placed)
-            plugin.devices.replace([card(0)])
-            async with running(plugin):
-                await kubelet.wait_listed(round_)
-                if round_ == 1:
-                    await kubelet.admit("team", "b", "b-uid", ONE)
-                    continue
-                await kubelet.admit("team", "a", "a-uid", ONE)
-                for uid in ("b-uid", "a-uid"):
-                    await kubelet.start_container(uid, "main")
-                node = Node(kubelet, plugin, settings, placed)
-                assert node.limits("b-uid") == {CARDS[0]: 6}
-                assert node.limits("a-uid") == {CARDS[0]: 5}
+        async with plugged(kubelet, settings, placed):
+            await kubelet.admit("team", "b", "b-uid", ONE)
+        async with plugged(kubelet, settings, placed) as node:
+            await kubelet.admit("team", "a", "a-uid", ONE)
+            for uid in ("b-uid", "a-uid"):
+                await kubelet.start_container(uid, "main")
+            assert node.limits("b-uid") == {CARDS[0]: 6}
+            assert node.limits("a-uid") == {CARDS[0]: 5}
 
 
 async def test_a_card_that_falls_ill_is_told_at_once_and_again_when_it_recovers(

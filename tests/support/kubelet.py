@@ -93,7 +93,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
 
     async def stop(self) -> None:
         """End; what is in the checkpoint remains."""
-        await self._forget_plugin()
+        await self.forget_plugin()
         for server in self._servers:
             await server.stop(0)
         self._servers.clear()
@@ -110,11 +110,10 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         """Take a plugin, as the newest of its resource."""
         if request.version != "v1beta1" or "/" not in request.resource_name:
             await context.abort(grpc.StatusCode.UNKNOWN, "not supported")
-        await self._forget_plugin()
+        await self.forget_plugin()
         self._channel = grpc.aio.insecure_channel(f"unix:{self.plugins / request.endpoint}")
-        stub = DevicePluginStub(self._channel)
-        self.options = await stub.GetDevicePluginOptions(api.Empty(), timeout=SECONDS)
-        self._watch = asyncio.create_task(self._listen(stub))
+        self.options = await self.stub.GetDevicePluginOptions(api.Empty(), timeout=SECONDS)
+        self._watch = asyncio.create_task(self._listen(self.stub))
         self.registrations.append(request)
         self.registered.set()
         return api.Empty()
@@ -141,6 +140,11 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
             ]
         )
 
+    @property
+    def stub(self) -> Any:
+        """Return what the plugin that registered last is called by."""
+        return DevicePluginStub(self._channel)
+
     async def admit(self, namespace: str, pod: str, uid: str, asked: Sequence[Asked]) -> None:
         """Allocate the containers of a pod. Raises Rejected, and then the pod has nothing."""
         self.names[uid] = (namespace, pod)
@@ -148,8 +152,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         for one in sorted(asked, key=lambda one: not one.init):
             try:
                 ids = await self._choose(one.count, reusable)
-                stub = DevicePluginStub(self._channel)
-                answer = await stub.Allocate(
+                answer = await self.stub.Allocate(
                     api.AllocateRequest(
                         container_requests=[api.ContainerAllocateRequest(devices_ids=ids)]
                     ),
@@ -170,9 +173,8 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         """Start a container as it was answered. Raises NotStarted."""
         ids, answer = self.answers[uid, name]
         if self.options is not None and self.options.pre_start_required:
-            stub = DevicePluginStub(self._channel)
             try:
-                await stub.PreStartContainer(
+                await self.stub.PreStartContainer(
                     api.PreStartContainerRequest(devices_ids=sorted(ids, reverse=True)), timeout=30
                 )
             except grpc.aio.AioRpcError as error:
@@ -230,7 +232,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
                 must_include_deviceIDs=chosen,
                 allocation_size=count,
             )
-            answer = await DevicePluginStub(self._channel).GetPreferredAllocation(
+            answer = await self.stub.GetPreferredAllocation(
                 api.PreferredAllocationRequest(container_requests=[request]), timeout=SECONDS
             )
             self.preferred.append(list(answer.container_responses[0].deviceIDs))
@@ -251,7 +253,8 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         except grpc.aio.AioRpcError:
             self.health = dict.fromkeys(self.health, "Unhealthy")
 
-    async def _forget_plugin(self) -> None:
+    async def forget_plugin(self) -> None:
+        """Hang up, as one that has lost its memory of the plugin."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
@@ -265,8 +268,15 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
 async def kubelet_in(directory: Path) -> AsyncIterator[Kubelet]:
     """Run a kubelet for a block."""
     kubelet = Kubelet(directory)
+    async with started(kubelet):
+        yield kubelet
+
+
+@asynccontextmanager
+async def started(kubelet: Kubelet) -> AsyncIterator[None]:
+    """Run a kubelet that a test has made."""
     await kubelet.start()
     try:
-        yield kubelet
+        yield
     finally:
         await kubelet.stop()

@@ -9,16 +9,21 @@ from typing import Any
 import msgspec
 
 from ledger.core.cards import Card, Share
-from support.kubelet import Kubelet, kubelet_in
+from support.kubelet import Asked, Kubelet, kubelet_in
 from vgpu_native import limits_page
+from vgpu_native.plugin import collecting
 from vgpu_native.plugin.allocations import Allocation
 from vgpu_native.plugin.changes import Changes
 from vgpu_native.plugin.checkpoint import MARK
 from vgpu_native.plugin.placements import Container
 from vgpu_native.plugin.plugin import Plugin
 from vgpu_native.plugin.settings import PluginSettings
+from vgpu_native.plugin.wire import deviceplugin_pb2 as api
 
 CARDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in range(4))
+
+ONE = (Asked("main", 1),)
+"""A pod of one container that wants one device."""
 
 
 def card(index: int, **told: Any) -> Card:
@@ -81,6 +86,24 @@ class Node:
         page = limits_page.read(self.plugin.allocations.page(self.allocation(uid, name)))
         return {device.uuid: device.memory // 1024**2 for device in page.devices}
 
+    async def run(self, pod: str) -> None:
+        """Admit a pod of one container that wants one device, and start it."""
+        await self.kubelet.admit("team", pod, f"{pod}-uid", ONE)
+        await self.kubelet.start_container(f"{pod}-uid", "main")
+
+    async def allocate(self, *ids: str) -> api.ContainerAllocateResponse:
+        """Have the plugin asked for devices that the kubelet then knows nothing about."""
+        request = api.ContainerAllocateRequest(devices_ids=ids)
+        asked = api.AllocateRequest(container_requests=[request])
+        answer = await self.kubelet.stub.Allocate(asked, timeout=10)
+        found: api.ContainerAllocateResponse = answer.container_responses[0]
+        return found
+
+    async def collect(self) -> int:
+        """Remove what nobody has any more; return of how many containers that was."""
+        plugin = self.plugin
+        return await collecting.collect(plugin.allocations, plugin._witness, self.settings)
+
 
 def settings_in(directory: Path, **told: Any) -> PluginSettings:
     """Return settings of a plugin that lives in a directory, with quick looks and short waits."""
@@ -114,12 +137,24 @@ async def running(plugin: Plugin) -> AsyncIterator[None]:
 async def node_in(directory: Path, *containers: Container, **told: Any) -> AsyncIterator[Node]:
     """Run a kubelet and a plugin with two cards that are registered."""
     settings, placed = settings_in(directory, **told), Placed(*containers)
-    async with kubelet_in(directory / "kubelet") as kubelet:
-        plugin = Plugin(settings, placed)
-        plugin.devices.replace([card(0), card(1)])
-        async with running(plugin):
-            await kubelet.wait_listed()
-            yield Node(kubelet, plugin, settings, placed)
+    async with (
+        kubelet_in(directory / "kubelet") as kubelet,
+        plugged(kubelet, settings, placed) as node,
+    ):
+        yield node
+
+
+@asynccontextmanager
+async def plugged(
+    kubelet: Kubelet, settings: PluginSettings, placed: Placed
+) -> AsyncIterator[Node]:
+    """Run a plugin with two cards, the first one or one after another, beside a kubelet."""
+    known = len(kubelet.lists)
+    plugin = Plugin(settings, placed)
+    plugin.devices.replace([card(0), card(1)])
+    async with running(plugin):
+        await kubelet.wait_listed(known + 1)
+        yield Node(kubelet, plugin, settings, placed)
 
 
 def moved(one: Container, *shares: Share) -> Container:
