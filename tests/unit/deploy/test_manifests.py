@@ -3,12 +3,12 @@
 import itertools
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import kubernetes_validate
 import pytest
-import yaml
 from starlette.routing import Route
+from support.manifests import DEPLOY, VERSIONS, Manifest, documents, name_of
 
 from gpuledger.version import VERSION
 from ledger.kube.resources import POLICIES, UNIVERSE_QUOTAS, Resource
@@ -20,8 +20,6 @@ from ledger.runtime.settings import Settings
 from webhook import registration
 
 ROOT: Final = Path(__file__).parents[3]
-DEPLOY: Final = ROOT / "deploy"
-VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
 SEPARATELY: Final = {"alerts.yaml", "kustomization.yaml"}
 """YAML that `kubectl apply -k deploy` does not apply."""
 
@@ -43,19 +41,8 @@ OWN_SECONDS: Final = 3
 
 GIB: Final = 1024**3
 
-Manifest = dict[str, Any]
-
-
-def documents(path: Path) -> list[Manifest]:
-    return list(yaml.safe_load_all(path.read_text()))
-
-
 MANIFESTS: Final = [one for path in FILES for one in documents(path)]
 KUSTOMIZATION: Final = documents(DEPLOY / "kustomization.yaml")[0]
-
-
-def name_of(manifest: Manifest) -> str:
-    return f"{manifest['kind']}/{manifest['metadata']['name']}"
 
 
 def found(name: str) -> Manifest:

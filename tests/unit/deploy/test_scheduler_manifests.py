@@ -1,11 +1,12 @@
 """What installs a scheduler is valid, and agrees with what installs the service."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import kubernetes_validate
 import pytest
 import yaml
+from support.manifests import DEPLOY, VERSIONS, Folder, Manifest, documents, name_of
 
 from extender.app import PATH
 from gpuledger.version import VERSION
@@ -13,37 +14,16 @@ from ledger.kube.vendors import NVIDIA
 from ledger.runtime import setting_sources
 from ledger.runtime.settings import Settings
 
-DEPLOY: Final = Path(__file__).parents[3] / "deploy"
-SCHEDULER: Final = DEPLOY / "scheduler"
-VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
 NAME: Final = "gpuledger-scheduler"
-
-Manifest = dict[str, Any]
-
-KUSTOMIZATION: Final = yaml.safe_load((SCHEDULER / "kustomization.yaml").read_text())
-MANIFESTS: Final[list[Manifest]] = [
-    manifest
-    for file in KUSTOMIZATION["resources"]
-    for manifest in yaml.safe_load_all((SCHEDULER / file).read_text())
-]
-
-
-def name_of(manifest: Manifest) -> str:
-    return f"{manifest['kind']}/{manifest['metadata']['name']}"
-
-
-def found(name: str) -> Manifest:
-    [manifest] = [one for one in MANIFESTS if name_of(one) == name]
-    return manifest
+SCHEDULER: Final = Folder(DEPLOY / "scheduler")
 
 
 def pod() -> Manifest:
-    template: Manifest = found(f"Deployment/{NAME}")["spec"]["template"]
-    return template
+    return SCHEDULER.pod_of(f"Deployment/{NAME}")
 
 
 def told(file: str) -> str:
-    text: str = found(f"ConfigMap/{NAME}-settings")["data"][file]
+    text: str = SCHEDULER.found(f"ConfigMap/{NAME}-settings")["data"][file]
     return text
 
 
@@ -67,14 +47,14 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=name_of)
+@pytest.mark.parametrize("manifest", SCHEDULER.manifests, ids=name_of)
 def test_a_manifest_of_the_scheduler_is_valid(manifest: Manifest, version: str) -> None:
     assert kubernetes_validate.validate(manifest, version, strict=True) == version
 
 
 def test_everything_in_the_folder_is_applied() -> None:
-    files = {path.name for path in SCHEDULER.glob("*.yaml")} - {"kustomization.yaml"}
-    assert files == set(KUSTOMIZATION["resources"])
+    files = {path.name for path in SCHEDULER.path.glob("*.yaml")} - {"kustomization.yaml"}
+    assert files == set(SCHEDULER.kustomization["resources"])
 
 
 def test_the_extender_writes_the_log_of_the_service(settings: Settings) -> None:
@@ -89,7 +69,7 @@ def test_the_extender_runs_in_the_version_of_the_service() -> None:
     assert sidecar["image"] == f"gpuledger:{VERSION}"
     assert sidecar["restartPolicy"] == "Always"
     assert sidecar["args"] == ["extender"]
-    assert KUSTOMIZATION["images"][0]["newTag"] == VERSION
+    assert SCHEDULER.kustomization["images"][0]["newTag"] == VERSION
 
 
 def test_the_scheduler_asks_the_extender_beside_it(
@@ -120,7 +100,7 @@ def test_the_scheduler_looks_at_every_node_and_leaves_cards_alone(
 def test_the_scheduler_may_use_its_own_lease_alone(configuration: Manifest) -> None:
     lease = configuration["leaderElection"]
     assert (lease["resourceName"], lease["resourceNamespace"]) == (NAME, "gpuledger-system")
-    _, kept = found(f"Role/{NAME}")["rules"]
+    _, kept = SCHEDULER.found(f"Role/{NAME}")["rules"]
     assert kept["resourceNames"] == [lease["resourceName"]]
 
 
@@ -133,12 +113,8 @@ def test_every_file_that_is_named_is_mounted(configuration: Manifest) -> None:
 
 
 def test_the_log_lets_the_extender_in() -> None:
-    policy = found("NetworkPolicy/gpuledger-nats-schedulers")["spec"]
-    log = next(
-        one
-        for one in yaml.safe_load_all((DEPLOY / "nats.yaml").read_text())
-        if one["kind"] == "StatefulSet"
-    )
+    policy = SCHEDULER.found("NetworkPolicy/gpuledger-nats-schedulers")["spec"]
+    log = next(one for one in documents(DEPLOY / "nats.yaml") if one["kind"] == "StatefulSet")
     assert policy["podSelector"] == log["spec"]["selector"]
     [rule] = policy["ingress"]
     [origin] = rule["from"]
