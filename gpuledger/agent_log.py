@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from gpuledger import wiring
 from ledger.log import natsfiles
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.natsfiles import Address
 from ledger.log.port import Log, Unreachable
 from ledger.runtime.settings import Settings
+
+INBOX: Final = "_AGENTS"
+"""Where agents hear answers: of the log's account they hear nothing else, as nats.conf has it."""
 
 LOOK_SECONDS: Final = 1.0
 """How often it is checked that the service's server is still where it was."""
@@ -46,7 +51,7 @@ class AgentLog:
     async def _connected(self) -> JetStreamLog:
         if self._settings.nats:
             async with wiring.reaching(self._settings) as (reach, _):
-                return await wiring.connect(self._settings, reach)
+                return await wiring.connect(self._settings, replace(reach, inbox=INBOX))
         address = self._found()
         if address is None:
             raise Unreachable(

@@ -45,7 +45,8 @@ _KEY_BYTES_READ: Final = 4096
 class Reach(msgspec.Struct, frozen=True):
     """Where the log is: given servers, or the embedded one that was started.
 
-    `domain` is the JetStream domain that has the log, empty for that of the servers themselves.
+    `domain` is the JetStream domain that has the log, empty for that of the servers themselves, and
+    `inbox` what the subjects begin with at which answers are heard.
     """
 
     servers: tuple[str, ...]
@@ -53,6 +54,7 @@ class Reach(msgspec.Struct, frozen=True):
     password: str
     monitor_urls: tuple[str, ...]
     domain: str = ""
+    inbox: str = "_INBOX"
 
 
 def prepare(settings: Settings) -> None:
@@ -101,6 +103,7 @@ async def connect(settings: Settings, reach: Reach) -> JetStreamLog:
         password=reach.password,
         credentials=settings.nats_creds,
         tls=tls,
+        inbox_prefix=reach.inbox,
     )
     return await JetStreamLog.connect(
         JetStreamSettings(

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from gpuledger.agent_log import INBOX
 from gpuledger.agent_settings import AgentSettings
 from gpuledger.app import build
 from gpuledger.version import VERSION
@@ -82,6 +83,7 @@ def test_the_agent_reads_the_log_of_the_service_as_somebody_else() -> None:
     configuration = (DEPLOY / "nats.conf").read_text()
     assert f"user: {agent.nats_user}," in configuration
     assert f'"$JS.{agent.nats_domain}.API.>"' in configuration
+    assert f'subscribe: ["{INBOX}.>"]' in configuration
 
 
 def test_options_are_those_of_the_command() -> None:
