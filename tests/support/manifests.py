@@ -24,13 +24,14 @@ def name_of(manifest: Manifest) -> str:
 
 
 class Folder:
-    """A folder with a kustomization, and the manifests that it names."""
+    """A folder with a kustomization, and the manifests in its own files; bases are left out."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         [self.kustomization] = documents(path / "kustomization.yaml")
         files: list[str] = self.kustomization["resources"]
-        self.manifests = [one for file in files for one in documents(path / file)]
+        own = [path / file for file in files if file.endswith(".yaml")]
+        self.manifests = [one for file in own for one in documents(file)]
 
     def found(self, name: str) -> Manifest:
         """Return the manifest of a kind and name, which is there once."""

@@ -1,11 +1,11 @@
 """What installs agents is valid, and agrees with the service, the log and the agent itself."""
 
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import kubernetes_validate
 import pytest
 import yaml
+from support.manifests import DEPLOY, VERSIONS, Folder, Manifest, name_of
 from typer.testing import CliRunner
 
 from gpuledger.agent_log import INBOX
@@ -15,40 +15,14 @@ from gpuledger.version import VERSION
 from ledger.runtime import setting_sources
 from vgpu_native.plugin.settings import PluginSettings
 
-DEPLOY: Final = Path(__file__).parents[3] / "deploy"
-AGENT: Final = DEPLOY / "agent"
-EVICT: Final = DEPLOY / "agent-evict"
-VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
 NAME: Final = "gpuledger-agent"
 SPACE: Final = "gpuledger-nodes"
-
-Manifest = dict[str, Any]
-
-KUSTOMIZATION: Final = yaml.safe_load((AGENT / "kustomization.yaml").read_text())
-MANIFESTS: Final[list[Manifest]] = [
-    manifest
-    for file in KUSTOMIZATION["resources"]
-    for manifest in yaml.safe_load_all((AGENT / file).read_text())
-]
-
-EVICTING: Final = yaml.safe_load((EVICT / "kustomization.yaml").read_text())
-EVICTING_MANIFESTS: Final[list[Manifest]] = [
-    *yaml.safe_load_all((EVICT / "access.yaml").read_text())
-]
-
-
-def name_of(manifest: Manifest) -> str:
-    return f"{manifest['kind']}/{manifest['metadata']['name']}"
-
-
-def found(name: str) -> Manifest:
-    [manifest] = [one for one in MANIFESTS if name_of(one) == name]
-    return manifest
+AGENT: Final = Folder(DEPLOY / "agent")
+EVICT: Final = Folder(DEPLOY / "agent-evict")
 
 
 def pod() -> Manifest:
-    template: Manifest = found(f"DaemonSet/{NAME}")["spec"]["template"]
-    return template
+    return AGENT.pod_of(f"DaemonSet/{NAME}")
 
 
 def container() -> Manifest:
@@ -58,22 +32,22 @@ def container() -> Manifest:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("manifest", [*MANIFESTS, *EVICTING_MANIFESTS], ids=name_of)
+@pytest.mark.parametrize("manifest", [*AGENT.manifests, *EVICT.manifests], ids=name_of)
 def test_a_manifest_of_the_agent_is_valid(manifest: Manifest, version: str) -> None:
     assert kubernetes_validate.validate(manifest, version, strict=True) == version
 
 
 def test_everything_in_the_folder_is_applied() -> None:
-    files = {path.name for path in AGENT.iterdir()} - {"kustomization.yaml"}
-    made = {file for one in KUSTOMIZATION["configMapGenerator"] for file in one["files"]}
-    assert files == set(KUSTOMIZATION["resources"]) | made
-    assert EVICTING["resources"] == ["../agent", "access.yaml"]
-    assert {path.name for path in EVICT.iterdir()} == {"access.yaml", "kustomization.yaml"}
+    files = {path.name for path in AGENT.path.iterdir()} - {"kustomization.yaml"}
+    made = {file for one in AGENT.kustomization["configMapGenerator"] for file in one["files"]}
+    assert files == set(AGENT.kustomization["resources"]) | made
+    assert EVICT.kustomization["resources"] == ["../agent", "access.yaml"]
+    assert {path.name for path in EVICT.path.iterdir()} == {"access.yaml", "kustomization.yaml"}
 
 
 def test_the_agent_reads_the_log_of_the_service_as_somebody_else() -> None:
     environment = {"GPULEDGER_NATS_PASSWORD": "secret"}
-    agent = setting_sources.load({}, environment, str(AGENT / "agent.toml")).settings
+    agent = setting_sources.load({}, environment, str(AGENT.path / "agent.toml")).settings
     service = setting_sources.load({}, {}, str(DEPLOY / "gpuledger.toml")).settings
     assert (agent.cluster, agent.shard) == (service.cluster, service.shard)
     assert agent.nats == tuple(
@@ -88,7 +62,7 @@ def test_the_agent_reads_the_log_of_the_service_as_somebody_else() -> None:
 
 def test_options_are_those_of_the_command() -> None:
     command, *options = container()["args"]
-    [patch] = EVICTING["patches"]
+    [patch] = EVICT.kustomization["patches"]
     added = [one["value"] for one in yaml.safe_load(patch["patch"])]
     assert added == ["--bypass=evict", "--wrong-cards=evict"]
     options += added
@@ -114,7 +88,7 @@ def test_paths_are_the_same_on_the_host_and_in_the_agent() -> None:
 
 def test_nodes_read_no_secret_of_the_service() -> None:
     # The kubelet may read every Secret that a pod of its node names, with all keys.
-    assert found(f"DaemonSet/{NAME}")["metadata"]["namespace"] == SPACE
+    assert AGENT.found(f"DaemonSet/{NAME}")["metadata"]["namespace"] == SPACE
     assert {one["name"] for one in container()["env"] if "valueFrom" in one} == {
         "GPULEDGER_NATS_PASSWORD",
         "NODE_NAME",
@@ -124,9 +98,9 @@ def test_nodes_read_no_secret_of_the_service() -> None:
 
 
 def test_what_concerns_nodes_is_in_their_namespace_and_the_log_hears_it() -> None:
-    spaces = {one["metadata"].get("namespace", SPACE) for one in MANIFESTS}
+    spaces = {one["metadata"].get("namespace", SPACE) for one in AGENT.manifests}
     assert spaces == {SPACE, "gpuledger-system"}
-    policy = found("NetworkPolicy/gpuledger-nats-agents")
+    policy = AGENT.found("NetworkPolicy/gpuledger-nats-agents")
     [heard] = policy["spec"]["ingress"][0]["from"]
     assert policy["metadata"]["namespace"] == "gpuledger-system"
     assert heard["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": SPACE}
@@ -153,7 +127,7 @@ def test_the_agent_is_probed_where_it_listens() -> None:
 def test_the_agent_runs_in_the_version_of_the_service() -> None:
     images = [one["image"] for one in (container(), *pod()["spec"]["initContainers"])]
     assert set(images) == {f"gpuledger:{VERSION}"}
-    assert KUSTOMIZATION["images"][0]["newTag"] == VERSION
+    assert AGENT.kustomization["images"][0]["newTag"] == VERSION
 
 
 def test_the_agent_is_confined_to_what_it_needs() -> None:
@@ -161,7 +135,7 @@ def test_the_agent_is_confined_to_what_it_needs() -> None:
     assert security["readOnlyRootFilesystem"]
     assert security["capabilities"]["drop"] == ["ALL"]
     assert "privileged" not in security
-    verbs = {verb for rule in found(f"ClusterRole/{NAME}")["rules"] for verb in rule["verbs"]}
+    verbs = {verb for rule in AGENT.found(f"ClusterRole/{NAME}")["rules"] for verb in rule["verbs"]}
     assert verbs == {"get", "patch", "create"}
 
 
@@ -170,11 +144,11 @@ def test_only_who_is_told_to_evict_may() -> None:
         rules = [(one, rule) for one in manifests for rule in one.get("rules", ())]
         return [name_of(one) for one, rule in rules if "pods/eviction" in rule["resources"]]
 
-    assert who_may(MANIFESTS) == []
-    assert who_may(EVICTING_MANIFESTS) == ["ClusterRole/gpuledger-agent-evict"]
+    assert who_may(AGENT.manifests) == []
+    assert who_may(EVICT.manifests) == ["ClusterRole/gpuledger-agent-evict"]
 
 
-@pytest.mark.parametrize("manifests", [MANIFESTS, EVICTING_MANIFESTS])
+@pytest.mark.parametrize("manifests", [AGENT.manifests, EVICT.manifests])
 def test_every_policy_is_bound_and_about_the_agents_account(manifests: list[Manifest]) -> None:
     policies = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicy"]
     bindings = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicyBinding"]
