@@ -228,3 +228,17 @@ assert free() == 60
 """
     environ = environment(native, tmp_path, "100m", VGPU_STUB_FORK="1")
     run(environ, Path(sys.executable), "-W", "ignore", "-c", script)
+
+
+@pytest.mark.parametrize("machine", ["shared", "of its own"])
+@pytest.mark.parametrize("limited", [True, False])
+def test_a_child_can_be_forked_whatever_other_threads_are_doing(
+    limited: bool, machine: str, native: Path, program: Program, tmp_path: Path
+) -> None:
+    """The stub by itself, too: a lock that it kept would be taken for the library's."""
+    environ = environment(native, tmp_path, "100m", VGPU_STUB_FORK="1")
+    if not limited:
+        del environ["LD_PRELOAD"]
+    if machine != "shared":
+        del environ["VGPU_STUB_STATE"]
+    run(environ, program("fork_threads"), "200")

@@ -103,6 +103,12 @@ void stub_block_free(struct stub_block *block)
   free(block);
 }
 
+void stub_forget_blocks(void)
+{
+  for (int class = 0; class < CLASSES; class++)
+    for (uint32_t i = 0; i < classes[class].made; i++) classes[class].block[i] = NULL;
+}
+
 void stub_blocks_each(void (*visit)(struct stub_block *, void *), void *with)
 {
   for (int class = 0; class < CLASSES; class++)

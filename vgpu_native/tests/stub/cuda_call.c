@@ -69,7 +69,10 @@ __attribute__((constructor)) static void read_environment(void)
   read_failures();
 }
 
-static void in_child(void)
+void stub_lock_calls(void) { pthread_mutex_lock(&lock); }
+void stub_unlock_calls(void) { pthread_mutex_unlock(&lock); }
+
+void stub_forget_calls(void)
 {
   initialised = false;
   settle();
@@ -79,7 +82,7 @@ void stub_initialised(void)
 {
   pthread_mutex_lock(&lock);
   static bool registered;
-  if (!registered) pthread_atfork(NULL, NULL, in_child);
+  if (!registered) stub_watch_forks();
   registered = initialised = true;
   settle();
   pthread_mutex_unlock(&lock);

@@ -23,6 +23,13 @@ void stub_unlock_objects(void)
   pthread_mutex_unlock(&objects);
 }
 
+void stub_forget_contexts(void)
+{
+  for (CUcontext each = all; each; each = each->next) each->alive = false;
+  for (int i = 0; i < STUB_DEVICES; i++) primary[i] = NULL;
+  depth = 0;
+}
+
 bool stub_alive(CUcontext context)
 {
   for (CUcontext each = all; each; each = each->next)

@@ -2,7 +2,14 @@
  * and shrinks only when it is trimmed. */
 #include "cuda_graph.h"
 
+#include <string.h>
+
 static struct { uint64_t used, used_high, reserved, reserved_high; } pool[STUB_DEVICES];
+
+void stub_forget_graph_memory(void)
+{
+  memset(pool, 0, sizeof pool);
+}
 
 CUresult stub_graph_alloc(CUgraph graph, int device, uint64_t bytes, CUdeviceptr *at, CUgraphNode *node)
 {

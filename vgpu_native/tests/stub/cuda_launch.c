@@ -12,6 +12,9 @@ static struct { uint64_t end[QUEUE]; unsigned next; } queue[STUB_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t kernel_ns, grid_ns;
 
+void stub_lock_queue(void) { pthread_mutex_lock(&lock); }
+void stub_unlock_queue(void) { pthread_mutex_unlock(&lock); }
+
 /* Read once, when the library is loaded: a launch must not look into the environment. */
 __attribute__((constructor)) static void read_environment(void)
 {

@@ -28,6 +28,16 @@ CUmemoryPool stub_default_pool(int device)
   return &defaults[device];
 }
 
+void stub_forget_pools(void)
+{
+  for (CUmemoryPool each = pools; each; each = each->next) each->ended = true;
+  for (int i = 0; i < STUB_DEVICES; i++) {
+    defaults[i] = (struct CUmemPoolHandle_st){.device = i};
+    current[i] = NULL;
+  }
+  pools = NULL;
+}
+
 /* Objects are locked in all that follows but the functions of the driver. */
 static void shrink(CUmemoryPool pool, uint64_t keep)
 {

@@ -74,6 +74,21 @@ bool stub_is_device(CUdevice device);
 void stub_lock_objects(void);
 void stub_unlock_objects(void);
 
+/* --- forks: a child finds nothing of its parent's --- */
+
+void stub_watch_forks(void);
+void stub_lock_calls(void);
+void stub_unlock_calls(void);
+void stub_lock_queue(void);
+void stub_unlock_queue(void);
+void stub_forget_contexts(void);
+void stub_forget_blocks(void);
+void stub_forget_pools(void);
+void stub_forget_graph_memory(void);
+void stub_forget_physical(void);
+void stub_forget_arrays(void);
+void stub_forget_calls(void);
+
 /* --- memory with an address --- */
 
 enum stub_kind { BLOCK_FREE, BLOCK_DEVICE, BLOCK_MANAGED, BLOCK_HOST, BLOCK_POOL, BLOCK_IPC,

@@ -37,6 +37,12 @@ struct exported {
 static struct physical *memories;
 static struct mapping *mappings;
 
+void stub_forget_physical(void)
+{
+  memories = NULL;
+  mappings = NULL;
+}
+
 /* Objects are locked in what is static here. */
 static struct physical *memory_of(CUmemGenericAllocationHandle handle)
 {

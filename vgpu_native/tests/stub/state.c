@@ -35,13 +35,18 @@ uint64_t stub_setting(const char *name, uint64_t fallback)
   return unit ? value << (10 * (unit - units + 1)) : value;
 }
 
-static void make(struct stub_state *made)
+static void make_gate(struct stub_state *made)
 {
   pthread_mutexattr_t kind;
   pthread_mutexattr_init(&kind);
   pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
   pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
   pthread_mutex_init(&made->gate, &kind);
+}
+
+static void make(struct stub_state *made)
+{
+  make_gate(made);
   uint64_t devices = stub_setting("VGPU_STUB_DEVICES", 1);
   made->devices = devices < STUB_DEVICES ? (uint32_t)devices : STUB_DEVICES;
   for (uint32_t i = 0; i < made->devices; i++)
@@ -68,12 +73,27 @@ static struct stub_state *map_file(const char *name)
   return at;
 }
 
+/* The gate of a machine that no file holds is copied by a fork. That of a file is not: whoever holds
+ * it goes on in the parent. */
+static void before_fork(void)
+{
+  if (file < 0) stub_lock();
+}
+
+static void in_parent(void)
+{
+  if (file < 0) stub_unlock();
+}
+
 /* A child has neither the parent's memory nor its lock: closing its descriptor leaves the lock be. */
-static void after_fork(void)
+static void in_child(void)
 {
   if (me >= 0) forked = true;
   me = -1;
-  if (file < 0) return;
+  if (file < 0) {
+    make_gate(state);
+    return;
+  }
   char same[32];
   snprintf(same, sizeof same, "/proc/self/fd/%d", file);
   int again = open(same, O_RDWR | O_CLOEXEC);
@@ -91,8 +111,8 @@ static void open_once(void)
     void *at = mmap(NULL, sizeof *opened, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at != MAP_FAILED) make(opened = at);
   }
-  pthread_atfork(NULL, NULL, after_fork);
   __atomic_store_n(&state, opened, __ATOMIC_RELEASE);
+  if (opened) pthread_atfork(before_fork, in_parent, in_child);
 }
 
 struct stub_state *stub_state(void)
