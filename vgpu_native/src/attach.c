@@ -41,10 +41,13 @@ static void wipe_on_fork(void) {
   handled = !pthread_atfork(NULL, NULL, begin_anew);
 }
 
-/* Without a shared region a process is limited by itself; it is its only slot's living owner. */
+/* Without a shared region a process is limited by itself; it is its only slot's living owner. Where
+ * the operator's page binds it is given nothing, as any number of such processes would each have the
+ * whole limit. */
 static bool attach_alone(void) {
   vgpu_region *region = vgpu_region_private();
   if (!region) return false;
+  own->nothing = vgpu_limits_binding();
   region->slot[0].owner = 1;
   region->high = 1;
   own->mapped = (struct vgpu_mapped){region, &region->slot[0]};
@@ -74,8 +77,8 @@ static bool attach_shared(void) {
   }
   if (slot) own->mapped = (struct vgpu_mapped){region, slot};
   else {
-    vgpu_log(VGPU_ERROR, "no thread to own a slot of %s: %s; this process is limited by itself",
-             path, strerror(errno));
+    vgpu_log(VGPU_ERROR, "no thread to own a slot of %s: %s; %s", path, strerror(errno),
+             vgpu_region_instead());
     munmap(region, sizeof *region);
   }
   return slot;

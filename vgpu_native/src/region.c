@@ -65,6 +65,10 @@ vgpu_region *vgpu_region_private(void) {
   return region;
 }
 
+const char *vgpu_region_instead(void) {
+  return vgpu_limits_binding() ? "no memory is given" : "this process is limited by itself";
+}
+
 static bool put(int file, const void *content, size_t size) {
   while (size) {
     ssize_t written = write(file, content, size);
@@ -149,9 +153,8 @@ static enum found look(int file, const char *path, vgpu_region **region) {
   if (found == GOOD) *region = mapped;
   else if (mapped) munmap(mapped, sizeof *mapped);
   if (why)
-    vgpu_log(VGPU_ERROR,
-             "%s is refused as region: %s; this process is limited by itself. Remove the file",
-             path, why);
+    vgpu_log(VGPU_ERROR, "%s is refused as region: %s; %s. Remove the file", path, why,
+             vgpu_region_instead());
   return found;
 }
 
@@ -194,9 +197,8 @@ vgpu_region *vgpu_region_open(const char *path) {
     if (found == REFUSED || region) return region;
     if (!again) break;
   }
-  vgpu_log(VGPU_ERROR,
-           "%s cannot be used as region: %s; this process is limited by itself. Make it writable",
-           path, strerror(errno));
+  vgpu_log(VGPU_ERROR, "%s cannot be used as region: %s; %s. Make it writable", path,
+           strerror(errno), vgpu_region_instead());
   return NULL;
 }
 

@@ -10,5 +10,8 @@ vgpu_region *vgpu_region_open(const char *path);
 /* A region that nobody else sees, for when there is no shared one; NULL without memory. */
 vgpu_region *vgpu_region_private(void);
 
+/* What becomes of a process that cannot use the region, as the log has it. */
+const char *vgpu_region_instead(void);
+
 /* The path of the region, as settings have it. */
 void vgpu_region_path(char *path, size_t room);

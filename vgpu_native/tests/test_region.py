@@ -131,6 +131,34 @@ def test_with_a_mounted_page_the_region_is_the_containers_unless_it_may_go_witho
     assert ("SHARED_CACHE has no effect" in done.stderr) != allowed
 
 
+@pytest.mark.parametrize(
+    ("flags", "answers", "said"),
+    [
+        (0, ["0", "0", "0", "0"], "no memory is given"),
+        (MAY_DISABLE, [*map(str, LIMITED), str(1000 * MIB)], "this process is limited by itself"),
+    ],
+)
+def test_with_a_mounted_page_who_can_have_no_region_is_given_nothing_unless_limits_are_its_own(
+    ledger: Ledger,
+    container: Callable[[int], list[str]],
+    flags: int,
+    answers: list[str],
+    said: str,
+) -> None:
+    ledger.region.write_bytes(b"no region")
+    broken = 'echo none >/run/gpuledger/region; "$@"; rm /run/gpuledger/region'
+    command = [*container(flags), "sh", "-c", broken, "sh", str(ledger.built("plain/ask"))]
+    done = subprocess.run(
+        [*command, *ASK, "limit"],
+        env=ledger.settings(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == answers
+    assert f"is refused as region: its size is another; {said}." in done.stderr
+
+
 def test_where_files_may_not_be_so_large_the_process_is_limited_and_lives(
     ledger: Ledger,
 ) -> None:
