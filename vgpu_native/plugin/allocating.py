@@ -51,9 +51,9 @@ class Allocating:
         # finds the first one's answer.
         return self._answer(ids, await self._chosen(len(ids)))
 
-    def expected(self, count: int) -> tuple[str, ...]:
+    async def expected(self, count: int) -> tuple[str, ...]:
         """Return the cards of whoever is likely to ask next for so many devices."""
-        found = choose(self._candidates(count))
+        found = choose(await self._candidates(count))
         return found.container.cards if found else ()
 
     async def _chosen(self, count: int) -> Choice:
@@ -73,19 +73,19 @@ class Allocating:
         """Return the likeliest as soon as there is one."""
         while True:
             version = self._placements.version
-            if found := choose(self._candidates(count, again=again)):
+            if found := choose(await self._candidates(count, again=again)):
                 return found
             await self._placements.wait(version)
 
     async def _settle(self) -> None:
-        entries = self._witness.entries()
+        entries = await self._witness.entries()
         if entries is not None:
             settle_by_entries(self._allocations, self._witness, entries, _now())
         elif self._allocations.all():
             settle_by_holders(self._allocations, self._witness, await self._witness.holders() or ())
 
-    def _candidates(self, count: int, *, again: bool = False) -> list[Container]:
-        entries = self._witness.entries()
+    async def _candidates(self, count: int, *, again: bool = False) -> list[Container]:
+        entries = await self._witness.entries()
         given = self._allocations.given(_now(), entries)
         latest = self._allocations.latest()
         uid = latest.owner.uid if latest and latest.owner else ""

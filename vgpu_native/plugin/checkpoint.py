@@ -56,6 +56,15 @@ class _File(msgspec.Struct, frozen=True, rename="pascal"):
     data: _Data
 
 
+def version(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells a file from the one that replaces it; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def read(path: Path, resource: str) -> tuple[Entry, ...]:
     """Return who has devices of a resource. Raises BadCheckpoint, also when there is no file."""
     try:

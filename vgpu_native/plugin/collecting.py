@@ -30,7 +30,7 @@ async def collect(allocations: Allocations, witness: Witness, settings: PluginSe
     is mounted into a container, or will be when that restarts. A kubelet whose checkpoint was
     removed knows nothing of containers that run on, so whom the ledger still places is kept, too.
     """
-    entries = witness.entries()
+    entries = await witness.entries()
     if entries is None:
         return 0
     noted = {entry.token for entry in entries}

@@ -86,7 +86,7 @@ class Servicer(DevicePluginServicer):
         try:
             with _explained("GetPreferredAllocation"):
                 answers = [
-                    self._preferred(one, f"container_requests[{index}]")
+                    await self._preferred(one, f"container_requests[{index}]")
                     for index, one in enumerate(request.container_requests)
                 ]
                 return PreferredAllocationResponse(container_responses=answers)
@@ -123,7 +123,7 @@ class Servicer(DevicePluginServicer):
         except Refused as refused:
             await context.abort(refused.code, str(refused))
 
-    def _preferred(
+    async def _preferred(
         self, request: ContainerPreferredAllocationRequest, where: str
     ) -> ContainerPreferredAllocationResponse:
         size, available = request.allocation_size, request.available_deviceIDs
@@ -133,7 +133,7 @@ class Servicer(DevicePluginServicer):
                 f"{where}.allocation_size {size}: {len(available)} devices are available and"
                 f" {len(required)} have to be included; ask for a number between"
             )
-        cards = self._allocating.expected(size)
+        cards = await self._allocating.expected(size)
         return ContainerPreferredAllocationResponse(
             deviceIDs=prefer(available, required, size, cards)
         )

@@ -61,8 +61,8 @@ class Verifying:
                 continue
 
     async def _found(self, ids: Sequence[str]) -> list[Pair]:
-        entries = [one for one in with_ids(self._witness.entries(), ids) if one.token]
         holders = await self._witness.holders() or ()
+        entries = [one for one in with_ids(await self._witness.entries(), ids) if one.token]
         if entries:
             pairs = [self._by_entry(entry) for entry in entries]
             self._agree(pairs, holders, ids)

@@ -1,6 +1,8 @@
 """The witness: what the kubelet says of who has which devices, matched with who was placed here."""
 
+import asyncio
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -10,6 +12,9 @@ from vgpu_native.plugin.checkpoint import BadCheckpoint, Entry
 from vgpu_native.plugin.placements import Container, Placements
 from vgpu_native.plugin.pod_resources import Holder, Silent
 from vgpu_native.plugin.settings import PluginSettings
+
+READS_MAX: Final = 5
+"""How often in a row a checkpoint is read that is written all the time."""
 
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
@@ -23,10 +28,23 @@ class Witness:
         self._placements = placements
         self._said: dict[str, str] = {}
 
-    def entries(self) -> tuple[Entry, ...] | None:
-        """Return who is in the kubelet's checkpoint; None when that cannot be read."""
+    async def entries(self) -> tuple[Entry, ...] | None:
+        """Return who is in the kubelet's checkpoint; None when that cannot be read.
+
+        It is read beside the event loop, and again when the kubelet has written it meanwhile: what
+        is returned was true when this returns.
+        """
+        path = self._settings.checkpoint
+        for _ in range(READS_MAX):
+            before = checkpoint.version(path)
+            found = await self._read(path)
+            if checkpoint.version(path) == before:
+                break
+        return found
+
+    async def _read(self, path: Path) -> tuple[Entry, ...] | None:
         try:
-            return checkpoint.read(self._settings.checkpoint, self._settings.resource)
+            return await asyncio.to_thread(checkpoint.read, path, self._settings.resource)
         except BadCheckpoint as error:
             self._say("checkpoint_not_read", str(error))
             return None
