@@ -77,6 +77,7 @@ class AgentApp:
         self._health.add("limits", lambda: (True, "; ".join(limiter.troubles.values())))
         self._health.add("health", lambda: (True, _told(inventory.ill)))
         if plugin is not None:
+            self._registry.register(_Answering(plugin))
             self._health.add("kubelet", lambda: (plugin.registered, _unregistered(plugin)))
         if announcer is not None:
             self._health.add("node", lambda: (not announcer.trouble, announcer.trouble))
@@ -126,6 +127,23 @@ class _Self(Collector):
                 "1 while the placements of the node follow the log.",
                 value=float(not follower.trouble),
             ),
+        ]
+
+
+class _Answering(Collector):
+    """What the device plugin keeps the kubelet waiting for."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self._plugin = plugin
+
+    def collect(self) -> list[Metric]:
+        """Return it."""
+        return [
+            GaugeMetricFamily(
+                "gpuledger_allocate_waiting_seconds",
+                "For how long the kubelet has been waiting for an answer; 0 when it is not.",
+                value=self._plugin.waited_seconds,
+            )
         ]
 
 

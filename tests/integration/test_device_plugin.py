@@ -175,6 +175,36 @@ async def test_a_placement_that_comes_late_is_waited_for(tmp_path: Path) -> None
         await node.kubelet.start_container("a-uid", "main")
 
 
+async def test_a_ledger_that_is_out_of_reach_is_waited_for(tmp_path: Path) -> None:
+    async with node_in(tmp_path, allocate_seconds=0.1, outage_seconds=60.0) as node:
+        node.placed.trouble = "the log is away"
+        admitted = asyncio.create_task(node.kubelet.admit("team", "a", "a-uid", ONE))
+        # Longer than a ledger in reach would be waited for.
+        await asyncio.sleep(2.0)
+        assert not admitted.done()
+        assert node.plugin.waited_seconds > 0.5
+        node.placed.add(container("a", share(0)))
+        await admitted
+        assert node.plugin.waited_seconds == 0
+        await node.kubelet.start_container("a-uid", "main")
+
+
+async def test_who_was_answered_last_is_told_that_the_ledger_is_out_of_reach(
+    tmp_path: Path,
+) -> None:
+    async with node_in(tmp_path, outage_seconds=0.1) as node:
+        node.placed.trouble = "the log is away"
+        with pytest.raises(Rejected, match=r"UNAVAILABLE: .* 1 devices .*: the log is away\."):
+            await node.kubelet.admit("team", "a", "a-uid", ONE)
+
+
+async def test_a_pod_that_was_placed_already_does_not_wait_for_the_ledger(tmp_path: Path) -> None:
+    async with node_in(tmp_path, container("a", share(0))) as node:
+        node.placed.trouble = "the log is away"
+        await node.kubelet.admit("team", "a", "a-uid", ONE)
+        await node.kubelet.start_container("a-uid", "main")
+
+
 async def test_a_kubelet_that_restarts_is_registered_with_again(tmp_path: Path) -> None:
     async with node_in(tmp_path, container("a", share(0))) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)

@@ -252,8 +252,17 @@ async def test_an_agent_that_starts_again_without_a_log_keeps_limits_and_catches
     await site.resize(200)
     there = site.arguments.index("--nats") + 1
     url, site.arguments[there] = site.arguments[there], "nats://127.0.0.1:1"
+    known = len(site.kubelet.lists)
     async with site.run_agent() as running:
         await until(lambda: "log_unreachable" in running.logged(), running)
+        await site.kubelet.wait_listed(known + 1)
+        asked = site.kubelet.admit("team", "q", LATER_UID, [Asked("main", 1)])
+        admitted = asyncio.create_task(asked)
+        await until(lambda: keeps_the_kubelet_waiting(running), running)
+        await until(lambda: "allocate_waits" in running.logged(), running)
+        assert not admitted.done()
+        admitted.cancel()
+        await asyncio.gather(admitted, return_exceptions=True)
         assert limits_page.read(page).devices[0].memory == 100 * MEBIBYTE
         status, text = await running.get("/readyz?verbose")
         assert status == 503
@@ -262,6 +271,12 @@ async def test_an_agent_that_starts_again_without_a_log_keeps_limits_and_catches
     site.arguments[there] = url
     async with site.run_agent() as running:
         await until(lambda: limits_page.read(page).devices[0].memory == 200 * MEBIBYTE, running)
+
+
+async def keeps_the_kubelet_waiting(running: Agent) -> bool:
+    _, text = await running.get("/metrics")
+    [line] = [one for one in text.splitlines() if one.startswith("gpuledger_allocate_waiting_s")]
+    return float(line.rpartition(" ")[2]) > 0
 
 
 async def test_a_card_that_fails_is_told_to_kubelet_and_ledger_within_seconds(site: Site) -> None:

@@ -42,11 +42,12 @@ def container(pod: str, *shares: Share, name: str = "main", order: int = 0, time
 
 
 class Placed:
-    """Placements that a test changes."""
+    """Placements that a test changes; with a `trouble`, the ledger is out of reach."""
 
     def __init__(self, *containers: Container) -> None:
         self._containers = list(containers)
         self._changes = Changes()
+        self.trouble = ""
 
     @property
     def version(self) -> int:
@@ -57,6 +58,10 @@ class Placed:
 
     async def wait(self, version: int) -> None:
         await self._changes.wait(version)
+
+    async def caught_up(self) -> None:
+        while self.trouble:  # noqa: ASYNC110 - a test tells nobody
+            await asyncio.sleep(0.01)
 
     def replace(self, *containers: Container) -> None:
         """Let these be all."""

@@ -38,6 +38,9 @@ KEEP_SECONDS: Final = 1.0
 ASK_SECONDS: Final = 5.0
 """How often a log that is followed is asked whether it is there: one that is lost is silent."""
 
+CATCH_UP_SECONDS: Final = 0.05
+"""How often whoever waits for the log's end looks how far it was read."""
+
 BEHIND_RECORDS: Final = 20_000
 """Who is further behind than this begins with a snapshot, where there is a newer one."""
 
@@ -86,6 +89,13 @@ class Follower:
     async def wait(self, version: int) -> None:
         """Return when the version is another one than this."""
         await self._changes.wait(version)
+
+    async def caught_up(self) -> None:
+        """Return when all is known that the log held at the call, however long that takes."""
+        while True:
+            if await self._has_caught_up():
+                return
+            await asyncio.sleep(CATCH_UP_SECONDS)
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -138,21 +148,36 @@ class Follower:
             if self._log is not None:
                 await self._ask(self._log)
 
-    async def _ask(self, log: Log) -> None:
-        """See whether the log that is followed is there: its client waits for it without a word."""
+    async def _ask(self, log: Log) -> int | None:
+        """See whether the log that is followed is there: its client waits for it without a word.
+
+        Return where it ends, None when it is not there, or is followed no more.
+        """
         reason = ""
+        last = None
         try:
             last = (await log.extent()).last
         except (LogError, TimeoutError) as error:
             reason = str(error) or "the log does not answer in time"
         if self._log is not log:
-            return
-        if reason:
+            return None
+        if last is None:
             self._silent = True
             self._report("log_unreachable", reason)
         elif self._silent:
             self._silent = False
             self._tell(last)
+        return last
+
+    async def _has_caught_up(self) -> bool:
+        """Read up to where the log ends now, for as long as it is there."""
+        log = self._log
+        last = await self._ask(log) if log is not None else None
+        if last is None:
+            return False
+        while self._log is log and self._tracker.position < last:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(CATCH_UP_SECONDS)
+        return self._log is log
 
     async def _resume(self, log: Log) -> None:
         """See that this is the log that was followed, and go on from a snapshot if that is newer.

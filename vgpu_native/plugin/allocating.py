@@ -14,12 +14,16 @@ from vgpu_native.plugin import answering
 from vgpu_native.plugin.allocations import Allocation, Allocations, owner_of
 from vgpu_native.plugin.choosing import Choice, candidates, choose
 from vgpu_native.plugin.limits import closed, is_limited
+from vgpu_native.plugin.patience import Patience, Waiting
 from vgpu_native.plugin.placements import Container, Placements
-from vgpu_native.plugin.refusing import wrong
+from vgpu_native.plugin.refusing import not_now, wrong
 from vgpu_native.plugin.settings import PluginSettings
 from vgpu_native.plugin.settling import settle_by_entries, settle_by_holders
 from vgpu_native.plugin.wire.deviceplugin_pb2 import ContainerAllocateResponse
 from vgpu_native.plugin.witness import Witness
+
+AGAIN_SECONDS: Final = 0.25
+"""How long to wait before kubelet and ledger are looked at again."""
 
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
@@ -39,6 +43,7 @@ class Allocating:
         self._placements = placements
         self._allocations = allocations
         self._witness = witness
+        self.patience = Patience(settings, placements)
 
     async def allocate(self, ids: Sequence[str]) -> ContainerAllocateResponse:
         """Answer for one container with these ids. Raises Refused, OSError."""
@@ -53,29 +58,31 @@ class Allocating:
 
     async def expected(self, count: int) -> tuple[str, ...]:
         """Return the cards of whoever is likely to ask next for so many devices."""
-        found = choose(await self._candidates(count))
+        found = await self._likeliest(count)
         return found.container.cards if found else ()
 
     async def _chosen(self, count: int) -> Choice:
         """Return who is likely to be asking, waiting for the ledger if need be. Raises Refused."""
-        try:
-            async with asyncio.timeout(self._settings.allocate_seconds):
-                await self._settle()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._settings.allocate_seconds / 2):
-                        return await self._first(count, again=False)
-                # A kubelet that has lost its checkpoint asks again for pods that run.
-                return await self._first(count, again=True)
-        except TimeoutError:
-            raise wrong(self._nobody(count)) from None
+        await self._settle()
+        if found := await self._likeliest(count):
+            return found
+        with self.patience.waiting() as call:
+            return await self._waited(count, call)
 
-    async def _first(self, count: int, *, again: bool) -> Choice:
-        """Return the likeliest as soon as there is one."""
+    async def _waited(self, count: int, call: Waiting) -> Choice:
+        """Return the likeliest as soon as there is one. Raises Refused when it takes too long."""
+        told = False
         while True:
-            version = self._placements.version
-            if found := choose(await self._candidates(count, again=again)):
+            version, over = self._placements.version, call.is_over
+            if found := await self._likeliest(count, again=call.again):
                 return found
-            await self._placements.wait(version)
+            if over:
+                raise wrong(self._nobody(count)) if call.known else not_now(self._unknown(count))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._placements.wait(version), AGAIN_SECONDS)
+            if not told and not call.known:
+                told = True
+                _logger.warning("allocate_waits", devices=count, reason=self._behind)
 
     async def _settle(self) -> None:
         entries = await self._witness.entries()
@@ -84,13 +91,14 @@ class Allocating:
         elif self._allocations.all():
             settle_by_holders(self._allocations, self._witness, await self._witness.holders() or ())
 
-    async def _candidates(self, count: int, *, again: bool = False) -> list[Container]:
+    async def _likeliest(self, count: int, *, again: bool = False) -> Choice | None:
+        """Return who is likely to be asking now; with `again` also of those who have answers."""
         entries = await self._witness.entries()
         given = self._allocations.given(_now(), entries)
         latest = self._allocations.latest()
         uid = latest.owner.uid if latest and latest.owner else ""
         found = (one for one in self._placements.containers() if again or not one.allocated)
-        return candidates(found, given, count, uid)
+        return choose(candidates(found, given, count, uid))
 
     def _answer(self, ids: Sequence[str], choice: Choice) -> ContainerAllocateResponse:
         settings, container = self._settings, choice.container
@@ -118,6 +126,17 @@ class Allocating:
             limits_page.write(self._allocations.page(made), closed(made.cards, settings))
         self._allocations.put(made)
         return made
+
+    @property
+    def _behind(self) -> str:
+        return self._placements.trouble or "the log has not been read to its end"
+
+    def _unknown(self, count: int) -> str:
+        return (
+            f"it is not known for whom {count} devices are asked: {self._behind}. The kubelet was"
+            f" kept waiting for {self.patience.seconds:.0f} s and acts on no pod meanwhile. The pod"
+            " has failed, its controller makes another; with the setting cdi it would have waited"
+        )
 
     def _nobody(self, count: int) -> str:
         waiting = sorted(str(one) for one in self._placements.containers() if not one.allocated)

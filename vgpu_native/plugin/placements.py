@@ -61,3 +61,10 @@ class Placements(Protocol):
 
     async def wait(self, version: int) -> None:
         """Return when the version is another than this one; it may be so already."""
+
+    @property
+    def trouble(self) -> str:
+        """Why not all may be known that the ledger holds; empty while it is."""
+
+    async def caught_up(self) -> None:
+        """Return when all is known that the ledger held at the call, however long that takes."""

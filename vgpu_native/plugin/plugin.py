@@ -64,6 +64,11 @@ class Plugin:
         return self._registered is not None and self._is_heard
 
     @property
+    def waited_seconds(self) -> float:
+        """For how long the kubelet has been waiting for an answer to `Allocate`, 0 if it is not."""
+        return self._allocating.patience.seconds
+
+    @property
     def _is_heard(self) -> bool:
         return self._servicer is not None and self._servicer.listeners > 0
 

@@ -35,7 +35,13 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`LIBCUDA_LOG_LEVEL` of containers."""
 
     allocate_seconds: float = 5.0
-    """How long `Allocate` waits for the ledger; the kubelet admits no other pod meanwhile."""
+    """How long `Allocate` waits for a placement that the ledger does not have."""
+    outage_seconds: float = 25.0
+    """How long in a row `Allocate` waits for a ledger that is out of reach.
+
+    A kubelet sets no deadline, but acts on no pod meanwhile; one that may set a deadline in times
+    to come would choose 30 s.
+    """
     verify_seconds: float = 10.0
     """How long `PreStartContainer` waits for kubelet and ledger; the kubelet gives it 30 s."""
     look_seconds: float = 1.0

@@ -89,6 +89,37 @@ async def test_placements_and_their_changes_are_told(ledger: Ledger, tmp_path: P
         await until(lambda: not follower.containers())
 
 
+async def test_who_asks_is_told_when_all_that_was_written_is_known(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    async with running(Follower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+        for number in range(3):
+            ledger.place(1, f"p{number}")
+            await asyncio.wait_for(follower.caught_up(), SECONDS)
+            assert follower.position == ledger.state.position
+            assert len(follower.containers()) == number + 1
+
+
+async def test_who_asks_while_the_log_is_lost_waits_until_it_is_there(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = MemoryLog.extent
+
+    async def away(self: MemoryLog) -> Extent:
+        raise Unreachable("the log is away")
+
+    async with running(Follower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+        await until(lambda: not follower.trouble)
+        monkeypatch.setattr(MemoryLog, "extent", away)
+        asking = asyncio.create_task(follower.caught_up())
+        # Said at once, and not when the follower looks the next time.
+        await until(lambda: follower.trouble == "the log is away")
+        assert not asking.done()
+        monkeypatch.setattr(MemoryLog, "extent", original)
+        await asyncio.wait_for(asking, SECONDS)
+        assert not follower.trouble
+
+
 async def test_what_concerns_others_is_no_news(ledger: Ledger, tmp_path: Path) -> None:
     async with running(Follower("c1/other", ledger.connect, tmp_path / "placements")) as follower:
         ledger.place()
