@@ -16,6 +16,7 @@ async def eventually(
     *,
     within: float,
     what: str,
+    pause: float = PAUSE_SECONDS,
 ) -> Seen:
     """Look again and again until the value is as wanted, and return it.
 
@@ -28,4 +29,4 @@ async def eventually(
             return seen
         if time.monotonic() >= deadline:
             raise AssertionError(f"after {within:g} s still not: {what}; seen last: {seen!r}")
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(pause)

@@ -6,6 +6,7 @@ read-only where it says so, and nowhere else. Everything else is the machine's o
 
 import json
 import os
+import select
 import shlex
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 PROGRAM: Final = Path(__file__).with_name("program.py")
 OUT_OF_MEMORY: Final = 2
 STOP_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 60.0
 TRIED_SECONDS: Final = 10.0
 
 _OVER: Final = """set -eu
@@ -66,6 +68,11 @@ class Container:
         )
         self.begun = self._answer()
 
+    @property
+    def pid(self) -> int:
+        """Return the id of the program's process: all that led to it became it."""
+        return self._process.pid
+
     def do(self, *words: object) -> Told:
         """Let the program do something, and return what it says."""
         assert self._process.stdin is not None
@@ -89,6 +96,9 @@ class Container:
 
     def _answer(self) -> Told:
         assert self._process.stdout is not None
+        # Each question has one line for an answer, so that nothing waits in the pipe's buffer.
+        ready, _, _ = select.select([self._process.stdout], [], [], ANSWER_SECONDS)
+        assert ready, f"the program says nothing for {ANSWER_SECONDS:g} s"
         line = self._process.stdout.readline()
         assert line, f"the program ended with {self._process.wait(STOP_SECONDS)}"
         return Told(**json.loads(line))
