@@ -159,3 +159,20 @@ def test_every_policy_is_bound_and_about_the_agents_account(manifests: list[Mani
     for one in policies:
         [condition] = one["spec"]["matchConditions"]
         assert f'"system:serviceaccount:{SPACE}:{NAME}"' in condition["expression"]
+
+
+def test_only_namespaces_that_are_named_so_read_what_agents_show() -> None:
+    policy = AGENT.found(f"NetworkPolicy/{NAME}")
+    assert policy["metadata"]["namespace"] == SPACE
+    assert (
+        policy["spec"]["podSelector"]["matchLabels"].items() <= pod()["metadata"]["labels"].items()
+    )
+    # A pod on the host's network would be under no policy.
+    assert not pod()["spec"].get("hostNetwork")
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    [rule] = policy["spec"]["ingress"]
+    [source] = rule["from"]
+    [(key, value)] = source["namespaceSelector"]["matchLabels"].items()
+    assert rule["ports"] == [{"port": container()["ports"][0]["containerPort"]}]
+    page = (DEPLOY.parent / "docs" / "node.md").read_text()
+    assert f"kubectl label namespace monitoring {key}={value}\n" in page
