@@ -1,6 +1,7 @@
 /* Memory in the order of a stream: cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, each
  * with the legacy null stream and with the thread's own. */
 #include "claim.h"
+#include "lock.h"
 #include "memory.h"
 #include "pools.h"
 
@@ -68,6 +69,7 @@ static bool captured(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureS
   EXPORT CUresult CUDAAPI cuMemAllocAsync##FORM(CUdeviceptr *dptr, size_t bytesize,                \
                                                 CUstream hStream) {                                \
     if (!vgpu_enter()) return REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                \
+    int shelter = vgpu_shelter();                                                                  \
     struct vgpu_growth growth;                                                                     \
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                    \
     if (captured(hStream, REAL(cuStreamIsCapturing##FORM))) {                                      \
@@ -76,6 +78,7 @@ static bool captured(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureS
       result = REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                               \
       result = settled(&growth, result, dptr, hStream, REAL(cuMemFreeAsync##FORM));                \
     }                                                                                              \
+    vgpu_end_shelter(shelter);                                                                     \
     vgpu_leave();                                                                                  \
     return result;                                                                                 \
   }                                                                                                \
@@ -83,6 +86,7 @@ static bool captured(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureS
   EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##FORM(CUdeviceptr *dptr, size_t bytesize,        \
                                                         CUmemoryPool pool, CUstream hStream) {     \
     if (!vgpu_enter()) return REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);  \
+    int shelter = vgpu_shelter();                                                                  \
     struct vgpu_growth growth;                                                                     \
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                    \
     if (captured(hStream, REAL(cuStreamIsCapturing##FORM))) {                                      \
@@ -91,13 +95,16 @@ static bool captured(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureS
       result = REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);                 \
       result = settled(&growth, result, dptr, hStream, REAL(cuMemFreeAsync##FORM));                \
     }                                                                                              \
+    vgpu_end_shelter(shelter);                                                                     \
     vgpu_leave();                                                                                  \
     return result;                                                                                 \
   }                                                                                                \
                                                                                                    \
   EXPORT CUresult CUDAAPI cuMemFreeAsync##FORM(CUdeviceptr dptr, CUstream hStream) {               \
     if (!vgpu_enter()) return REAL(cuMemFreeAsync##FORM)(dptr, hStream);                           \
+    int shelter = vgpu_shelter();                                                                  \
     CUresult result = freed(dptr, hStream, REAL(cuMemFreeAsync##FORM));                            \
+    vgpu_end_shelter(shelter);                                                                     \
     vgpu_leave();                                                                                  \
     return result;                                                                                 \
   }

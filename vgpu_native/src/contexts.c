@@ -7,6 +7,7 @@
 #include "claim.h"
 #include "forks.h"
 #include "graphs.h"
+#include "lock.h"
 #include "memory.h"
 #include "meter.h"
 #include "pools.h"
@@ -15,25 +16,25 @@
 
 /* Held while contexts are made and ended: the driver may give the address of one that has ended to a
  * new one, of which nothing must be uncharged. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vgpu_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static CUcontext primary[DEVICES]; /* while it lives, as far as it was seen to begin */
 static bool watched;
 
 unsigned vgpu_contexts_changes;
 
 static void forget(void) {
-  lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  lock = VGPU_UNLOCKED;
   for (int i = 0; i < DEVICES; i++) primary[i] = NULL;
 }
 
 static void begin(void) {
   vgpu_forget_in_children(&watched, forget);
-  pthread_mutex_lock(&lock);
+  vgpu_lock(&lock);
 }
 
 static CUresult done(CUresult result) {
   __atomic_add_fetch(&vgpu_contexts_changes, 1, __ATOMIC_ACQ_REL);
-  pthread_mutex_unlock(&lock);
+  vgpu_unlock(&lock);
   vgpu_leave();
   return result;
 }

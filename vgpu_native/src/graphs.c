@@ -4,6 +4,7 @@
 
 #include "claim.h"
 #include "forks.h"
+#include "lock.h"
 #include "pools.h"
 
 #define STEP (2ULL << 20)
@@ -23,11 +24,11 @@ struct graph_hold {
 
 /* A device of which graphs have memory. */
 static struct card {
-  pthread_mutex_t lock;
+  struct vgpu_lock lock;
   uint64_t charged;
   CUdevice device;
   bool used;
-} cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+} cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = {.mutex = PTHREAD_MUTEX_INITIALIZER}}};
 
 static struct vgpu_map needs; /* executable graph to what it needs */
 static bool watched;
@@ -35,7 +36,7 @@ bool vgpu_graphs_ever;
 
 static void forget(void) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
-    cards[i] = (struct card){.lock = PTHREAD_MUTEX_INITIALIZER};
+    cards[i] = (struct card){.lock = VGPU_UNLOCKED};
   }
   vgpu_graphs_ever = false;
 }
@@ -101,12 +102,12 @@ static uint64_t kept(const struct card *card) {
 /* Charge what graphs keep of a device, of which `held` is charged already. What that is. */
 static uint64_t settle(int entry, uint64_t held) {
   struct card *card = &cards[entry];
-  pthread_mutex_lock(&card->lock);
+  vgpu_lock(&card->lock);
   uint64_t now = kept(card), before = card->charged + held;
   if (now > before) vgpu_charge(entry, now - before);
   if (now < before) vgpu_release(entry, before - now);
   __atomic_store_n(&card->charged, now, __ATOMIC_RELAXED);
-  pthread_mutex_unlock(&card->lock);
+  vgpu_unlock(&card->lock);
   return now;
 }
 
@@ -162,20 +163,29 @@ static void settle_all(struct graph_hold *hold) {
 }
 
 /* `launch` is a hook of its own: it is called outside of this one. */
-CUresult vgpu_graph_launch(CUresult (*launch)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream) {
-  struct vgpu_item item;
-  if (!vgpu_graphs_any() || !vgpu_enter()) return launch(exec, stream);
-  bool needs_any = vgpu_map_find(&needs, (uintptr_t)exec, &item);
-  struct graph_hold hold = {.need = needs_any ? (struct graph_need *)(uintptr_t)item.note : NULL};
-  bool fits = !needs_any || hold_all(&hold);
+static CUresult launch_with(struct graph_need *need, CUresult (*launch)(CUgraphExec, CUstream),
+                            CUgraphExec exec, CUstream stream) {
+  struct graph_hold hold = {.need = need};
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  int shelter = vgpu_shelter();
+  bool fits = hold_all(&hold);
   vgpu_leave();
-  if (!fits) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = launch(exec, stream);
-  if (needs_any && vgpu_enter()) {
+  if (fits) result = launch(exec, stream);
+  if (fits && vgpu_enter()) {
     settle_all(&hold);
     vgpu_leave();
   }
+  vgpu_end_shelter(shelter);
   return result;
+}
+
+CUresult vgpu_graph_launch(CUresult (*launch)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream) {
+  struct vgpu_item item;
+  if (!vgpu_graphs_any() || !vgpu_enter()) return launch(exec, stream);
+  if (vgpu_map_find(&needs, (uintptr_t)exec, &item))
+    return launch_with((struct graph_need *)(uintptr_t)item.note, launch, exec, stream);
+  vgpu_leave();
+  return launch(exec, stream);
 }
 
 /* Instantiating may launch at once what it makes ready, so what a graph needs is held meanwhile. */
@@ -219,9 +229,11 @@ static CUresult made(struct making *making, CUresult result, const CUgraphExec *
     if (!vgpu_enter()) return REAL(name) arguments;            \
     struct making now;                                         \
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                \
+    int shelter = vgpu_shelter();                              \
     if (making(&now, graph, uploads)) {                        \
       result = made(&now, REAL(name) arguments, exec);         \
     }                                                          \
+    vgpu_end_shelter(shelter);                                 \
     vgpu_leave();                                              \
     return result;                                             \
   }

@@ -4,6 +4,7 @@
 
 #include "claim.h"
 #include "forks.h"
+#include "lock.h"
 
 /* Steps in which drivers make pools larger: usually the first, the second when there is little room. */
 #define CHUNK (32ULL << 20)
@@ -13,7 +14,7 @@ struct vgpu_pool {
   struct vgpu_pool *next;
   CUmemoryPool handle;
   int entry;
-  pthread_mutex_t lock; /* of what follows, held while the driver is asked */
+  struct vgpu_lock lock; /* of what follows, held while the driver is asked */
   uint64_t charged;     /* what the pool kept when it was last read */
   uint64_t held;        /* charged besides for calls that are under way */
   uint64_t live;        /* pointers out of it that were not freed */
@@ -24,12 +25,12 @@ static struct vgpu_map pools;    /* handle to pool */
 static struct vgpu_map pointers; /* pointer to pool */
 static struct vgpu_pool *first;
 
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+static struct vgpu_lock making = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static bool watched;
 
 static void forget(void) {
   first = NULL;
-  making = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  making = VGPU_UNLOCKED;
 }
 
 bool vgpu_pools_any(void) { return __atomic_load_n(&first, __ATOMIC_ACQUIRE) != NULL; }
@@ -45,14 +46,14 @@ static void push(struct vgpu_pool *pool) {
 /* A pool that has ended and of which nothing is charged any more, to be used anew. */
 static struct vgpu_pool *reused(CUmemoryPool handle, int entry) {
   for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
-    pthread_mutex_lock(&pool->lock);
+    vgpu_lock(&pool->lock);
     bool usable = pool->ended && !pool->live;
     if (usable) {
       pool->ended = false;
       pool->handle = handle;
       __atomic_store_n(&pool->entry, entry, __ATOMIC_RELAXED);
     }
-    pthread_mutex_unlock(&pool->lock);
+    vgpu_unlock(&pool->lock);
     if (usable) return pool;
   }
   return NULL;
@@ -61,7 +62,7 @@ static struct vgpu_pool *reused(CUmemoryPool handle, int entry) {
 static struct vgpu_pool *fresh(CUmemoryPool handle, int entry) {
   struct vgpu_pool *pool = calloc(1, sizeof *pool);
   if (!pool) return NULL;
-  pthread_mutex_init(&pool->lock, NULL);
+  pool->lock = VGPU_UNLOCKED;
   pool->handle = handle;
   pool->entry = entry;
   push(pool);
@@ -78,9 +79,9 @@ static struct vgpu_pool *made(CUmemoryPool handle, int entry) {
 }
 
 void vgpu_pool_made(CUmemoryPool handle, int entry) {
-  pthread_mutex_lock(&making);
+  vgpu_lock(&making);
   made(handle, entry);
-  pthread_mutex_unlock(&making);
+  vgpu_unlock(&making);
 }
 
 static struct vgpu_pool *found(CUmemoryPool handle) {
@@ -108,10 +109,10 @@ static int entry_of(CUmemoryPool handle) {
 
 /* Two threads may meet one of the driver's pools at once, which is to be charged once. */
 static struct vgpu_pool *met(CUmemoryPool handle) {
-  pthread_mutex_lock(&making);
+  vgpu_lock(&making);
   struct vgpu_pool *pool = found(handle);
   if (!pool) pool = made(handle, entry_of(handle));
-  pthread_mutex_unlock(&making);
+  vgpu_unlock(&making);
   return pool;
 }
 
@@ -146,9 +147,9 @@ static bool settle(struct vgpu_pool *pool, uint64_t held) {
 
 void vgpu_pool_settle(struct vgpu_pool *pool) {
   if (!pool) return;
-  pthread_mutex_lock(&pool->lock);
+  vgpu_lock(&pool->lock);
   if (pool->entry >= 0) settle(pool, 0);
-  pthread_mutex_unlock(&pool->lock);
+  vgpu_unlock(&pool->lock);
 }
 
 void vgpu_pools_settle(void) {
@@ -162,10 +163,10 @@ bool vgpu_pools_reclaim(int entry) {
   for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
     if (__atomic_load_n(&pool->entry, __ATOMIC_RELAXED) != entry) continue;
     any = true;
-    pthread_mutex_lock(&pool->lock);
+    vgpu_lock(&pool->lock);
     if (!pool->ended) REAL(cuMemPoolTrimTo)(pool->handle, 0);
     settle(pool, 0);
-    pthread_mutex_unlock(&pool->lock);
+    vgpu_unlock(&pool->lock);
   }
   return any;
 }
@@ -202,12 +203,12 @@ static void track(struct vgpu_pool *pool, CUdeviceptr pointer) {
 bool vgpu_pool_after(struct vgpu_growth *growth, CUresult result, const CUdeviceptr *pointer) {
   struct vgpu_pool *pool = growth->pool;
   if (!pool) return true;
-  pthread_mutex_lock(&pool->lock);
+  vgpu_lock(&pool->lock);
   /* What other threads hold for this pool at the moment may be in what it keeps by now. */
   uint64_t others = __atomic_sub_fetch(&pool->held, growth->held, __ATOMIC_RELAXED);
   bool grew = settle(pool, growth->held);
   uint64_t used = vgpu_used(pool->entry), limit = vgpu_limit(pool->entry);
-  pthread_mutex_unlock(&pool->lock);
+  vgpu_unlock(&pool->lock);
   if (result != CUDA_SUCCESS) return true;
   if (grew && used > limit && used - limit > others) return false;
   track(pool, *pointer);
@@ -216,10 +217,10 @@ bool vgpu_pool_after(struct vgpu_growth *growth, CUresult result, const CUdevice
 
 void vgpu_pool_undone(struct vgpu_growth *growth) {
   struct vgpu_pool *pool = growth->pool;
-  pthread_mutex_lock(&pool->lock);
+  vgpu_lock(&pool->lock);
   if (!pool->ended) REAL(cuMemPoolTrimTo)(pool->handle, 0);
   settle(pool, 0);
-  pthread_mutex_unlock(&pool->lock);
+  vgpu_unlock(&pool->lock);
 }
 
 struct vgpu_pooled vgpu_pooled_take(CUdeviceptr pointer) {
@@ -236,14 +237,14 @@ void vgpu_pooled_freed(const struct vgpu_pooled *pooled, CUresult result) {
     return;
   }
   struct vgpu_pool *pool = (struct vgpu_pool *)(uintptr_t)pooled->item.note;
-  pthread_mutex_lock(&pool->lock);
+  vgpu_lock(&pool->lock);
   uint64_t live = __atomic_sub_fetch(&pool->live, 1, __ATOMIC_RELAXED);
   if (!pool->ended) settle(pool, 0);
   else if (!live) {
     vgpu_release(pool->entry, pool->charged);
     charge_is(pool, 0);
   }
-  pthread_mutex_unlock(&pool->lock);
+  vgpu_unlock(&pool->lock);
 }
 
 struct vgpu_pool *vgpu_pool_ending(CUmemoryPool handle) {
@@ -259,11 +260,11 @@ void vgpu_pool_ended(struct vgpu_pool *pool, CUmemoryPool handle, CUresult resul
     vgpu_map_put(&pools, item, &old);
     return;
   }
-  pthread_mutex_lock(&pool->lock);
+  vgpu_lock(&pool->lock);
   pool->ended = true;
   if (!__atomic_load_n(&pool->live, __ATOMIC_RELAXED)) {
     if (pool->entry >= 0) vgpu_release(pool->entry, pool->charged);
     charge_is(pool, 0);
   }
-  pthread_mutex_unlock(&pool->lock);
+  vgpu_unlock(&pool->lock);
 }

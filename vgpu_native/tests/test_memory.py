@@ -153,6 +153,14 @@ def test_any_order_holds_in_a_long_campaign(
     run(environ, program("memory_random"), str(seed), "300000")
 
 
+@pytest.mark.parametrize("what", ["contexts", "pools", "graphs"])
+def test_a_thread_that_is_cancelled_in_the_driver_keeps_no_lock_and_no_memory(
+    what: str, native: Path, program: Program, tmp_path: Path
+) -> None:
+    environ = environment(native, tmp_path, "100m", VGPU_STUB_DELAY_NS="300000")
+    run(environ, program("cancelled"), what)
+
+
 def compiled_map(path: Path, *flags: str) -> Path:
     """Build the test of the map for itself, with a sanitizer."""
     compiler = shutil.which("gcc") or shutil.which("cc")

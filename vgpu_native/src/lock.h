@@ -1,0 +1,34 @@
+/* What a thread may not end in the middle of. The driver has points where a thread can be cancelled:
+ * there it would keep a mutex, or what it had reserved, for ever. It is cancelled a little later. */
+#pragma once
+
+#include <pthread.h>
+
+/* From here on the thread is not cancelled; what it was before, for vgpu_end_shelter. */
+static inline int vgpu_shelter(void) {
+  int before;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+  return before;
+}
+
+static inline void vgpu_end_shelter(int before) { pthread_setcancelstate(before, NULL); }
+
+/* A mutex that is held while the driver is called. */
+struct vgpu_lock {
+  pthread_mutex_t mutex;
+  int shelter; /* its holder's */
+};
+
+#define VGPU_UNLOCKED ((struct vgpu_lock){.mutex = PTHREAD_MUTEX_INITIALIZER})
+
+static inline void vgpu_lock(struct vgpu_lock *lock) {
+  int before = vgpu_shelter();
+  pthread_mutex_lock(&lock->mutex);
+  lock->shelter = before;
+}
+
+static inline void vgpu_unlock(struct vgpu_lock *lock) {
+  int before = lock->shelter;
+  pthread_mutex_unlock(&lock->mutex);
+  vgpu_end_shelter(before);
+}

@@ -1,0 +1,74 @@
+/* cancelled WHAT: threads that are cancelled at any moment of the driver's work, which takes time by
+ * VGPU_STUB_DELAY_NS. What they held is nobody's afterwards, and what is charged is what is taken. */
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "allocators.h"
+
+#define ROUNDS 60
+#define SOON 60 /* seconds; who takes longer waits for a lock of a thread that has ended */
+
+static CUcontext context, made;
+static CUstream stream;
+static CUdeviceptr pointer;
+static CUgraphExec exec;
+
+static void contexts(void) {
+  OK(cuCtxCreate_v2(&made, 0, 0));
+  OK(cuCtxDestroy_v2(made));
+}
+
+static void pools(void) {
+  OK(cuMemAllocAsync(&pointer, 20 * MIB, stream));
+  OK(cuMemFreeAsync(pointer, stream));
+  pointer = 0;
+  CUmemoryPool pool;
+  OK(cuDeviceGetMemPool(&pool, 0));
+  OK(cuMemPoolTrimTo(pool, 0));
+}
+
+static void graphs(void) {
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuDeviceGraphMemTrim(0));
+}
+
+static void *work(void *what) {
+  OK(cuCtxSetCurrent(context));
+  for (;; pthread_testcancel()) ((void (*)(void))what)();
+  return NULL;
+}
+
+static void cancel_one(void (*what)(void), long after_us) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, work, (void *)what);
+  nanosleep(&(struct timespec){.tv_nsec = after_us * 1000}, NULL);
+  pthread_cancel(thread);
+  pthread_join(thread, NULL);
+  if (pointer) OK(cuMemFreeAsync(pointer, stream));
+  pointer = 0;
+}
+
+static void check(void) {
+  CUmemoryPool pool;
+  settle();
+  OK(cuDeviceGetMemPool(&pool, 0));
+  OK(cuMemPoolTrimTo(pool, 0));
+  OK(cuDeviceGraphMemTrim(0));
+  CHECK(physical() == 0 && charged() == 0);
+}
+
+int main(int count, char **arguments) {
+  CHECK(count == 2);
+  void (*what)(void) = arguments[1][0] == 'c' ? contexts : arguments[1][0] == 'p' ? pools : graphs;
+  context = begin(0);
+  OK(cuStreamCreate(&stream, 0));
+  OK(graph_with(20 * MIB, &exec));
+  for (long i = 0; i < ROUNDS; i++) {
+    alarm(SOON);
+    cancel_one(what, 300 * i % 9000);
+    what();
+    check();
+  }
+  return 0;
+}
