@@ -23,7 +23,7 @@ from vgpu_native.plugin.wire.deviceplugin_pb2 import ContainerAllocateResponse
 from vgpu_native.plugin.witness import Witness
 
 AGAIN_SECONDS: Final = 0.25
-"""How long to wait before kubelet and ledger are looked at again."""
+"""How long to wait at most before kubelet and ledger are looked at again."""
 
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
@@ -71,6 +71,7 @@ class Allocating:
 
     async def _waited(self, count: int, call: Waiting) -> Choice:
         """Return the likeliest as soon as there is one. Raises Refused when it takes too long."""
+        pause = min(AGAIN_SECONDS, self._settings.allocate_seconds / 2)
         told = False
         while True:
             version, over = self._placements.version, call.is_over
@@ -79,7 +80,7 @@ class Allocating:
             if over:
                 raise wrong(self._nobody(count)) if call.known else not_now(self._unknown(count))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._placements.wait(version), AGAIN_SECONDS)
+                await asyncio.wait_for(self._placements.wait(version), pause)
             if not told and not call.known:
                 told = True
                 _logger.warning("allocate_waits", devices=count, reason=self._behind)
