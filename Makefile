@@ -24,13 +24,14 @@ $(READY): requirements.lock pyproject.toml gpuledger/version.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-demo: setup ## the whole life of a ledger in two minutes, with a SIGKILL in the middle
+demo: setup ## the whole life of a ledger, with a SIGKILL in the middle; a minute or less
 	$(BIN)/gpuledger demo
 
 run: setup ## start the service without a cluster and keep it up; STORE=DIR
 	$(BIN)/gpuledger serve --store-dir $(STORE) --no-kubernetes --log-format console
 
 test: setup ## all tests; those on a real API server when KUBEBUILDER_ASSETS is set
+	@# Several at once; then what measures shares of time, with nothing beside it; then end to end.
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not e2e and not long and not alone"
 	$(BIN)/pytest -q vgpu_native/tests -m "alone and not long"
 	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
@@ -82,6 +83,6 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 		--extra node --output-file deploy/requirements.lock pyproject.toml
 
 clean: ## remove what was made here, but no store
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis vgpu_native/build
 
 .PHONY: help setup demo run protos test native test-native fuzz gpu-bundle e2e e2e-chain e2e-long bench simulate lint docs lock clean
