@@ -32,16 +32,6 @@ DECLARED: Final = Path(__file__).parents[2] / "docs" / "examples" / "kinds" / "r
 """A kind that a user describes, as the page about kinds shows it."""
 
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
-UNSET: Final = (
-    f"{ASSETS_VARIABLE} is not set: no end-to-end test ran. Point it at a folder with "
-    f"{', '.join(PROGRAMS)} (tests/e2e/README.md says how to get them)"
-)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once, and not only to who asks for reasons, that nothing was shown to work."""
-    if not os.environ.get(ASSETS_VARIABLE) and terminalreporter.stats.get("skipped"):
-        terminalreporter.write_line(UNSET)
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +39,10 @@ def assets() -> Path:
     """Return the folder with the control plane's binaries, or skip."""
     folder = os.environ.get(ASSETS_VARIABLE)
     if not folder:
-        pytest.skip(UNSET)
+        pytest.skip(
+            f"{ASSETS_VARIABLE} is not set: no end-to-end test ran. Point it at a folder with "
+            f"{', '.join(PROGRAMS)} (tests/e2e/README.md says how to get them)"
+        )
     missing = [program for program in PROGRAMS if not (Path(folder) / program).is_file()]
     if missing:
         pytest.fail(f"{ASSETS_VARIABLE}={folder} lacks {', '.join(missing)}")
