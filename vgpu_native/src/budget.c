@@ -24,21 +24,47 @@ static int64_t used_until(uint64_t word, int64_t now) {
   return clamped((int64_t)word, now - VGPU_BURST_NS, now + DEBT_MAX_NS);
 }
 
+/* The same after so much more was used. */
+static uint64_t used_with(uint64_t word, int64_t now, int64_t ns, unsigned share) {
+  int64_t must_pass = clamped(ns, -DEBT_MAX_NS, DEBT_MAX_NS) * 100 / (share ? share : 1);
+  return (uint64_t)clamped(used_until(word, now) + must_pass, now - VGPU_BURST_NS, now + DEBT_MAX_NS);
+}
+
+static bool replace(vgpu_budget *budget, uint64_t *before, uint64_t after) {
+  return __atomic_compare_exchange_n(&budget->used_until, before, after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 void vgpu_budget_charge(vgpu_budget *budget, int64_t ns, unsigned share) {
   int64_t now = (int64_t)vgpu_monotonic();
-  int64_t must_pass = clamped(ns, -DEBT_MAX_NS, DEBT_MAX_NS) * 100 / (share ? share : 1);
   uint64_t before = __atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), after;
   do {
-    after = (uint64_t)clamped(used_until(before, now) + must_pass, now - VGPU_BURST_NS, now + DEBT_MAX_NS);
+    after = used_with(before, now, ns, share);
 #ifdef BREAK_BUDGET /* for a test that must fail: two processes charge, and one charge is lost */
     __atomic_store_n(&budget->used_until, after, __ATOMIC_RELAXED);
     break;
 #endif
-  } while (!__atomic_compare_exchange_n(&budget->used_until, &before, after, true, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED));
+  } while (!replace(budget, &before, after));
+}
+
+static uint64_t wait_of(uint64_t word, uint64_t now) {
+  int64_t until = used_until(word, (int64_t)now);
+  return until > (int64_t)now ? (uint64_t)(until - (int64_t)now) : 0;
 }
 
 uint64_t vgpu_budget_wait(const vgpu_budget *budget, uint64_t now) {
-  int64_t until = used_until(__atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), (int64_t)now);
-  return until > (int64_t)now ? (uint64_t)(until - (int64_t)now) : 0;
+  return wait_of(__atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), now);
+}
+
+uint64_t vgpu_budget_take(vgpu_budget *budget, int64_t ns, unsigned share, uint64_t now) {
+  uint64_t before = __atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), wait;
+#ifdef BREAK_TAKING /* for a test that must fail: several see that work may begin, and all begin */
+  wait = wait_of(before, now);
+  for (volatile int i = 0; i < 10000; i++) continue;
+  if (!wait) vgpu_budget_charge(budget, ns, share);
+  return wait;
+#endif
+  do {
+    if ((wait = wait_of(before, now))) return wait;
+  } while (!replace(budget, &before, used_with(before, (int64_t)now, ns, share)));
+  return 0;
 }

@@ -20,5 +20,9 @@ void vgpu_budget_charge(vgpu_budget *budget, int64_t ns, unsigned share);
 /* For how long work may not begin; 0: it may. */
 uint64_t vgpu_budget_wait(const vgpu_budget *budget, uint64_t now);
 
+/* Charge work that may begin now, else say for how long it may not. Of several that ask at once, one is
+ * let in, and the others wait until its work is paid for. */
+uint64_t vgpu_budget_take(vgpu_budget *budget, int64_t ns, unsigned share, uint64_t now);
+
 /* What of the device one burst is. */
 static inline int64_t vgpu_burst(unsigned share) { return VGPU_BURST_NS / 100 * share; }

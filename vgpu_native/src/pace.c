@@ -17,11 +17,11 @@
 #define ALIKE_MAX 128     /* launches of a kind: more may not go by what one of them has taken */
 #define SLICE_NS 2000000  /* a wait looks this often whether the limit has changed */
 #define READING_NS 500000 /* and so often whether work has ended */
+#define COURTESY_NS 100000 /* who begins to wait comes after those who wait already, of other processes, too */
 #define UNKNOWN_MAX 4     /* kinds that may run before one of them is measured */
 
 /* A device's time that one launch pays off at most; what is owed beyond is carried over, so that a
- * program with a large debt goes on, slowly. And what one launch waits at most for others to end: they
- * may be waiting for it. */
+ * program with a large debt goes on, slowly. And what one launch waits at most for others to end: they may be waiting for it. */
 #define PAID_NS 100000000ULL
 #define QUEUED_NS 100000000ULL
 
@@ -52,36 +52,65 @@ static inline bool limited(int entry) {
 static int64_t add(int64_t *to, int64_t value) { return __atomic_add_fetch(to, value, __ATOMIC_RELAXED); }
 static int64_t get(const int64_t *from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
 
-static void charge(int entry, int64_t ns) {
-  if (!ns) return;
-  add(&vgpu_works[entry].unmeasured, ns);
-#ifndef BREAK_QUEUE /* for a test that must fail: work is charged when it has ended */
-  vgpu_meter_charge(entry, ns);
-#endif
+/* What a launch is paid for with: its own cost, and that of more launches of its kind, which no sample
+ * before them stands for. */
+struct price {
+  bool known;
+  uint64_t ns, ahead;
+};
+
+static struct price price_of(const struct vgpu_cost *cost) {
+  uint64_t known = __atomic_load_n(&cost->ns, __ATOMIC_RELAXED);
+  if (!known) return (struct price){.ns = vgpu_cost_unknown()};
+  return (struct price){true, known, vgpu_cost_ahead(cost, known)};
 }
 
-/* For how long a launch has to wait now, that waits since `waited`; 0: it may begin. */
-static uint64_t wait_now(int entry, unsigned share, uint64_t now, uint64_t waited) {
-  const struct vgpu_mapped *mapped = vgpu_region_now();
+static int64_t all_of(const struct price *price) { return (int64_t)(price->ns * (1 + price->ahead)); }
+
+/* Whether so much is queued that more has to wait until some of it has ended. */
+static bool full(int entry, unsigned share) {
+#ifdef BREAK_QUEUE /* for a test that must fail: work is charged when it has ended */
+  return false;
+#endif
   const struct vgpu_work *work = &vgpu_works[entry];
-  if (!mapped) return 0;
-  uint64_t wait = vgpu_budget_wait(&mapped->region->budget[entry], now);
-  uint64_t most = PAID_NS * 100 / share;
-  if (wait && waited < most) return wait < most - waited ? wait : most - waited;
-#ifdef BREAK_QUEUE
-  return 0;
-#endif
-  bool full = get(&work->queued) > vgpu_burst(share) || get(&work->unknown) >= UNKNOWN_MAX;
-  return full && waited < QUEUED_NS ? READING_NS : 0;
+  return get(&work->queued) > vgpu_burst(share) || get(&work->unknown) >= UNKNOWN_MAX;
 }
 
-static void pace(int entry) {
+static void charge(vgpu_budget *budget, int64_t ns, unsigned share) {
+#ifndef BREAK_QUEUE
+  vgpu_budget_charge(budget, ns, share);
+#endif
+}
+
+static uint64_t take(vgpu_budget *budget, int64_t ns, unsigned share, uint64_t now) {
+#ifdef BREAK_QUEUE
+  return vgpu_budget_wait(budget, now);
+#endif
+  return vgpu_budget_take(budget, ns, share, now);
+}
+
+/* Pay for a launch that waits since `waited`, or say for how long it has to wait before it is asked
+ * again; 0: it is paid for, and begins. */
+static uint64_t ask(int entry, int64_t ns, uint64_t now, uint64_t waited) {
+  const struct vgpu_mapped *mapped = vgpu_region_now();
+  unsigned share = vgpu_cores(entry);
+  if (!mapped || share >= 100) return 0;
+  if (waited < QUEUED_NS && full(entry, share)) return READING_NS;
+  vgpu_budget *budget = &mapped->region->budget[entry];
+  uint64_t wait = take(budget, ns, share, now), most = PAID_NS * 100 / share;
+  if (!wait) return 0;
+  if (waited < most) return wait < most - waited ? wait : most - waited;
+  charge(budget, ns, share);
+  return 0;
+}
+
+static struct price pace(int entry, const struct vgpu_cost *cost) {
   uint64_t begun = vgpu_monotonic(), now = begun;
   for (;;) {
-    unsigned share = vgpu_cores(entry);
-    uint64_t wait = share < 100 ? wait_now(entry, share, now, now - begun) : 0;
-    if (!wait) return;
-    uint64_t slice = wait < SLICE_NS ? wait : SLICE_NS;
+    struct price price = price_of(cost);
+    uint64_t wait = ask(entry, all_of(&price), now, now - begun);
+    if (!wait) return price;
+    uint64_t slice = (wait < SLICE_NS ? wait : SLICE_NS) + (now == begun ? COURTESY_NS : 0);
     clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = (long)slice}, NULL);
     now = vgpu_monotonic();
   }
@@ -133,19 +162,17 @@ static bool due(int entry, const struct vgpu_cost *cost) {
          __atomic_load_n(&cost->launches, __ATOMIC_RELAXED) > ALIKE_MAX;
 }
 
-/* Pay for a launch, and then for more of its kind, which no sample before them stands for. */
-static void pay(struct vgpu_launch *launch, uint64_t key) {
-  struct vgpu_cost *cost = launch->cost;
-  uint64_t known = __atomic_load_n(&cost->ns, __ATOMIC_RELAXED), ns = known ? known : vgpu_cost_unknown();
-  launch->charged = (int64_t)ns;
-  charge(launch->entry, launch->charged);
-  vgpu_cost_paid(cost, 1, ns);
-  if (!known || due(launch->entry, cost)) sample(launch, key, !known);
-  uint64_t ahead = known ? vgpu_cost_ahead(cost, ns) : 0;
-  if (!ahead) return;
-  charge(launch->entry, (int64_t)(ahead * ns));
-  vgpu_cost_paid(cost, ahead, ns);
-  add(&cost->left, (int64_t)ahead);
+/* A launch is paid for, and others ahead: count them, and measure it if it is time. */
+static void paid(struct vgpu_launch *launch, uint64_t key, const struct price *price) {
+  struct vgpu_work *work = &vgpu_works[launch->entry];
+  launch->charged = (int64_t)price->ns;
+  add(&work->unmeasured, launch->charged);
+  vgpu_cost_paid(launch->cost, 1, price->ns);
+  if (!price->known || due(launch->entry, launch->cost)) sample(launch, key, !price->known);
+  if (!price->ahead) return;
+  add(&work->unmeasured, (int64_t)(price->ahead * price->ns));
+  vgpu_cost_paid(launch->cost, price->ahead, price->ns);
+  add(&launch->cost->left, (int64_t)price->ahead);
 }
 
 /* Kinds of different devices are different. */
@@ -164,9 +191,9 @@ static void begin(struct vgpu_launch *launch, uint64_t kind) {
     return;
   }
   uint64_t key = key_of(kind, entry);
-  pace(entry);
   launch->cost = vgpu_cost_of(key);
-  pay(launch, key);
+  struct price price = pace(entry, launch->cost);
+  paid(launch, key, &price);
 }
 
 static __attribute__((noinline)) bool begin_slowly(struct vgpu_launch *launch, uint64_t kind) {
@@ -194,10 +221,17 @@ bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream strea
   return true;
 }
 
+static void give_back(const struct vgpu_launch *launch) {
+  add(&vgpu_works[launch->entry].unmeasured, -launch->charged);
+#ifndef BREAK_QUEUE
+  vgpu_meter_charge(launch->entry, -launch->charged);
+#endif
+}
+
 /* A launch that the driver refused costs nothing. */
 static void refused(const struct vgpu_launch *launch) {
   if (launch->paid) add(&launch->cost->left, 1);
-  else charge(launch->entry, -launch->charged);
+  else give_back(launch);
 }
 
 static void end_sample(struct vgpu_launch *launch, bool launched) {

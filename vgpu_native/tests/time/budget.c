@@ -1,11 +1,13 @@
-/* Several processes charge one budget, some are killed on the way, and nothing is lost.
+/* Several processes charge one budget, some are killed on the way, and nothing is lost. Two ask at once,
+ * again and again, whether they may begin, and one may.
  *
- *   budget      exits with 1, and says why, if what is charged is not what was to be charged
+ *   budget [SECONDS]   exits with 1, and says why, if either is not so; two ask for SECONDS (1)
  *
  * The processes are killed at no particular place; each writes down what it has charged, so that at
  * most the one charge that a process was killed after may be missing from what it says. */
 #include "budget.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +23,7 @@ enum { PROCESSES = 4, KILLS = 40, SHARE = 50 };
 static struct shared {
   vgpu_budget budget;
   uint64_t charges[PROCESSES + KILLS];
+  uint32_t round, answered, begun; /* of those who ask at once */
 } *shared;
 
 static pid_t charger(int number) {
@@ -60,9 +63,7 @@ static int check_rules(void) {
   return 0;
 }
 
-int main(void) {
-  if (check_rules()) return 1;
-  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+static int check_charges(void) {
   uint64_t begun = vgpu_monotonic() + AHEAD_NS;
   shared->budget.used_until = begun;
   pid_t children[PROCESSES];
@@ -78,4 +79,45 @@ int main(void) {
   uint64_t charged = (shared->budget.used_until - begun) / WORTH_NS;
   printf("%llu charges, %llu in the budget\n", (unsigned long long)charges, (unsigned long long)charged);
   return charged < charges || charged > charges + missing;
+}
+
+/* A second of work at half of the device: for two seconds nobody else may begin. */
+static void ask(void) {
+  uint64_t wait = vgpu_budget_take(&shared->budget, 1000000000, SHARE, vgpu_monotonic());
+  if (!wait) __atomic_fetch_add(&shared->begun, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&shared->answered, 1, __ATOMIC_ACQ_REL);
+}
+
+static void wait_for(const uint32_t *word, uint32_t value) {
+  while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) sched_yield();
+}
+
+static pid_t asker(void) {
+  pid_t child = fork();
+  if (child) return child;
+  for (uint32_t round = 1;; round++) {
+    wait_for(&shared->round, round);
+    ask();
+  }
+}
+
+static int check_asking(double seconds) {
+  uint64_t until = vgpu_monotonic() + (uint64_t)(seconds * 1e9);
+  shared->round = 0;
+  pid_t child = asker();
+  while (vgpu_monotonic() < until) {
+    shared->begun = shared->answered = 0;
+    shared->budget.used_until = vgpu_monotonic();
+    __atomic_fetch_add(&shared->round, 1, __ATOMIC_RELEASE);
+    ask();
+    wait_for(&shared->answered, 2);
+    if (shared->begun != 1) break;
+  }
+  end(child);
+  return shared->begun == 1 ? 0 : wrong("processes that began", shared->begun, 1);
+}
+
+int main(int count, char **arguments) {
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return check_rules() || check_charges() || check_asking(count > 1 ? atof(arguments[1]) : 1);
 }

@@ -3,6 +3,7 @@
 TIME := $(BUILD)/time
 TIME_KIND_uncharged_queue := -DBREAK_QUEUE
 TIME_KIND_lost_charges := -DBREAK_BUDGET
+TIME_KIND_two_begin := -DBREAK_TAKING
 TIME_KIND_lost_launches := -DBREAK_SPENDING
 
 $(TIME)/%/libvgpu.so: $(BUILD)/libvgpu.so
