@@ -142,6 +142,9 @@ BUDGET: Final = Layout(
         Field("used_until", 0, 8),
         # Nanoseconds for which all its processes kept the device busy, ever, as far as measured.
         Field("spent", 8, 8),
+        # CLOCK_MONOTONIC nanoseconds until which no further process goes on that has waited long,
+        # while the share is used.
+        Field("let_on", 16, 8),
     ),
 )
 

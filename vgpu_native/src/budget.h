@@ -24,5 +24,9 @@ uint64_t vgpu_budget_wait(const vgpu_budget *budget, uint64_t now);
  * let in, and the others wait until its work is paid for. */
 uint64_t vgpu_budget_take(vgpu_budget *budget, int64_t ns, unsigned share, uint64_t now);
 
+/* Whether work may begin although the share is used: that of one process, and then of none for so long.
+ * It is charged nevertheless. */
+bool vgpu_budget_let_on(vgpu_budget *budget, uint64_t now, uint64_t pause);
+
 /* What of the device one burst is. */
 static inline int64_t vgpu_burst(unsigned share) { return VGPU_BURST_NS / 100 * share; }

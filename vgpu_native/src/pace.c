@@ -21,7 +21,8 @@
 #define UNKNOWN_MAX 4     /* kinds that may run before one of them is measured */
 
 /* A device's time that one launch pays off at most; what is owed beyond is carried over, so that a
- * program with a large debt goes on, slowly. And what one launch waits at most for others to end: they may be waiting for it. */
+ * program with a large debt goes on, slowly, one of the container's processes each time. And what one
+ * launch waits at most for others to end: they may be waiting for it. */
 #define PAID_NS 100000000ULL
 #define QUEUED_NS 100000000ULL
 
@@ -100,6 +101,7 @@ static uint64_t ask(int entry, int64_t ns, uint64_t now, uint64_t waited) {
   uint64_t wait = take(budget, ns, share, now), most = PAID_NS * 100 / share;
   if (!wait) return 0;
   if (waited < most) return wait < most - waited ? wait : most - waited;
+  if (!vgpu_budget_let_on(budget, now, most)) return wait;
   charge(budget, ns, share);
   return 0;
 }

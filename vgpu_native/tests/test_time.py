@@ -179,6 +179,15 @@ def test_processes_of_a_container_share_one_limit(
     best_of(3, 40, load, POINTS, lambda: together(load, 40, processes))
 
 
+@pytest.mark.parametrize("limit", [10, 40])
+def test_many_processes_that_wait_long_stay_below_the_limit(
+    limit: int, together: Callable[[Load, int, int], float]
+) -> None:
+    """Each may go on after a while, though the limit is used; but not all of them each time."""
+    load = Load("loop", LONG, seconds=4.0, warm=3.0)
+    best_of(3, limit, load, POINTS, lambda: together(load, limit, 8))
+
+
 def test_a_killed_process_leaves_the_others_their_time(
     container: Container, program: Program
 ) -> None:
