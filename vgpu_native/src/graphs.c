@@ -2,32 +2,25 @@
 
 #include <stdlib.h>
 
-#include "claim.h"
 #include "forks.h"
+#include "graph_need.h"
 #include "lock.h"
+#include "map.h"
 #include "pools.h"
-
-#define STEP (2ULL << 20)
-#define DEEP 8 /* of graphs in graphs; CUDA itself allows fewer */
-
-/* What a graph may take of each device, and what graphs kept of it after its last launch. */
-struct graph_need {
-  uint64_t bytes[VGPU_DEVICES_MAX + 1]; /* one more, for devices that the container was not given */
-  uint64_t kept[VGPU_DEVICES_MAX];
-};
 
 /* What is held for the time of a launch. */
 struct graph_hold {
   struct graph_need *need;
   uint64_t held[VGPU_DEVICES_MAX];
+  uint64_t turn[VGPU_DEVICES_MAX];
 };
 
 /* A device of which graphs have memory. */
 static struct card {
   struct vgpu_lock lock;
   uint64_t charged;
+  uint64_t turns; /* how many launches of graphs that need memory of it began */
   CUdevice device;
-  bool used;
 } cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = {.mutex = PTHREAD_MUTEX_INITIALIZER}}};
 
 static struct vgpu_map needs; /* executable graph to what it needs */
@@ -41,52 +34,11 @@ static void forget(void) {
   vgpu_graphs_ever = false;
 }
 
-static void count_allocation(struct graph_need *need, CUgraphNode node) {
-  CUDA_MEM_ALLOC_NODE_PARAMS params;
-  if (REAL(cuGraphMemAllocNodeGetParams)(node, &params) != CUDA_SUCCESS) return;
-  if (params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return;
-  int entry = vgpu_entry_of(params.poolProps.location.id);
-  if (entry < 0) return;
-  uint64_t bytes = vgpu_rounded(params.bytesize, STEP);
-  if (__builtin_add_overflow(need->bytes[entry], bytes, &need->bytes[entry])) {
-    need->bytes[entry] = UINT64_MAX;
+/* The cards that a graph needs memory of are known from now on. */
+static void meet(const struct graph_need *need) {
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    if (need->bytes[i]) cards[i].device = need->device[i];
   }
-  if (entry == VGPU_DENIED) return;
-  cards[entry].device = params.poolProps.location.id;
-  __atomic_store_n(&cards[entry].used, true, __ATOMIC_RELEASE);
-}
-
-/* Add up what the nodes of a graph allocate, and of the graphs in it. Memory that is freed again in
- * the graph may be used twice: this is the most that it can take. */
-static void count(struct graph_need *need, CUgraph graph, unsigned depth) {
-  size_t nodes = 0;
-  if (!depth || REAL(cuGraphGetNodes)(graph, NULL, &nodes) != CUDA_SUCCESS || !nodes) return;
-  CUgraphNode *node = calloc(nodes, sizeof *node);
-  if (node && REAL(cuGraphGetNodes)(graph, node, &nodes) == CUDA_SUCCESS) {
-    for (size_t i = 0; i < nodes; i++) {
-      CUgraphNodeType type;
-      CUgraph inner;
-      if (REAL(cuGraphNodeGetType)(node[i], &type) != CUDA_SUCCESS) continue;
-      if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) count_allocation(need, node[i]);
-      if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
-          REAL(cuGraphChildGraphNodeGetGraph)(node[i], &inner) == CUDA_SUCCESS) {
-        count(need, inner, depth - 1);
-      }
-    }
-  }
-  free(node);
-}
-
-/* What a graph needs, NULL if it allocates nothing. */
-static struct graph_need *need_of(CUgraph graph) {
-  struct graph_need *need = calloc(1, sizeof *need);
-  bool any = false;
-  if (!need) return NULL;
-  count(need, graph, DEEP);
-  for (int i = 0; i <= VGPU_DEVICES_MAX; i++) any |= need->bytes[i] != 0;
-  if (any) return need;
-  free(need);
-  return NULL;
 }
 
 static cuuint64_t attribute(const struct card *card, CUgraphMem_attribute which, cuuint64_t otherwise) {
@@ -118,10 +70,13 @@ void vgpu_graphs_settle(void) {
   }
 }
 
-/* Whether the next launch takes nothing of the card: what the last one took is still kept. */
-static bool settled(const struct graph_need *need, int entry) {
-  uint64_t last = need->kept[entry];
-  return last && kept(&cards[entry]) >= last;
+/* Whether this launch takes nothing of the card: what the graph's last one took is still kept, and no
+ * other graph can have taken it since. */
+static bool settled(struct graph_hold *hold, int entry) {
+  struct card *card = &cards[entry];
+  uint64_t last = hold->need->kept[entry], before = __atomic_fetch_add(&card->turns, 1, __ATOMIC_ACQ_REL);
+  hold->turn[entry] = before + 1;
+  return last && before == hold->need->turn[entry] && kept(card) >= last;
 }
 
 static bool roomy(int entry, uint64_t bytes) {
@@ -133,7 +88,7 @@ static bool roomy(int entry, uint64_t bytes) {
 /* Hold what a graph may take of one device, after what graphs and pools do not need is given back. */
 static bool hold_one(struct graph_hold *hold, int entry) {
   uint64_t bytes = hold->need->bytes[entry];
-  if (!bytes || settled(hold->need, entry)) return true;
+  if (!bytes || settled(hold, entry)) return true;
   bool done = vgpu_reserve(entry, bytes);
   if (!done && roomy(entry, bytes)) return true;
   if (!done) {
@@ -156,9 +111,12 @@ static bool hold_all(struct graph_hold *hold) {
   return true;
 }
 
-static void settle_all(struct graph_hold *hold) {
+static void settle_all(struct graph_hold *hold, CUresult result) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
-    if (hold->need->bytes[i]) hold->need->kept[i] = settle(i, hold->held[i]);
+    if (!hold->need->bytes[i]) continue;
+    uint64_t now = settle(i, hold->held[i]);
+    hold->need->kept[i] = result == CUDA_SUCCESS ? now : 0;
+    hold->need->turn[i] = hold->turn[i];
   }
 }
 
@@ -172,7 +130,7 @@ static CUresult launch_with(struct graph_need *need, CUresult (*launch)(CUgraphE
   vgpu_leave();
   if (fits) result = launch(exec, stream);
   if (fits && vgpu_enter()) {
-    settle_all(&hold);
+    settle_all(&hold, result);
     vgpu_leave();
   }
   vgpu_end_shelter(shelter);
@@ -194,10 +152,14 @@ struct making {
   struct graph_need *need;
 };
 
+/* False: it may not be made, or there was no memory to find out. */
 static bool making(struct making *making, CUgraph graph, bool uploads) {
-  *making = (struct making){.need = need_of(graph)};
+  *making = (struct making){.need = NULL};
   vgpu_forget_in_children(&watched, forget);
-  if (!making->need || !uploads) return true;
+  if (!vgpu_graph_need(graph, &making->need)) return false;
+  if (!making->need) return true;
+  meet(making->need);
+  if (!uploads) return true;
   making->hold.need = making->need;
   if (hold_all(&making->hold)) return true;
   free(making->need);
@@ -207,7 +169,7 @@ static bool making(struct making *making, CUgraph graph, bool uploads) {
 static CUresult made(struct making *making, CUresult result, const CUgraphExec *exec) {
   struct vgpu_item old;
   if (!making->need) return result;
-  if (making->hold.need) settle_all(&making->hold);
+  if (making->hold.need) settle_all(&making->hold, result);
   if (result != CUDA_SUCCESS) {
     free(making->need);
     return result;

@@ -42,6 +42,8 @@ RULES = (
     "capture-near-limit",
     "capture-from-pool",
     "graphs",
+    "graphs-in-turn",
+    "graph-unread",
     "graph-of-two-devices",
     "address-anew",
     "array-without-memory",
@@ -121,10 +123,11 @@ def test_an_older_driver_asked_for_a_newer_cuGetProcAddress_gives_its_own(  # no
     run(environ, Path(sys.executable), "-c", ASK_FOR_A_NEWER_FORM)
 
 
-def test_a_function_that_is_asked_for_while_memory_is_short_is_hooked_all_the_same(
-    native: Path, program: Program, tmp_path: Path
+@pytest.mark.parametrize("what", ["procaddress", "graph"])
+def test_what_is_asked_for_while_the_heap_is_short_is_hooked_and_counted_all_the_same(
+    what: str, native: Path, program: Program, tmp_path: Path
 ) -> None:
-    run(environment(native, tmp_path, "100m"), program("procaddress_without_memory"))
+    run(environment(native, tmp_path, "100m"), program("without_memory"), what)
 
 
 @pytest.mark.parametrize("limit", ["60m", "200m", "0"])

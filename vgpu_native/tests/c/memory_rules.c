@@ -249,6 +249,36 @@ static void graphs(void) {
   OK(cuGraphLaunch(small, NULL));
 }
 
+/* What a graph's last launch took may be another's by now, so that it takes more. */
+static void graphs_in_turn(void) {
+  CUdeviceptr first, second;
+  CUgraphExec one = captured(40 * MIB, NULL, &first), other = captured(40 * MIB, NULL, &second);
+  OK(cuGraphLaunch(one, NULL));
+  OK(cuMemFree_v2(first));
+  OK(cuGraphLaunch(other, NULL));
+  CHECK(charged() == 40 * MIB && physical() == 40 * MIB);
+  CHECK(take(by("linear"), 40 * MIB, &some));
+  for (int i = 0; i < 3; i++) CHECK(cuGraphLaunch(one, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(charged() == 80 * MIB && physical() == 80 * MIB);
+  give(&some);
+  OK(cuGraphLaunch(one, NULL));
+  CHECK(charged() == 80 * MIB && physical() == 80 * MIB);
+}
+
+/* A graph that cannot be read may need anything. */
+static void graph_unread(void) {
+  CUgraphExec exec;
+  static const char *const reads[] = {"cuGraphGetNodes", "cuGraphNodeGetType", "cuGraphMemAllocNodeGetParams"};
+  for (unsigned i = 0; i < sizeof reads / sizeof *reads; i++) {
+    vgpu_stub_fail(reads[i], 1, CUDA_ERROR_UNKNOWN);
+    OK(graph_with(120 * MIB, &exec));
+    CHECK(cuGraphLaunch(exec, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuGraphExecDestroy(exec));
+  }
+  CHECK(cuGraphInstantiateWithFlags(&exec, NULL, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(charged() == 0 && physical() == 0);
+}
+
 static CUresult allocates_of(CUgraph graph, int device, uint64_t bytes) {
   CUgraphNode node;
   CUDA_MEM_ALLOC_NODE_PARAMS params = {
@@ -443,6 +473,8 @@ static const struct rule {
              {"capture-near-limit", capture_near_limit},
              {"capture-from-pool", capture_from_pool},
              {"graphs", graphs},
+             {"graphs-in-turn", graphs_in_turn},
+             {"graph-unread", graph_unread},
              {"graph-of-two-devices", graph_of_two_devices},
              {"address-anew", address_anew},
              {"array-without-memory", array_without_memory},
