@@ -15,6 +15,7 @@
 
 #define PERIOD_NS 1000000
 #define QUIET 20 /* periods without a sample, after which it sleeps until it is woken */
+#define DOUBTS_MAX 7 /* samples in a row that are not believed */
 #define STACK (256 * 1024)
 
 struct vgpu_work vgpu_works[VGPU_DEVICES_MAX];
@@ -37,11 +38,19 @@ static void count(int entry, uint64_t ns) {
   __atomic_fetch_add(&mapped->slot->busy[entry], ns, __ATOMIC_RELAXED);
 }
 
+/* Whether not to go by a sample that others may have come into: what its kind is known for is better, but
+ * not for ever. Only the thread that reads samples asks. */
+static bool doubted(const struct vgpu_sample *sample) {
+  static unsigned doubts;
+  doubts = sample->torn && !sample->first && doubts < DOUBTS_MAX ? doubts + 1 : 0;
+  return doubts;
+}
+
 /* A sample has ended after so much work, or 0: nobody knows, and what was charged stands. */
 static void ended(const struct vgpu_sample *sample, uint64_t ns) {
   struct vgpu_work *work = &vgpu_works[sample->entry];
   uint64_t took = sample->charged, charged = sample->charged;
-  if (ns) {
+  if (ns && !doubted(sample)) {
     vgpu_cost_learn(sample->cost, sample->key, ns);
     took = ns * sample->launches;
   }

@@ -11,6 +11,8 @@
 enum { FREE, TAKEN, WAITING };
 enum { COUNT = 128 };
 
+#define TORN_NS 50000 /* to launch and to measure takes less than this, unless something comes in between */
+
 static struct vgpu_sample samples[COUNT];
 static unsigned last; /* the one that was taken last: most often it is free again, and has events */
 
@@ -122,7 +124,9 @@ void vgpu_sample_launch(struct vgpu_sample *sample) {
 }
 
 bool vgpu_sample_end(struct vgpu_sample *sample, struct vgpu_stream stream) {
-  return record(sample->end, stream);
+  bool recorded = record(sample->end, stream);
+  sample->torn = vgpu_monotonic() - sample->begun > TORN_NS;
+  return recorded;
 }
 
 void vgpu_sample_keep(struct vgpu_sample *sample) { put(sample, WAITING); }

@@ -21,6 +21,7 @@ struct vgpu_sample {
   uint64_t charged;  /* for those */
   uint64_t queued;   /* what was charged for all that has ended when it has */
   uint64_t begun;    /* when the first event was recorded, 0: behind other work, and not yet reached */
+  bool torn;         /* this process had to stop in between, and others may have launched meanwhile */
   uint64_t idle;     /* between the first event and the launch, where the device had nothing to do */
 };
 

@@ -188,6 +188,16 @@ def test_many_processes_that_wait_long_stay_below_the_limit(
     best_of(3, limit, load, POINTS, lambda: together(load, limit, 8))
 
 
+def test_what_a_process_is_held_up_for_while_it_measures_is_not_measured(
+    container: Container, program: Program
+) -> None:
+    """The device had nothing to do then, or the work of others."""
+    load = Load("queue", SHORT, seconds=2.0, warm=0.0)
+    container.environment["VGPU_STUB_STALL_NS"] = str(MILLISECOND)
+    used = limited(container, program, load, 20) / 100 * load.seconds * 1e9
+    assert container.budget("spent") < 1.3 * used
+
+
 def test_a_killed_process_leaves_the_others_their_time(
     container: Container, program: Program
 ) -> None:

@@ -12,6 +12,11 @@ static struct { uint64_t end[QUEUE]; unsigned next; } queue[STUB_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t kernel_ns, grid_ns;
 
+/* Every so many launches the process is held up before one, as on a machine that has more to do. */
+#define STALLED 17
+static uint64_t stall_ns;
+static _Atomic unsigned launches;
+
 void stub_lock_queue(void) { pthread_mutex_lock(&lock); }
 void stub_unlock_queue(void) { pthread_mutex_unlock(&lock); }
 
@@ -20,6 +25,7 @@ __attribute__((constructor)) static void read_environment(void)
 {
   kernel_ns = stub_setting("VGPU_STUB_KERNEL_NS", 0);
   grid_ns = stub_setting("VGPU_STUB_GRID_NS", 0);
+  stall_ns = stub_setting("VGPU_STUB_STALL_NS", 0);
 }
 
 EXPORT void vgpu_stub_kernel_ns(uint64_t ns)
@@ -38,6 +44,11 @@ void stub_wait_until(uint64_t when)
   struct timespec at = {(time_t)(when / 1000000000u), (long)(when % 1000000000u)};
   if (when <= stub_now()) return;
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) continue;
+}
+
+static void stall(void)
+{
+  if (stall_ns && ++launches % STALLED == 0) stub_wait_until(stub_now() + stall_ns);
 }
 
 /* Queue work of a stream: it begins when the stream's earlier work and the card allow it. */
@@ -71,6 +82,7 @@ CUresult stub_launch(CUstream handle, unsigned kernels, uint64_t ns)
     return CUDA_SUCCESS;
   }
   if (!ns || !kernels) return CUDA_SUCCESS;
+  stall();
   for (unsigned i = 0; i < kernels; i++) {
     uint64_t end = enqueue(now->device, stub_stream_end(stream), ns);
     stub_extend(&stream->last_end, end);

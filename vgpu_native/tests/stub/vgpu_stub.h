@@ -11,6 +11,7 @@
  *   VGPU_STUB_DELAY_NS   time that each call takes
  *   VGPU_STUB_KERNEL_NS  device time of one kernel (0)
  *   VGPU_STUB_GRID_NS    instead: device time of one kernel for each unit of gridDim.x
+ *   VGPU_STUB_STALL_NS   by so much every 17th launch is late, as on a machine that has more to do
  *   VGPU_STUB_CONTEXT_BYTES, VGPU_STUB_MODULE_BYTES   memory that each of them takes (0)
  *   VGPU_STUB_CONTEXT_ANEW   1: the address of a context that has ended is given to the next one
  *   VGPU_STUB_FORK       1: a child of fork may use the driver anew; else it is refused as by CUDA */
