@@ -82,6 +82,7 @@ class Observer:
         self._busy: dict[tuple[Path, str], int] = {}
         self._looked = 0.0
         self._blind = ""
+        self._broken: frozenset[str] = frozenset()
 
     async def look(self, holders: Sequence[Held], cards: Iterable[str]) -> Observation:
         """Return what containers and cards do now."""
@@ -92,6 +93,7 @@ class Observer:
         after = await asyncio.to_thread(_read_all, holders)
         now = time.monotonic()
         said = _said(holders, before, after)
+        self._say_broken(holders, after.broken)
         uses = tuple(self._uses(holders, after, now, seen))
         overhead = self._comparer.overhead(said, seen.pods, silent)
         self._looked = now
@@ -129,6 +131,19 @@ class Observer:
         if reason and reason != self._blind:
             _logger.warning("processes_not_seen", reason=reason)
         self._blind = reason
+
+    def _say_broken(self, holders: Sequence[Held], broken: dict[str, str]) -> None:
+        """Name whose files cannot be read, each once until it can be read again."""
+        for held in holders:
+            for path in {str(held.page), str(held.region)} & (broken.keys() - self._broken):
+                _logger.warning(
+                    "container_not_read",
+                    namespace=held.owner.namespace,
+                    pod=held.owner.pod,
+                    container=held.owner.name,
+                    reason=broken[path],
+                )
+        self._broken = frozenset(broken)
 
     def _uses(
         self,

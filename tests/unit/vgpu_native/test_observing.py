@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from support.driven import ModelNvml, gpu
 from support.shared_files import region
 
@@ -107,6 +108,22 @@ async def test_a_broken_region_is_told_and_claims_nothing(
     found = await observer.look([held], [CARD])
     assert set(found.broken) == {str(held.region)}
     assert [(one.uid, one.card, one.said) for one in found.drifts] == [(UID, CARD, 0)]
+
+
+async def test_whose_files_cannot_be_read_is_logged_once_until_they_can(
+    observer: Observer, held: Held
+) -> None:
+    with capture_logs() as lines:
+        for content in (b"nonsense", b"nonsense", None, b"nonsense"):
+            held.region.unlink(missing_ok=True)
+            if content is not None:
+                held.region.write_bytes(content)
+            await observer.look([held], [CARD])
+    told = [one for one in lines if one["event"] == "container_not_read"]
+    assert [(one["namespace"], one["pod"], one["container"]) for one in told] == [
+        ("team", "p", "main")
+    ] * 2
+    assert all(str(held.region) in one["reason"] for one in told)
 
 
 async def test_who_bypasses_the_library_is_drift_and_who_does_not_is_not(
