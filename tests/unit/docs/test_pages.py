@@ -147,6 +147,7 @@ def test_alerts_ask_for_metrics_that_exist() -> None:
     known |= {f"{name}_{end}" for name in known for end in ("bucket", "count", "sum")}
     source = (ROOT / "projections" / "metrics.py").read_text()
     known |= {f"gpuledger_quota_{one}" for one in ("limit", "used", "committed")}
+    source += (ROOT / "vgpu_native" / "agent" / "exporting.py").read_text()
     known |= set(re.findall(r'"(gpuledger_\w+)"', source))
     asked = set(re.findall(r"\bgpuledger_\w+", ALERTS.read_text()))
     assert asked
