@@ -59,7 +59,8 @@ e2e-chain: setup ## from a pod's post to a process that is refused memory; needs
 	$(BIN)/pytest -q -s tests/e2e/test_chain.py -m "e2e and not long"
 
 e2e-long: setup ## the longer campaigns: end to end, simulation, properties
-	HYPOTHESIS_PROFILE=long $(BIN)/pytest -q -m long --timeout 3600
+	HYPOTHESIS_PROFILE=long $(BIN)/pytest -q tests/properties --timeout 3600
+	$(BIN)/pytest -q -m long --timeout 3600
 
 bench: setup ## measure; writes tests/bench/results/latest.json
 	$(BIN)/python -m tests.bench

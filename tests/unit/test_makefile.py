@@ -1,0 +1,21 @@
+"""What `make` runs is what its help says."""
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def commands_of(target: str) -> list[str]:
+    """Return what a target would run."""
+    asked = ["make", "--dry-run", "--no-print-directory", target]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.splitlines()
+
+
+def test_the_long_campaigns_are_everything_marked_long_and_the_properties_at_length() -> None:
+    runs = [one for one in commands_of("e2e-long") if "/pytest " in one]
+    assert any(" -m long" in one for one in runs)
+    # No property is marked long: each runs in `make test`, too, with fewer examples.
+    whole = [one for one in runs if " -m " not in one and " tests/properties" in one]
+    assert any(one.startswith("HYPOTHESIS_PROFILE=long ") for one in whole)
