@@ -55,12 +55,29 @@ int cuMemGetInfo_v2(unsigned long *left, unsigned long *total) {
 
 
 def test_a_library_that_only_pretends_to_limit_is_found_out(bundle: Path, tmp_path: Path) -> None:
-    (tmp_path / "liar.c").write_text(LIAR)
-    command = ["gcc", "-shared", "-fPIC", tmp_path / "liar.c", "-o", tmp_path / "liar.so"]
-    subprocess.run(command, check=True, timeout=60)
     honest = _verdicts(bundle, bundle / "libvgpu.so", tmp_path)
     assert honest == {"ok"}
-    assert _verdicts(bundle, tmp_path / "liar.so", tmp_path) == {"GIVEN ABOVE the limit"}
+    assert _verdicts(bundle, _liar(tmp_path), tmp_path) == {"GIVEN ABOVE the limit"}
+
+
+def test_nobody_goes_on_holding_memory_when_the_measuring_fails(
+    bundle: Path, tmp_path: Path
+) -> None:
+    """Whoever were left would have the pipe of what is said, too: its end would never come."""
+    env = os.environ | {"LD_LIBRARY_PATH": str(bundle / "stub"), "LD_PRELOAD": str(_liar(tmp_path))}
+    env["VGPU_STUB_STATE"] = str(tmp_path / "machine")
+    command = [bundle / "bin" / "recovery", "3"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is there a limit?" in done.stderr
+
+
+def _liar(folder: Path) -> Path:
+    """Build a library that tells of a limit and has none."""
+    (folder / "liar.c").write_text(LIAR)
+    command = ["gcc", "-shared", "-fPIC", folder / "liar.c", "-o", folder / "liar.so"]
+    subprocess.run(command, check=True, timeout=60)
+    return folder / "liar.so"
 
 
 def _verdicts(bundle: Path, library: Path, folder: Path) -> set[str]:
