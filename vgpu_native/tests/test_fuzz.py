@@ -83,6 +83,35 @@ def test_a_defect_that_is_planted_in_the_agents_reader_is_found(
     assert (tmp_path / "found").exists()
 
 
+HANGING = """
+import re, sys
+
+sys.path.insert(0, sys.argv.pop(1))
+from looping import main
+from mutating import Mutator
+
+
+def hang(data):
+    while True:
+        try:
+            re.match(b"", data)
+        except ValueError:
+            pass
+
+
+sys.exit(main(lambda seed: (Mutator(seed, [b"x"]), hang)))
+"""
+
+
+def test_an_input_that_never_ends_is_found(tmp_path: Path) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING)
+    command = [sys.executable, tmp_path / "hanging.py", FUZZ, "5", "1", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "it takes longer than 1 s" in done.stderr
+    assert (tmp_path / "found").exists()
+
+
 def _built(target: str, sources: Path, built: Path) -> Path:
     """Build a target with other sources of the library."""
     main = sources.parent / "tests" / "fuzz" / f"{target}.c"
