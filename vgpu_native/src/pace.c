@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "budget.h"
+#include "lock.h"
 #include "page.h"
 #include "process.h"
 
@@ -202,12 +203,15 @@ static __attribute__((noinline)) bool begin_slowly(struct vgpu_launch *launch, u
   int recent = vgpu_entry_recent(false);
   if ((recent >= 0 && !limited(recent)) || !vgpu_enter()) return false;
   int before = errno;
+  launch->shelter = vgpu_shelter();
   launch->paid = false;
   launch->sample = NULL;
   begin(launch, kind);
   errno = before;
-  if (launch->entry < 0) vgpu_leave();
-  return launch->entry >= 0;
+  if (launch->entry >= 0) return true;
+  vgpu_leave();
+  vgpu_end_shelter(launch->shelter);
+  return false;
 }
 
 bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread) {
@@ -251,6 +255,7 @@ static __attribute__((noinline)) void end_slowly(struct vgpu_launch *launch, boo
   if (!launch->paid && launch->sample) end_sample(launch, launched);
   if (launched) remember(launch);
   else refused(launch);
+  if (!launch->paid) vgpu_end_shelter(launch->shelter);
   errno = before;
 }
 

@@ -10,6 +10,7 @@ struct vgpu_launch {
   struct vgpu_cost *cost;
   struct vgpu_sample *sample;
   int64_t charged; /* for it now */
+  int shelter;     /* of the thread, which is not cancelled before the launch is made */
 };
 
 /* The number of changes to the limits, and one more than what it was when there was none of time. */

@@ -315,6 +315,13 @@ def test_where_no_thread_can_be_made_a_launch_leaves_its_thread_as_it_was(
     run({**environ, "VGPU_STUB_GRID_NS": "2000000"}, program("time_without_threads"))
 
 
+def test_a_thread_that_is_cancelled_while_it_launches_is_waited_for_by_nobody(
+    native: Path, tmp_path: Path, program: Program
+) -> None:
+    slow = {"CUDA_DEVICE_SM_LIMIT": "50", "VGPU_STUB_DELAY_NS": "300000"}
+    run(environment(native, tmp_path, "0", **slow), program("time_cancelled"))
+
+
 @pytest.mark.parametrize("name", ["budget", "launch", "meter", "pace", "samples"])
 def test_time_is_told_by_the_monotonic_clock_alone(name: str) -> None:
     source = (Path(__file__).parents[1] / "src" / f"{name}.c").read_text()
