@@ -50,12 +50,16 @@ class Story:
                 f"{one['used_slots']} of {one['slots']} slots"
             )
 
-    async def show_usage(self, namespace: str) -> int:
-        """Show a namespace's only limit, and return what is used of it."""
+    async def show_usage(self, namespace: str, used: int) -> None:
+        """Wait until so much of a namespace's only limit is used, and show it."""
         self.teller.command(f"gpuledger usage -n {namespace}")
-        [one] = await self.yard.service.answer("usage", "-n", namespace)
+        [one] = await eventually(
+            lambda: self.yard.service.answer("usage", "-n", namespace),
+            lambda found: [one["used"] for one in found] == [used],
+            within=SEEN_SECONDS,
+            what=f"{used:,} of the limit are used",
+        )
         self.teller.line(f"{one['resource']}  {one['used']:,} of {one['limit']:,} are used")
-        return int(one["used"])
 
     async def show_events(self, namespace: str) -> None:
         """Show what the log has of a namespace."""
