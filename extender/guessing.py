@@ -22,7 +22,7 @@ GUESS_SECONDS: Final = 8.0
 """How long a pod is taken to be on its way to the node that was best for it.
 
 In a crowded cluster it may be seconds until its bind, which says itself where it goes. A guess that
-ends before loses binds: of 3,000 pods on two busy cores 0.6 to 1.3 % with 3 s, 0.3 or 0.4 % so.
+ends before loses binds: of 3,000 pods on two busy cores 0.6 to 1.3 % with 3 s, 0.3 to 0.5 % so.
 """
 
 PLACING_SECONDS: Final = 30.0
