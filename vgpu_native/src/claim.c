@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "here.h"
+#include "lock.h"
 #include "pools.h"
 
 /* Pauses of 1, 2, 4 and 8 ms. */
@@ -45,8 +46,9 @@ bool vgpu_claim_again(const struct vgpu_claim *claim, CUresult result, unsigned 
   if (result != CUDA_ERROR_OUT_OF_MEMORY || *attempt == ATTEMPTS) return false;
   /* Without a limit the ledger promised nothing. */
   if (claim->entry < 0 || vgpu_limit(claim->entry) == VGPU_NO_LIMIT) return false;
-  int error = errno;
+  int error = errno, shelter = vgpu_shelter();
   nanosleep(&(struct timespec){.tv_nsec = 1000000L << (*attempt)++}, NULL);
+  vgpu_end_shelter(shelter);
   errno = error;
   return true;
 }

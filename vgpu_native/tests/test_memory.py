@@ -164,6 +164,13 @@ def test_a_thread_that_is_cancelled_in_the_driver_keeps_no_lock_and_no_memory(
     run(environ, program("cancelled"), what)
 
 
+def test_a_thread_that_is_cancelled_while_the_driver_is_asked_again_keeps_no_memory(
+    native: Path, program: Program, tmp_path: Path
+) -> None:
+    environ = environment(native, tmp_path, "100m", VGPU_STUB_MEMORY=str(30 * MIB))
+    run(environ, program("cancelled"), "refused")
+
+
 def compiled_map(path: Path, *flags: str) -> Path:
     """Build the test of the map for itself, with a sanitizer."""
     compiler = shutil.which("gcc") or shutil.which("cc")

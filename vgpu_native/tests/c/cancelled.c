@@ -1,6 +1,7 @@
 /* cancelled WHAT: threads that are cancelled at any moment of the driver's work, which takes time by
  * VGPU_STUB_DELAY_NS. What they held is nobody's afterwards, and what is charged is what is taken. */
 #include <pthread.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,6 +34,17 @@ static void graphs(void) {
   OK(cuDeviceGraphMemTrim(0));
 }
 
+/* More than the card has left, so that the driver is asked again after pauses. */
+static void refused(void) {
+  CUdeviceptr none;
+  CHECK(cuMemAlloc_v2(&none, 40 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static const struct {
+  const char *name;
+  void (*what)(void);
+} ways[] = {{"contexts", contexts}, {"pools", pools}, {"graphs", graphs}, {"refused", refused}};
+
 static void *work(void *what) {
   OK(cuCtxSetCurrent(context));
   for (;; pthread_testcancel()) ((void (*)(void))what)();
@@ -59,8 +71,11 @@ static void check(void) {
 }
 
 int main(int count, char **arguments) {
+  void (*what)(void) = NULL;
   CHECK(count == 2);
-  void (*what)(void) = arguments[1][0] == 'c' ? contexts : arguments[1][0] == 'p' ? pools : graphs;
+  for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++)
+    if (!strcmp(ways[i].name, arguments[1])) what = ways[i].what;
+  CHECK(what);
   context = begin(0);
   OK(cuStreamCreate(&stream, 0));
   OK(graph_with(20 * MIB, &exec));
