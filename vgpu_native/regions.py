@@ -1,9 +1,10 @@
 """Regions: reading what a container's processes use, out of a file that the container can write.
 
 Nothing in it is believed. It is read with `pread`, never mapped, so that a file which is cut short
-meanwhile is a short read and no signal. No link is followed and no pipe waited for. Sums end at the
-largest number there is instead of going round. What a region says is a claim of the container; how
-much of it is true is for others to compare with what the driver sees.
+meanwhile is a short read and no signal. No link is followed, and nothing but a file is opened: a
+container may make devices, and to open one can do something. Sums end at the largest number there
+is instead of going round. What a region says is a claim of the container; how much of it is true
+is for others to compare with what the driver sees.
 """
 
 import os
@@ -31,7 +32,8 @@ from vgpu_native.words import Words
 LARGEST: Final = 2**63 - 1
 """Where sums end: what is more is a lie anyhow."""
 
-_OPENING: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_FINDING: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPENING: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _ATTEMPTS: Final = 3
 
 
@@ -101,20 +103,29 @@ def decode(content: bytes, source: str = "the region") -> Region:
 def _content(path: Path) -> bytes:
     """Read a file that may be anything. Raises BadRegion, FileNotFoundError."""
     try:
-        descriptor = os.open(path, _OPENING)
+        found = os.open(path, _FINDING)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise BadRegion(f"{path}: {error.strerror}; a region is a file") from error
     try:
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            raise BadRegion(f"{path}: it is no file")
-        if state.st_size != REGION_SIZE:
-            raise BadRegion(f"{path}: {state.st_size} bytes are no region of {REGION_SIZE}")
-        return _whole(descriptor)
+        return _read(found, path)
     except OSError as error:
         raise BadRegion(f"{path}: {error.strerror}") from error
+    finally:
+        os.close(found)
+
+
+def _read(found: int, path: Path) -> bytes:
+    """Read what was found, which is opened only if it is a file. Raises BadRegion, OSError."""
+    state = os.fstat(found)
+    if not stat.S_ISREG(state.st_mode):
+        raise BadRegion(f"{path}: it is no file")
+    if state.st_size != REGION_SIZE:
+        raise BadRegion(f"{path}: {state.st_size} bytes are no region of {REGION_SIZE}")
+    descriptor = os.open(f"/proc/self/fd/{found}", _OPENING)
+    try:
+        return _whole(descriptor)
     finally:
         os.close(descriptor)
 

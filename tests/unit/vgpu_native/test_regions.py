@@ -148,6 +148,28 @@ def test_no_link_is_followed_and_no_pipe_waited_for(tmp_path: Path) -> None:
         regions.read(Path("/dev/null"))
 
 
+def test_what_is_no_file_is_not_even_opened(tmp_path: Path) -> None:
+    """As to open a device can do something; who waits at a pipe goes on when it is opened."""
+    os.mkfifo(tmp_path / "pipe")
+    writing = threading.Event()
+
+    def write() -> None:
+        os.close(os.open(tmp_path / "pipe", os.O_WRONLY))
+        writing.set()
+
+    worker = threading.Thread(target=write)
+    worker.start()
+    try:
+        for _ in range(20):
+            with pytest.raises(BadRegion, match="no file"):
+                regions.read(tmp_path / "pipe")
+            assert not writing.wait(0.01)
+    finally:
+        opened = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        worker.join(10)
+        os.close(opened)
+
+
 def test_what_is_not_there_yet_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         regions.read(tmp_path / "region")
