@@ -66,17 +66,19 @@ def prefer(
     The required ones come first, then a slot of each of `cards`, then slots of cards that have
     none yet. Fewer than `size` where there are fewer.
     """
-    chosen = list(dict.fromkeys(required))[:size]
-    free = [one for one in sorted(available) if one not in set(chosen)]
+    chosen = dict.fromkeys(list(dict.fromkeys(required))[:size])
+    free = [one for one in sorted(available) if one not in chosen]
+    used = {card_of(one) for one in chosen}
     for wanted in (*cards, None):
         for one in free:
             if len(chosen) >= size:
-                return chosen
-            used = {card_of(other) for other in chosen}
-            if one not in chosen and card_of(one) not in used and wanted in (None, card_of(one)):
-                chosen.append(one)
-    rest = [one for one in free if one not in set(chosen)]
-    return chosen + rest[: size - len(chosen)]
+                return list(chosen)
+            card = card_of(one)
+            if card not in used and wanted in (None, card):
+                chosen[one] = None
+                used.add(card)
+    rest = [one for one in dict.fromkeys(free) if one not in chosen]
+    return [*chosen, *rest[: size - len(chosen)]]
 
 
 def _cards(container: Container) -> tuple[frozenset[str], bool]:
