@@ -7,6 +7,7 @@
         .type   dlsym, %function
         .p2align 4
 dlsym:
+.Ldlsym:
         .cfi_startproc
         hint    #34                     // bti c
         stp     x29, x30, [sp, #-32]!
@@ -31,6 +32,18 @@ dlsym:
         br      x16
         .cfi_endproc
         .size   dlsym, . - dlsym
+
+        // The same by its version, for interposers, which find the next dlsym with dlvsym.
+        .globl  vgpu_dlsym_of_2_17
+        .type   vgpu_dlsym_of_2_17, %function
+        .p2align 4
+vgpu_dlsym_of_2_17:
+        .cfi_startproc
+        hint    #34                     // bti c
+        b       .Ldlsym
+        .cfi_endproc
+        .size   vgpu_dlsym_of_2_17, . - vgpu_dlsym_of_2_17
+        .symver vgpu_dlsym_of_2_17, dlsym@GLIBC_2.17
 
         // Indirect branches may land on bti only.
         .section .note.gnu.property, "a"

@@ -7,6 +7,7 @@
         .type   dlsym, @function
         .p2align 4
 dlsym:
+.Ldlsym:
         .cfi_startproc
         endbr64
         pushq   %rdi
@@ -28,6 +29,18 @@ dlsym:
 1:      jmp     *vgpu_dlsym_found(%rip)
         .cfi_endproc
         .size   dlsym, . - dlsym
+
+        /* The same by its version, for interposers, which find the next dlsym with dlvsym. */
+        .globl  vgpu_dlsym_of_2_2_5
+        .type   vgpu_dlsym_of_2_2_5, @function
+        .p2align 4
+vgpu_dlsym_of_2_2_5:
+        .cfi_startproc
+        endbr64
+        jmp     .Ldlsym
+        .cfi_endproc
+        .size   vgpu_dlsym_of_2_2_5, . - vgpu_dlsym_of_2_2_5
+        .symver vgpu_dlsym_of_2_2_5, dlsym@GLIBC_2.2.5
 
         /* Indirect branches may land on endbr64 only, and shadow stacks are kept. */
         .section .note.gnu.property, "a"

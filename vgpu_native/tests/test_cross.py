@@ -45,6 +45,7 @@ def test_the_library_builds_for_aarch64_and_needs_glibc_2_17_only(
     assert set(re.findall(r"GLIBC_[\d.]+", said)) == {"GLIBC_2.17"}
     exported = re.findall(r"FUNC +GLOBAL DEFAULT +\d+ (\w+)$", said, re.MULTILINE)
     made = (library.parent / "include" / "hooks.inc").read_text()
+    assert "dlsym@GLIBC_2.17" in said
     assert set(exported) == {"dlsym", *re.findall(r"VGPU_HOOK\((\w+)\)", made)}
 
 

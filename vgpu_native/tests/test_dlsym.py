@@ -140,6 +140,17 @@ def test_an_interposer_of_the_driver_reaches_the_hook_in_both_orders(
     assert probe(*steps, preload=preload) == [outer, VGPU, VGPU]
 
 
+@pytest.mark.parametrize("program", ["probe", "probe-2.2.5"])
+@pytest.mark.parametrize("first", [True, False])
+def test_an_interposer_of_dlsym_itself_reaches_the_hooks_in_both_orders(
+    probe: Probe, built: Path, library: Path, first: bool, program: str
+) -> None:
+    order = [str(library), str(built / "libinterposer.so")]
+    preload = ":".join(order if first else reversed(order))
+    steps = ("open:libcuda.so.1", "has:cuMemAlloc_v2", "has:cuGetProcAddress", "has:cuCtxGetId")
+    assert probe(*steps, program=program, preload=preload) == [VGPU, VGPU, CUDA]
+
+
 def test_children_find_the_hooks(probe: Probe) -> None:
     steps = ("open:libcuda.so.1", "has:cuMemAlloc_v2", "fork", "has:cuMemFree_v2", "vfork")
     parent = [VGPU, VGPU, "status 0", "status 0"]

@@ -6,8 +6,7 @@
 
 `python tools/generate.py --hooks OUTPUT OBJECT...` writes, from the hooks that are in the objects:
 
-* `hooks.inc`: the hooks, sorted by name;
-* `exports.map`: a version script that exports them and `dlsym`, and nothing else.
+* `hooks.inc`: the hooks, sorted by name.
 """
 
 import re
@@ -31,7 +30,6 @@ def main(arguments: list[str]) -> None:
     if arguments[0] == "--hooks":
         output, objects = Path(arguments[1]), arguments[2:]
         hooks = sorted(hooks_of(objects))
-        _write(output / "exports.map", exports(hooks))
         lines = [f"VGPU_HOOK({name})" for name in hooks]
         _write(output / "hooks.inc", _MADE + _macro("VGPU_HOOKS", lines))
         return
@@ -44,15 +42,6 @@ def hooks_of(objects: Iterable[str]) -> set[str]:
     command = ["nm", "--extern-only", "--defined-only", *objects]
     return set(
         _HOOK.findall(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    )
-
-
-def exports(hooks: Iterable[str]) -> str:
-    """Return the version script."""
-    return (
-        "{\n  global:\n"
-        + "".join(f"    {name};\n" for name in ["dlsym", *hooks])
-        + "  local: *;\n};\n"
     )
 
 

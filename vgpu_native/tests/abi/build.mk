@@ -22,9 +22,9 @@ $(ABI)/forwards.o: tests/abi/forwards.c $(ABI)/calls.inc $(INCLUDES)
 $(ABI)/hooks.inc: $(ABI)/forwards.o $(ABI_OBJECTS) tools/generate.py
 	$(PYTHON) tools/generate.py --hooks $(ABI) $(filter %.o,$^)
 
-$(ABI)/libvgpu.so: src/hooks.c $(ABI)/hooks.inc $(ABI)/forwards.o $(ABI_OBJECTS)
+$(ABI)/libvgpu.so: src/hooks.c $(ABI)/hooks.inc $(ABI)/forwards.o $(ABI_OBJECTS) $(VERSIONS)
 	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libvgpu.so $(SYMBOLIC) \
-		-Wl,--version-script=$(ABI)/exports.map $(filter-out %.inc,$^) -o $@ -ldl
+		-Wl,--version-script=$(VERSIONS) $(filter-out %.inc %.map,$^) -o $@ -ldl
 
 abi: $(ABI)/calls $(ABI)/libvgpu.so
 

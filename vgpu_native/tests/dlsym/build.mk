@@ -1,6 +1,7 @@
 # What looks symbols up, for test_dlsym.py.
 DLSYM := $(BUILD)/dlsym
-DLSYM_MADE := $(addprefix $(DLSYM)/,probe probe-2.2.5 probe-2.34 probe-static libother.so libalike.so)
+DLSYM_MADE := $(addprefix $(DLSYM)/,probe probe-2.2.5 probe-2.34 probe-static libother.so libalike.so \
+	libinterposer.so)
 
 $(DLSYM)/probe-static: DLSYM_FLAGS = -static
 $(DLSYM)/probe-2.2.5: DLSYM_FLAGS = '-DDLSYM="GLIBC_2.2.5"'
