@@ -24,6 +24,7 @@ TENANTS: Final = "/api/v1/namespaces/default"
 NODES: Final = ("a", "b")
 EFFECTIVE_SECONDS: Final = 60.0
 ANNOTATED: Final = {"metadata": {"annotations": {"gpuledger.io/keeper": "gpuledger"}}}
+OWNER: Final = {"apiVersion": "v1", "kind": "Namespace", "name": "gone", "uid": "0"}
 Agents = dict[str, Cluster]
 
 
@@ -125,6 +126,9 @@ async def test_an_agent_writes_what_its_own_node_says_and_not_what_another_does(
         {"metadata": {"labels": {"pool": "trusted"}}},
         {"spec": {"unschedulable": True}},
         {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}},
+        # The one would keep the Node from being deleted, the other have it deleted.
+        {"metadata": {"finalizers": ["example.com/held"]}},
+        {"metadata": {"ownerReferences": [OWNER]}},
     ],
 )
 async def test_an_agent_writes_annotations_and_nothing_else(
