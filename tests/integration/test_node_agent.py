@@ -273,6 +273,33 @@ async def test_an_agent_that_starts_again_without_a_log_keeps_limits_and_catches
         await until(lambda: limits_page.read(page).devices[0].memory == 200 * MEBIBYTE, running)
 
 
+async def test_an_agent_that_has_forgotten_a_change_does_not_undo_it(site: Site) -> None:
+    """Placements are kept now and then, so one that is killed may have changed a page since."""
+    kept = site.directory / "state" / "placements"
+    async with site.run_agent() as running:
+        await site.kubelet.wait_listed()
+        await until(lambda: ready(running), running)
+        await site.place(100)
+        page = await started(site)
+        await until(lambda: kept.exists() and UID.encode() in kept.read_bytes(), running)
+        before = kept.read_bytes()
+        await site.resize(50)
+        await until(lambda: limits_page.read(page).devices[0].memory == 50 * MEBIBYTE, running)
+        running.process.kill()
+        await running.process.wait()
+    kept.write_bytes(before)
+    there = site.arguments.index("--nats") + 1
+    url, site.arguments[there] = site.arguments[there], "nats://127.0.0.1:1"
+    async with site.run_agent() as running:
+        await until(lambda: "log_unreachable" in running.logged(), running)
+        await until(lambda: exported(running, 0, 50 * MEBIBYTE), running)
+        assert limits_page.read(page).devices[0].memory == 50 * MEBIBYTE
+    site.arguments[there] = url
+    await site.resize(70)
+    async with site.run_agent() as running:
+        await until(lambda: limits_page.read(page).devices[0].memory == 70 * MEBIBYTE, running)
+
+
 async def keeps_the_kubelet_waiting(running: Agent) -> bool:
     _, text = await running.get("/metrics")
     [line] = [one for one in text.splitlines() if one.startswith("gpuledger_allocate_waiting_s")]

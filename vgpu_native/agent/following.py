@@ -63,19 +63,31 @@ class Follower:
         self._tracker = Tracker(_kept(file, node))
         self._log: Log | None = None
         self._silent = False
+        self._is_current = False
         self._changes = Changes()
         self._containers = _containers(self._tracker.residents)
         self._kept_position = self._tracker.position
 
     @property
     def version(self) -> int:
-        """A number that rises with every change of the node's placements."""
+        """A number that rises with every change of the node's placements.
+
+        It rises, too, when they are current for the first time.
+        """
         return self._changes.version
 
     @property
     def position(self) -> int:
         """The position of the newest record that was taken."""
         return self._tracker.position
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all was known once since the start that the log held then.
+
+        Before that, what is known may be older than what a predecessor acted on.
+        """
+        return self._is_current
 
     @property
     def residents(self) -> tuple[Resident, ...]:
@@ -201,9 +213,13 @@ class Follower:
     def _tell(self, last: int) -> None:
         if self._tracker.position < last:
             self.trouble = f"reading the log: at {self._tracker.position} of {last}"
-        elif self.trouble:
+            return
+        if self.trouble:
             self.trouble = ""
             _logger.info("log_followed", position=self._tracker.position)
+        if not self._is_current:
+            self._is_current = True
+            self._changes.tell()
 
     def _report(self, event: str, reason: str) -> None:
         if reason != self.trouble:

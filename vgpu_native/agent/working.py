@@ -71,11 +71,16 @@ class Node:
             await changes.wait(version)
 
     async def _keep_limiting(self) -> None:
-        """Bring pages up to date whenever placements or allocations have changed."""
+        """Bring pages up to date whenever placements or allocations have changed.
+
+        Not before the log was read to its end once: placements are kept now and then only, so that
+        pages may be newer than what is known after a start.
+        """
         follower, allocations = self._follower, self._allocations
         while True:
             placed, handed_out = follower.version, allocations.changes.version
-            self._limiter.apply(self._pages(), follower.containers())
+            if follower.is_current:
+                self._limiter.apply(self._pages(), follower.containers())
             waiting = [
                 asyncio.create_task(follower.wait(placed)),
                 asyncio.create_task(allocations.changes.wait(handed_out)),

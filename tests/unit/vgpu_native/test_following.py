@@ -122,9 +122,27 @@ async def test_who_asks_while_the_log_is_lost_waits_until_it_is_there(
 
 async def test_what_concerns_others_is_no_news(ledger: Ledger, tmp_path: Path) -> None:
     async with running(Follower("c1/other", ledger.connect, tmp_path / "placements")) as follower:
+        await until(lambda: follower.is_current)
+        version = follower.version
         ledger.place()
         await until(lambda: follower.position == ledger.state.position)
-        assert follower.version == 0
+        assert follower.version == version
+
+
+async def test_what_was_kept_is_not_current_before_the_log_was_read_to_its_end(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    ledger.place()
+    file = tmp_path / "placements"
+    async with running(Follower(NODE, ledger.connect, file)) as follower:
+        await until(lambda: bool(follower.containers()))
+    again = Follower(NODE, ledger.connect, file)
+    assert again.containers()
+    assert not again.is_current
+    version = again.version
+    async with running(again):
+        await asyncio.wait_for(again.wait(version), SECONDS)
+        assert again.is_current
 
 
 async def test_who_starts_again_goes_on_where_it_was(
