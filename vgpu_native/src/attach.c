@@ -95,6 +95,7 @@ static enum vgpu_state attach(void) {
   vgpu_limits_open();
   if (switched_off()) return VGPU_OFF;
   if (!attach_shared() && !attach_alone()) own->mapped = (struct vgpu_mapped){NULL, without_slot()};
+  own->owner = __atomic_load_n(&own->mapped.slot->owner, __ATOMIC_RELAXED);
   if (own->mapped.region) vgpu_entries_again(own->mapped.region);
   return VGPU_ON;
 }

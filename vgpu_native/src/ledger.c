@@ -26,15 +26,23 @@ struct request {
 
 static vgpu_region *region(void) { return vgpu_own.process.mapped.region; }
 
+/* Whether what this process uses can be said nowhere. So it is too when it shares its memory with one
+ * that has ended, whose thread owned the slot (clone with CLONE_VM): that may be another's by now. */
+static inline bool nowhere(void) {
+  const struct vgpu_process *process = &vgpu_own.process;
+  return process->nothing ||
+         __atomic_load_n(&process->mapped.slot->owner, __ATOMIC_RELAXED) != process->owner;
+}
+
 /* What limits an entry, of a process that is ready; NULL: no memory may be given. */
 static inline const struct vgpu_source *source_of(int entry) {
-  if (entry >= VGPU_DEVICES_MAX || vgpu_own.process.nothing) return NULL;
+  if (entry >= VGPU_DEVICES_MAX || nowhere()) return NULL;
   return vgpu_source_of(entry);
 }
 
 static inline uint64_t *own_of(int entry) {
   const struct vgpu_mapped *mapped = &vgpu_own.process.mapped;
-  if (vgpu_own.process.nothing) return &vgpu_own.process.alone[entry];
+  if (nowhere()) return &vgpu_own.process.alone[entry];
   return &mapped->region->used[entry].slot[mapped->slot - mapped->region->slot];
 }
 
@@ -166,10 +174,9 @@ void vgpu_charge(int entry, uint64_t bytes) {
 uint64_t vgpu_used(int entry) {
   uint64_t *own = own_count(entry);
   if (!own) return 0;
-  const struct vgpu_process *process = &vgpu_own.process;
   const struct vgpu_source *source = vgpu_source_of(entry);
   uint64_t total = region() ? sum_of_living(entry) : 0;
-  if (process->nothing) total = add_up(total, __atomic_load_n(own, __ATOMIC_RELAXED));
+  if (nowhere()) total = add_up(total, __atomic_load_n(own, __ATOMIC_RELAXED));
   return source ? add_up(total, vgpu_limits_overhead(source)) : total;
 }
 

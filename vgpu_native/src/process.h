@@ -16,6 +16,7 @@ struct vgpu_process {
   uint32_t meeting; /* held while a device is met for the first time */
   bool nothing;     /* no memory may be given, whatever the limits */
   uint64_t alone[VGPU_DEVICES_MAX]; /* what is used then, which no slot says */
+  uint32_t owner; /* what our slot says while it is ours */
   struct vgpu_mapped mapped;
 };
 

@@ -242,3 +242,11 @@ def test_a_child_can_be_forked_whatever_other_threads_are_doing(
     if machine != "shared":
         del environ["VGPU_STUB_STATE"]
     run(environ, program("fork_threads"), "200")
+
+
+def test_who_shares_memory_with_a_process_that_ended_is_given_none(
+    native: Path, program: Program, tmp_path: Path
+) -> None:
+    """Its slot is free, and what it would charge there would count for nobody, or for another."""
+    environ = environment(native, tmp_path, "100m")
+    assert run(environ, program("outlives")) == "0\n"
