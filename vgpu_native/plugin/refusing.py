@@ -1,6 +1,14 @@
 """Refusals: what the kubelet is answered instead, as a gRPC status."""
 
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
 import grpc
+
+from ledger.kube.containers import shown
+
+IDS_SHOWN: Final = 8
 
 
 class Refused(Exception):
@@ -25,3 +33,9 @@ def not_now(message: str) -> Refused:
 def wrong(message: str) -> Refused:
     """Return the refusal of a call that somebody has to do something about."""
     return Refused(grpc.StatusCode.FAILED_PRECONDITION, message)
+
+
+def named(ids: Iterable[str]) -> str:
+    """Return ids as a status and a log show them: a caller may send any number, of any length."""
+    first = [shown(one) for one in islice(ids, IDS_SHOWN + 1)]
+    return ", ".join(first[:IDS_SHOWN] + ["…"] * (len(first) > IDS_SHOWN))

@@ -10,7 +10,7 @@ import structlog
 from vgpu_native.plugin.allocating import Allocating
 from vgpu_native.plugin.choosing import prefer
 from vgpu_native.plugin.devices import Devices
-from vgpu_native.plugin.refusing import Refused, bad_request
+from vgpu_native.plugin.refusing import Refused, bad_request, named
 from vgpu_native.plugin.verifying import Verifying
 from vgpu_native.plugin.wire.deviceplugin_pb2 import (
     AllocateRequest,
@@ -143,7 +143,7 @@ class Servicer(DevicePluginServicer):
         _check_ids(ids, field)
         if unknown := self._devices.unknown(ids):
             raise bad_request(
-                f"{field} {', '.join(unknown)}: not advertised by this plugin; take ids of its"
+                f"{field} {named(unknown)}: not advertised by this plugin; take ids of its"
                 " last ListAndWatch"
             )
 
@@ -152,7 +152,7 @@ def _check_ids(ids: Sequence[str], field: str) -> None:
     if not 1 <= len(ids) <= DEVICES_MAX:
         raise bad_request(f"{field} has {len(ids)} ids; a container can have 1 to {DEVICES_MAX}")
     if len(set(ids)) != len(ids):
-        raise bad_request(f"{field} {', '.join(ids)}: an id is named twice; name each once")
+        raise bad_request(f"{field} {named(ids)}: an id is named twice; name each once")
 
 
 @contextmanager

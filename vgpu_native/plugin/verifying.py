@@ -8,7 +8,7 @@ from vgpu_native.plugin.allocations import Allocation, Allocations
 from vgpu_native.plugin.checkpoint import Entry
 from vgpu_native.plugin.placements import Container, Placements
 from vgpu_native.plugin.pod_resources import Holder
-from vgpu_native.plugin.refusing import Refused, not_now, wrong
+from vgpu_native.plugin.refusing import Refused, named, not_now, wrong
 from vgpu_native.plugin.settings import PluginSettings
 from vgpu_native.plugin.tying import tie
 from vgpu_native.plugin.witness import Witness, with_ids
@@ -71,7 +71,7 @@ class Verifying:
         if holder := next((one for one in holders if one.ids & set(ids)), None):
             return self._by_holder(holder, ids)
         raise not_now(
-            f"devices_ids {', '.join(sorted(ids))}: neither the checkpoint of the kubelet"
+            f"devices_ids {named(sorted(ids))}: neither the checkpoint of the kubelet"
             f" ({self._settings.checkpoint}) nor its pod-resources API says yet which container"
             " has them; it asks again"
         )
@@ -123,7 +123,7 @@ class Verifying:
             if holder.ids & set(ids) and (holder.namespace, holder.pod) not in pods:
                 told = ", ".join("/".join(pod) for pod in sorted(pods))
                 raise not_now(
-                    f"devices_ids {', '.join(sorted(ids))}: the kubelet's pod-resources API says"
+                    f"devices_ids {named(sorted(ids))}: the kubelet's pod-resources API says"
                     f" that {holder.namespace}/{holder.pod} has them, its checkpoint says {told};"
                     " it asks again"
                 )

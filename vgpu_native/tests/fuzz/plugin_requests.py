@@ -33,7 +33,8 @@ CALLS: Final[tuple[tuple[str, Any], ...]] = (
     ("GetPreferredAllocation", api.PreferredAllocationRequest),
     ("PreStartContainer", api.PreStartContainerRequest),
 )
-SECONDS_MAX: Final = 5.0
+SECONDS_MAX: Final = 60.0
+"""For waits that never end: processor time has a bound of its own, and machines are busy."""
 WAIT_SECONDS: Final = 0.01
 
 
