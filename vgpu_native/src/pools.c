@@ -1,14 +1,18 @@
 #include "pools.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #include "claim.h"
 #include "forks.h"
 #include "lock.h"
 
-/* Steps in which drivers make pools larger: usually the first, the second when there is little room. */
+/* The step in which drivers make pools larger. With less than that left of its limit a pool does not
+ * grow: a driver that has all of the card to take from would go beyond. */
 #define CHUNK (32ULL << 20)
-#define SMALL_CHUNK (2ULL << 20)
+#define STEP 512 /* of what is taken out of a pool */
+
+enum { TRIES = 4 };
 
 struct vgpu_pool {
   struct vgpu_pool *next;
@@ -17,6 +21,7 @@ struct vgpu_pool {
   struct vgpu_lock lock; /* of what follows, held while the driver is asked */
   uint64_t charged;     /* what the pool kept when it was last read */
   uint64_t held;        /* charged besides for calls that are under way */
+  uint64_t asked;       /* of what it keeps already, for calls that are under way */
   uint64_t live;        /* pointers out of it that were not freed */
   bool ended;           /* by its maker; what is live keeps it up */
 };
@@ -178,20 +183,41 @@ static bool hold(struct vgpu_growth *growth, uint64_t bytes) {
   return true;
 }
 
-/* Whether a pool has room without growing. Should it grow all the same, vgpu_pool_after sees it. */
-static bool roomy(struct vgpu_pool *pool, uint64_t bytes) {
+/* What a pool keeps and nobody uses. */
+static uint64_t room_in(const struct vgpu_pool *pool) {
   cuuint64_t kept = 0, used = 0;
   REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &kept);
   REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
-  return kept > used && kept - used >= bytes;
+  return kept > used ? kept - used : 0;
+}
+
+/* Whether a pool has room without growing, also for the others that were told so and may not have
+ * come to the driver yet. Should it grow all the same, vgpu_pool_after sees it. */
+static bool fits_within(struct vgpu_growth *growth, uint64_t bytes) {
+  struct vgpu_pool *pool = growth->pool;
+  vgpu_lock(&pool->lock);
+  uint64_t room = room_in(pool);
+  bool fits = bytes <= room && pool->asked <= room - bytes;
+  if (fits) pool->asked += growth->asked = bytes;
+  vgpu_unlock(&pool->lock);
+  return fits;
+}
+
+/* Of a call that was told so and has come back from the driver just now, the room is counted twice:
+ * a moment later it is not. */
+static bool fits_soon(struct vgpu_growth *growth, uint64_t bytes) {
+  for (int i = 0; i < TRIES; i++) {
+    if (fits_within(growth, bytes)) return true;
+    sched_yield();
+  }
+  return false;
 }
 
 bool vgpu_pool_before(struct vgpu_growth *growth, struct vgpu_pool *pool, uint64_t bytes) {
   *growth = (struct vgpu_growth){.pool = pool};
-  if (!pool || hold(growth, vgpu_rounded(bytes, CHUNK))) return true;
-  uint64_t small = vgpu_rounded(bytes, SMALL_CHUNK);
-  if (hold(growth, small) || roomy(pool, bytes)) return true;
-  return vgpu_pools_reclaim(pool->entry) && hold(growth, small);
+  uint64_t most = vgpu_rounded(bytes, CHUNK);
+  if (!pool || hold(growth, most) || fits_soon(growth, vgpu_rounded(bytes, STEP))) return true;
+  return vgpu_pools_reclaim(pool->entry) && hold(growth, most);
 }
 
 static void track(struct vgpu_pool *pool, CUdeviceptr pointer) {
@@ -205,6 +231,7 @@ bool vgpu_pool_after(struct vgpu_growth *growth, CUresult result, const CUdevice
   if (!pool) return true;
   vgpu_lock(&pool->lock);
   /* What other threads hold for this pool at the moment may be in what it keeps by now. */
+  pool->asked -= growth->asked;
   uint64_t others = __atomic_sub_fetch(&pool->held, growth->held, __ATOMIC_RELAXED);
   bool grew = settle(pool, growth->held);
   uint64_t used = vgpu_used(pool->entry), limit = vgpu_limit(pool->entry);

@@ -2,7 +2,8 @@
  *
  * The driver says how much a pool keeps. That is read again after each call that may change it, and
  * the difference is charged or uncharged, so nothing drifts. Before a call that may make a pool
- * larger, as much as it may grow is charged for the time of the call. */
+ * larger, as much as it may grow is charged for the time of the call; near the limit only calls are
+ * made for which the pool has room already. */
 #pragma once
 
 #include "driver.h"
@@ -21,7 +22,7 @@ struct vgpu_pool *vgpu_pool_of_stream(CUstream stream);
 /* Around a call that takes memory from a pool. */
 struct vgpu_growth {
   struct vgpu_pool *pool;
-  uint64_t held;
+  uint64_t held, asked;
 };
 bool vgpu_pool_before(struct vgpu_growth *growth, struct vgpu_pool *pool, uint64_t bytes);
 

@@ -109,6 +109,14 @@ static void pools(void) {
   OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &most));
   CHECK(most == 64 * MIB);
   give(&some);
+  /* Nor for a request that would fit, when a step of the driver's does not. */
+  CHECK(take(by("pool"), 94 * MIB, &some));
+  CHECK(!take(by("pool"), 3 * MIB, &other));
+  CHECK(take(by("pool"), 2 * MIB, &other));
+  OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &most));
+  CHECK(most == 96 * MIB);
+  give(&other);
+  give(&some);
   /* What the pool keeps without need gives way to other memory. */
   CHECK(take(by("pool"), 40 * MIB, &some));
   give(&some);
