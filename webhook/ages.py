@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ledger.core.events import AnyEvent, Committed, Observed, Raised, Released, Reserved
+from webhook.tenure import RECOUNTED, WATCHED
 
 
 class OpenAttempt(msgspec.Struct, frozen=True, gc=False):
@@ -45,6 +46,16 @@ class Ages:
         elif isinstance(event, Released | Committed | Observed):
             attempt = OpenAttempt(event.namespace, event.key, event.uid, event.base)
             self._since.pop(attempt, None)
+        if isinstance(event, Observed) and event.actor not in (WATCHED, RECOUNTED):
+            self._doubt(event, now)
+
+    def _doubt(self, event: Observed, now: float) -> None:
+        """Have an object looked for that a review has shown, as an attempt would be.
+
+        The review may have waited while the object was deleted, and that was told of something
+        that the ledger did not know: nobody will tell it again.
+        """
+        self.start(OpenAttempt(event.namespace, event.key, event.uid, event.version), now)
 
     def of(self, attempt: OpenAttempt, now: float) -> float:
         """Return an attempt's age in seconds, 0 when it is not open."""

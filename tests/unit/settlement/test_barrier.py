@@ -8,7 +8,7 @@ import pytest
 from support.apiserver import pod_body
 from support.settled import CLUSTER, DEMAND, RULES, World, world
 
-from ledger.core.commands import CREATE, Reserve
+from ledger.core.commands import CREATE, Observe, Reserve
 from ledger.kube.errors import Forbidden
 from ledger.log.courier import Courier
 from webhook.ages import Ages, OpenAttempt
@@ -16,7 +16,7 @@ from webhook.barrier import Barrier
 from webhook.pods import Pods
 from webhook.puzzling import Puzzling
 from webhook.recounting import find_open
-from webhook.tenure import SettlementSettings, Site, Tenure
+from webhook.tenure import RECOUNTED, WATCHED, SettlementSettings, Site, Tenure
 
 BOUND = 60.0
 
@@ -165,3 +165,41 @@ async def test_what_was_judged_has_another_whole_bound_to_settle(scene):
     await scene.barrier.settle()
     await scene.barrier.settle()  # the proof is still on its way
     assert scene.world.server.lists == 1
+
+
+async def shown_by_a_review(scene: Scene, name: str, uid: str, version: int, age: float) -> None:
+    """Have a review of an update show an object, as long ago as `age` seconds."""
+    where = (f"{CLUSTER}/red", f"pods/{name}", uid, version)
+    await scene.world.writer.submit(Observe(*where, DEMAND, "admin"))
+    scene.ages.start(OpenAttempt(*where), asyncio.get_running_loop().time() - age)
+
+
+async def test_what_only_a_review_has_shown_is_looked_for_too(scene):
+    await scene.world.writer.submit(Observe(f"{CLUSTER}/red", "pods/p", "u1", 5, DEMAND, "admin"))
+    assert [one.uid for one in scene.ages.at_least(0.0, asyncio.get_running_loop().time())] == [
+        "u1"
+    ]
+
+
+async def test_what_a_watch_has_shown_needs_no_second_look(scene):
+    for actor in (WATCHED, RECOUNTED):
+        seen = Observe(f"{CLUSTER}/red", f"pods/{actor}", actor, 5, DEMAND, actor)
+        await scene.world.writer.submit(seen)
+    assert len(scene.ages) == 0
+
+
+async def test_an_object_that_was_deleted_while_its_review_waited_does_not_stay_charged(scene):
+    await shown_by_a_review(scene, "p", "u1", 1, BOUND + 1)
+    assert scene.world.entry("p").committed
+    await scene.settle()
+    assert scene.world.entry("p") is None
+    assert len(scene.ages) == 0
+
+
+async def test_an_object_that_a_review_has_shown_and_that_is_there_stays_charged(scene):
+    created = scene.world.server.create("pods", "red", pod_body("p"), "u1")
+    version = int(created["metadata"]["resourceVersion"])
+    await shown_by_a_review(scene, "p", "u1", version, BOUND + 1)
+    await scene.settle()
+    assert scene.world.entry("p").committed
+    assert len(scene.ages) == 0
