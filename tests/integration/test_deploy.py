@@ -98,6 +98,17 @@ async def opened(servers: list[Shipped]) -> JetStreamLog:
                 await asyncio.sleep(AGAIN_SECONDS)
 
 
+async def filled(servers: list[Shipped]) -> tuple[JetStreamLog, bytes]:
+    """Open the log, and give it one record, which is returned, and the snapshot after it."""
+    log = await opened(servers)
+    state = State()
+    payload = record(state, [SetLimits(quota("c1", "t", "q"), ("c1/t",), {"limits.x/y": 1})])
+    assert payload is not None
+    await log.append(payload, 0)
+    await log.save_snapshot(Snapshot(1, snapshots.encode(state)))
+    return log, payload
+
+
 async def test_the_shipped_servers_keep_a_log_that_is_fit_for_production(
     servers: list[Shipped],
 ) -> None:
@@ -111,12 +122,7 @@ async def test_the_shipped_servers_keep_a_log_that_is_fit_for_production(
 
 
 async def test_an_agent_reads_the_log_and_writes_nothing(servers: list[Shipped]) -> None:
-    log = await opened(servers)
-    state = State()
-    payload = record(state, [SetLimits(quota("c1", "t", "q"), ("c1/t",), {"limits.x/y": 1})])
-    assert payload is not None
-    await log.append(payload, 0)
-    await log.save_snapshot(Snapshot(1, snapshots.encode(state)))
+    log, payload = await filled(servers)
     settings = settings_for(
         servers[0],
         access=access(servers, AGENT, AGENT_PASSWORD),
@@ -144,12 +150,7 @@ async def test_an_agent_reads_the_log_and_writes_nothing(servers: list[Shipped])
 async def test_an_agent_has_nothing_answered_or_delivered_into_the_log(
     servers: list[Shipped],
 ) -> None:
-    log = await opened(servers)
-    state = State()
-    payload = record(state, [SetLimits(quota("c1", "t", "q"), ("c1/t",), {"limits.x/y": 1})])
-    assert payload is not None
-    await log.append(payload, 0)
-    await log.save_snapshot(Snapshot(1, snapshots.encode(state)))
+    log, payload = await filled(servers)
     agent = await agent_of(servers)
     try:
         for number, (api, stream) in enumerate(product(APIS, STREAMS)):
@@ -172,12 +173,7 @@ async def test_an_agent_has_nothing_answered_or_delivered_into_the_log(
 async def test_what_an_agent_has_delivered_to_other_streams_is_refused_there(
     servers: list[Shipped],
 ) -> None:
-    log = await opened(servers)
-    state = State()
-    payload = record(state, [SetLimits(quota("c1", "t", "q"), ("c1/t",), {"limits.x/y": 1})])
-    assert payload is not None
-    await log.append(payload, 0)
-    await log.save_snapshot(Snapshot(1, snapshots.encode(state)))
+    log, _ = await filled(servers)
     owner = await nats.connect(servers[0].url, user="gpuledger", password=PASSWORD)
     agent = await agent_of(servers)
     names = log.names
@@ -216,10 +212,7 @@ async def kept(owner: Client) -> dict[str | None, int]:
 
 
 async def test_an_agent_hears_nothing_that_is_said_to_the_service(servers: list[Shipped]) -> None:
-    log = await opened(servers)
-    payload = record(State(), [SetLimits(quota("c1", "t", "q"), ("c1/t",), {"limits.x/y": 1})])
-    assert payload is not None
-    await log.append(payload, 0)
+    log, payload = await filled(servers)
     heard: list[str] = []
 
     async def hear(message: Msg) -> None:
@@ -236,6 +229,7 @@ async def test_an_agent_hears_nothing_that_is_said_to_the_service(servers: list[
         await agent.flush()
         assert heard == []
         await agent.request("$JS.agents.API.STREAM.INFO.LEDGER-main", timeout=FORM_SECONDS)
+        await agent.flush()
         assert heard, "it does hear what it is answered itself"
     finally:
         await agent.close()
