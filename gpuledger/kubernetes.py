@@ -1,6 +1,7 @@
 """The service's side towards a cluster: settlement, registration, and who may read."""
 
 import asyncio
+import contextlib
 import time
 from typing import Final
 
@@ -14,6 +15,7 @@ from ledger.kube.access import KubernetesReviewer
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
 from ledger.kube.errors import ClusterError
+from ledger.kube.identity import own_name
 from ledger.runtime.counting import Count
 from ledger.runtime.settings import Settings
 from webhook import registration
@@ -22,6 +24,9 @@ from webhook.settlement import Settlement
 from webhook.tenure import Site
 
 REGISTER_AGAIN_SECONDS: Final = 2.0
+IDENTIFY_AGAIN_SECONDS: Final = 5.0
+IDENTIFIED_SECONDS: Final = 10.0
+"""How long registration waits until the service knows its own user name."""
 
 _logger: Final = structlog.get_logger("gpuledger")
 
@@ -50,6 +55,7 @@ class Kubernetes:
             count=count,
             beside=self.cards.begin,
         )
+        self._identified = asyncio.Event()
         self.ledger = Confirmed(keeper, self.settlement.registered, settings.cluster)
 
     @classmethod
@@ -70,6 +76,7 @@ class Kubernetes:
             if self.surroundings.following is not None:
                 tasks.create_task(self.surroundings.following.run())
             tasks.create_task(self.cards.run())
+            tasks.create_task(self._identify())
             await self._keeper.opened.wait()
             tasks.create_task(self.settlement.run())
             if self._settings.register_webhook:
@@ -79,16 +86,30 @@ class Kubernetes:
         """Close the connections to the API server."""
         await self._client.close()
 
+    async def _identify(self) -> None:
+        """Ask for the own user name until it is known: what this service binds it may annotate."""
+        while True:
+            try:
+                self.surroundings.identity = await own_name(self._client)
+            except ClusterError as error:
+                _logger.warning("own_name_not_known", reason=str(error))
+                await asyncio.sleep(IDENTIFY_AGAIN_SECONDS)
+            else:
+                self._identified.set()
+                return
+
     async def _register(self, authority: bytes) -> None:
         """Write both webhook configurations; try again until it works.
 
         Not before the cluster has its name: reviews would come to a service that cannot answer.
         """
         await self.settlement.registered.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._identified.wait(), IDENTIFIED_SECONDS)
         address = registration.Address(self._settings.register_webhook, authority)
         found = registration.configurations(
             address,
-            wiring.reviewed(self._settings),
+            wiring.reviewed(self._settings, self.surroundings.identity),
         )
         while self.registration is not None:
             try:

@@ -27,7 +27,7 @@ from ledger.log.writer import WriterSettings
 from ledger.runtime import addresses
 from ledger.runtime.settings import Settings
 from webhook.kinds.catalog import Catalog, KindError
-from webhook.policy import Policy
+from webhook.policy import HAMI_IDENTITIES, Policy
 from webhook.registration import Reviewed
 from webhook.stamps import KEY_BYTES_MIN
 from webhook.surroundings.following import Surrounding
@@ -40,6 +40,9 @@ HEAD = layout.HEAD
 STAMP_KEY = layout.STAMP_KEY
 
 _KEY_BYTES_READ: Final = 4096
+
+_OWN_SERVICE_ACCOUNTS: Final = ("gpuledger", "gpuledger-scheduler")
+"""Of the manifests in deploy/ and deploy/scheduler; the extender writes Bindings."""
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -171,17 +174,29 @@ def policy(settings: Settings) -> Policy:
 
     Without a cluster nothing settles by itself, so unsettled creations are not bounded.
     """
-    trusted = settings.trusted_identities or Policy().trusted
     return Policy(
         deadline=settings.admission_deadline_seconds,
         body_max=settings.review_bytes_max,
         allow_unavailable=settings.on_unavailable == "allow",
         allow_privileged=settings.privileged == "allow",
         owner_holds_max=settings.owner_holds_max if settings.kubernetes else 0,
-        trusted=trusted,
+        trusted=trusted(settings),
         scheduler_name=settings.scheduler_name,
         universe_authority=settings.universe_authority,
     )
+
+
+def trusted(settings: Settings, *own: str) -> tuple[str, ...]:
+    """Return the user names that may write what tells of allocations.
+
+    `own` are names that this service is known to have. The service accounts of the shipped
+    manifests are always among them, for the service and for the extender of its scheduler.
+    """
+    accounts = (
+        f"system:serviceaccount:{settings.namespace}:{name}" for name in _OWN_SERVICE_ACCOUNTS
+    )
+    named = settings.trusted_identities or HAMI_IDENTITIES
+    return tuple(name for name in dict.fromkeys((*named, *accounts, *own)) if name)
 
 
 def catalog(settings: Settings) -> Catalog:
@@ -229,9 +244,17 @@ def surroundings(
     )
 
 
-def reviewed(settings: Settings) -> Reviewed:
-    """Return what the API server has to send. Raises as catalog and demand_rules."""
-    return Reviewed(reviewed_resources(settings), catalog(settings), exempt_namespaces(settings))
+def reviewed(settings: Settings, *own: str) -> Reviewed:
+    """Return what the API server has to send; `own` are names that this service is known to have.
+
+    Raises as catalog and demand_rules.
+    """
+    return Reviewed(
+        reviewed_resources(settings),
+        catalog(settings),
+        exempt_namespaces(settings),
+        trusted(settings, *own),
+    )
 
 
 def settlement_settings(settings: Settings) -> SettlementSettings:

@@ -25,6 +25,44 @@ def conditions(resources: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
+def claims(trusted: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the match conditions of Bindings and statuses of pods.
+
+    Only what writes an annotation or label of an allocation is sent, so no kubelet and no scheduler
+    waits for this service. `trusted` are the user names that may write them, who are not asked.
+    """
+    return [
+        {
+            "name": "is-not-trusted",
+            "expression": f"!(request.userInfo.username in {_literal(list(trusted))})",
+        },
+        {"name": "changes-a-claim", "expression": _claimed()},
+    ]
+
+
+def _claimed() -> str:
+    mine, before = _annotations("object"), _annotations("oldObject")
+    differs = (
+        f"(!(a in {before}) || {mine}[a] != {before}[a])",
+        f"!(a in {mine})",
+    )
+    either = (
+        f"{mine}.exists(a, ({_prefixed('a')}) && {differs[0]})",
+        f"{before}.exists(a, ({_prefixed('a')}) && {differs[1]})",
+        f"{_label('object')} != (oldObject == null ? '' : {_label('oldObject')})",
+    )
+    return " || ".join(either)
+
+
+def _annotations(holder: str) -> str:
+    there = f"{holder} != null && has({holder}.metadata.annotations)"
+    return f"({there} ? {holder}.metadata.annotations : {{}})"
+
+
+def _prefixed(name: str) -> str:
+    return " || ".join(f"{name}.startsWith({_literal(prefix)})" for prefix in _ALLOCATION_PREFIXES)
+
+
 def _concerned(resources: Sequence[str]) -> str:
     return (
         "[object, oldObject].exists(o, o != null && ("
@@ -49,8 +87,7 @@ def _named(holder: str, names: str) -> str:
 
 
 def _carries() -> str:
-    prefixes = " || ".join(f"a.startsWith({_literal(prefix)})" for prefix in _ALLOCATION_PREFIXES)
-    return f"has(o.metadata.annotations) && o.metadata.annotations.exists(a, {prefixes})"
+    return f"has(o.metadata.annotations) && o.metadata.annotations.exists(a, {_prefixed('a')})"
 
 
 def _labelled(holder: str) -> str:

@@ -70,12 +70,13 @@ class Reviewed(msgspec.Struct, frozen=True):
     """What is to be reviewed: the names of managed resources, the kinds, and where not.
 
     The exempt namespaces must hold the one that the service itself runs in, or its own pods would
-    wait for it.
+    wait for it. `trusted` are the user names whose Bindings and statuses of pods are not reviewed.
     """
 
     resources: Sequence[str]
     kinds: Catalog
     exempt_namespaces: Sequence[str]
+    trusted: Sequence[str] = ()
 
 
 def configurations(address: Address, reviewed: Reviewed) -> tuple[Configuration, Configuration]:
@@ -85,6 +86,7 @@ def configurations(address: Address, reviewed: Reviewed) -> tuple[Configuration,
         _pods("validate", reviewed)
         | {"clientConfig": client, **_CLOSED}
         | {"rules": [_rule("", "v1", ["pods"]), _rule("", "v1", ["pods/resize"], "UPDATE")]},
+        _claims(reviewed) | {"clientConfig": client},
         *(_workloads(kind, reviewed) | {"clientConfig": client} for kind in reviewed.kinds),
     ]
     if reviewed.kinds.scalable:
@@ -145,6 +147,21 @@ def _configuration(kind: str, webhooks: list[Entry]) -> Configuration:
 def _pods(verb: str, reviewed: Reviewed) -> Entry:
     conditions = matching.conditions(reviewed.resources)
     return _entry(f"pods.{verb}", conditions) | _governed(reviewed)
+
+
+def _claims(reviewed: Reviewed) -> Entry:
+    """Return the entry of what writes annotations of pods besides the pods' own requests."""
+    return (
+        _entry("claims.validate", matching.claims(sorted(set(reviewed.trusted))))
+        | _governed(reviewed)
+        | _CLOSED
+        | {
+            "rules": [
+                _rule("", "v1", ["pods/status"], "UPDATE"),
+                _rule("", "v1", ["pods/binding", "bindings"], "CREATE"),
+            ]
+        }
+    )
 
 
 def _workloads(kind: Kind, reviewed: Reviewed) -> Entry:

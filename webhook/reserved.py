@@ -1,14 +1,19 @@
 """Annotations that tell what was allocated: only who allocates may write them.
 
-Whoever could write them could claim cards that the ledger never gave. HAMi's other annotations
-express wishes (which policy, which card) and stay the users' own.
+Whoever could write them could claim cards that the ledger never gave, so they are checked in every
+mode, and in every request that can write metadata of a pod: of the pod itself, of its status, and
+in a Binding, whose annotations and labels the API server merges into the pod. HAMi's other
+annotations express wishes (which policy, which card) and stay the users' own.
 """
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 from ledger.core.denials import Denial, Reason
+from ledger.kube.containers import shown
 from ledger.kube.objects import ObjectMeta
+from webhook.review import Request, optional_metadata, required_metadata
 from webhook.stamps import ANNOTATION
 
 OURS: Final = "gpuledger.io/"
@@ -20,6 +25,27 @@ _ALLOCATION: Final = re.compile(
     r")"
 )
 _NODE_LABEL: Final = "hami.io/vgpu-node"
+
+
+def is_checked(request: Request) -> bool:
+    """Return whether a request can write the annotations of a pod."""
+    if request.is_pods():
+        if request.sub_resource == "binding":
+            return request.operation == "CREATE"
+        if request.sub_resource == "status":
+            return request.operation == "UPDATE"
+        return request.operation in ("CREATE", "UPDATE")
+    return request.resource.name == "bindings" and request.operation == "CREATE"
+
+
+def objection(request: Request, trusted: Collection[str]) -> Denial | None:
+    """Return why a checked request may not be made, None where it may. Raises BadReview."""
+    username = request.user_info.username
+    if username in trusted:
+        return None
+    old = optional_metadata(request, "oldObject")
+    field = changed_reserved(required_metadata(request, "object"), old)
+    return refusal(field, shown(username)) if field else None
 
 
 def changed_reserved(new: ObjectMeta, old: ObjectMeta | None) -> str:
@@ -43,7 +69,8 @@ def refusal(field: str, username: str) -> Denial:
         Reason.RESERVED_ANNOTATION,
         f"{field} tells what was allocated, and {username or 'an unnamed user'} may not write it",
         transient=False,
-        remedy="Leave it as it is, or out of a new manifest: whoever allocates writes it",
+        remedy="Leave it as it is, or out of a new manifest; the setting trusted_identities names"
+        " who allocates",
         field=field,
         value=username,
     )

@@ -165,6 +165,12 @@ def decode(body: bytes) -> Request:
     return request
 
 
+class _Any(msgspec.Struct, frozen=True, gc=False):
+    """An object of any kind, of which only the metadata matters."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 Field = Literal["object", "oldObject"]
 """Where a review has the object, and where it has what the object was."""
 
@@ -180,6 +186,17 @@ class Scale(msgspec.Struct, frozen=True, gc=False):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ScaleSpec = ScaleSpec()
+
+
+def required_metadata(request: Request, field: Field) -> ObjectMeta:
+    """Read the metadata of an object under review, of whatever kind. Raises BadReview."""
+    return _required(_metadata, request, field).metadata
+
+
+def optional_metadata(request: Request, field: Field) -> ObjectMeta | None:
+    """Read the metadata of an object under review, None where there is none. Raises BadReview."""
+    found = _read(_metadata, request, field)
+    return None if found is None else found.metadata
 
 
 def required_pod(request: Request, field: Field) -> Pod:
@@ -203,16 +220,21 @@ def required_quota(request: Request, field: Field) -> ResourceQuota:
 
 
 def _required(decoder: msgspec.json.Decoder[T | None], request: Request, field: Field) -> T:
-    raw = request.object if field == "object" else request.old_object
-    try:
-        found = decoder.decode(raw)
-    except UNDECODABLE as error:
-        raise bad_review(error, f"$.request.{field}") from error
+    found = _read(decoder, request, field)
     if found is None:
         raise BadReview(f"$.request.{field}", "is missing")
     return found
 
 
+def _read(decoder: msgspec.json.Decoder[T | None], request: Request, field: Field) -> T | None:
+    raw = request.object if field == "object" else request.old_object
+    try:
+        return decoder.decode(raw)
+    except UNDECODABLE as error:
+        raise bad_review(error, f"$.request.{field}") from error
+
+
+_metadata: Final[msgspec.json.Decoder[_Any | None]] = msgspec.json.Decoder(_Any | None)
 _pods: Final[msgspec.json.Decoder[Pod | None]] = msgspec.json.Decoder(Pod | None)
 _workloads: Final[msgspec.json.Decoder[Workload | None]] = msgspec.json.Decoder(Workload | None)
 _scales: Final[msgspec.json.Decoder[Scale | None]] = msgspec.json.Decoder(Scale | None)

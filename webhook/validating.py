@@ -5,10 +5,12 @@ answer "allowed" is given after the reservation is durable, and before the deadl
 does not answer in time is an unavailable ledger.
 
 Pods, objects of every known kind and their scales are judged when they are created or updated;
-definitions of limits are looked over. Everything else (DELETE, binding, status, eviction, other
-kinds) passes untouched.
+definitions of limits are looked over. Whatever can write annotations of a pod, Bindings and
+statuses too, is checked for those that tell of allocations, in every mode. Everything else (DELETE,
+eviction, other kinds) passes untouched.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -18,6 +20,7 @@ from ledger.core.denials import Reason, sentence
 from ledger.kube.containers import shown
 from ledger.kube.rules import DemandRules
 from ledger.log.submission import Ledger
+from webhook import reserved
 from webhook.attempts import Attempts
 from webhook.judging import definitions
 from webhook.judging.asking import Asking
@@ -63,6 +66,7 @@ class Validating:
         """Judge for `cluster`. Without surroundings, pods alone are judged, each by itself."""
         self._surroundings = surroundings or Surroundings.none(cluster, rules)
         self._universe_authority = policy.universe_authority
+        self._trusted_identities = policy.trusted
         asking = Asking(ledger, policy, self._surroundings)
         attempts = Attempts(cluster, stamps, policy.owner_holds_max)
         self._pods = PodJudge(asking, attempts, policy, self._surroundings)
@@ -90,6 +94,10 @@ class Validating:
 
         Raises BadReview.
         """
+        if reserved.is_checked(request):
+            denial = reserved.objection(request, self._trusted())
+            if denial is not None:
+                return Verdict(denial)
         kind = self._surroundings.catalog.of_resource(
             request.resource.group, request.resource.resource
         )
@@ -109,6 +117,11 @@ class Validating:
             subresource=shown(request.sub_resource),
         )
         return UNTOUCHED
+
+    def _trusted(self) -> Collection[str]:
+        """Return who may write what tells of allocations: who is named, and the service itself."""
+        own = self._surroundings.identity
+        return (*self._trusted_identities, own) if own else self._trusted_identities
 
     async def _judge(self, request: Request, kind: Kind | None, until: float) -> Verdict:
         """Decide about an object of a namespace; without a kind it is a pod."""

@@ -16,6 +16,7 @@ _TAKES = (
     "vendors_file",
     "namespace",
     "exempt_namespaces",
+    "trusted_identities",
     "workload_kinds",
     "controller_identities",
 )

@@ -238,6 +238,25 @@ async def test_a_status_and_a_deletion_are_not_reviewed(setting: Setting) -> Non
     assert setting.recorder.of(setting.namespace) == []
 
 
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,8000,30:;"}},
+        {"labels": {"hami.io/vgpu-node": "n1"}},
+    ],
+)
+async def test_a_status_that_writes_a_claim_or_takes_it_away_is_reviewed(
+    setting: Setting, metadata: dict[str, dict[str, str]]
+) -> None:
+    await setting.created(plain())
+    [(field, texts)] = metadata.items()
+    for value in ({**texts}, dict.fromkeys(texts, "other"), dict.fromkeys(texts)):
+        change = {"metadata": {field: value}, "status": {"message": "a"}}
+        assert await setting.patched(change, "/status") == [(VALIDATE, "UPDATE", "status")]
+        assert await setting.patched({"status": {"message": "b"}}, "/status") == []
+    assert await setting.patched({"metadata": {field: {"own": "x"}}}, "/status") == []
+
+
 # Who owns whom
 
 
@@ -382,7 +401,7 @@ async def test_registering_again_changes_what_is_different(plane: ControlPlane) 
     async with _connected(plane) as cluster:
         path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
         webhooks = (await cluster.must("GET", path))["webhooks"]
-    assert len(webhooks) == 3 + len(list(Catalog.load()))
+    assert len(webhooks) == 4 + len(list(Catalog.load()))
     for webhook in webhooks:
         assert webhook["clientConfig"] == {
             "url": "https://two.example/admission/validate",
@@ -400,4 +419,4 @@ async def test_kinds_that_are_taken_away_are_not_reviewed_any_more(plane: Contro
     async with _connected(plane) as cluster:
         path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
         webhooks = (await cluster.must("GET", path))["webhooks"]
-    assert [one["name"].split(".")[0] for one in webhooks] == ["pods", "definitions"]
+    assert [one["name"].split(".")[0] for one in webhooks] == ["pods", "claims", "definitions"]

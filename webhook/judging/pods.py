@@ -16,7 +16,6 @@ import msgspec
 from ledger.core.amounts import Amounts, covers
 from ledger.core.commands import BARRED, Observe, Reserve
 from ledger.core.denials import Denial, sentence
-from ledger.kube.containers import shown
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.gates import is_gated
 from ledger.kube.objects import Pod
@@ -28,7 +27,6 @@ from webhook.kinds.envelope import envelope_of
 from webhook.pod_sighting import pod_traits
 from webhook.policy import Policy
 from webhook.promises import promised
-from webhook.reserved import changed_reserved, refusal
 from webhook.review import Request
 from webhook.stamps import ANNOTATION
 from webhook.surroundings.policies import NamespacePolicy
@@ -61,7 +59,7 @@ class PodJudge:
         """Decide about a pod, by loop time `until`. Raises BadReview."""
         demand = demand_of(pod, self._surroundings.rules)
         before = _NO_DEMAND if old is None else demand_of(old, self._surroundings.rules)
-        denial = self._forbidden(request, pod, old)
+        denial = self._forbidden(pod, old)
         if isinstance(demand, Denial) and demand != before:
             denial = demand
         if denial is not None:
@@ -185,13 +183,8 @@ class PodJudge:
             ),
         )
 
-    def _forbidden(self, request: Request, pod: Pod, old: Pod | None) -> Denial | None:
+    def _forbidden(self, pod: Pod, old: Pod | None) -> Denial | None:
         """Return why the pod may not be written, whatever there is room for."""
-        username = request.user_info.username
-        if username not in self._policy.trusted:
-            field = changed_reserved(pod.metadata, None if old is None else old.metadata)
-            if field:
-                return refusal(field, shown(username))
         denial = objections.misplaced(pod, old, self._surroundings.rules)
         if denial is None and old is None and not self._policy.allow_privileged:
             denial = objections.privileged(pod, self._surroundings.rules)

@@ -52,6 +52,8 @@ class Surroundings:
         self.view = view
         self.name = name
         self.cluster = cluster
+        self.identity = ""
+        """The user name that this service has at the API server, empty while it is not known."""
         self.parents: Parents[bytes] = Parents(digest_of(catalog, rules))
         self.ancestry = Ancestry(catalog, self.parents, cluster, view, name)
         self.namespaces = Namespaces(cluster)

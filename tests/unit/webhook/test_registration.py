@@ -12,7 +12,7 @@ from webhook.registration import Address, Reviewed, Service
 
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpumem")
 CATALOG = Catalog.load()
-REVIEWED = Reviewed(RESOURCES, CATALOG, ("kube-system", "own"))
+REVIEWED = Reviewed(RESOURCES, CATALOG, ("kube-system", "own"), ("own", "hami"))
 
 Entry = dict[str, Any]
 
@@ -52,6 +52,17 @@ def test_pods_and_their_resizes_are_validated() -> None:
     ]
 
 
+def test_what_writes_annotations_of_pods_besides_fails_closed_and_spares_the_trusted() -> None:
+    webhook = named("claims.validate")
+    assert rules(webhook) == [
+        ([""], ["UPDATE"], ["pods/status"]),
+        ([""], ["CREATE"], ["pods/binding", "bindings"]),
+    ]
+    assert webhook["failurePolicy"] == "Fail"
+    trusted, _ = (one["expression"] for one in webhook["matchConditions"])
+    assert trusted == '!(request.userInfo.username in ["hami","own"])'
+
+
 @pytest.mark.parametrize("kind", list(CATALOG), ids=lambda kind: str(kind.name))
 def test_every_kind_is_validated_in_every_version_that_is_served(kind: Any) -> None:
     webhook = named(f"{kind.name}.validate")
@@ -81,7 +92,7 @@ def test_without_kinds_that_scale_there_is_no_entry_for_scales() -> None:
         Address("https://a:1", b"PEM"), Reviewed(RESOURCES, Catalog(()), ("own",))
     )[1]
     names = [one["name"] for one in found["webhooks"]]
-    assert names == ["pods.validate.gpuledger.io", "definitions.validate.gpuledger.io"]
+    assert names == [f"{one}.validate.gpuledger.io" for one in ("pods", "claims", "definitions")]
 
 
 def test_definitions_of_limits_are_commented_on_and_never_hold_anybody_up() -> None:
@@ -105,7 +116,7 @@ def test_the_named_namespaces_are_exempt_wherever_something_is_charged() -> None
 
 def test_every_entry_has_a_name_of_its_own() -> None:
     names = [webhook["name"] for webhook in webhooks()]
-    assert len(names) == len(set(names)) == 4 + len(list(CATALOG))
+    assert len(names) == len(set(names)) == 5 + len(list(CATALOG))
 
 
 @pytest.mark.parametrize("slash", ["", "/"])

@@ -447,6 +447,60 @@ async def test_users_may_not_say_what_was_allocated(
     assert (await answered(update(pod(limits, **metadata), pod(limits, **metadata))))["allowed"]
 
 
+CLAIM: dict[str, Any] = {"annotations": {ALLOCATED: "GPU-1,NVIDIA,8000,0:;"}}
+BINDING = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}}
+
+
+def status_of(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    return review(new, old, operation="UPDATE", subResource="status")
+
+
+def binding(**metadata: Any) -> list[dict[str, Any]]:
+    """Return the reviews of a Binding, by each of the paths that it can be posted to."""
+    manifest = {**BINDING, "metadata": {"name": "p", **metadata}}
+    bare = {"group": "", "version": "v1", "resource": "bindings"}
+    return [review(manifest, subResource="binding"), review(manifest, resource=bare)]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        status_of(pod({}, **CLAIM), pod({})),
+        status_of(pod({}), pod({}, **CLAIM)),
+        *binding(**CLAIM),
+        *binding(labels={"hami.io/vgpu-node": "n1"}),
+    ],
+)
+async def test_no_other_request_says_what_was_allocated_either(request_: dict[str, Any]) -> None:
+    ledger = CoreLedger()
+    assert causes(await answered(request_, ledger))[0][0] == "ReservedAnnotation"
+    request_["request"]["userInfo"]["username"] = HAMI_IDENTITIES[0]
+    assert (await answered(request_, ledger))["allowed"]
+    assert ledger.submitted == []
+
+
+async def test_statuses_and_bindings_that_claim_nothing_pass() -> None:
+    written = pod({}, **CLAIM, labels={"app": "a"})
+    for one in (status_of(written, pod({}, **CLAIM)), *binding(annotations={"own": "x"})):
+        assert (await answered(one))["allowed"]
+
+
+@pytest.mark.parametrize(("identity", "username"), [("", ""), ("own", "ada"), ("", "ada")])
+async def test_a_user_without_a_name_is_not_the_service(identity: str, username: str) -> None:
+    async with serving(CoreLedger()) as service:
+        service.validating.surroundings.identity = identity
+        for one in binding(**CLAIM):
+            one["request"]["userInfo"]["username"] = username
+            assert not (await service.post(one))["allowed"]
+
+
+async def test_the_service_itself_says_what_was_allocated() -> None:
+    async with serving(CoreLedger()) as service:
+        service.validating.surroundings.identity = "ada"
+        for one in binding(**CLAIM):
+            assert (await service.post(one))["allowed"]
+
+
 @pytest.mark.parametrize(
     "annotation",
     ["hami.io/gpu-scheduler-policy", "hami.io/node-scheduler-policy", "nvidia.com/use-gputype"],

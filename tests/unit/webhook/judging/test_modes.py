@@ -111,9 +111,12 @@ def allocated() -> Manifest:
     return pod(CARD, annotations={"hami.io/vgpu-devices-allocated": "GPU-1:;"})
 
 
-async def test_what_guards_the_records_is_refused_in_mode_warn_too() -> None:
-    response = await answered(review(allocated()), CoreLedger(), mode="warn")
-    assert not response["allowed"]
+@pytest.mark.parametrize("mode", ["enforce", "warn", "off"])
+async def test_what_guards_the_records_is_refused_in_every_mode(mode: str) -> None:
+    ledger = CoreLedger()
+    response = await answered(review(allocated()), ledger, mode=mode)
+    assert response["status"]["details"]["causes"][0]["reason"] == "ReservedAnnotation"
+    assert ledger.submitted == []
 
 
 @pytest.mark.parametrize(("mode", "allowed"), [("enforce", False), ("warn", True)])
