@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from webhook import resource_requests
+
 _ALLOCATION_PREFIXES: Final = ("gpuledger.io/", "hami.io/")
 _NODE_LABEL: Final = "hami.io/vgpu-node"
 
@@ -64,26 +66,9 @@ def _prefixed(name: str) -> str:
 
 
 def _concerned(resources: Sequence[str]) -> str:
-    return (
-        "[object, oldObject].exists(o, o != null && ("
-        f"{_asks(_literal(resources))} || {_carries()} || {_labelled('o')}))"
-    )
-
-
-def _asks(names: str) -> str:
-    lists = (
-        f"(has(o.spec.{field}) ? o.spec.{field} : []).exists(c, {_named('c', names)})"
-        for field in ("containers", "initContainers")
-    )
-    return " || ".join((*lists, _named("o.spec", names)))
-
-
-def _named(holder: str, names: str) -> str:
-    parts = (
-        f"(has({holder}.resources.{field}) && {holder}.resources.{field}.exists(r, r in {names}))"
-        for field in ("limits", "requests")
-    )
-    return f"has({holder}.resources) && ({' || '.join(parts)})"
+    asks = resource_requests.asks("o.spec", _literal(resources))
+    found = f"{asks} || {_carries()} || {_labelled('o')}"
+    return f"[object, oldObject].exists(o, o != null && ({found}))"
 
 
 def _carries() -> str:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from copy import deepcopy
 from typing import Any, Final
 
+import msgspec
 import pytest
 from support.kinds import CATALOG, cases_of, kind_named
 
@@ -17,6 +18,7 @@ from tests.e2e.cluster import Answer, Cluster, Manifest
 from tests.e2e.conftest import _connected
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.polling import eventually
+from webhook.kinds.expressions import Expression
 from webhook.kinds.kind import Kind
 from webhook.kinds.matching import conditions
 
@@ -251,6 +253,8 @@ WAYS: Final = {
     "an init container": {"containers": [{}], "initContainers": [{"resources": {"limits": CARDS}}]},
     "the second container": {"containers": [{"name": "a"}, {"resources": {"limits": CARDS}}]},
     "the whole pod": {"containers": [{}], "resources": {"limits": CARDS}},
+    "requests of the whole pod": {"containers": [{}], "resources": {"requests": CARDS}},
+    "overhead": {"containers": [{}], "overhead": CARDS},
 }
 
 one_kind = pytest.mark.parametrize(
@@ -264,6 +268,24 @@ async def test_every_way_to_ask_is_selected(objects: Objects) -> None:
         asking = {**objects.manifest(), "spec": {"template": {"spec": spec}}}
         answer = await objects.create(asking)
         assert answer.status == 500, way
+
+
+COUNTED: Final = msgspec.structs.replace(
+    kind_named("rollouts.argoproj.io"),
+    suspended=Expression('default(metadata.annotations["paused"], "") == "true"'),
+)
+"""A kind that counts its pods by an annotation."""
+
+
+@pytest.mark.parametrize("objects", [COUNTED], ids=named, indirect=True)
+async def test_annotations_by_which_a_kind_counts_are_selected(objects: Objects) -> None:
+    await objects.watch_no_more()
+    await objects.stored(objects.manifest("c"))
+    await objects.watch()
+    annotated = {"metadata": {"annotations": {"paused": "true"}}}
+    assert (await objects.cluster.patch(f"{objects.path}/c", annotated)).status == 500
+    finalized = {"metadata": {"finalizers": []}}
+    assert (await objects.cluster.patch(f"{objects.path}/c", finalized)).status == 200
 
 
 @one_kind

@@ -45,6 +45,10 @@ class CoreLedger:
         """Limit cards, memory or cores of the namespace, or of what is selected, in one quota."""
         names = {"cards": GPU, "memory": MEMORY, "cores": CORES}
         keys = {f"limits.{names[name]}": limit for name, limit in limits.items()}
+        self.limit_keys(keys, selects=selects)
+
+    def limit_keys(self, keys: dict[str, int], *, selects: Selection = ()) -> None:
+        """Limit the namespace, or what is selected in it, by limit key, in one quota."""
         account = accounts.quota(CLUSTER, "team", "gpu")
         self._do(SetLimits(account, (NAMESPACE,), keys, selects=selects))
 

@@ -167,9 +167,11 @@ def around(
     default: NamespacePolicy | None = None,
     catalog: Catalog = CATALOG,
     policies_known: bool = True,
+    rules: DemandRules | None = None,
 ) -> Surroundings:
     """Return the surroundings of a replica; all policies, which are none, have been told."""
-    found = Surroundings(catalog, DemandRules(), view, CLUSTER, default=default, cluster=cluster)
+    rules = rules or DemandRules()
+    found = Surroundings(catalog, rules, view, CLUSTER, default=default, cluster=cluster)
     if policies_known:
         found.policies.take(Listed(1, []))
     return found

@@ -42,6 +42,11 @@ class Expression:
         )
         self._term = compiled(body, self.text)
 
+    @property
+    def reads_annotations(self) -> bool:
+        """Whether a path of the expression may lead through annotations of the object."""
+        return "metadata" in self.names and "annotations" in self.text
+
     def truth(self, scope: Scope) -> bool:
         """Return whether a condition holds. Raises Unfit when it is neither true nor false."""
         return truth_of(self._term, scope)

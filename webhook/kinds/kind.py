@@ -3,6 +3,7 @@
 Whatever is wrong with a document is told with the field, its value and what to write instead.
 """
 
+from itertools import chain
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -112,6 +113,15 @@ class Kind(_Document, frozen=True, kw_only=True):
     def name(self) -> str:
         """Return the resource as keys name it: `deployments.apps`."""
         return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    @property
+    def counts_by_annotations(self) -> bool:
+        """Return whether annotations of an object may change what it is charged."""
+        of_sets = (
+            (one.count, one.elastic_count, one.surge, one.surge_least) for one in self.pod_sets
+        )
+        whole = (self.suspended, self.finished, self.rolled_out)
+        return any(one.reads_annotations for one in chain(whole, *of_sets) if one is not None)
 
 
 def decode(document: Any) -> Kind:

@@ -1,9 +1,9 @@
 """Which reviews of a kind the API server sends: CEL conditions made from its template paths.
 
 An object is selected when it, or what it was before, asks in any template for one of the resources;
-an update only when it changes the spec or the labels that quotas select by, or names a controller
-that the object did not have, so that whoever writes a finalizer does not depend on this service
-being up.
+an update only when it changes the spec or the labels that quotas select by, or annotations by
+which the kind counts its pods, or names a controller that the object did not have, so that whoever
+writes a finalizer does not depend on this service being up.
 
 Every field may be absent, so all of them are read as optional ones. CEL has those since Kubernetes
 1.29; an expression that fails counts as a failed webhook.
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from webhook import resource_requests
 from webhook.kinds.kind import Kind, PodSet
 
 
@@ -21,7 +22,7 @@ def conditions(kind: Kind, resources: Sequence[str]) -> list[dict[str, Any]]:
     """Return the match conditions of a kind, all of which hold for what is sent."""
     return [
         {"name": "asks-for-what-is-counted", "expression": _concerned(kind, resources)},
-        {"name": "changes-what-is-judged", "expression": _changed()},
+        {"name": "changes-what-is-judged", "expression": _changed(kind)},
     ]
 
 
@@ -47,27 +48,21 @@ def _pod_set_asks(pods: PodSet, names: str) -> str:
 def _asks(pods: PodSet, holder: str, names: str) -> str:
     """Return whether what a path leads to asks for something."""
     if pods.resources is not None:
-        return _named(holder, names)
-    spec = f"{holder}.?spec" if pods.template is not None else holder
-    lists = ", ".join(f"{spec}.?{one}.orValue([])" for one in ("containers", "initContainers"))
-    within = f"[{lists}].exists(l, l.exists(c, {_named('c.?resources', names)}))"
-    return f"{within} || {_named(f'{spec}.?resources', names)}"
-
-
-def _named(holder: str, names: str) -> str:
-    maps = ", ".join(f"{holder}.?{one}.orValue({{}})" for one in ("limits", "requests"))
-    return f"[{maps}].exists(m, m.exists(r, r in {names}))"
+        return resource_requests.any_of(resource_requests.maps(holder), names)
+    return resource_requests.asks(f"{holder}.?spec" if pods.template is not None else holder, names)
 
 
 def _member(holder: str, steps: Sequence[str]) -> str:
     return "".join((holder, *(f".?{step}" for step in steps)))
 
 
-def _changed() -> str:
+def _changed(kind: Kind) -> str:
+    annotations = " || object.metadata.?annotations != oldObject.metadata.?annotations"
     return (
         "request.operation != 'UPDATE'"
         " || object.?spec != oldObject.?spec"
         " || object.metadata.?labels != oldObject.metadata.?labels"
+        f"{annotations if kind.counts_by_annotations else ''}"
         f" || {_references('object')}.exists(r, {_controls('r')}"
         f" && !{_references('oldObject')}.exists(q, {_controls('q')} && q.uid == r.uid))"
     )

@@ -27,6 +27,7 @@ from support.owned import (
 from ledger.core.commands import BARRED, Observe, Reserve
 from ledger.core.denials import Denial, Reason
 from ledger.kube.resources import Resource
+from ledger.kube.rules import DemandRules
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.kind import Kind
 from webhook.policy import Policy
@@ -72,6 +73,27 @@ def changed(thing: Manifest, version: int = 5, **spec: Any) -> Manifest:
     found["spec"] |= spec
     found["metadata"]["resourceVersion"] = str(version)
     return found
+
+
+OVERHEAD = {"cpu": "1000000"}
+HEAVY = manifest(DEPLOYMENTS, "web", replicas=1)
+HEAVY["spec"]["template"] = {"spec": {"containers": [{"name": "main"}], "overhead": OVERHEAD}}
+LIGHT = manifest(DEPLOYMENTS, "web", replicas=1)
+LIGHT["spec"]["template"] = {"spec": {"containers": [{"name": "main"}]}}
+
+
+@pytest.mark.parametrize("old", [None, LIGHT], ids=["create", "update"])
+async def test_overhead_of_a_template_is_reviewed_as_it_is_charged(old: Manifest | None) -> None:
+    """What settlement would charge has to find room when it is written."""
+    ledger = CoreLedger()
+    ledger.limit_keys({"requests.cpu": 4_000})
+    rules = DemandRules(managed=("cpu",))
+    surroundings = around(ledger, OwnedCluster(), rules=rules)
+    operation = "CREATE" if old is None else "UPDATE"
+    one = review(HEAVY, old, operation=operation, **of(DEPLOYMENTS))
+    async with serving(ledger, surroundings=surroundings) as service:
+        assert reasons(await service.post(one)) == ["ExceedsLimit"]
+    assert ledger.used() == {"requests.cpu": 0}
 
 
 # Roots

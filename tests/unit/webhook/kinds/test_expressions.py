@@ -22,6 +22,7 @@ SPEC = {
     "giant": 10**4000,
 }
 STATUS = {"conditions": [{"type": "Done", "status": "True"}, {"type": "Bad", "status": "False"}]}
+
 SCOPE = Scope({"spec": SPEC, "status": STATUS, "item": {"n": 2}, "key": "Worker"}, "spec.groups[1]")
 
 
@@ -170,3 +171,16 @@ def test_what_is_missing_is_false_and_a_text_is_no_condition() -> None:
 
 def test_the_names_of_an_expression_are_the_roots_of_its_paths() -> None:
     assert Expression("min(item.n, spec.replicas) * 2").names == {"item", "spec"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("metadata.annotations['a'] == 'b'", True),
+        ("metadata['annotations'].a == 'b'", True),
+        ("metadata.labels.a == 'b'", False),
+        ("spec.annotations.a == 'b'", False),
+    ],
+)
+def test_an_expression_says_whether_annotations_matter_to_it(text: str, reads: bool) -> None:
+    assert Expression(text).reads_annotations is reads
