@@ -20,6 +20,8 @@ from support.command_line import COMMAND
 from support.ports import free_port
 
 READY_SECONDS = 60.0
+STOP_SECONDS = 30.0
+"""What Kubernetes gives a pod to end in."""
 
 
 class Live:
@@ -66,7 +68,7 @@ class Live:
     def stop(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(10)
+        return self.process.wait(STOP_SECONDS)
 
     def wait_for(self, check: str, *, ok: bool) -> str:
         """Wait until a check of readiness says so; return its reason."""
@@ -77,7 +79,7 @@ class Live:
             if self.process.poll() is not None:
                 break
             with contextlib.suppress(httpx2.HTTPError, OSError, json.JSONDecodeError):
-                last = httpx2.get(f"{self.url}/readyz", verify=self.tls(), timeout=2.0).json()
+                last = httpx2.get(f"{self.url}/readyz", verify=self.tls(), timeout=10.0).json()
                 found = next(one for one in last["checks"] if one["name"] == check)
                 if found["ok"] is ok:
                     return str(found["reason"])

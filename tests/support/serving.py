@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ledger.runtime import certificates, serving, tls
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 30
 
 
 class ClientAuthority:

@@ -22,7 +22,7 @@ from webhook.tenure import SettlementSettings, Site
 CLUSTER = "c"
 DEMAND = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 10, "nvidia.com/gpumem": 1000}
 RULES = DemandRules(worst_card_memory=80_000)
-DEADLINE_SECONDS = 10.0
+DEADLINE_SECONDS = 30.0
 
 
 class World:

@@ -44,7 +44,7 @@ async def owned_pods(one: FullWorld) -> list[Pod]:
 
 @pytest.mark.parametrize("looking", ["again", "behind the barrier"])
 async def test_the_owners_of_one_list_are_waited_for_together(looking, monkeypatch):
-    monkeypatch.setattr("webhook.pods.LIST_READ_SECONDS", 0.05)
+    monkeypatch.setattr("webhook.pods.LIST_READ_SECONDS", 0.5)
     async with full_world() as one:
         one.every.get_object = never
         site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
@@ -52,7 +52,7 @@ async def test_the_owners_of_one_list_are_waited_for_together(looking, monkeypat
         tenure = Tenure(one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier)
         pods, found = Pods(tenure, Ages(), Puzzling()), await owned_pods(one)
         task = asyncio.create_task(courier.run())
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(0.5 * PODS / 2):
             if looking == "again":
                 await pods.look_again(found)
             else:

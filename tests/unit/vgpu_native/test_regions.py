@@ -187,8 +187,8 @@ def test_a_region_that_is_cut_while_it_is_read_does_no_harm(tmp_path: Path) -> N
 
     worker = threading.Thread(target=cut)
     worker.start()
-    until, refused = time.monotonic() + 0.5, 0
-    while time.monotonic() < until:
+    until, refused = time.monotonic() + 30, 0
+    while not refused and time.monotonic() < until:
         try:
             regions.read(path)
         except BadRegion:
@@ -219,7 +219,7 @@ def test_a_region_that_is_full_is_read_as_fast_as_anybody_could_want(tmp_path: P
         found = regions.read(tmp_path / "region")
         fastest = min(fastest, time.process_time() - begun)
     assert [one.memory for one in found.devices] == [5 * SLOTS_MAX] * layout.DEVICES_MAX
-    assert fastest < 0.02
+    assert fastest < 0.1
 
 
 def test_a_device_that_nobody_uses_is_there_with_nothing(tmp_path: Path) -> None:
