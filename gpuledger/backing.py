@@ -14,6 +14,7 @@ from gpuledger.projecting import show_written
 from ledger.core.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost
+from ledger.log.records import NewerSchema
 from ledger.log.witness import Head, HeadFile
 from ledger.runtime.settings import Settings
 from projections import replaying
@@ -79,6 +80,8 @@ def _checked(path: Path) -> tuple[Head, str]:
                 progress(state.position, header.records)
         if state.position != header.records:
             raise BadArchive(f"{path} has {state.position} of {header.records} records")
+    except NewerSchema as error:
+        raise Stop(Exit.FAILED, f"{path}: {error}; nothing was restored") from error
     except (BadArchive, Lost, OSError) as error:
         raise Stop(Exit.FAILED, f"{error}; nothing was restored") from error
     return Head(state.position, state.hash.hex(), str(path)), header.shard

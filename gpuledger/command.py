@@ -10,6 +10,7 @@ Modules of commands are imported for every `--help`, so they import what they ne
 import asyncio
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any, Final
@@ -25,6 +26,9 @@ argument is the `Loaded` settings, the others are its own options."""
 
 LEDGER: Final = ("store_dir", "nats", "shard")
 """The settings that say where the ledger is."""
+
+TERMINATED: Final = 128 + signal.SIGTERM
+"""The exit status of a command that SIGTERM ended, as shells count it."""
 
 _CONFIG: Final = inspect.Parameter(
     "config",
@@ -112,12 +116,26 @@ def _text(given: object) -> object:
     return ",".join(given) if isinstance(given, list) else given
 
 
+async def _until_terminated(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work. SIGTERM cancels it, so that no server and no file stays; a second one kills."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+
+    def end() -> None:
+        loop.remove_signal_handler(signal.SIGTERM)
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    await task
+
+
 def _run(body: Body, values: dict[str, object], config: str | None, given: dict[str, Any]) -> None:
     try:
         loaded: Loaded = setting_sources.load(values, os.environ, config)
         work = body(loaded, **given)
         if inspect.iscoroutine(work):
-            asyncio.run(work)
+            asyncio.run(_until_terminated(work))
+    except asyncio.CancelledError:
+        sys.exit(TERMINATED)
     except Exception as error:
         from gpuledger.failures import ending
 

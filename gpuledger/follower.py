@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from gpuledger import wiring
+from gpuledger import scratch, wiring
 from gpuledger.projecting import projecting
 from ledger.core import snapshots
 from ledger.log.port import Log, Lost, Snapshot
@@ -82,6 +82,7 @@ async def follow(instructions: Instructions) -> None:
     the follower of a service that was killed, writes the projection for too long.
     """
     async with projecting(instructions.settings, LOCK_SECONDS):
+        scratch.remove_stale(Path(instructions.settings.store_dir))
         await _follow(instructions)
 
 

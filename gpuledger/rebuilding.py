@@ -1,22 +1,20 @@
 """Rebuilding: the projection from the log alone, in place of the old one or beside it."""
 
-import tempfile
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
+from gpuledger import layout, scratch
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import Found, log_of
 from gpuledger.progress import bar
 from gpuledger.projecting import build, projecting, projection_of
-from gpuledger.viewing import viewing
+from gpuledger.viewing import COMMAND_SECONDS, viewing
 from ledger.runtime.settings import Settings
 from projections import store
 from projections.digest import Digest, digest
 from projections.reading import Readers
-
-_SUFFIX: Final = ".rebuilding"
+from projections.store import Head
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -42,37 +40,44 @@ async def rebuild(settings: Settings, last: int | None) -> Digest:
 
 
 async def _rebuild(found: Found, path: Path, last: int | None) -> Digest:
-    scratch = path.with_name(path.name + _SUFFIX)
-    store.delete(scratch)
-    built = await _built(found, scratch, last)
-    _replace(path, scratch)
-    return built
+    with scratch.folder(path.parent) as folder:
+        head = await _built(found, folder / path.name, last)
+        _replace(path, folder / path.name)
+    try:
+        return await _digest(path, head.position)
+    except TimeoutError as error:
+        raise Stop(
+            Exit.NOT_READY,
+            f"{path} is rebuilt up to position {head.position} and in place; its digest took too"
+            " long: `gpuledger projection digest` computes it again",
+        ) from error
 
 
 async def compare(settings: Settings, at: str) -> Comparison:
     """Compare the projection with a new one at a moment. Raises Stop, Lost."""
     async with viewing(settings, at) as (view, position):
         known = await digest(view, position)
-    with tempfile.TemporaryDirectory(prefix="compare-", dir=settings.store_dir) as folder:
+    with scratch.folder(Path(settings.store_dir)) as folder:
+        path = folder / layout.PROJECTION
         async with log_of(settings) as found:
-            built = await _built(found, Path(folder) / "projection.sqlite", position)
+            await _built(found, path, position)
+        built = await _digest(path, position)
     return Comparison(position, known.digest, built.digest, known == built)
 
 
-async def _built(found: Found, path: Path, last: int | None) -> Digest:
-    """Build a projection up to a position and return its digest there."""
+async def _built(found: Found, path: Path, last: int | None) -> Head:
+    """Build a projection up to a position and return where it is."""
     with bar("projecting") as progress:
-        head = await build(found.log, path, last, progress)
-    readers = Readers(path)
-    try:
-        async with readers.view() as view:
-            return await digest(view, head.position)
-    finally:
-        await readers.close()
+        return await build(found.log, path, last, progress)
 
 
-def _replace(path: Path, scratch: Path) -> None:
+async def _digest(path: Path, position: int) -> Digest:
+    """Return a file's digest. Raises TimeoutError where no rows come for `COMMAND_SECONDS`."""
+    async with Readers(path, seconds=COMMAND_SECONDS) as readers, readers.view() as view:
+        return await digest(view, position)
+
+
+def _replace(path: Path, built: Path) -> None:
     """Put a closed projection in the place of another; readers find one or none, never half."""
     store.delete(path)
-    scratch.rename(path)
-    store.delete(scratch)  # what readers leave beside a file: nothing of it was in there
+    built.rename(path)

@@ -6,6 +6,7 @@ opened later are left out, rows closed later are open. Denials are no part of it
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import Final
 
 import aiosqlite
@@ -26,20 +27,24 @@ class Digest(msgspec.Struct, frozen=True):
 async def digest(view: View, position: int) -> Digest:
     """Return the digest at a position that the projection has reached.
 
-    It covers MessagePack of each table's name and of each row, in the order of the log.
+    It covers MessagePack of each table's name and of each row, in the order of the log. However
+    many rows there are, the view's time is enough while some of them come within it.
     """
     hasher = hashlib.sha256()
     for table, statement in _TABLES.items():
         hasher.update(msgspec.msgpack.encode(table))
         async with view.connection.execute(statement, {"p": position}) as cursor:
-            await _add_rows(hasher, cursor)
+            await _add_rows(hasher, cursor, view.renew)
     return Digest(position, hasher.hexdigest())
 
 
-async def _add_rows(hasher: "hashlib._Hash", cursor: aiosqlite.Cursor) -> None:
+async def _add_rows(
+    hasher: "hashlib._Hash", cursor: aiosqlite.Cursor, progressed: Callable[[], None]
+) -> None:
     encode = _encoder.encode
     while rows := await cursor.fetchmany(_ROWS_AT_ONCE):
         hasher.update(b"".join(map(encode, rows)))
+        progressed()
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

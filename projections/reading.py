@@ -6,7 +6,7 @@ does meanwhile. Readers open the file read-only and can harm nothing.
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Self
@@ -27,10 +27,14 @@ _OPEN_SECONDS: Final = 5.0
 
 
 class View(msgspec.Struct, frozen=True):
-    """The projection as of one moment of its own life: a read transaction and its head."""
+    """The projection as of one moment of its own life: a read transaction and its head.
+
+    `renew` lets the view's time begin anew; long work calls it after each step.
+    """
 
     connection: aiosqlite.Connection
     head: Head
+    renew: Callable[[], None]
 
 
 class Readers:
@@ -59,11 +63,13 @@ class Readers:
         Raises StoreError when there is no projection yet, it is none, or reading it fails in the
         block, and TimeoutError when the block, with waiting for its turn, takes too long.
         """
-        async with asyncio.timeout(self._seconds), self._turns:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._seconds) as limit, self._turns:
             inode, connection = await self._acquire()
             try:
                 await connection.execute("BEGIN")
-                yield View(connection, await head_of(connection))
+                head = await head_of(connection)
+                yield View(connection, head, lambda: limit.reschedule(loop.time() + self._seconds))
                 await connection.rollback()
             except BaseException as error:
                 await connection.interrupt()

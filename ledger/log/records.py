@@ -27,7 +27,7 @@ RECORD_BYTES_MAX: Final = 1_048_576
 
 
 class NewerSchema(Exception):
-    """The log holds a record of a newer schema than this version of gpuledger knows."""
+    """The log holds a record of a newer schema, or an event or cause, that is not known here."""
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -85,7 +85,17 @@ def decode(payload: bytes) -> tuple[Record, bytes]:
     Raises NewerSchema, and Lost when the payload is not an intact record.
     """
     body, digest = _open(payload)
-    return _decoded(_records, body), digest
+    try:
+        return _records.decode(body), digest
+    except msgspec.ValidationError as error:
+        # The hash is right: this is what its writer wrote.
+        position = _decoded(_links, body).position
+        raise NewerSchema(
+            f"position {position}: the record is intact and holds what this gpuledger does not"
+            f" know ({error}): a newer version wrote it; upgrade gpuledger"
+        ) from error
+    except msgspec.MsgspecError as error:
+        raise Lost(f"not an intact record: {error}") from error
 
 
 def decode_link(payload: bytes) -> tuple[Link, bytes]:

@@ -1,5 +1,7 @@
 """Records: sealed, chained, and of a schema that is known."""
 
+import hashlib
+
 import msgspec
 import pytest
 from support.folding import record
@@ -95,6 +97,25 @@ def test_a_newer_schema_is_refused_whatever_its_shape() -> None:
     newer = msgspec.msgpack.encode([records.SCHEMA + 1, {"any": "shape"}])
     with pytest.raises(records.NewerSchema, match="upgrade"):
         records.decode(newer)
+
+
+def test_an_event_that_is_not_known_was_written_by_a_newer_version() -> None:
+    body = msgspec.msgpack.decode(msgspec.msgpack.decode(history()[0])[2])
+    body[6] = [[["Renamed", "a", "b"], []]]
+    with pytest.raises(records.NewerSchema, match=r"position 1: .*Renamed.*upgrade"):
+        records.decode(sealed(msgspec.msgpack.encode(body)))
+
+
+def test_a_sealed_body_that_is_no_record_is_refused_as_damaged() -> None:
+    for body in (b"", msgspec.msgpack.encode(42), msgspec.msgpack.encode(["a", "b"])):
+        with pytest.raises(Lost, match="not an intact record"):
+            records.decode(sealed(body))
+
+
+def sealed(body: bytes) -> bytes:
+    """Return a body with its hash, as a record is stored."""
+    digest = hashlib.sha256(bytes((records.SCHEMA,)) + body).digest()
+    return msgspec.msgpack.encode((records.SCHEMA, digest, body))
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x00", b"\x93\x01", b"not a record", b"\x90"])

@@ -1,12 +1,17 @@
 """The digest notices every changed cell of what follows from the log."""
 
+import asyncio
 import sqlite3
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
+import aiosqlite
 import pytest
 from support.projecting import digest_of, log_of, project, random_payloads
 
-from projections.digest import _TABLES
+from projections.digest import _TABLES, digest
+from projections.reading import Readers
 
 COLUMNS = [
     ("records", "time"),
@@ -84,3 +89,38 @@ async def test_what_happened_later_does_not_count(path: Path, tmp_path: Path) ->
     await project(early, log_of(payloads), 20)
     assert await digest_of(early) == await digest_of(path, 20)
     assert (await digest_of(path, 20)).digest != (await digest_of(path, 21)).digest
+
+
+async def test_a_digest_takes_longer_than_a_view_may_while_rows_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "projection.sqlite"
+    await project(path, log_of(random_payloads(3, 50)))
+    whole = await digest_of(path)
+    fetch = aiosqlite.Cursor.fetchmany
+
+    async def slow(cursor: aiosqlite.Cursor, _size: int) -> Iterable[sqlite3.Row]:
+        await asyncio.sleep(0.03)
+        return await fetch(cursor, 1)
+
+    monkeypatch.setattr(aiosqlite.Cursor, "fetchmany", slow)
+    began = time.monotonic()
+    async with Readers(path, seconds=2.0) as readers, readers.view() as view:
+        assert await digest(view, view.head.position) == whole
+    assert time.monotonic() - began > 2.0, "the view had enough time anyway"
+
+
+async def test_a_digest_without_rows_ends_with_the_time_of_its_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "projection.sqlite"
+    await project(path, log_of(random_payloads(3, 12)))
+
+    async def never(_cursor: aiosqlite.Cursor, _size: int) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(aiosqlite.Cursor, "fetchmany", never)
+    async with Readers(path, seconds=0.2) as readers:
+        with pytest.raises(TimeoutError):
+            async with readers.view() as view:
+                await digest(view, view.head.position)
