@@ -51,7 +51,8 @@ class AgentLog:
     async def _connected(self) -> JetStreamLog:
         if self._settings.nats:
             async with wiring.reaching(self._settings) as (reach, _):
-                return await wiring.connect(self._settings, replace(reach, inbox=INBOX))
+                own = replace(reach, inbox=INBOX, consumers=False)
+                return await wiring.connect(self._settings, own)
         address = self._found()
         if address is None:
             raise Unreachable(
@@ -69,4 +70,5 @@ class AgentLog:
 
 def _reach(address: Address) -> wiring.Reach:
     monitors: Sequence[str] = (address.monitor_url,)
-    return wiring.Reach((address.url,), address.user, address.password, tuple(monitors))
+    reach = wiring.Reach((address.url,), address.user, address.password, tuple(monitors))
+    return replace(reach, consumers=False)

@@ -49,7 +49,8 @@ class Reach(msgspec.Struct, frozen=True):
     """Where the log is: given servers, or the embedded one that was started.
 
     `domain` is the JetStream domain that has the log, empty for that of the servers themselves, and
-    `inbox` what the subjects begin with at which answers are heard.
+    `inbox` what the subjects begin with at which answers are heard. Without `consumers` the log is
+    read by single requests.
     """
 
     servers: tuple[str, ...]
@@ -58,6 +59,7 @@ class Reach(msgspec.Struct, frozen=True):
     monitor_urls: tuple[str, ...]
     domain: str = ""
     inbox: str = "_INBOX"
+    consumers: bool = True
 
 
 def prepare(settings: Settings) -> None:
@@ -118,6 +120,7 @@ async def connect(settings: Settings, reach: Reach) -> JetStreamLog:
             monitor_urls=reach.monitor_urls,
             domain=reach.domain or None,
             production=settings.production,
+            consumers=reach.consumers,
         )
     )
 
@@ -240,7 +243,7 @@ def surroundings(
         settings.cluster,
         default=namespace_policy(settings),
         cluster=cluster,
-        current=Sizes(view, settings.cluster, rules).rules,
+        current=Sizes(view, settings.cluster, rules, settings.card_memory_max).rules,
     )
 
 

@@ -6,6 +6,7 @@ be, until it is known which one it is.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from msgspec import structs
 
@@ -19,15 +20,36 @@ from ledger.kube.wishes import Choice
 from ledger.log.records import Record
 from ledger.log.view import View
 
+CARD_MEMORY_MAX: Final = 294_912
+"""MiB of the largest card that is sold: 288 GiB."""
 
-def largest_of(sizes: Iterable[CardSize]) -> tuple[CardSize, ...]:
-    """Return the largest size of each vendor and type, in order."""
-    found: dict[tuple[str, str], CardSize] = {}
-    for size in sizes:
-        kind = size.vendor, size.type
-        if kind not in found or found[kind].memory < size.memory:
-            found[kind] = size
-    return tuple(found[kind] for kind in sorted(found))
+
+def believed(nodes_with: Mapping[CardSize, int], most: int) -> tuple[CardSize, ...]:
+    """Return the size of each vendor and type that pods are charged by, in order.
+
+    `nodes_with` counts, for each size, the nodes whose largest card of the type has it. Each node
+    can announce what it likes, so a size counts as far as a second node has such a card: of the
+    same type, or of the same vendor where no other node has the type. Where one node alone has
+    cards of a vendor, it is believed. No size counts above `most` MiB.
+    """
+    by_type: dict[tuple[str, str], Counter[int]] = {}
+    by_vendor: dict[str, Counter[int]] = {}
+    for size, nodes in nodes_with.items():
+        by_type.setdefault((size.vendor, size.type), Counter())[size.memory] += nodes
+        by_vendor.setdefault(size.vendor, Counter())[size.memory] += nodes
+    found = []
+    for (vendor, model), sizes in sorted(by_type.items()):
+        alone = sizes.total() == 1
+        memory = min(_second(sizes), _second(by_vendor[vendor]) if alone else most, most)
+        found.append(CardSize(vendor, model, memory, alone))
+    return tuple(found)
+
+
+def _second(sizes: Counter[int]) -> int:
+    """Return the second largest of sizes, each as often as it is counted; the only one if alone."""
+    first = max(sizes)
+    rest = [size for size in sizes if size != first or sizes[size] > 1]
+    return max(rest, default=first)
 
 
 def eligible(rules: DemandRules, annotations: Mapping[str, str] | None) -> DemandRules:
@@ -42,7 +64,9 @@ def eligible(rules: DemandRules, annotations: Mapping[str, str] | None) -> Deman
         choice = choice_of(annotations, vendor)
         sizes = [size for size in rules.sizes if size.vendor == vendor.name]
         if not isinstance(choice, Denial):
-            sizes = [size for size in sizes if _accepts(choice, size.type)] or sizes
+            accepts = [size for size in sizes if _accepts(choice, size.type)]
+            # One node alone could announce a type whose name contains those of all others.
+            sizes = [size for size in accepts if not size.alone] or accepts or sizes
         accepted += sizes
     if len(accepted) == len(rules.sizes):
         return rules
@@ -59,11 +83,14 @@ def _accepts(choice: Choice, model: str) -> bool:
 class Sizes:
     """The rules of a cluster with the sizes of its cards, kept up to date by the log."""
 
-    def __init__(self, view: View, cluster: str, rules: DemandRules) -> None:
-        """Read from `view`, which calls back from now on."""
+    def __init__(
+        self, view: View, cluster: str, rules: DemandRules, card_memory_max: int = CARD_MEMORY_MAX
+    ) -> None:
+        """Read from `view`, which calls back from now on; no card counts above so many MiB."""
         self._view = view
         self._prefix = f"{cluster}/"
         self._base = self._rules = rules
+        self._most = card_memory_max
         self._state: State | None = None
         self._of_node: dict[str, frozenset[CardSize]] = {}
         self._nodes_with: Counter[CardSize] = Counter()
@@ -100,13 +127,19 @@ class Sizes:
     def _note(self, node: str, cards: Iterable[Card]) -> None:
         if not node.startswith(self._prefix):
             return
-        sizes = frozenset(CardSize(card.vendor, card.type, card.memory) for card in cards)
+        largest: dict[tuple[str, str], int] = {}
+        for card in cards:
+            kind = card.vendor, card.type
+            largest[kind] = max(card.memory, largest.get(kind, 0))
+        sizes = frozenset(CardSize(*kind, memory) for kind, memory in largest.items())
         self._nodes_with.subtract(self._of_node.pop(node, ()))
         self._nodes_with.update(sizes)
+        # Without those that no node has any more; `+` leaves them out.
+        self._nodes_with = +self._nodes_with
         if sizes:
             self._of_node[node] = sizes
 
     def _tell(self) -> None:
-        sizes = largest_of(size for size, nodes in self._nodes_with.items() if nodes)
+        sizes = believed(self._nodes_with, self._most)
         if sizes != self._rules.sizes:
             self._rules = structs.replace(self._base, sizes=sizes)

@@ -11,11 +11,15 @@ from ledger.kube.vendors import NVIDIA, Vendor
 
 
 class CardSize(msgspec.Struct, frozen=True, gc=False):
-    """How many MiB the largest card of one vendor and type has."""
+    """How many MiB the largest card of one vendor and type has.
+
+    `alone` says that one node announces such cards, and no second one confirms the type.
+    """
 
     vendor: str
     type: str
     memory: int
+    alone: bool = False
 
 
 class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.log import api, chunking, domains, durability, streams, tailing
+from ledger.log import api, chunking, domains, durability, fetching, streams, tailing
 from ledger.log.connection import Access, ApiError, Connection, Problem
 from ledger.log.port import (
     Ambiguous,
@@ -28,7 +28,7 @@ from ledger.log.port import (
     Unreachable,
 )
 from ledger.log.records import RECORD_BYTES_MAX
-from ledger.log.streams import HEADERS_BYTES_MAX, Names, StreamConfig
+from ledger.log.streams import HEADERS_BYTES_MAX, SNAPSHOTS_SHARE, Names, StreamConfig
 from ledger.log.tailing import Stream
 
 SNAPSHOTS_KEPT: Final = 2
@@ -45,7 +45,11 @@ _logger: Final = structlog.get_logger("ledger.log")
 
 
 class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to use a shard's log; sizes in bytes, times in seconds."""
+    """How to use a shard's log; sizes in bytes, times in seconds.
+
+    Without `consumers` the log is read by single requests, for users that may make no consumer;
+    denials cannot be followed then.
+    """
 
     access: Access
     shard: str = "main"
@@ -57,6 +61,7 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     monitor_urls: tuple[str, ...] = ()
     domain: str | None = None
     production: bool = False
+    consumers: bool = True
 
 
 class JetStreamLog:
@@ -148,7 +153,7 @@ class JetStreamLog:
         """Ask the leader for one record."""
         if position < 1:
             return None
-        if self.connection.domain is not None:
+        if self.connection.domain is not None and self.settings.consumers:
             return await self._delivered(position)
         found = await api.message(self.connection, self.names.log, {"seq": position})
         return found.data if found is not None else None
@@ -166,10 +171,14 @@ class JetStreamLog:
 
     def read(self, first: int, last: int) -> AsyncIterator[Sequence[Entry]]:
         """Yield records `first` … `last`."""
+        if not self.settings.consumers:
+            return fetching.read(self._log, first, last)
         return tailing.read(self._log, first, last)
 
     def follow(self, first: int) -> AsyncIterator[Sequence[Entry]]:
         """Yield records from `first` on, without end."""
+        if not self.settings.consumers:
+            return fetching.follow(self._log, first, self.names.news_subject)
         return tailing.follow(self._log, first)
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
@@ -225,7 +234,7 @@ class JetStreamLog:
         replicas, days = settings.replicas, settings.denials_days
         return (
             streams.log_stream(names, replicas, settings.max_bytes),
-            streams.snapshot_stream(names, replicas),
+            streams.snapshot_stream(names, replicas, settings.max_bytes // SNAPSHOTS_SHARE),
             streams.denials_stream(names, replicas, settings.denials_max_bytes, days),
         )
 
@@ -263,8 +272,7 @@ class JetStreamLog:
         await api.purge_before(self.connection, self.names.snapshots, first)
 
     async def _load(self, manifest: chunking.Manifest, sequence: int) -> Snapshot | None:
-        # One by one and not by a consumer: whoever may make one of this stream can have it
-        # delivered into the log, and agents may not write.
+        # One by one and not by a consumer, because agents may make none.
         pieces: list[bytes] = []
         for at in range(manifest.first, sequence):
             stored = await api.message(self.connection, self.names.snapshots, {"seq": at})

@@ -19,6 +19,16 @@ _DAY: Final = 24 * 3600 * 1_000_000_000
 """In nanoseconds."""
 _UNLIMITED: Final = -1
 
+CONSUMERS_MAX: Final = 256
+"""Most readers of a stream at once: replicas, followers and commands. Agents make no consumer."""
+
+LEASES_BYTES_MAX: Final = 1024**2
+"""Room for the leases of all clusters of a shard."""
+
+SNAPSHOTS_SHARE: Final = 2
+"""Snapshots may take the log's maximum, divided by this. A state is smaller than its log, and two
+are kept while a third is saved."""
+
 
 class ConfigurationDrift(LogError):
     """A stream is not configured as the ledger needs it."""
@@ -40,6 +50,7 @@ class StreamConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     max_age: int = 0
     max_msgs: int = _UNLIMITED
     max_msgs_per_subject: int = _UNLIMITED
+    max_consumers: int = _UNLIMITED
     max_msg_size: int = _UNLIMITED
     num_replicas: int = 1
     compression: str = "none"
@@ -147,6 +158,7 @@ def log_stream(names: Names, replicas: int, max_bytes: int) -> StreamConfig:
         discard="new",
         max_bytes=max_bytes,
         max_msg_size=RECORD_BYTES_MAX,
+        max_consumers=CONSUMERS_MAX,
         num_replicas=replicas,
         compression="s2",
         deny_delete=True,
@@ -155,12 +167,17 @@ def log_stream(names: Names, replicas: int, max_bytes: int) -> StreamConfig:
     )
 
 
-def snapshot_stream(names: Names, replicas: int) -> StreamConfig:
-    """Describe the snapshots: disposable, cleaned up by whoever saves one."""
+def snapshot_stream(names: Names, replicas: int, max_bytes: int) -> StreamConfig:
+    """Describe the snapshots: disposable, cleaned up by the replica that saves one.
+
+    Beyond `max_bytes` the oldest pieces go, and what they were part of is no snapshot any more.
+    """
     return StreamConfig(
         name=names.snapshots,
         subjects=[names.chunk_subject, names.manifest_subject],
+        max_bytes=max_bytes,
         max_msg_size=RECORD_BYTES_MAX,
+        max_consumers=CONSUMERS_MAX,
         num_replicas=replicas,
         compression="s2",
     )
@@ -174,6 +191,7 @@ def denials_stream(names: Names, replicas: int, max_bytes: int, days: int) -> St
         max_bytes=max_bytes,
         max_age=days * _DAY,
         max_msg_size=RECORD_BYTES_MAX,
+        max_consumers=CONSUMERS_MAX,
         num_replicas=replicas,
         compression="s2",
     )
@@ -196,6 +214,8 @@ def _lease_stream(name: str, subject: str, replicas: int) -> StreamConfig:
         subjects=[subject],
         storage="memory",
         max_msgs_per_subject=1,
+        max_bytes=LEASES_BYTES_MAX,
+        max_consumers=1,
         num_replicas=replicas,
         allow_msg_ttl=True,
     )
@@ -205,13 +225,16 @@ def compare(wanted: StreamConfig, found: StreamConfig) -> None:
     """Check a stream's configuration against the wanted one.
 
     More replicas than wanted are fine. So is another size or age, unless it is no limit where one
-    is wanted, or the other way round: see `adjustments`. Raises ConfigurationDrift naming every
-    field that differs.
+    is wanted, or the other way round: see `adjustments`. A stream that drops its oldest messages
+    may be without a limit of size, as versions before this one made them, until it is adjusted. A
+    server cannot change how many consumers a stream may have, so that is not compared. Raises
+    ConfigurationDrift naming every field that differs.
     """
     differences = [
         f"{field} is {_show(found, field)}, wanted {_show(wanted, field)}"
         for field in StreamConfig.__struct_fields__
-        if not _agrees(field, getattr(wanted, field), getattr(found, field))
+        if field not in _not_compared(wanted)
+        and not _agrees(field, getattr(wanted, field), getattr(found, field))
     ]
     if differences:
         raise ConfigurationDrift(
@@ -232,6 +255,11 @@ def adjustments(wanted: StreamConfig, found: StreamConfig) -> dict[str, int]:
     if wanted.max_age != found.max_age:
         changes["max_age"] = wanted.max_age
     return changes
+
+
+def _not_compared(wanted: StreamConfig) -> tuple[str, ...]:
+    sizes = ("max_bytes",) if wanted.discard == "old" else ()
+    return ("max_consumers", *sizes)
 
 
 def _agrees(field: str, wanted: Any, found: Any) -> bool:

@@ -21,7 +21,7 @@ from nats.aio.subscription import Subscription
 from ledger.log import api
 from ledger.log.cancellation import kept
 from ledger.log.connection import ApiError, Connection
-from ledger.log.port import Entry, Lost, Unreachable
+from ledger.log.port import Entry, Extent, Lost, Unreachable
 
 BATCH_ENTRIES_MAX: Final = 512
 """Entries handed over at once, so that whoever folds them lets others run in between."""
@@ -86,7 +86,7 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Ent
                 try:
                     batch = await kept(asyncio.wait_for(anext(batches, None), deadline))
                 except TimeoutError as error:
-                    await _must_exist(stream, position)
+                    await must_exist(stream, position)
                     raise Unreachable(
                         f"stream {stream.name} sent nothing from {position} for {deadline:g} s"
                     ) from error
@@ -98,7 +98,7 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Ent
                     yield wanted
 
 
-async def _must_exist(stream: Stream, position: int) -> None:
+async def must_exist(stream: Stream, position: int) -> None:
     """Tell a record that is gone from a server that is silent.
 
     A server whose files were cut still announces the old end, and a consumer then waits for ever
@@ -123,7 +123,10 @@ async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[lis
 
     Raises Unreachable, and Lost when the stream does not reach the position `seen`.
     """
-    first = await _confirmed(stream, first, seen)
+    extent = await confirmed(stream, first, seen)
+    if not stream.contiguous and first > extent.last + 1:
+        # A younger stream of the same name: everything in it is unseen.
+        first = 1
     consumer = _Consumer(stream, first)
     forget = stream.connection.on_change(consumer.distrust)
     try:
@@ -138,12 +141,14 @@ async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[lis
         await consumer.detach()
 
 
-async def _confirmed(stream: Stream, first: int, seen: int) -> int:
-    """Check that the stream has `first` … `seen`; returns where to start. Raises Lost."""
+async def confirmed(stream: Stream, first: int, seen: int) -> Extent:
+    """Check that a contiguous stream has `first` … `seen`; return how far the stream reaches.
+
+    Raises Lost, Unreachable.
+    """
     extent = await api.extent(stream.connection, stream.name)
     if not stream.contiguous:
-        # A younger stream of the same name: everything in it is unseen.
-        return first if first <= extent.last + 1 else 1
+        return extent
     patience = STALE_LEADER_SECONDS if stream.replicas > 1 else 0
     give_up = asyncio.get_running_loop().time() + patience
     while extent.last < seen and asyncio.get_running_loop().time() < give_up:
@@ -153,7 +158,7 @@ async def _confirmed(stream: Stream, first: int, seen: int) -> int:
         raise Lost(f"stream {stream.name} ends at {extent.last}, but position {seen} was seen")
     if extent.first > max(first, 1):
         raise Lost(f"stream {stream.name} begins at {extent.first}, position {first} is missing")
-    return first
+    return extent
 
 
 class _Consumer:

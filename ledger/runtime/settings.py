@@ -325,9 +325,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             ge=0,
             le=2**24,
             description="MiB to assume for a card of unknown size;"
-            " 0: the largest that nodes announce.",
+            " 0: the largest that two nodes announce.",
         ),
     ] = 0
+    card_memory_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=2**24,
+            description="MiB above which no announced card counts for the charge of whole cards and"
+            " percentages.",
+        ),
+    ] = 294_912
     node_keeper: Annotated[
         Literal["hami", "gpuledger"],
         Meta(description="Who hands cards out on nodes that do not say so (gpuledger.io/keeper)."),

@@ -1,4 +1,4 @@
-"""What every log promises; the same tests on the real server, across a leaf node and in memory."""
+"""What every log promises: on the real server, across a leaf node, by requests and in memory."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -20,14 +20,18 @@ Connect = Callable[[], Awaitable[AnyLog]]
 PATIENCE_SECONDS = 15.0
 
 
-@pytest.fixture(params=["memory", "jetstream", "leaf"])
+@pytest.fixture(params=["memory", "jetstream", "leaf", "requests"])
 def settings(request: pytest.FixtureRequest, shard: str) -> JetStreamSettings | None:
-    """Say where the log is: on a server, beyond a leaf node, or with None in memory."""
+    """Say where the log is: on a server, beyond a leaf node, or with None in memory.
+
+    With `requests` it is read as agents read it, without consumers.
+    """
     if request.param == "memory":
         return None
     if request.param == "leaf":
         return settings_for(request.getfixturevalue("edge_server"), shard, domain=DOMAIN)
-    return settings_for(request.getfixturevalue("nats_server"), shard)
+    consumers = request.param != "requests"
+    return settings_for(request.getfixturevalue("nats_server"), shard, consumers=consumers)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import nats
 import pytest
 from support.apiserver import on_loopback
 from support.kubelet import Asked, Kubelet, NotStarted, kubelet_in
@@ -236,6 +237,18 @@ def node_top(running: Agent) -> Any:
         check=True,
     )
     return msgspec.json.decode(done.stdout)
+
+
+async def test_an_agent_follows_the_log_without_a_consumer(
+    site: Site, nats_server: NatsServer, shard: str
+) -> None:
+    owner = await nats.connect(nats_server.url)
+    try:
+        async with site.run_agent() as running:
+            await until(lambda: ready(running), running)
+            assert await owner.jetstream().consumers_info(f"LEDGER-{shard}") == []
+    finally:
+        await owner.close()
 
 
 async def test_an_agent_that_starts_again_without_a_log_keeps_limits_and_catches_up(

@@ -12,6 +12,7 @@ from gpuledger.agent_log import INBOX
 from gpuledger.agent_settings import AgentSettings
 from gpuledger.app import build
 from gpuledger.version import VERSION
+from ledger.log.streams import Names
 from ledger.runtime import setting_sources
 from vgpu_native.plugin.settings import PluginSettings
 
@@ -57,7 +58,9 @@ def test_the_agent_reads_the_log_of_the_service_as_somebody_else() -> None:
     configuration = (DEPLOY / "nats.conf").read_text()
     assert f"user: {agent.nats_user}," in configuration
     assert f'"$JS.{agent.nats_domain}.API.>"' in configuration
-    assert f'subscribe: ["{INBOX}.>"]' in configuration
+    news = Names(agent.shard).news_subject
+    assert f'subscribe: ["{INBOX}.>", "{news}"]' in configuration
+    assert agent.replicas == service.replicas
 
 
 def test_options_are_those_of_the_command() -> None:

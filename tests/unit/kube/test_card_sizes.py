@@ -11,7 +11,7 @@ from ledger.core.decisions import decide
 from ledger.core.denials import Denial
 from ledger.core.evolution import evolve
 from ledger.core.state import State
-from ledger.kube.card_sizes import Sizes
+from ledger.kube.card_sizes import CARD_MEMORY_MAX, Sizes
 from ledger.kube.card_types import CardType
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.objects import Pod
@@ -58,7 +58,8 @@ def asked(
 def test_the_largest_card_of_each_type_counts_and_only_those_of_the_cluster() -> None:
     log = Log()
     other = msgspec.structs.replace(SMALL, uuid="s2", memory=15_000)
-    log.do(RegisterCards("east/n1", "hami", (SMALL, LARGE, other)))
+    for node in ("east/n1", "east/n2"):
+        log.do(RegisterCards(node, "hami", (SMALL, LARGE, other)))
     log.do(RegisterCards("east-2/n1", "hami", (Card("x", 0, "NVIDIA H200", 143_000, 100, 10),)))
     assert Sizes(log, "east", DemandRules()).rules() == KNOWN
 
@@ -110,15 +111,61 @@ def test_the_rules_follow_what_nodes_announce() -> None:
     log = Log()
     sizes = Sizes(log, "east", DemandRules())
     assert sizes.rules() == DemandRules()
-    log.do(RegisterCards("east/n1", "hami", (SMALL,)))
+    for node in ("east/n1", "east/n2"):
+        log.do(RegisterCards(node, "hami", (SMALL,)))
     assert sizes.rules().sizes == SIZES[1:]
-    log.do(RegisterCards("east/n2", "hami", (LARGE,)))
-    log.do(RegisterCards("east/n3", "hami", (LARGE,)))
+    for node in ("east/n3", "east/n4", "east/n5"):
+        log.do(RegisterCards(node, "hami", (LARGE,)))
     log.do(RegisterCards("east/n3", "hami", ()))
     assert sizes.rules() == KNOWN
     assert sizes.rules() is sizes.rules()
-    log.do(RemoveNode("east/n2"))
+    log.do(RemoveNode("east/n4"))
+    assert sizes.rules().largest == {"nvidia": 16_000}
+    log.do(RemoveNode("east/n5"))
     assert sizes.rules().sizes == SIZES[1:]
+
+
+HUGE = 2**31 - 1
+
+
+@pytest.mark.parametrize("forged", ["NVIDIA A100", "NVIDIA T4", "new", "NVIDIA A100 T4"])
+@pytest.mark.parametrize("scale", [1, 10])
+def test_one_node_alone_makes_no_whole_card_dearer(forged: str, scale: int) -> None:
+    log = Log()
+    sizes = Sizes(log, "east", DemandRules())
+    for node in ("east/n1", "east/n2"):
+        log.do(RegisterCards(node, "hami", (SMALL, LARGE)))
+    cards = (
+        Card("f", 0, forged, HUGE, 100, 10),
+        Card("g", 1, forged, LARGE.memory * scale, 100, 10, memory_scale=100 * scale),
+    )
+    log.do(RegisterCards("east/forger", "gpuledger", cards))
+    rules = sizes.rules()
+    assert asked({GPU: "1"}, rules).amounts[MEMORY] == 81_920
+    assert asked({PERCENTAGE: "10"}, rules).amounts[MEMORY] == 8192
+    small = asked({GPU: "1"}, rules, {"nvidia.com/use-gputype": "T4"})
+    assert small.amounts[MEMORY] == 16_000
+
+
+def test_a_type_that_one_node_has_counts_at_its_size_where_another_has_a_larger_card() -> None:
+    log = Log()
+    sizes = Sizes(log, "east", DemandRules())
+    log.do(RegisterCards("east/n1", "hami", (SMALL,)))
+    log.do(RegisterCards("east/n2", "hami", (LARGE,)))
+    log.do(RegisterCards("east/n3", "hami", (LARGE,)))
+    small = asked({GPU: "1"}, sizes.rules(), {"nvidia.com/use-gputype": "T4"})
+    assert small.amounts[MEMORY] == 16_000
+
+
+def test_the_only_node_of_a_vendor_is_believed_up_to_the_largest_card_that_there_can_be() -> None:
+    log = Log()
+    log.do(RegisterCards("east/n1", "hami", (LARGE,)))
+    assert asked({GPU: "1"}, Sizes(log, "east", DemandRules()).rules()).amounts[MEMORY] == 81_920
+    log.do(RegisterCards("east/n1", "hami", (Card("f", 0, "NVIDIA A100", HUGE, 100, 10),)))
+    log.do(RegisterCards("east/n2", "hami", (Card("g", 0, "NVIDIA A100", HUGE, 100, 10),)))
+    for most in (CARD_MEMORY_MAX, 100_000):
+        rules = Sizes(log, "east", DemandRules(), most).rules()
+        assert asked({GPU: "1"}, rules).amounts[MEMORY] == most
 
 
 def test_another_state_is_read_anew() -> None:

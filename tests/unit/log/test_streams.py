@@ -61,11 +61,32 @@ def test_a_size_is_raised_and_never_lowered_and_an_age_follows_the_setting() -> 
     assert streams.adjustments(week, month) == {"max_age": 7 * 24 * 3600 * 10**9}
 
 
+def test_every_stream_is_bounded_in_bytes_and_in_consumers() -> None:
+    names = Names("main")
+    for made in (
+        LOG,
+        streams.snapshot_stream(names, 3, 500),
+        streams.denials_stream(names, 3, 1, 30),
+        streams.owner_stream(names, 3),
+        streams.settler_stream(names, 3),
+    ):
+        assert made.max_bytes > 0, made.name
+        assert made.max_consumers > 0, made.name
+
+
+def test_a_stream_of_before_is_taken_as_it_is_and_given_a_bound() -> None:
+    names = Names("main")
+    wanted = streams.snapshot_stream(names, 1, 500)
+    before = msgspec.structs.replace(wanted, max_bytes=-1, max_consumers=-1)
+    streams.compare(wanted, before)
+    assert streams.adjustments(wanted, before) == {"max_bytes": 500}
+
+
 def test_no_two_streams_of_a_shard_share_a_subject() -> None:
     names = Names("main")
     made = [
         streams.log_stream(names, 1, 1),
-        streams.snapshot_stream(names, 1),
+        streams.snapshot_stream(names, 1, 1),
         streams.denials_stream(names, 1, 1, 30),
         streams.owner_stream(names, 1),
         streams.settler_stream(names, 1),

@@ -129,7 +129,9 @@ async def test_a_larger_node_raises_neither_pods_nor_workloads_that_are_settled(
         one.server.create(DEPLOYMENTS.name, "red", made)
         await one.until(lambda: one.entry("p") is not None and one.root(web) is not None)
 
+        # A second node confirms the size.
         await register(one, "n2", 80_000)
+        await register(one, "n3", 80_000)
         one.server.update("pods", "red", "p", metadata={"labels": {"a": "b"}})
         again = {"generation": 2, "labels": {"a": "b"}}
         one.server.update(DEPLOYMENTS.name, "red", "web", metadata=again, spec={"paused": True})

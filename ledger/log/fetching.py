@@ -1,0 +1,135 @@
+"""Reading a stream in order by single requests, for readers that may make no consumers.
+
+A consumer delivers to a subject of its maker's choice, and goes on doing so when its maker has
+gone. So agents of nodes may not make one, and ask for each record. They hear on the subject of news
+that there are more, and ask for the extent from time to time, because news can be lost.
+
+Promises: as those of `ledger.log.tailing`. At most `WINDOW` requests are under way at once.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from nats.aio.msg import Msg
+
+from ledger.log import api
+from ledger.log.port import Entry, Unreachable
+from ledger.log.tailing import RETRY_SECONDS, Stream, confirmed, must_exist
+
+WINDOW: Final = 32
+"""Requests under way at once; an answer may be a third larger than the largest record."""
+
+LOOK_SECONDS: Final = 2.0
+"""How often the extent is asked for without news."""
+
+_DIGITS_MAX: Final = 20
+
+
+async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Entry], None]:
+    """Yield entries `first` … `last` of a contiguous stream. Raises Lost, Unreachable."""
+    position = max(first, 1)
+    await confirmed(stream, position, last)
+    while position <= last:
+        batch = await _window(stream, position, last)
+        if not batch:
+            await must_exist(stream, position)
+            raise Unreachable(f"stream {stream.name} does not have position {position} yet")
+        position = batch[-1].position + 1
+        yield batch
+
+
+async def follow(stream: Stream, first: int, news: str) -> AsyncGenerator[list[Entry], None]:
+    """Yield entries of a contiguous stream from `first` on, until the connection closes.
+
+    `news` is the subject on which replicas publish how far the log is. Raises Lost.
+    """
+    position = max(first, 1)
+    async with contextlib.AsyncExitStack() as stack:
+        ends: _Ends | None = None
+        while not stream.connection.closed:
+            try:
+                if ends is None:
+                    ends = await stack.enter_async_context(_listening(stream, news))
+                last = await ends.after(position - 1)
+                while position <= last and (batch := await _window(stream, position, last)):
+                    position = batch[-1].position + 1
+                    yield batch
+            except Unreachable:
+                await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _window(stream: Stream, first: int, last: int) -> list[Entry]:
+    """Return the next entries, up to the first that is not there. Raises Lost, Unreachable."""
+    wanted = range(first, min(last, first + WINDOW - 1) + 1)
+    found = await asyncio.gather(*(_get(stream, position) for position in wanted))
+    batch: list[Entry] = []
+    for one in found:
+        if one is None:
+            break
+        batch.append(one)
+    return batch
+
+
+async def _get(stream: Stream, position: int) -> Entry | None:
+    stored = await api.message(stream.connection, stream.name, {"seq": position})
+    if stored is None:
+        return None
+    if stored.seq != position:
+        raise Unreachable(f"stream {stream.name} answered {stored.seq} when asked for {position}")
+    return Entry(position, stored.data)
+
+
+class _Ends:
+    """Where the stream ends, by its extent and by news."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._heard = 0
+        self._woken = asyncio.Event()
+
+    async def after(self, seen: int) -> int:
+        """Return where the stream ends, as soon as that may be after what was seen.
+
+        News are hints: when they tell nothing new, and every `LOOK_SECONDS`, the extent is asked
+        for, which also finds a log that ends before what was seen. Raises Lost, Unreachable.
+        """
+        while True:
+            self._woken.clear()
+            if self._heard > seen:
+                heard, self._heard = self._heard, 0
+                return heard
+            extent = await confirmed(self._stream, seen + 1, seen)
+            if extent.last > seen:
+                return extent.last
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._woken.wait()
+            if self._stream.connection.closed:
+                raise Unreachable("the connection to NATS was closed by this process")
+
+    async def hear(self, message: Msg) -> None:
+        """Take news: a position in digits."""
+        text = message.data[:_DIGITS_MAX]
+        if text.isdigit():
+            self._heard = max(self._heard, int(text))
+            self._woken.set()
+
+    def wake(self) -> None:
+        """Look at once: the connection was made anew, or closed."""
+        self._heard = 0
+        self._woken.set()
+
+
+@contextlib.asynccontextmanager
+async def _listening(stream: Stream, news: str) -> AsyncGenerator[_Ends, None]:
+    """Hear news for as long as the block runs. Raises Unreachable."""
+    ends = _Ends(stream)
+    await stream.connection.subscribe(news, ends.hear)
+    forget = stream.connection.on_change(ends.wake)
+    try:
+        yield ends
+    finally:
+        forget()
+        await stream.connection.unsubscribe(news)
