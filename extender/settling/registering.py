@@ -3,19 +3,27 @@
 What a node is to be registered with is compared with what the ledger has, whenever the node says
 something and, as long as time alone may change it, every few seconds. So nothing has to be
 remembered, and telling twice does no harm.
+
+A node can announce something else with each of its writes, so what each node may add to the log is
+bounded. A node that has used that up is read again every few seconds, until there is room again.
 """
 
 import asyncio
+import logging
 import math
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
 
 from extender.settling import node_reading
 from extender.settling.nodes import Nodes
 from extender.settling.tenure import SETTLED, CardTenure
 from ledger.core import cards
 from ledger.core.commands import RegisterCards, RemoveNode
+from ledger.log.rates import ByteRates
 from ledger.log.turns import Stride
 
 AGAIN_SECONDS: Final = 0.1
@@ -23,6 +31,17 @@ AGAIN_SECONDS: Final = 0.1
 
 LOOK_SECONDS: Final = 5.0
 """How often nodes are looked at of which time alone may change what is thought."""
+
+ANNOUNCED_BURST_BYTES: Final = 1024**2
+"""What one node's announcements may add to the log at once; the largest one takes a quarter."""
+
+ANNOUNCED_BYTES_PER_SECOND: Final = 1024
+"""What they may add after that."""
+
+NODES_MAX: Final = 20_000
+"""Nodes of which it is remembered how much they have added."""
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Registering:
@@ -36,6 +55,13 @@ class Registering:
         self._uncertain: set[str] = set()
         self._unready: dict[str, float] = {}
         self._woken = asyncio.Event()
+        self._rates = ByteRates(ANNOUNCED_BURST_BYTES, ANNOUNCED_BYTES_PER_SECOND, NODES_MAX)
+        self._held: set[str] = set()
+
+    @property
+    def held(self) -> Collection[str]:
+        """The nodes whose announcements wait, because they have added too much to the log."""
+        return self._held
 
     async def run(self) -> None:
         """Tell until cancelled."""
@@ -45,7 +71,7 @@ class Registering:
             while True:
                 await self._settle()
                 await self._wait()
-                self._due.update(dict.fromkeys(self._uncertain))
+                self._due.update(dict.fromkeys(self._uncertain | self._held))
 
     def _hear(self, name: str) -> None:
         self._due[name] = None
@@ -74,8 +100,23 @@ class Registering:
                 continue
             del self._due[name]
             command = self._command(name)
-            if command is not None:
+            if command is not None and self._may_send(name, command):
                 await self._tenure.courier.send(command)
+
+    def _may_send(self, name: str, command: RegisterCards | RemoveNode) -> bool:
+        """Return whether a node may add to the log now, and count what it adds."""
+        clock = asyncio.get_running_loop().time()
+        if isinstance(command, RemoveNode):
+            return True
+        if wait := self._rates.wait(name, clock):
+            if name not in self._held:
+                told = {"node": name, "wait_seconds": math.ceil(wait)}
+                _log.warning("node_announces_too_much", extra=told)
+            self._held.add(name)
+            return False
+        self._held.discard(name)
+        self._rates.take(name, len(msgspec.msgpack.encode(command.cards)), clock)
+        return True
 
     def _command(self, name: str) -> RegisterCards | RemoveNode | None:
         """Return what the ledger is to be told of a node, None when it knows."""
@@ -84,6 +125,7 @@ class Registering:
         if reading is None:
             self._unready.pop(name, None)
             self._uncertain.discard(name)
+            self._held.discard(name)
             if registered is None or registered.gone:
                 return None
             return RemoveNode(node, SETTLED, self._nodes.version)
@@ -92,6 +134,7 @@ class Registering:
         wanted = node_reading.cards_of(reading, registered, now, lost=lost)
         self._watch_time(name, uncertain=wanted is not None and reading.is_uncertain())
         if wanted is None or _is_as(registered, wanted):
+            self._held.discard(name)
             return None
         return RegisterCards(node, *wanted, SETTLED, reading.version)
 

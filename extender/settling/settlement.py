@@ -14,7 +14,7 @@ from extender.settling.locks import Locks
 from extender.settling.node_reading import NodeRules
 from extender.settling.nodes import Nodes
 from extender.settling.placements import Placements
-from extender.settling.registering import Registering
+from extender.settling.registering import ANNOUNCED_BYTES_PER_SECOND, Registering
 from extender.settling.tenure import CardSettings, CardTenure
 from extender.settling.unbound import Unbound
 from ledger.kube import port
@@ -48,7 +48,7 @@ class CardDuties:
         self.unbound = Unbound(tenure, self._locks)
         self._tenure = tenure
         self._claims = Claims(tenure)
-        self._registering = Registering(tenure, nodes)
+        self.registering = Registering(tenure, nodes)
 
     async def run(self) -> None:
         """Settle until cancelled."""
@@ -57,7 +57,7 @@ class CardDuties:
         self.running = True
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._registering.run())
+                tasks.create_task(self.registering.run())
                 tasks.create_task(self.unbound.find())
                 tasks.create_task(every(locks.LOOK_SECONDS, self._locks.settle))
                 for action in (
@@ -126,6 +126,13 @@ class CardSettlement:
     def warnings(self) -> list[str]:
         """Return what keeps the cards of nodes and the places of pods from being known."""
         found, duties = self.nodes.warnings(), self._running()
+        held = sorted(duties.registering.held) if duties is not None else []
+        for name in held[:TOLD_MAX]:
+            found.append(
+                f"node {name}: its announcements change too often, and"
+                f" {ANNOUNCED_BYTES_PER_SECOND} bytes of them are recorded per second:"
+                " look at the device plugin there"
+            )
         astray = duties.placements.astray if duties is not None else {}
         for one in islice(astray.values(), TOLD_MAX):
             meta = one.pod.metadata
