@@ -40,6 +40,12 @@ REASONS: Final = {
         "The review cannot be read or lacks what a decision needs.",
         "Look at what sends it; the message names the field.",
     ),
+    Reason.UID_MISSING: (
+        "A creation was sent without metadata.uid, so nothing could prove what became of it.",
+        "Register `/admission/validate` in a ValidatingWebhookConfiguration (`gpuledger webhook"
+        " print`); an aggregated API server has to set the uid before it asks, or its namespaces"
+        " have to be in exempt_namespaces.",
+    ),
     Reason.INVALID_QUANTITY: (
         "An amount is no quantity, has a binary suffix, is negative or absurdly large.",
         "Write a plain whole number, for card memory in MiB: `nvidia.com/gpumem: 8000`.",
@@ -269,6 +275,7 @@ def _command(path: tuple[str, ...], command: TyperCommand) -> list[str]:
         if isinstance(one, TyperArgument | TyperOption)
         and one not in taken
         and one.name not in _EVERYWHERE
+        and not getattr(one, "hidden", False)
     ]
     arguments = [_shown(one) for one in own if one.param_type_name == "argument"]
     examples = (command.epilog or "").removeprefix("\b\nExamples:\n").splitlines()

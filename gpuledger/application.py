@@ -40,7 +40,6 @@ from webhook.explaining import Explanation, explain
 from webhook.mutating import Mutating
 from webhook.review import BadReview
 from webhook.settlement import Settlement
-from webhook.stamps import Stamps
 from webhook.validating import Validating
 
 LOG_FULL_ALARM: Final = 0.7
@@ -69,13 +68,12 @@ class Application:
         self._readers = Readers(Path(settings.store_dir) / wiring.PROJECTION)
         self._usage = UsageCollector(self._readers)
         rules, policy = wiring.demand_rules(settings), wiring.policy(settings)
-        stamps = Stamps(wiring.stamp_key(settings))
         self._surroundings = (
             kubernetes.surroundings
             if kubernetes is not None
             else wiring.surroundings(settings, keeper)
         )
-        where = settings.cluster, rules, policy, stamps, self._surroundings
+        where = settings.cluster, rules, policy, self._surroundings
         ledger = kubernetes.ledger if kubernetes is not None else keeper
         self._validating = Validating(ledger, *where)
         mutating = Mutating(*where)

@@ -52,12 +52,19 @@ def group(help_text: str) -> typer.Typer:
 
 
 def command(
-    app: typer.Typer, *examples: str, takes: Sequence[str] = LEDGER, name: str | None = None
+    app: typer.Typer,
+    *examples: str,
+    takes: Sequence[str] = LEDGER,
+    retired: Sequence[str] = (),
+    name: str | None = None,
 ) -> Callable[[Body], Body]:
-    """Register a function as a command of a group, with examples and the settings it takes."""
+    """Register a function as a command of a group, with examples and the settings it takes.
+
+    `retired` are settings of earlier versions that it accepts: its help does not show them.
+    """
 
     def register(body: Body) -> Body:
-        app.command(name, epilog=epilog(*examples))(_entry(body, tuple(takes)))
+        app.command(name, epilog=epilog(*examples))(_entry(body, tuple(takes), tuple(retired)))
         return body
 
     return register
@@ -68,16 +75,17 @@ def epilog(*examples: str) -> str:
     return "\n".join(("\b", "Examples:", *(f"  {example}" for example in examples)))
 
 
-def _entry(body: Body, takes: tuple[str, ...]) -> Callable[..., None]:
+def _entry(body: Body, takes: tuple[str, ...], retired: tuple[str, ...]) -> Callable[..., None]:
     """Return the function that Typer calls: the body's own options, then those of the settings."""
 
     def entry(**given: Any) -> None:
-        values = {name: _text(given.pop(name)) for name in takes}
+        values = {name: _text(given.pop(name)) for name in (*takes, *retired)}
         _run(body, values, given.pop("config"), given)
 
     own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
     parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
     parameters += [_option(name) for name in takes]
+    parameters += [_retired_option(name) for name in retired]
     entry.__signature__ = inspect.Signature([*parameters, _CONFIG])  # type: ignore[attr-defined]
     entry.__name__, entry.__doc__ = body.__name__, body.__doc__
     return entry
@@ -103,6 +111,19 @@ def _option(name: str) -> inspect.Parameter:
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
         annotation=Annotated[kind | None, option],
+    )
+
+
+def _retired_option(name: str) -> inspect.Parameter:
+    """Return an option that no help shows: a setting of an earlier version."""
+    option = typer.Option(
+        setting_texts.option_of(name), hidden=True, help="A setting of an earlier version: ignored."
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[str | None, option],
     )
 
 

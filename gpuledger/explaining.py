@@ -10,7 +10,6 @@ from ledger.runtime.settings import Settings
 from webhook import explaining
 from webhook.explaining import Explanation
 from webhook.review import BadReview
-from webhook.stamps import Stamps
 from webhook.surroundings.whole import Surroundings
 from webhook.validating import Validating
 
@@ -44,7 +43,6 @@ async def explain_to(
         settings.cluster,
         wiring.demand_rules(settings),
         wiring.policy(settings),
-        _stamps(settings),
         surroundings,
     )
     return await explaining.explain(
@@ -54,10 +52,3 @@ async def explain_to(
         namespace=namespace,
         username=username,
     )
-
-
-def _stamps(settings: Settings) -> Stamps:
-    try:
-        return Stamps(wiring.stamp_key(settings))
-    except OSError as error:
-        raise Stop(Exit.USAGE, str(error)) from error

@@ -11,8 +11,6 @@ PROJECTION_LOCK: Final = "projection.lock"
 HEAD: Final = "head.json"
 """The head that the last writer of this store has seen: a witness against a log cut short."""
 
-STAMP_KEY: Final = "stamp.key"
-"""The key that signs stamps, where no other file is given."""
 
 AUTHORITY: Final = "tls/ca.crt"
 """The CA that the service made for itself."""

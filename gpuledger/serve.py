@@ -7,7 +7,7 @@ open. At the end readiness falls, requests in flight are answered, and only then
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from ledger.log.embedded import EmbeddedServer
 from ledger.runtime import collector, logs, serving, tls
 from ledger.runtime.health import Finding, Health
 from ledger.runtime.serving import Listener
+from ledger.runtime.setting_sources import Problem
 from ledger.runtime.settings import Settings
 from ledger.runtime.telemetry import Telemetry
 from ledger.runtime.tls import Tls
@@ -39,15 +40,19 @@ async def serve(
     started: Callable[[str], None] = lambda _: None,
     *,
     admission: bool = True,
+    ignored: Sequence[Problem] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT; `started` is told the base URL once HTTP is served.
 
-    Without `admission`, reviews are not answered.
+    Without `admission`, reviews are not answered. `ignored` are settings of earlier versions that
+    were given: one warning names each.
 
     Raises serving.ListenError, CertificateError, what starting the embedded server raises, and
     ClusterNameTaken.
     """
     logs.configure(settings.log_level, settings.log_format)
+    for one in ignored:
+        _logger.warning("setting_ignored", source=one.source, field=one.field, reason=one.remedy)
     collector.relax()
     wiring.prepare(settings)
     listener = serving.bind(settings.listen)
@@ -182,15 +187,15 @@ def _report_certificate(problem: str) -> None:
     _logger.error("certificate_unusable", reason=problem)
 
 
-def main(settings: Settings) -> None:
+def main(settings: Settings, ignored: Sequence[Problem] = ()) -> None:
     """Serve in an event loop of its own."""
-    uvloop.run(serve(settings, lambda url: _show(settings, url)))
+    uvloop.run(serve(settings, lambda url: _show(settings, url), ignored=ignored))
 
 
-def main_extender(settings: Settings) -> None:
+def main_extender(settings: Settings, ignored: Sequence[Problem] = ()) -> None:
     """Serve a scheduler alone, in an event loop of its own."""
     settings = msgspec.structs.replace(settings, extender=True, register_webhook="")
-    uvloop.run(serve(settings, lambda url: _show(settings, url), admission=False))
+    uvloop.run(serve(settings, lambda url: _show(settings, url), admission=False, ignored=ignored))
 
 
 def _show(settings: Settings, url: str) -> None:

@@ -20,7 +20,6 @@ from ledger.kube.rules import DemandRules
 from ledger.log.connection import Access
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream import JetStreamLog, JetStreamSettings
-from ledger.log.natsfiles import write_private
 from ledger.log.tailing import STALE_LEADER_SECONDS
 from ledger.log.view import View
 from ledger.log.writer import WriterSettings
@@ -29,7 +28,6 @@ from ledger.runtime.settings import Settings
 from webhook.kinds.catalog import Catalog, KindError
 from webhook.policy import HAMI_IDENTITIES, Policy
 from webhook.registration import Reviewed
-from webhook.stamps import KEY_BYTES_MIN
 from webhook.surroundings.following import Surrounding
 from webhook.surroundings.policies import NamespacePolicy
 from webhook.surroundings.whole import Surroundings
@@ -37,9 +35,6 @@ from webhook.tenure import SettlementSettings
 
 PROJECTION = layout.PROJECTION
 HEAD = layout.HEAD
-STAMP_KEY = layout.STAMP_KEY
-
-_KEY_BYTES_READ: Final = 4096
 
 _OWN_SERVICE_ACCOUNTS: Final = ("gpuledger", "gpuledger-scheduler")
 """Of the manifests in deploy/ and deploy/scheduler; the extender writes Bindings."""
@@ -271,29 +266,6 @@ def settlement_settings(settings: Settings) -> SettlementSettings:
         universe_authority=settings.universe_authority,
         write_quota_status=settings.write_quota_status,
     )
-
-
-def stamp_key(settings: Settings) -> bytes:
-    """Return the key that signs stamps, made at first use where none is given.
-
-    Raises Stop naming a file that holds too little for a key, OSError when it cannot be read.
-    """
-    if settings.stamp_key_file:
-        remedy = f"write at least {KEY_BYTES_MIN} random ones, as `openssl rand -hex 32` does"
-        return _key_in(Path(settings.stamp_key_file), remedy)
-    made = Path(settings.store_dir) / STAMP_KEY
-    if not made.exists():
-        write_private(made, secrets.token_hex(32))
-    return _key_in(made, "delete the file, and the service makes another")
-
-
-def _key_in(path: Path, remedy: str) -> bytes:
-    with path.open("rb") as file:
-        key = file.read(_KEY_BYTES_READ).strip()
-    if len(key) < KEY_BYTES_MIN:
-        problem = f"{path}: {len(key)} bytes are too few for the key that signs stamps"
-        raise Stop(Exit.USAGE, f"{problem}; {remedy}")
-    return key
 
 
 def replica_name() -> str:

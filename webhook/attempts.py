@@ -2,15 +2,16 @@
 
 from typing import Final
 
+import msgspec
+
 from ledger.core import accounts
 from ledger.core.amounts import Amounts
 from ledger.core.commands import CREATE, Observe, Reserve
 from ledger.core.denials import Denial
 from ledger.core.traits import Traits
-from ledger.kube.objects import ObjectMeta, Pod
-from webhook.objections import unnamed
+from ledger.kube.objects import ObjectMeta
+from webhook.objections import uid_missing, unnamed
 from webhook.review import NAME_CHARACTERS_MAX, BadReview, Request
-from webhook.stamps import ANNOTATION, Stamps, Subject
 
 ACTOR_CHARACTERS_MAX: Final = 256
 """How much of a user's or an owner's name is recorded: user names may be of any length."""
@@ -21,21 +22,13 @@ _VERSION: Final = "$.request.oldObject.metadata.resourceVersion"
 class Attempts:
     """Names the attempts of one cluster."""
 
-    def __init__(self, cluster: str, stamps: Stamps, owner_holds_max: int) -> None:
-        """Name attempts in `cluster`, with at most so many unsettled creations per owner."""
-        self._cluster = cluster
-        self._stamps = stamps
-        self._owner_holds_max = owner_holds_max
+    def __init__(self, cluster: str, owner_holds_max: int) -> None:
+        """Name attempts in `cluster`, with at most so many unsettled creations per owner.
 
-    def create_pod(self, request: Request, pod: Pod, demand: Amounts) -> Reserve | Denial:
-        """Return the reservation of a new pod.
-
-        An API server that hides the uid (an aggregated one may) is served by the stamp: it names
-        the request, and one request creates at most one object.
+        Who sends a request is the owner of what it creates, see `on_behalf`.
         """
-        stamp = self._stamp(request, pod, demand)
-        uid = pod.metadata.uid or (f"stamp-{stamp}" if stamp else "")
-        return self._reserve(request, "pods", pod.metadata, demand, uid, CREATE, stamp)
+        self._cluster = cluster
+        self._owner_holds_max = owner_holds_max
 
     def create(
         self, request: Request, resource: str, meta: ObjectMeta, demand: Amounts
@@ -63,10 +56,11 @@ class Attempts:
         demand: Amounts,
         uid: str,
         base: int,
-        stamp: str = "",
     ) -> Reserve | Denial:
         name = request.name or meta.name
         namespace = request.namespace or meta.namespace
+        if base == CREATE and not uid:
+            return uid_missing(f"{resource}/{name}")
         for field, text in (("name", name), ("namespace", namespace), ("uid", uid)):
             if not text or len(text) > NAME_CHARACTERS_MAX or "/" in text:
                 return unnamed(f"metadata.{field}", text)
@@ -77,20 +71,10 @@ class Attempts:
             uid=uid,
             demand=demand,
             base=base,
-            stamp=stamp,
-            owner=_owner(meta) or actor,
+            owner=actor,
             owner_holds_max=self._owner_holds_max,
             actor=actor,
         )
-
-    def _stamp(self, request: Request, pod: Pod, demand: Amounts) -> str:
-        """Return the nonce of a stamp that verifies; any other stamp is as good as none."""
-        stamp = (pod.metadata.annotations or {}).get(ANNOTATION)
-        if not stamp:
-            return ""
-        username = request.user_info.username
-        subject = Subject(self._cluster, "pods", request.namespace, username, demand)
-        return self._stamps.nonce_of(stamp, subject)
 
 
 def observation(
@@ -115,8 +99,14 @@ def unqualified(namespace: str) -> str:
     return namespace.partition("/")[2]
 
 
-def _owner(meta: ObjectMeta) -> str:
+def on_behalf(reserve: Reserve, meta: ObjectMeta) -> Reserve:
+    """Return the reservation of what a controller has made for one of its objects.
+
+    Each of these has a bound of its own. Whoever is not the controller that the object names is
+    bounded as a user: a name that anybody may write would be a new bound each time.
+    """
     controller = meta.controller()
     if controller is None:
-        return ""
-    return f"{controller.kind}/{controller.name}/{controller.uid}"[:ACTOR_CHARACTERS_MAX]
+        return reserve
+    owner = f"{controller.kind}/{controller.name}/{controller.uid}"[:ACTOR_CHARACTERS_MAX]
+    return msgspec.structs.replace(reserve, owner=owner)

@@ -1,9 +1,9 @@
-"""The mutating webhook: a new pod that asks for cards gets a stamp and what it left out.
+"""The mutating webhook: a new pod that asks for cards gets what it left out.
 
 Where pods wait for room instead of being refused, it also gets the gate behind which it waits. The
 webhook never decides and never charges: whatever it does not understand passes untouched and is
-refused, with a reason, by the validating webhook. Its patch is the same however often it is asked,
-except for the stamp, which is always a new one.
+refused, with a reason, by the validating webhook. What it writes is no proof of anything, and a pod
+that it was not asked about is judged alike. Its patch is the same however often it is asked.
 """
 
 from typing import Final
@@ -18,7 +18,6 @@ from ledger.kube.objects import Container, Pod
 from ledger.kube.rules import DemandRules
 from webhook.policy import Policy
 from webhook.review import Request, Response, required_pod
-from webhook.stamps import ANNOTATION, Stamps, Subject
 from webhook.surroundings.policies import NamespacePolicy
 from webhook.surroundings.whole import Surroundings
 
@@ -41,14 +40,11 @@ class Mutating:
         cluster: str,
         rules: DemandRules,
         policy: Policy,
-        stamps: Stamps,
         surroundings: Surroundings | None = None,
     ) -> None:
-        """Stamp for `cluster`, filling in the defaults of `rules`."""
+        """Complete pods of `cluster`, filling in the defaults of `rules`."""
         self._surroundings = surroundings or Surroundings.none(cluster, rules)
-        self._cluster = cluster
         self._policy = policy
-        self._stamps = stamps
 
     async def answer(self, request: Request, until: float) -> Response:
         """Return the answer to a review, always "allowed", by loop time `until`.
@@ -67,16 +63,9 @@ class Mutating:
         demand = demand_of(pod, self._surroundings.rules)
         if isinstance(demand, Denial) or not demand.amounts or treated.mode == "off":
             return []
-        subject = Subject(
-            self._cluster,
-            "pods",
-            request.namespace,
-            request.user_info.username,
-            demand.amounts,
-        )
-        patch = [_stamped(pod, self._stamps.make(subject))]
+        patch: list[Operation] = []
         if treated.on_exceeded == "pending" and not treated.yields_to(request.user_info):
-            patch += _gated(pod)
+            patch = _gated(pod)
         asking = False
         for kind, containers in _containers(pod):
             for number, container in enumerate(containers):
@@ -99,12 +88,6 @@ def _gated(pod: Pod) -> list[Operation]:
         return []
     names = [*(gate.name for gate in pod.spec.scheduling_gates or ()), GATE]
     return [Operation("/spec/schedulingGates", [{"name": name} for name in names])]
-
-
-def _stamped(pod: Pod, stamp: str) -> Operation:
-    if pod.metadata.annotations is None:
-        return Operation("/metadata/annotations", {ANNOTATION: stamp})
-    return Operation(f"/metadata/annotations/{_pointer(ANNOTATION)}", stamp)
 
 
 def _containers(pod: Pod) -> tuple[tuple[str, list[Container]], ...]:

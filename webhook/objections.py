@@ -92,6 +92,24 @@ def unnamed(field: str, text: str) -> Denial:
     )
 
 
+def uid_missing(key: str) -> Denial:
+    """Return the denial of a creation that cannot be told from others of the same name.
+
+    A hold for its key alone could end only by a guess: an object of that name that is there, or is
+    not, proves nothing about this request.
+    """
+    return Denial(
+        Reason.UID_MISSING,
+        f"the creation of {shown(key)} was sent without metadata.uid, so nothing could prove what"
+        " became of it",
+        transient=False,
+        remedy="Register /admission/validate in a ValidatingWebhookConfiguration, as `gpuledger"
+        " webhook print` shows it: kube-apiserver sets the uid before it asks those. An aggregated"
+        " API server has to set it as well, or name its namespaces in exempt_namespaces",
+        field="metadata.uid",
+    )
+
+
 def too_late(seconds: float) -> Denial:
     """Return the denial of a request that the ledger did not answer in time."""
     return Denial(

@@ -14,9 +14,12 @@ from ledger.core.denials import Denial, Reason
 from ledger.kube.containers import shown
 from ledger.kube.objects import ObjectMeta
 from webhook.review import Request, optional_metadata, required_metadata
-from webhook.stamps import ANNOTATION
 
 OURS: Final = "gpuledger.io/"
+
+STAMP: Final = "gpuledger.io/stamp"
+"""An annotation that earlier versions wrote into new pods. It means nothing, so manifests that were
+copied with it are accepted."""
 
 _ALLOCATION: Final = re.compile(
     r"hami\.io/("
@@ -51,13 +54,9 @@ def objection(request: Request, trusted: Collection[str]) -> Denial | None:
 def changed_reserved(new: ObjectMeta, old: ObjectMeta | None) -> str:
     """Return the field of a reserved annotation or label that `new` has otherwise than `old`.
 
-    Empty when there is none. Without `old`, on CREATE, the stamp is free: the mutating webhook has
-    just written it, and one that it did not write does not verify and is not used.
+    Empty when there is none.
     """
-    mine = _reserved(new)
-    before = {_annotation(ANNOTATION): mine.get(_annotation(ANNOTATION))}
-    if old is not None:
-        before = _reserved(old)
+    mine, before = _reserved(new), {} if old is None else _reserved(old)
     return min(
         (field for field in {*mine, *before} if mine.get(field) != before.get(field)), default=""
     )
@@ -92,6 +91,6 @@ def _annotation(name: str) -> str:
 
 
 def _is_reserved(name: str) -> bool:
-    return name.startswith(OURS) or (
+    return (name.startswith(OURS) and name != STAMP) or (
         name.startswith("hami.io/") and _ALLOCATION.fullmatch(name) is not None
     )

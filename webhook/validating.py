@@ -38,7 +38,6 @@ from webhook.review import (
     required_workload,
     warning,
 )
-from webhook.stamps import Stamps
 from webhook.surroundings.policies import NamespacePolicy
 from webhook.surroundings.whole import Surroundings
 from webhook.verdict import UNTOUCHED, Verdict
@@ -60,7 +59,6 @@ class Validating:
         cluster: str,
         rules: DemandRules,
         policy: Policy,
-        stamps: Stamps,
         surroundings: Surroundings | None = None,
     ) -> None:
         """Judge for `cluster`. Without surroundings, pods alone are judged, each by itself."""
@@ -68,7 +66,7 @@ class Validating:
         self._universe_authority = policy.universe_authority
         self._trusted_identities = policy.trusted
         asking = Asking(ledger, policy, self._surroundings)
-        attempts = Attempts(cluster, stamps, policy.owner_holds_max)
+        attempts = Attempts(cluster, policy.owner_holds_max)
         self._pods = PodJudge(asking, attempts, policy, self._surroundings)
         self._workloads = WorkloadJudge(asking, attempts, policy, self._surroundings)
         self._scales = ScaleJudge(self._workloads, self._surroundings)
@@ -86,7 +84,7 @@ class Validating:
         if verdict is UNTOUCHED:
             return Response(request.uid, True)
         warnings = tuple(map(warning, verdict.warnings))
-        annotations = audit(verdict.decision, "Reserved")
+        annotations = audit(verdict.decision, verdict.outcome)
         return Response(request.uid, True, warnings=warnings, audit_annotations=annotations)
 
     async def judge(self, request: Request, until: float) -> Verdict:
@@ -174,4 +172,4 @@ def _softened(verdict: Verdict) -> Verdict:
     if denial is None or denial.reason in _STRICT:
         return verdict
     warnings = (f"not refused here: {sentence(denial)}", *verdict.warnings)
-    return msgspec.structs.replace(verdict, denial=None, warnings=warnings)
+    return msgspec.structs.replace(verdict, denial=None, outcome=denial.reason, warnings=warnings)

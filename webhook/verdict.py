@@ -1,17 +1,24 @@
 """Verdicts: what was decided about a request, before it becomes an answer or an explanation."""
 
+from typing import Final
+
 import msgspec
 
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial
 
-_NOTHING: Amounts = {}
+RESERVED: Final = "Reserved"
+"""The outcome of what is charged."""
+
+_NOTHING: Final[Amounts] = {}
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """Allowed unless there is a `denial`. `namespace` is qualified, `key` the storage key.
 
-    `decision` is empty when the ledger was not asked; `demand` is what would be charged.
+    `decision` is empty when the ledger was not asked; `demand` is what would be charged. `outcome`
+    is what the API server's audit log gets for what is allowed: the reason, in the place of
+    RESERVED, when policy let in what was not charged.
     """
 
     denial: Denial | None = None
@@ -19,6 +26,7 @@ class Verdict(msgspec.Struct, frozen=True):
     namespace: str = ""
     key: str = ""
     demand: Amounts = _NOTHING
+    outcome: str = RESERVED
     warnings: tuple[str, ...] = ()
 
 

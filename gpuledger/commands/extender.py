@@ -5,7 +5,7 @@ from typing import Final
 import typer
 
 from gpuledger.command import command
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.setting_sources import RETIRED, Loaded
 from ledger.runtime.settings import NAMES
 
 _OF_ADMISSION: Final = ("register_webhook", "extender")
@@ -19,6 +19,7 @@ def register(app: typer.Typer) -> None:
         "gpuledger extender --nats tls://nats.example:4222 --kubeconfig ~/.kube/config",
         "gpuledger extender --config /etc/gpuledger.toml --listen 127.0.0.1:8443",
         takes=tuple(name for name in NAMES if name not in _OF_ADMISSION),
+        retired=tuple(RETIRED),
     )(extender)
 
 
@@ -30,4 +31,4 @@ def extender(loaded: Loaded) -> None:
     """
     from gpuledger.serve import main_extender
 
-    main_extender(loaded.settings)
+    main_extender(loaded.settings, loaded.ignored)

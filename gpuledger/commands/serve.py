@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.command import command
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.setting_sources import RETIRED, Loaded
 from ledger.runtime.settings import NAMES
 
 
@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
         "    --register-webhook https://gpuledger.example:8443",
         "gpuledger serve --config /etc/gpuledger.toml --print-config",
         takes=NAMES,
+        retired=tuple(RETIRED),
     )(serve)
 
 
@@ -42,4 +43,4 @@ def serve(
         return
     from gpuledger.serve import main
 
-    main(loaded.settings)
+    main(loaded.settings, loaded.ignored)

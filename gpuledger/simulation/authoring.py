@@ -53,6 +53,9 @@ POLICIES: Final[tuple[dict[str, object] | None, ...]] = (
     {"surge": "strict"},
 )
 
+COPIES: Final = (3, 6, 10)
+"""How many copies of one pod are posted at once, where any are: also more than one user may."""
+
 LATE_SECONDS_MAX: Final = 5.0
 """How late a write can happen after its request failed; a request itself takes up to 10 s."""
 
@@ -94,7 +97,12 @@ class Author:
             app=source.choice(APPS),
             priority=source.choice(PRIORITIES),
             forged=source.random() < 0.1,
+            copies=self._copies(),
         )
+
+    def _copies(self) -> int:
+        copied = self._source.random() < (0.2 if self._chatty else 0.05)
+        return self._source.choice(COPIES) if copied else 0
 
     def update(self, at: float, *, stubborn: bool) -> Update:
         """A pod is changed; who is stubborn mostly comes again after others refused."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gpuledger.simulation.card_books import CardBooks, OfCards
+from gpuledger.simulation.settings import OWNER_HOLDS_MAX, USERS
 from ledger.core import events
 from ledger.core.amounts import Amounts
 from ledger.core.events import AnyEvent
@@ -62,7 +63,7 @@ class Books:
         self._described: dict[str, str] = {}
         self._generations: dict[Key, tuple[str, int]] = {}
         self._used: dict[Line, int] = {}
-        self._stamps: dict[tuple[str, str], tuple[Key, str]] = {}
+        self._created: dict[tuple[str, str, str], str] = {}
 
     def enter(self, event: AnyEvent) -> Iterator[str]:
         """Enter an event; yield a sentence for everything that is wrong with it."""
@@ -94,7 +95,7 @@ class Books:
         if isinstance(event, events.Reserved):
             if (event.uid, event.base) in bodies:
                 yield f"{where}: the attempt at {event.base} is charged a second time"
-            yield from self._stamped(event)
+            yield from self._is_bounded(event)
             bodies[event.uid, event.base] = Body(event.demand, event.root, event.traits)
         elif isinstance(event, events.Raised):
             held = bodies[event.uid, event.base]
@@ -113,14 +114,23 @@ class Books:
             if one == uid and body.demand:
                 bodies[one, base] = body._replace(demand={**body.demand, **stands})
 
-    def _stamped(self, event: events.Reserved) -> Iterator[str]:
-        """Of one API request at most one attempt is open."""
-        if not event.stamp:
+    def _is_bounded(self, event: events.Reserved) -> Iterator[str]:
+        """A user has a bounded number of creations open in a namespace, whatever names it writes.
+
+        What a controller makes is bounded for each of its objects, and is not looked at here.
+        """
+        if event.base or not event.actor.startswith(USERS):
             return
-        key, uid = self._stamps.get((event.namespace, event.stamp), (("", ""), ""))
-        if (uid, 0) in self.bodies.get(key, {}) and uid != event.uid:
-            yield f"{event.key} {event.uid}: {uid} of the same request is still charged"
-        self._stamps[event.namespace, event.stamp] = (event.namespace, event.key), event.uid
+        self._created[event.namespace, event.key, event.uid] = event.actor
+        opened = [
+            uid
+            for (space, key, uid), actor in self._created.items()
+            if (space, actor) == (event.namespace, event.actor)
+            and (uid, 0) in self.bodies.get((space, key), {})
+        ]
+        if len(opened) >= OWNER_HOLDS_MAX and not event.forced:
+            many = len(opened) + 1
+            yield f"{event.actor} has {many} creations open in {event.namespace}"
 
     def _status_adds_nothing(
         self, event: events.Committed | events.Observed, bodies: dict[tuple[str, int], Body]

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from gpuledger.simulation import replica
 from gpuledger.simulation.card_defects import DEFECTS_OF_CARDS
+from gpuledger.simulation.hold_defects import DEFECTS_OF_HOLDS
 from gpuledger.simulation.planting import Defect, Put, planting
 from gpuledger.simulation.root_defects import DEFECTS_OF_ROOTS
 from gpuledger.visible import Visible
@@ -89,10 +90,6 @@ def _lost_tail_unnoticed(put: Put) -> None:
     put(opening, "_from_snapshot", from_snapshot)
 
 
-def _stamp_ignored(put: Put) -> None:
-    put(reserving, "_superseded", lambda *_: None)
-
-
 def _commit_keeps_the_hold(put: Put) -> None:
     honest = observing._committed
     put(observing, "_committed", lambda command, _: honest(command, []))
@@ -160,10 +157,6 @@ def _early_list_is_proof(put: Put) -> None:
     put(Ages, "of", lambda *_: math.inf)
 
 
-def _superseded_comes_back(put: Put) -> None:
-    put(reserving, "_OVER", events.GONE)
-
-
 def _old_view(put: Put) -> None:
     async def submit(self: Visible, command: Any, *, dry_run: bool = False) -> Any:
         return await self._ledger.submit(command, dry_run=dry_run)
@@ -221,7 +214,6 @@ _OF_PODS: Final = (
     Defect("answer-first", "answers leave before the record is stored", _answer_first),
     Defect("snapshot-off-by-one", "a snapshot names the next position", _snapshot_off_by_one),
     Defect("lost-tail-unnoticed", "nobody looks at the witnesses", _lost_tail_unnoticed),
-    Defect("stamp-ignored", "tries of one request add up", _stamp_ignored),
     Defect("commit-keeps-the-hold", "a commit ends no hold", _commit_keeps_the_hold),
     Defect("fence-without-commit", "an update ends as if never written", _fence_without_commit),
     Defect("unclear-means-stored", "a lost answer counts as yes", _unclear_means_stored),
@@ -230,7 +222,6 @@ _OF_PODS: Final = (
     Defect("late-truth-dropped", "what was given up cannot come back", _late_truth_dropped),
     Defect("undo-forgets-balances", "a conflict leaves its sums", _undo_forgets_balances),
     Defect("early-list-is-proof", "a list begun too early is proof", _early_list_is_proof),
-    Defect("superseded-comes-back", "a late duplicate supersedes", _superseded_comes_back),
     Defect("old-view", "settlement looks at a state before its answers", _old_view),
     Defect("retry-unnoticed", "a second try at one base leaves no trace", _retry_unnoticed),
     Defect("recount-overrules-news", "an old list ends what is new", _recount_overrules_news),
@@ -239,9 +230,8 @@ _OF_PODS: Final = (
     Defect("dry-run-charges", "a dry run is like the real thing", _dry_run_charges),
 )
 
-DEFECTS: Final = {
-    defect.name: defect for defect in (*_OF_PODS, *DEFECTS_OF_ROOTS, *DEFECTS_OF_CARDS)
-}
+_ALL: Final = (*_OF_PODS, *DEFECTS_OF_HOLDS, *DEFECTS_OF_ROOTS, *DEFECTS_OF_CARDS)
+DEFECTS: Final = {defect.name: defect for defect in _ALL}
 """All of them, by name."""
 
 

@@ -40,7 +40,8 @@ class Create(Operation, frozen=True):
     """A pod is posted: `name` empty means generated, with so many collisions before it fits.
 
     With `forged` it names an object that exists as its controller, which has not made it. With 100
-    `cores` it wants its cards alone.
+    `cores` it wants its cards alone. With `copies`, so many pods are posted at once in its place,
+    each a copy of what a dry run showed.
     """
 
     cluster: int
@@ -59,6 +60,7 @@ class Create(Operation, frozen=True):
     priority: str = ""
     forged: bool = False
     cores: int = 0
+    copies: int = 0
 
 
 class Update(Operation, frozen=True):

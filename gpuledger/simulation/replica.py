@@ -15,7 +15,7 @@ from gpuledger.simulation.kinds import catalog
 from gpuledger.simulation.placing import Placing
 from gpuledger.simulation.schedulers import Question, T
 from gpuledger.simulation.script import Script
-from gpuledger.simulation.settings import CLUSTERS, RULES, SETTLE_SECONDS
+from gpuledger.simulation.settings import CLUSTERS, OWNER_HOLDS_MAX, RULES, SETTLE_SECONDS
 from gpuledger.visible import Visible
 from ledger.core import snapshots
 from ledger.core.commands import AnyCommand
@@ -39,7 +39,6 @@ from webhook.mutating import Mutating
 from webhook.policy import Policy
 from webhook.review import Request, Response
 from webhook.settlement import Settlement
-from webhook.stamps import Stamps
 from webhook.surroundings.whole import Surroundings
 from webhook.tenure import SettlementSettings, Site
 from webhook.validating import Validating
@@ -48,10 +47,9 @@ REOPEN_SECONDS: Final = 0.5
 HEAD_NOTED: Final = 0.5
 """Share of records after which the head is on disk: it is noted once a second, not every time."""
 
-STAMP_KEY: Final = b"the key that all replicas share "
 NAMES: Final = Names("main")
 WRITER: Final = WriterSettings(refresh_seconds=2.0)
-POLICY: Final = Policy(owner_holds_max=6)
+POLICY: Final = Policy(owner_holds_max=OWNER_HOLDS_MAX)
 
 _EPOCH_MICROSECONDS: Final = int(EPOCH.timestamp()) * 1_000_000
 
@@ -154,13 +152,12 @@ class Replica:
         self._commands = CommandServer(line, NAMES, self.name, self.writer)
         forwarder = Forwarder(line, NAMES, preference, self.writer)
         self._ledger = ledger = Witnessed(forwarder, self._checker)
-        stamps = Stamps(STAMP_KEY, clock=lambda: self.now() / 1_000_000, nonce=self._nonce)
         where, cluster = self.cluster.name, self.cluster
         self._surroundings = surroundings = Surroundings(
             catalog(), RULES, self.writer, where, cluster=cluster
         )
-        self._mutating = Mutating(where, RULES, POLICY, stamps, surroundings)
-        self._validating = Validating(ledger, where, RULES, POLICY, stamps, surroundings)
+        self._mutating = Mutating(where, RULES, POLICY, surroundings)
+        self._validating = Validating(ledger, where, RULES, POLICY, surroundings)
         placing = Placing(ledger, self.writer, cluster, self.now) if self._plan.schedulers else None
         self._placing = placing
         self._settlement = Settlement(

@@ -12,7 +12,7 @@ import msgspec
 from gpuledger.simulation import kinds
 from gpuledger.simulation.apiserver import Conflict, Name, at, counts
 from gpuledger.simulation.operations import Create, Delete, Ending, Status, Update
-from gpuledger.simulation.settings import demand
+from gpuledger.simulation.settings import USERS, demand
 from gpuledger.simulation.writing import (
     REFUSED_BY_OTHERS,
     Manner,
@@ -23,9 +23,16 @@ from gpuledger.simulation.writing import (
 )
 from ledger.core.amounts import covers
 from ledger.kube.objects import OwnerReference, Pod, PodStatus, Resources
+from webhook.reserved import STAMP
 
 GENERATED_TRIES: Final = 8
 """How often the API server tries a generated name."""
+
+COPIED: Final = (Ending.STORED, Ending.STORED, Ending.LATE, Ending.UNKNOWN)
+"""What becomes of copies: they are large, so some are stored when others were reviewed."""
+
+COPIED_SECONDS: Final = 1.0
+"""How late copies are stored at most."""
 
 UPDATE_TRIES: Final = 5
 ROUND_SECONDS_MAX: Final = 8.0
@@ -49,9 +56,12 @@ class Requests:
     async def create(self, operation: Create) -> None:
         """Post a pod, and again when that fails, as a controller does."""
         manner = Manner(
-            f"user-{operation.owner}", operation.ending, operation.late, operation.dry_run
+            f"{USERS}{operation.owner}", operation.ending, operation.late, operation.dry_run
         )
         naming = Naming(operation.name, operation.collisions)
+        if operation.copies:
+            await self._copy(operation, naming, manner)
+            return
         for _ in range(operation.retries + 1):
             pod, forged = self._pod(operation)
             if forged and manner.ending is Ending.BEYOND:
@@ -89,6 +99,30 @@ class Requests:
             if outcome is not Outcome.TAKEN:
                 return outcome
         return Outcome.FAILED
+
+    async def _copy(self, operation: Create, naming: Naming, manner: Manner) -> None:
+        """Post copies of what a dry run shows at once; some are stored late.
+
+        All carry one annotation, as those did that earlier versions took for one request.
+        """
+        pod, forged = self._pod(operation)
+        dry = msgspec.structs.replace(manner, dry_run=True)
+        writing, source = self._writing, self._source
+        shown = await writing.admission.mutate(writing.request("CREATE", pod, None, dry), pod)
+        annotations = {**(shown.metadata.annotations or {}), STAMP: self._server.fresh_uid()}
+        meta = msgspec.structs.replace(shown.metadata, annotations=annotations)
+        copy = msgspec.structs.replace(shown, metadata=meta)
+        await asyncio.gather(
+            *(
+                self.post(
+                    copy,
+                    naming,
+                    Manner(manner.user, source.choice(COPIED), source.random() * COPIED_SECONDS),
+                    forged=forged,
+                )
+                for _ in range(operation.copies)
+            )
+        )
 
     async def update(self, operation: Update) -> None:
         """Let several clients write one pod at the same time."""

@@ -95,17 +95,6 @@ def _is_the_same(stored: Any, seen: Any) -> bool:
     return known == (seen.root, seen.traits, seen.demand)
 
 
-def _superseded_draws_on(put: Put) -> None:
-    honest = charging._draw
-
-    def draw(state: State, space: Namespace, key: str, entry: Entry, sign: int) -> None:
-        unsettled = entry.committed is None and any(hold.stamp for hold in entry.holds)
-        if sign > 0 or not unsettled or key in space.entries:
-            honest(state, space, key, entry, sign)
-
-    put(charging, "_draw", draw)
-
-
 def _part_is_a_root(put: Put) -> None:
     async def of_root(self: Lineage, one: Any, **_: Any) -> Any:
         return one.seen, False
@@ -144,7 +133,6 @@ DEFECTS_OF_ROOTS: Final = (
     Defect("labels-move-nothing", "other labels leave quotas where they are", _labels_move_nothing),
     Defect("opened-uncovered", "a new namespace counts in no universe quota", _opened_uncovered),
     Defect("status-raises", "a status raises an envelope", _status_raises),
-    Defect("superseded-draws-on", "a superseded try goes on drawing", _superseded_draws_on),
     Defect("part-is-a-root", "a ReplicaSet counts beside its Deployment", _part_is_a_root),
     Defect("scaled-from-memory", "a scale is charged at a stale version", _scaled_from_memory),
     Defect("any-body-draws", "a key draws although one of its bodies does not", _any_body_draws),

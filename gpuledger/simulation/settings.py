@@ -19,6 +19,13 @@ SETTLE_SECONDS: Final = 16.0
 """The bound after which an attempt can be proved dead; longer than any request here can last."""
 
 
+OWNER_HOLDS_MAX: Final = 6
+"""Unsettled creations of one owner in a namespace."""
+
+USERS: Final = "user-"
+"""How the names of users begin who are no controllers."""
+
+
 def demand(pod: Pod) -> Amounts:
     """Return what a pod of the simulation asks for."""
     found = demand_of(pod, RULES)

@@ -18,6 +18,7 @@ from gpuledger.simulation.operations import Ending
 from gpuledger.simulation.settings import SETTLE_SECONDS
 from ledger.kube.objects import Pod, Workload
 from webhook.review import GroupKind, GroupResource, Request, Scale, ScaleSpec, UserInfo
+from webhook.verdict import RESERVED
 
 ETCD_SECONDS_MAX: Final = 0.02
 BEYOND_SECONDS: Final = 1.5 * SETTLE_SECONDS
@@ -103,7 +104,8 @@ class Writing:
             return Review.PASSED if ignoring else Review.REFUSED
         if not response.allowed:
             return Review.REFUSED
-        return Review.CHARGED if response.audit_annotations else Review.PASSED
+        charged = RESERVED in response.audit_annotations.values()
+        return Review.CHARGED if charged else Review.PASSED
 
     def admitted(self, review: Review, namespace: str) -> bool:
         """Return whether what was allowed must be charged from its write on."""

@@ -32,10 +32,9 @@ class Reserve(Command, frozen=True, gc=False):
     """Open a hold for one attempt, before its object is persisted.
 
     `unknown` names a resource of which the object takes an amount that nobody knows yet, if any:
-    refused where an account limits it. `stamp` is a verified stamp's nonce or empty. `owner`
-    bounds unsettled CREATE holds: at most `owner_holds_max` of one owner in a namespace, 0 for no
-    bound. An UPDATE attempt proves that its base exists: whoever reviews one sends `Observe` of
-    the old object first.
+    refused where an account limits it. `owner` bounds unsettled CREATE holds: at most
+    `owner_holds_max` of one owner in a namespace, 0 for no bound. An UPDATE attempt proves that
+    its base exists: whoever reviews one sends `Observe` of the old object first.
 
     `root` is the key of the root whose envelope the object draws from, empty when it has none,
     `BARRED` when it may not draw from the one it names. `traits` are what quotas select it by.
@@ -47,7 +46,6 @@ class Reserve(Command, frozen=True, gc=False):
     uid: str
     demand: Amounts
     base: int = CREATE
-    stamp: str = ""
     owner: str = ""
     owner_holds_max: int = 0
     actor: str = ""

@@ -17,6 +17,7 @@ class Reason(StrEnum):
 
     # The request cannot be understood or is not permitted, whatever the quota.
     INVALID_REVIEW = "InvalidReview"
+    UID_MISSING = "UidMissing"
     INVALID_QUANTITY = "InvalidQuantity"
     INVALID_PERCENTAGE = "InvalidPercentage"
     INVALID_CORES = "InvalidCores"

@@ -20,7 +20,8 @@ class Cause(StrEnum):
     """Why a charge ended, or why truth was charged without a hold."""
 
     SUPERSEDED = "superseded"
-    """A later attempt of the same API request took this one's place."""
+    """A later attempt of the same API request took this one's place. Only in logs of versions
+    that joined attempts by a stamp: today a hold ends by proof alone."""
     FENCED = "fenced"
     """A newer version exists: an attempt on an older one can no longer be written."""
     ABSENT = "absent"
@@ -36,7 +37,7 @@ class Cause(StrEnum):
     UNRESERVED = "unreserved"
     """Seen without a sufficient hold: the webhook was bypassed, or an account is newer."""
     LATE = "late"
-    """Seen after its hold had been released as absent or superseded: late truth wins."""
+    """Seen after its hold had been released: late truth wins."""
     MOVED = "moved"
     """Its root or its labels changed, and other accounts count it now."""
     SEEN = "seen"
@@ -98,7 +99,8 @@ class Described(Event, frozen=True, gc=False):
 class Reserved(Event, frozen=True, gc=False):
     """A hold was opened for the attempt `(uid, base)`.
 
-    `forced` says that policy let it pass whatever the limits say.
+    `forced` says that policy let it pass whatever the limits say. `stamp` is written empty: it
+    named the API request in logs of earlier versions.
     """
 
     namespace: str

@@ -84,8 +84,8 @@ def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
         entry, after = EMPTY, Entry(None, (hold,), event.demand, event.root, event.traits)
     else:
         after = entry_of(entry.committed, (*entry.holds, hold))
-    if event.base == 0:
-        _index(state, space, event.key, hold)
+    if event.base == 0 and event.owner:
+        put(state, space.owners, event.owner, space.owners.get(event.owner, 0) + 1)
     rule = TRUTH if event.forced else WITHIN_LIMITS
     postings = replace(state, space, event.key, entry, after, rule)
     _grant(state, space, event)
@@ -313,9 +313,7 @@ def _hold(entry: Entry, uid: str, base: int) -> Hold:
 
 
 def _end_hold(state: State, space: Namespace, entry: Entry, hold: Hold) -> tuple[Hold, ...]:
-    """Return the entry's holds without this one, which also leaves the indexes."""
-    if hold.stamp and space.stamps.get(hold.stamp, ("", ""))[1] == hold.uid:
-        drop(state, space.stamps, hold.stamp)
+    """Return the entry's holds without this one, which its owner no longer has open either."""
     if hold.base == 0 and hold.owner:
         remaining = space.owners[hold.owner] - 1
         if remaining:
@@ -325,13 +323,6 @@ def _end_hold(state: State, space: Namespace, entry: Entry, hold: Hold) -> tuple
     if len(entry.holds) == 1:
         return ()
     return tuple(one for one in entry.holds if one is not hold)
-
-
-def _index(state: State, space: Namespace, key: str, hold: Hold) -> None:
-    if hold.stamp:
-        put(state, space.stamps, hold.stamp, (key, hold.uid))
-    if hold.owner:
-        put(state, space.owners, hold.owner, space.owners.get(hold.owner, 0) + 1)
 
 
 def _remember(state: State, uid: str, ended: Ended) -> None:

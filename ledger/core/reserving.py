@@ -25,9 +25,6 @@ _NOTHING: Final[Amounts] = {}
 _OWN: Final = ("", commands.BARRED)
 """The roots of an object that draws from nobody's envelope."""
 
-_OVER: Final = events.GONE | {events.Cause.SUPERSEDED}
-"""Causes after which an attempt to create is never written any more."""
-
 
 def reserve(state: State, command: commands.Reserve) -> Decision:
     """Decide an attempt."""
@@ -55,18 +52,15 @@ def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decis
             return known
     if not command.demand or _is_over(state, command):
         return []
-    superseded = _superseded(space, command)
-    found: list[events.AnyEvent] = [_reserved(command)]
-    if superseded is not None:
-        found.insert(0, _release(superseded, command))
+    reserved = _reserved(command)
     if command.forced:
-        return found
+        return [reserved]
     denial = _unknown_amount(state, space, command)
     if denial is None:
-        denial = _too_many_unsettled(space, command, superseded)
+        denial = _too_many_unsettled(space, command)
     if denial is None:
-        denial = _no_room(state, space, entry, found, command, superseded)
-    return found if denial is None else denial
+        denial = _no_room(state, space, entry, reserved, command)
+    return [reserved] if denial is None else denial
 
 
 def _known(
@@ -115,9 +109,9 @@ def _again(
         return [raised]
     if _is_simple(space, entry, command):
         after = amounts.largest(entry.charge, raised.demand)
-        denial = shortages.check(state, space, entry.charge, after, _NOTHING)
+        denial = shortages.check(state, space, entry.charge, after)
     else:
-        denial = shortages.attempt(state, space, [raised], command)
+        denial = shortages.attempt(state, space, raised, command)
     return [raised] if denial is None else denial
 
 
@@ -125,21 +119,16 @@ def _no_room(
     state: State,
     space: Namespace,
     entry: Entry | None,
-    found: list[events.AnyEvent],
+    reserved: events.Reserved,
     command: commands.Reserve,
-    superseded: tuple[str, str] | None,
 ) -> Denial | None:
-    before, freed = _NOTHING if entry is None else entry.charge, _NOTHING
-    if entry is None and superseded is None and _is_within_envelope(space, command):
+    if entry is None and _is_within_envelope(space, command):
         return None
-    if not _is_simple(space, entry, command, superseded):
-        return shortages.attempt(state, space, found, command)
-    if superseded is not None:
-        freed = _freed(space, superseded)
-        if superseded[0] == command.key:
-            before = amounts.minus(before, freed)
+    if not _is_simple(space, entry, command):
+        return shortages.attempt(state, space, reserved, command)
+    before = _NOTHING if entry is None else entry.charge
     after = amounts.largest(before, command.demand)
-    return shortages.check(state, space, before, after, freed)
+    return shortages.check(state, space, before, after)
 
 
 def _may_draw(entry: Entry) -> bool:
@@ -156,40 +145,21 @@ def _is_within_envelope(space: Namespace, command: commands.Reserve) -> bool:
     return amounts.covers(charging.usable(root), taken)
 
 
-def _is_simple(
-    space: Namespace,
-    entry: Entry | None,
-    command: commands.Reserve,
-    superseded: tuple[str, str] | None = None,
-) -> bool:
+def _is_simple(space: Namespace, entry: Entry | None, command: commands.Reserve) -> bool:
     """Return whether what the attempt adds can be seen from its own key alone."""
     if command.root not in _OWN or (entry is not None and _may_draw(entry)):
-        return False
-    if superseded is not None and not _frees_all(space, superseded[0]):
         return False
     return not space.selected and command.key.startswith(charging.PODS)
 
 
-def _frees_all(space: Namespace, key: str) -> bool:
-    """Return whether an end at a key frees what that key is charged: no root's pods share it."""
-    return key.startswith(charging.PODS) and not _may_draw(space.entries[key])
-
-
 def _is_over(state: State, command: commands.Reserve) -> bool:
-    """Return whether the attempt's object has come and gone, or a later attempt took its place.
+    """Return whether the attempt's object has come and gone.
 
     A command may arrive a second time, late: forwarded, not answered in time and decided
-    elsewhere. It must not take the place of the attempt that came after it.
+    elsewhere.
     """
     ended = state.ended.get(command.uid)
-    return ended is not None and command.base == commands.CREATE and ended.cause in _OVER
-
-
-def _release(superseded: tuple[str, str], command: commands.Reserve) -> events.Released:
-    key, uid = superseded
-    return events.Released(
-        command.namespace, key, uid, commands.CREATE, events.Cause.SUPERSEDED, 0, command.actor
-    )
+    return ended is not None and command.base == commands.CREATE and ended.cause in events.GONE
 
 
 def _reserved(command: commands.Reserve) -> events.Reserved:
@@ -199,32 +169,13 @@ def _reserved(command: commands.Reserve) -> events.Reserved:
         command.uid,
         command.base,
         command.demand,
-        command.stamp,
+        "",
         command.owner,
         command.actor,
         command.root,
         command.traits,
         command.forced,
     )
-
-
-def _superseded(space: Namespace, command: commands.Reserve) -> tuple[str, str] | None:
-    """Return the `(key, uid)` of the earlier attempt of the same API request."""
-    if not command.stamp or command.base != commands.CREATE:
-        return None
-    earlier = space.stamps.get(command.stamp)
-    return earlier if earlier is not None and earlier[1] != command.uid else None
-
-
-def _freed(space: Namespace, superseded: tuple[str, str]) -> Amounts:
-    """Return what releasing the superseded CREATE hold frees."""
-    key, uid = superseded
-    entry = space.entries[key]
-    rest = entry.committed.demand if entry.committed is not None else _NOTHING
-    for hold in entry.holds:
-        if hold.uid != uid or hold.base != commands.CREATE:
-            rest = amounts.largest(rest, hold.demand)
-    return amounts.minus(entry.charge, rest)
 
 
 def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -> Denial | None:
@@ -266,13 +217,11 @@ def _is_unknown(resource: str, command: commands.Reserve) -> bool:
     return not kind or any(name.startswith(kind) for name in command.demand)
 
 
-def _too_many_unsettled(
-    space: Namespace, command: commands.Reserve, superseded: tuple[str, str] | None
-) -> Denial | None:
+def _too_many_unsettled(space: Namespace, command: commands.Reserve) -> Denial | None:
     bound = command.owner_holds_max
     if not bound or not command.owner or command.base != commands.CREATE:
         return None
-    unsettled = space.owners.get(command.owner, 0) - (superseded is not None)
+    unsettled = space.owners.get(command.owner, 0)
     if unsettled < bound:
         return None
     return Denial(

@@ -44,12 +44,8 @@ def check(
     space: Namespace,
     before: Amounts,
     after: Amounts,
-    freed: Amounts,
 ) -> Denial | None:
-    """Return a denial when any line has no room for the increase from `before` to `after`.
-
-    `freed` is what the same decision releases in this namespace before it charges.
-    """
+    """Return a denial when any line has no room for the increase from `before` to `after`."""
     limit = state.limit
     short = None
     for resource, line in space.plan:
@@ -58,8 +54,6 @@ def check(
             need -= before.get(resource, 0)
         if need > 0:
             used = state.used[line]
-            if freed:
-                used -= freed.get(resource, 0)
             if used + need > limit[line]:
                 short = short or []
                 short.append(Short(line, need, used, after.get(resource, 0)))
@@ -67,18 +61,19 @@ def check(
 
 
 def attempt(
-    state: State, space: Namespace, found: list[events.AnyEvent], command: commands.Reserve
+    state: State,
+    space: Namespace,
+    event: events.Reserved | events.Raised,
+    command: commands.Reserve,
 ) -> Denial | None:
-    """Return a denial when applying these events would bring a line over its limit.
+    """Return a denial when applying an event would bring a line over its limit.
 
-    Also when a pod would draw on what it has no right to. They are applied and taken back, so what
-    is checked is exactly what will be charged. The last one is forced, or applying it would fail
-    instead of telling by how much.
+    Also when a pod would draw on what it has no right to. It is applied and taken back, so what is
+    checked is exactly what will be charged. It is forced, or applying it would fail instead of
+    telling by how much.
     """
     with state.trying():
-        for event in found[:-1]:
-            evolve(state, event, state.time)
-        postings = evolve(state, msgspec.structs.replace(found[-1], forced=True), state.time)
+        postings = evolve(state, msgspec.structs.replace(event, forced=True), state.time)
         charge = space.entries[command.key].charge
         values = iter(postings)
         short = [

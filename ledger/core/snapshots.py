@@ -141,17 +141,14 @@ def _covered_namespaces(open_accounts: dict[str, Account]) -> dict[str, Namespac
 
 def _fill(space: Namespace, keys: dict[str, _Kept]) -> None:
     """Put the kept keys into a namespace and index their open CREATE holds."""
-    entries, stamps, owners = space.entries, space.stamps, space.owners
+    entries, owners = space.entries, space.owners
     for key, kept in keys.items():
         entry = entries[key] = entry_of(kept.committed, kept.holds)
         if entry.root:
             _draw(space, key, entry)
         for hold in kept.holds:
-            if hold.base == 0:
-                if hold.stamp:
-                    stamps[hold.stamp] = (key, hold.uid)
-                if hold.owner:
-                    owners[hold.owner] = owners.get(hold.owner, 0) + 1
+            if hold.base == 0 and hold.owner:
+                owners[hold.owner] = owners.get(hold.owner, 0) + 1
 
 
 def _draw(space: Namespace, key: str, entry: Entry) -> None:

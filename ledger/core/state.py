@@ -30,6 +30,8 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An open attempt `(uid, base)` and what it reserves.
 
     `time` is when it was asked for last, in µs of Unix time; `raises` how often after the first.
+    `stamp` decides nothing: it is what the event of an earlier version said, kept so that snapshots
+    of its log stay the same bytes.
     """
 
     uid: str
@@ -112,10 +114,10 @@ class Namespace:
 
     `entries` is the truth; the others are indexes: `accounts` that cover the namespace, `plan`
     with `(resource, line number)` for every line that counts all objects here, `selected` with
-    `(resource, line number, selection)` for those that select, both in order of numbers, `stamps`
-    and `owners` of open CREATE holds, `draws` and `members` of roots: what their pods are charged
-    and which they are. `placed` is truth, too: where the cards of pods are, by key. A new coverage
-    makes a new value around the same mappings.
+    `(resource, line number, selection)` for those that select, both in order of numbers, `owners`
+    of open CREATE holds, `draws` and `members` of roots: what their pods are charged and which they
+    are. `placed` is truth, too: where the cards of pods are, by key. A new coverage makes a new
+    value around the same mappings.
     """
 
     __slots__ = (
@@ -127,12 +129,10 @@ class Namespace:
         "placed",
         "plan",
         "selected",
-        "stamps",
     )
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
-        self.stamps: dict[str, tuple[str, str]] = {}
         self.owners: dict[str, int] = {}
         self.accounts: tuple[str, ...] = ()
         self.plan: Plan = ()
@@ -146,7 +146,7 @@ class Namespace:
     ) -> "Namespace":
         """Return this namespace as other accounts cover it."""
         covered = Namespace()
-        covered.entries, covered.stamps, covered.owners = self.entries, self.stamps, self.owners
+        covered.entries, covered.owners = self.entries, self.owners
         covered.draws, covered.members = self.draws, self.members
         covered.placed = self.placed
         covered.accounts, covered.plan, covered.selected = accounts, plan, selected

@@ -1,7 +1,8 @@
 """Where settings come from: defaults < TOML file < environment < command line.
 
 Promises that everything wrong is reported at once, each with its source, field, value and remedy,
-and that a misspelt name is refused, never ignored.
+and that a misspelt name is refused, never ignored. A setting of an earlier version is ignored and
+reported.
 """
 
 import difflib
@@ -24,7 +25,14 @@ SETTLE_SECONDS_PLACING: Final = 60.0
 
 FILE_BYTES_MAX: Final = 1_048_576
 
+RETIRED: Final = {
+    "stamp_key_file": "means nothing since stamps were removed; remove it, and delete the key",
+}
+"""Settings of earlier versions, and what to do about each."""
+
 CONFIG_VARIABLE: Final = setting_texts.ENVIRONMENT_PREFIX + "CONFIG"
+
+_ACCEPTED: Final = frozenset((*NAMES, *RETIRED))
 
 # A Service named "gpuledger" makes the kubelet set these in every pod of its namespace.
 _SERVICE_LINKS: Final = re.compile(r"^GPULEDGER_(SERVICE_(HOST|PORT)|PORT($|_))")
@@ -55,12 +63,14 @@ class InvalidSettings(Exception):
 class Loaded(msgspec.Struct, frozen=True):
     """Valid settings, and which source each one that is not a default came from.
 
-    `beneath` is what they would be without the command line.
+    `beneath` is what they would be without the command line. `ignored` are the settings of earlier
+    versions that were given.
     """
 
     settings: Settings
     sources: dict[str, str]
     beneath: Settings
+    ignored: tuple[Problem, ...] = ()
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return `(name, value, source)` of every setting, secrets masked."""
@@ -85,12 +95,16 @@ def load(
     InvalidSettings with everything that is wrong.
     """
     problems: list[Problem] = []
+    ignored: list[Problem] = []
     values: dict[str, object] = {}
     sources: dict[str, str] = {}
     beneath = settings.DEFAULTS
     for source, given in _sources(command_line, environment, file, problems):
         beneath = msgspec.structs.replace(settings.DEFAULTS, **values)
         for name, raw in given.items():
+            if name in RETIRED:
+                ignored.append(Problem(source, name, "(given)", RETIRED[name]))
+                continue
             value = _converted(source, name, raw, problems)
             if value is not None:
                 values[name], sources[name] = value, source
@@ -99,7 +113,7 @@ def load(
     problems.extend(_contradictions(merged, sources))
     if problems:
         raise InvalidSettings(tuple(problems))
-    return Loaded(merged, sources, beneath)
+    return Loaded(merged, sources, beneath, tuple(ignored))
 
 
 def _sources(
@@ -131,18 +145,19 @@ def _file(path: str, problems: list[Problem]) -> Mapping[str, object]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         problems.append(Problem(source, "config", path, f"is not TOML: {error}; mend that line"))
         return {}
-    problems.extend(_unknown(source, name, NAMES) for name in found if name not in NAMES)
-    return {name: value for name, value in found.items() if name in NAMES}
+    problems.extend(_unknown(source, name, NAMES) for name in found if name not in _ACCEPTED)
+    return {name: value for name, value in found.items() if name in _ACCEPTED}
 
 
 def _environment(environment: Mapping[str, str], problems: list[Problem]) -> Mapping[str, object]:
-    names = {setting_texts.environment_name(name): name for name in NAMES}
+    names = {setting_texts.environment_name(name): name for name in _ACCEPTED}
     given: dict[str, object] = {}
     for variable, value in environment.items():
         if variable in names:
             given[names[variable]] = value
         elif _is_misspelt(variable):
-            problems.append(_unknown("environment", variable, tuple(names)))
+            known = tuple(setting_texts.environment_name(name) for name in NAMES)
+            problems.append(_unknown("environment", variable, known))
     return given
 
 

@@ -34,7 +34,7 @@ def documentation() -> Iterator[Documentation]:
     for name in NAMES:
         yield Documentation(
             name=name,
-            option=_option(name),
+            option=option_of(name),
             environment=environment_name(name),
             type=_type_text(get_args(TYPES[name])[0]),
             default=rendered(getattr(DEFAULTS, name)),
@@ -100,9 +100,10 @@ def _without_password(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{MASK}@{parts.netloc.rpartition('@')[2]}"))
 
 
-def _option(name: str) -> str:
+def option_of(name: str) -> str:
+    """Return the command-line option of a setting, also of one of an earlier version."""
     option = "--" + name.replace("_", "-")
-    if get_args(TYPES[name])[0] is bool:
+    if name in TYPES and get_args(TYPES[name])[0] is bool:
         return f"{option} / --no-{option[2:]}"
     return option
 

@@ -228,13 +228,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             examples=["system:serviceaccount:kube-system:hami-device-plugin"],
         ),
     ] = ()
-    stamp_key_file: Annotated[
-        str,
-        Meta(
-            description="File with the key, 32 bytes or more, that signs stamps; the same for all"
-            " replicas. None: one is made in store_dir."
-        ),
-    ] = ""
     owner_holds_max: Annotated[
         int,
         Meta(ge=1, le=100_000, description="Unsettled creations of one owner in a namespace."),

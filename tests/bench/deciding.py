@@ -25,7 +25,6 @@ from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh, median
 from webhook.policy import Policy
 from webhook.review import Request
-from webhook.stamps import Stamps
 from webhook.surroundings.whole import Surroundings
 from webhook.validating import Validating
 
@@ -126,7 +125,7 @@ async def _judging(writer: Writer, fleet: Fleet) -> Validating:
         ]
         await around.parents.feed(resource, Listed(1, seen))
     policy = Policy(owner_holds_max=0)  # nothing here settles what was created
-    return Validating(writer, ledgers.CLUSTER, rules, policy, Stamps(bytes(32)), around)
+    return Validating(writer, ledgers.CLUSTER, rules, policy, around)
 
 
 async def _measured(judge: Validating, requests: list[tuple[Request, bool]]) -> float:

@@ -99,7 +99,6 @@ def _visit(
         visit,
         address=visited.address,
         store=str(store),
-        cluster=ledgers.CLUSTER,
         per_second=per_second,
         **number,
     )

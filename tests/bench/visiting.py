@@ -15,12 +15,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.kube.demand import Demand, demand_of
-from ledger.kube.rules import DemandRules
 from ledger.runtime import collector
 from tests.bench.running import percentile
-from webhook.review import decode, required_pod
-from webhook.stamps import ANNOTATION, Stamps, Subject
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "admission" / "pod-create.json"
 CONNECTIONS: Final = 256
@@ -29,33 +25,27 @@ LATE_SECONDS: Final = 10.0
 
 _LENGTH: Final = b"content-length: "
 _UID, _NAME, _NAMESPACE = "{{pod-uid}}", "{{pod-name}}", "{{namespace}}"
-_CALL, _STAMP = "{{call-uid}}", "{{stamp}}"
+_CALL = "{{call-uid}}"
 
 
 class Review:
-    """A recorded review of a new pod, again and again with fresh names, uids and stamps."""
+    """A recorded review of a new pod, again and again with fresh names and uids."""
 
-    def __init__(self, cluster: str, key: bytes, namespaces: int) -> None:
-        """Make reviews for a service that signs with `key`."""
-        self._cluster, self._stamps, self._namespaces = cluster, Stamps(key), namespaces
-        text = _template()
-        pieces = text.replace("{{", "\0{{").replace("}}", "}}\0").split("\0")
+    def __init__(self, namespaces: int) -> None:
+        """Make reviews of pods in so many namespaces."""
+        self._namespaces = namespaces
+        pieces = _template().replace("{{", "\0{{").replace("}}", "}}\0").split("\0")
         self._pieces = [piece.encode() for piece in pieces]
-        demand = demand_of(required_pod(decode(text.encode()), "object"), DemandRules())
-        assert isinstance(demand, Demand)
-        self._demand = demand.amounts
 
     def requests(self, count: int, first: int) -> Iterator[bytes]:
         """Yield whole HTTP requests, the numbers of their pods beginning with `first`."""
         for number in range(first, first + count):
             namespace = f"team-{number % self._namespaces}"
-            subject = Subject(self._cluster, "pods", namespace, "admin", self._demand)
             fields = {
                 _UID.encode(): f"8a6a520b-d230-45e4-a1f4-{number:012x}",
                 _NAME.encode(): f"worker-{number:08x}",
                 _NAMESPACE.encode(): namespace,
                 _CALL.encode(): f"678ec104-fe57-4d05-bdfe-{number:012x}",
-                _STAMP.encode(): self._stamps.make(subject),
             }
             body = b"".join(fields[one].encode() if one in fields else one for one in self._pieces)
             yield (
@@ -166,14 +156,13 @@ class Pool:
 async def visit(
     address: str,
     store: str,
-    cluster: str,
     count: int,
     first: int,
     per_second: float = 0.0,
 ) -> dict[str, float]:
     """Post so many reviews, as fast as they are answered or so many per second."""
     host, _, port = address.rpartition(":")
-    requests = list(Review(cluster, _key(store), namespaces=1_000).requests(count, first))
+    requests = list(Review(namespaces=1_000).requests(count, first))
     collector.spare()
     pool = Pool(iter(requests))
     await pool.connect(host, int(port), str(Path(store, "tls", "ca.crt")), CONNECTIONS)
@@ -193,11 +182,6 @@ async def visit(
     }
 
 
-def _key(store: str) -> bytes:
-    """Return the key that the service of a store signs stamps with."""
-    return Path(store, "stamp.key").read_bytes().strip()
-
-
 def _template() -> str:
     """Return the recorded body as compact JSON with a mark for everything that has to be fresh."""
     calls = msgspec.json.decode(RECORDED.read_bytes())["calls"]
@@ -205,5 +189,4 @@ def _template() -> str:
     request, pod = review["request"], review["request"]["object"]
     request.update(uid=_CALL, name=_NAME, namespace=_NAMESPACE)
     pod["metadata"].update(name=_NAME, namespace=_NAMESPACE, uid=_UID)
-    pod["metadata"]["annotations"] = {ANNOTATION: _STAMP}
     return msgspec.json.encode(review).decode()

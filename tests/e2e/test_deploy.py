@@ -176,7 +176,7 @@ def test_every_mounted_key_is_made_by_the_page(kubectl: Kubectl) -> None:
             assert key is None or key["key"] in kubectl.get(SPACE, f"secret/{key['name']}")["data"]
 
 
-@pytest.mark.parametrize("path", ["tls_cert", "tls_key", "stamp_key_file", "client_ca"])
+@pytest.mark.parametrize("path", ["tls_cert", "tls_key", "client_ca"])
 def test_every_file_of_the_settings_is_mounted(kubectl: Kubectl, path: str) -> None:
     spec = kubectl.get(SPACE, "deployment/gpuledger")["spec"]["template"]["spec"]
     settings = kubectl.type("gpuledger serve --config deploy/gpuledger.toml --print-config")

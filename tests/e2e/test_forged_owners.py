@@ -3,14 +3,12 @@
 A RayCluster without pods holds six cards of eight: whoever could draw from it would get in free.
 """
 
-import asyncio
 from typing import Final
 
 import pytest
 
 from tests.e2e.agreement import cards_used
 from tests.e2e.cluster import Cluster, Manifest
-from tests.e2e.later import WAIT
 from tests.e2e.played import operator_of
 from tests.e2e.pods import CARDS, pod
 from tests.e2e.team import Team
@@ -19,7 +17,6 @@ from tests.e2e.workloads import Space, controlled_by, replicated, template, work
 pytestmark = pytest.mark.e2e
 
 LINE: Final = f"limits.{CARDS}"
-STAMP: Final = "gpuledger.io/stamp"
 OPERATOR: Final = operator_of("RayCluster")
 
 
@@ -106,25 +103,6 @@ async def test_a_reference_to_an_earlier_object_of_that_name_leads_nowhere(
     refused = await space.as_user(OPERATOR).create(below(past, "thief", cards=3))
     assert refused.status == 403
     assert "requested 3, used 6 of 8" in refused.message
-
-
-async def test_a_copied_stamp_supersedes_nobody(space: Space, tenant: Cluster) -> None:
-    team = space.team
-    team.later.shut_gate()
-    waiting = asyncio.create_task(team.create(pod("original", cards=6, labels=WAIT)))
-    try:
-        await team.later.somebody_waits()
-        [hold] = await team.holds_are(1)
-        stamp = team.later.seen["metadata"]["annotations"][STAMP]
-        copied = pod("copy", cards=3, generate=True, annotations={STAMP: stamp})
-        refused = await Space(team, tenant).create(copied)
-        assert refused.status == 403
-        assert "requested 3, used 6 of 8" in refused.message
-        assert await team.holds() == [hold]
-    finally:
-        team.later.open_gate()
-    assert (await waiting).status == 201
-    assert await cards_used(space.team) == 6
 
 
 @pytest.mark.parametrize(

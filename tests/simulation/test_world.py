@@ -31,7 +31,7 @@ def traces() -> list[str]:
         ("Reserved", "pods/", " 0 -"),
         ("Committed", "jobs.batch/"),
         ("Raised", "deployments.apps/"),
-        ("Released", "pods/", "superseded"),
+        ("do Create", "copies=6"),
         ("Released", "deployments.apps/", "fenced"),
         ("Released", "deployments.apps/", "deleted"),
         ("Released", "jobs.batch/", "absent"),

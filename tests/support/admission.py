@@ -22,13 +22,11 @@ from ledger.log.submission import Accepted, Ledger
 from webhook.app import application
 from webhook.mutating import Mutating
 from webhook.policy import Policy
-from webhook.stamps import Stamps
 from webhook.surroundings.whole import Surroundings
 from webhook.validating import Validating
 
 CLUSTER = "east"
 NAMESPACE = "east/team"
-KEY = b"k" * 32
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "admission"
 
@@ -116,13 +114,12 @@ async def serving(
     *,
     rules: DemandRules | None = None,
     policy: Policy | None = None,
-    stamps: Stamps | None = None,
     surroundings: Surroundings | None = None,
 ) -> AsyncIterator[Service]:
     """Serve both webhooks on a ledger."""
-    rules, policy, stamps = rules or DemandRules(), policy or Policy(), stamps or Stamps(KEY)
-    mutating = Mutating(CLUSTER, rules, policy, stamps, surroundings)
-    validating = Validating(ledger, CLUSTER, rules, policy, stamps, surroundings)
+    rules, policy = rules or DemandRules(), policy or Policy()
+    mutating = Mutating(CLUSTER, rules, policy, surroundings)
+    validating = Validating(ledger, CLUSTER, rules, policy, surroundings)
     transport = httpx2.ASGITransport(app=application(mutating, validating, policy))
     async with httpx2.AsyncClient(transport=transport, base_url="https://webhook") as client:
         yield Service(client, ledger, validating)

@@ -32,7 +32,7 @@ def _about_hold(
         return _seen(source, where, hold.base + source.randint(1, 3), hold)
     if what < 0.75:
         return commands.Refute(*where, hold.base)
-    return _asked(source, where, hold.base, hold, stamp=hold.stamp)
+    return _asked(source, where, hold.base, hold)
 
 
 def _about_object(
@@ -65,13 +65,11 @@ def _asked(
     where: tuple[str, str, str],
     base: int,
     body: Hold | Object,
-    stamp: str = "",
 ) -> commands.Reserve:
     return commands.Reserve(
         *where,
         source.choice((body.demand, random_demand(source))),
         base=base,
-        stamp=stamp,
         root=_root(source, where[1], body),
         traits=source.choice((body.traits, source.choice(TRAITS))),
         forced=source.random() < 0.1,

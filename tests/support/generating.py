@@ -67,7 +67,6 @@ def _reserve(source: random.Random) -> commands.Reserve:
         *where,
         random_demand(source),
         base=source.choice((0, 0, 0, 1, 2, 3)),
-        stamp=source.choice(("", "", "s1", "s2", "s3")),
         owner=source.choice(("", "rs-1", "rs-2")),
         owner_holds_max=source.choice((0, 3)),
         actor="admin",

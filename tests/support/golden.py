@@ -77,8 +77,8 @@ def story() -> list[list[commands.AnyCommand]]:
     return [
         [commands.RegisterCluster("east-1", "0b9d6a2e-kube-system", "settlement")],
         [SetLimits(QUOTA, (TEAM,), {f"limits.{MEMORY}": 40_000, f"requests.{CARDS}": 8})],
-        [_create("a", "u1"), _create("b", "u2", stamp="s1", owner="rs-1"), _create("c", "u3")],
-        [_create("b-2", "u4", stamp="s1", owner="rs-1")],
+        [_create("a", "u1"), _create("b", "u2", owner="rs-1"), _create("c", "u3")],
+        [_create("b-2", "u4", owner="rs-1")],
         [_seen("a", "u1", 10), _seen("b-2", "u4", 11)],
         [_update("a", "u1", 10, 6_000), _update("a", "u1", 10, 7_000)],
         [_seen("a", "u1", 12, 6_000)],
@@ -215,9 +215,9 @@ def _make_room(
     return commands.MakeRoom(*where, victims, "extender")
 
 
-def _create(name: str, uid: str, stamp: str = "", owner: str = "") -> Reserve:
+def _create(name: str, uid: str, owner: str = "") -> Reserve:
     demand = {CARDS: 1, MEMORY: 5_000}
-    return Reserve(TEAM, f"pods/{name}", uid, demand, 0, stamp, owner, 0, "alice")
+    return Reserve(TEAM, f"pods/{name}", uid, demand, 0, owner, 0, "alice")
 
 
 def _update(name: str, uid: str, base: int, memory: int) -> Reserve:

@@ -57,7 +57,7 @@ def _limits(number: int) -> commands.SetLimits:
 def _life(number: int, namespace: int) -> Life:
     where = (f"c1/team-{namespace}", f"pods/worker-{number:08x}", f"uid-{number:032x}")
     return (
-        commands.Reserve(*where, DEMAND, stamp=f"{number:016x}", owner="rs-1", actor="alice"),
+        commands.Reserve(*where, DEMAND, owner="rs-1", actor="alice"),
         commands.Observe(*where, 10 * number + 1, DEMAND, actor="watch"),
         commands.End(*where, 10 * number + 2, "deleted", actor="watch"),
     )

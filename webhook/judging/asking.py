@@ -73,7 +73,8 @@ class Asking:
             key = question.reserve.key
             _log.warning("admitted uncharged", key=key, reason=str(answer.reason))
             warning = f"{answer.reason}: admitted without being charged by gpuledger"
-            return _verdict(question, answer, None, warning)
+            admitted = _verdict(question, answer, None, warning)
+            return msgspec.structs.replace(admitted, outcome=str(answer.reason))
         return _verdict(question, answer, answer)
 
     async def foresee(self, reserve: Reserve, until: float) -> Denial | None:
@@ -130,5 +131,5 @@ def _verdict(
         reserve.namespace,
         reserve.key,
         reserve.demand,
-        (*warnings, *question.warnings),
+        warnings=(*warnings, *question.warnings),
     )

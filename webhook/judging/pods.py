@@ -20,15 +20,15 @@ from ledger.kube.demand import Demand, demand_of
 from ledger.kube.gates import is_gated
 from ledger.kube.objects import Pod
 from webhook import objections
-from webhook.attempts import Attempts, observation, unqualified
+from webhook.attempts import Attempts, observation, on_behalf, unqualified
 from webhook.judging.asking import Asking, Question
 from webhook.judging.standing import Standing, forged, not_made_by, standing_of
 from webhook.kinds.envelope import envelope_of
 from webhook.pod_sighting import pod_traits
 from webhook.policy import Policy
 from webhook.promises import promised
+from webhook.reserved import STAMP
 from webhook.review import Request
-from webhook.stamps import ANNOTATION
 from webhook.surroundings.policies import NamespacePolicy
 from webhook.surroundings.remembering import remembered
 from webhook.surroundings.whole import Surroundings
@@ -78,7 +78,7 @@ class PodJudge:
     async def _create(
         self, request: Request, pod: Pod, demand: Demand, policy: NamespacePolicy, until: float
     ) -> Verdict:
-        reserve = self._attempts.create_pod(request, pod, demand.amounts)
+        reserve = self._attempts.create(request, "pods", pod.metadata, demand.amounts)
         if isinstance(reserve, Denial):
             return Verdict(reserve)
         surroundings, user = self._surroundings, request.user_info
@@ -89,6 +89,8 @@ class PodJudge:
             user,
             deadline=surroundings.until(until),
         )
+        if standing.controlled:
+            reserve = on_behalf(reserve, pod.metadata)
         reserve = _completed(reserve, standing.key, pod, demand, _NO_DEMAND)
         if is_gated(pod.spec) and policy.on_exceeded == "pending":
             # Nothing is reserved that could remember that it may not draw.
@@ -96,7 +98,7 @@ class PodJudge:
                 return Verdict(not_made_by(pod.metadata, user))
             return await self._waiting(reserve, until)
         shown_first = self._root_shown(reserve, standing, policy)
-        warnings = _warnings(pod, reserve)
+        warnings = _warnings(pod)
         return await self._asking.ask(
             _question(request, reserve, until, policy, shown_first, warnings)
         )
@@ -226,10 +228,10 @@ def _question(
     )
 
 
-def _warnings(pod: Pod, reserve: Reserve) -> tuple[str, ...]:
+def _warnings(pod: Pod) -> tuple[str, ...]:
     found = []
     if pod.spec.node_name:
         found.append("spec.nodeName is set: no scheduler chooses the cards; the pod is charged")
-    if ANNOTATION in (pod.metadata.annotations or {}) and not reserve.stamp:
-        found.append(f"{ANNOTATION} was not made for this request and is not used")
+    if STAMP in (pod.metadata.annotations or {}):
+        found.append(f"{STAMP} means nothing since stamps were removed; leave it out")
     return tuple(found)

@@ -21,11 +21,13 @@ FIELD = "metadata.ownerReferences"
 class Standing(msgspec.Struct, frozen=True):
     """The root that an object leads to, None without one or when it cannot be read.
 
-    `trusted` says that whoever writes the object is the controller that it names, if it does.
+    `trusted` says that whoever writes the object is the controller that it names, if it does;
+    `controlled` that it is one, of a kind that is known.
     """
 
     root: Root | None = None
     trusted: bool = True
+    controlled: bool = False
 
     @property
     def key(self) -> str:
@@ -46,7 +48,8 @@ async def standing_of(
     kind = ancestry.controller_kind(meta)
     if kind is None and root is not None:
         kind = root.kind  # a pod that owns others acts for the controller of its own root
-    return Standing(root, kind is None or is_controller(kind, user))
+    controlled = kind is not None and is_controller(kind, user)
+    return Standing(root, kind is None or controlled, controlled)
 
 
 def is_controller(kind: Kind, user: UserInfo) -> bool:

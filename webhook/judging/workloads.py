@@ -13,7 +13,7 @@ from ledger.core.amounts import Amounts
 from ledger.core.commands import BARRED, Observe, Reserve
 from ledger.core.denials import Denial, Reason, sentence
 from ledger.kube.objects import Workload
-from webhook.attempts import Attempts, observation, unqualified
+from webhook.attempts import Attempts, observation, on_behalf, unqualified
 from webhook.judging import templates
 from webhook.judging.asking import Asking, Question
 from webhook.judging.standing import forged, not_made_by, standing_of
@@ -113,10 +113,7 @@ class WorkloadJudge:
         reserve = self._reservation(request, change)
         if isinstance(reserve, Denial):
             return reserve
-        root = await self._root(request, reserve, change, until)
-        if isinstance(root, str):
-            return msgspec.structs.replace(reserve, root=root)
-        return root
+        return await self._rooted(request, reserve, change, until)
 
     def _template_refused(self, request: Request, write: Write) -> Denial | None:
         """Return why pods of the object would be refused, unless those of the old one were."""
@@ -139,10 +136,10 @@ class WorkloadJudge:
         unknown = envelope.unknown if not change.before.unknown else ""
         return msgspec.structs.replace(reserve, traits=envelope.traits, unknown=unknown)
 
-    async def _root(
+    async def _rooted(
         self, request: Request, reserve: Reserve, change: _Change, until: float
-    ) -> str | Denial | None:
-        """Return the root to reserve with, None when the object is charged with another one.
+    ) -> Reserve | Denial | None:
+        """Return the reservation with its root, None when the object is charged with another one.
 
         What nobody has reserved anything for cannot be told apart later, so it is refused where
         somebody else than the controller would have it.
@@ -154,7 +151,7 @@ class WorkloadJudge:
             if denial is not None:
                 return denial
             if surroundings.recorded_root(reserve) == BARRED:
-                return BARRED
+                return msgspec.structs.replace(reserve, root=BARRED)
         standing = await standing_of(
             surroundings.ancestry,
             unqualified(reserve.namespace),
@@ -162,11 +159,16 @@ class WorkloadJudge:
             user,
             deadline=surroundings.until(until),
         )
+        if standing.controlled:
+            reserve = on_behalf(reserve, meta)
         if standing.root is None:
-            return standing.key if write.old is None else ""
+            root = standing.key if write.old is None else ""
+            return msgspec.structs.replace(reserve, root=root)
         if standing.trusted or change.before.traits:
             return None
-        return BARRED if change.envelope.demand else not_made_by(meta, user)
+        if not change.envelope.demand:
+            return not_made_by(meta, user)
+        return msgspec.structs.replace(reserve, root=BARRED)
 
     async def _foreseen(self, reserve: Reserve, until: float) -> Verdict:
         """Charge nothing, and warn of what could never run."""

@@ -112,12 +112,3 @@ def test_a_root_that_would_draw_from_another_is_a_contradiction() -> None:
     command = commands.Reserve(NAMESPACE, OTHER, "uid-other", mib(50), root=WEB)
     with pytest.raises(InvariantError, match="draws from deployments"):
         tell(state, replace(command, forced=True))
-
-
-def test_a_later_try_of_a_root_under_another_key_frees_nothing_that_its_pods_take() -> None:
-    state = with_limit(100)
-    tell(state, commands.Reserve(NAMESPACE, WEB, "uid-web", mib(100), stamp="s"))
-    tell(state, pod("a", 100))
-    tried = commands.Reserve(NAMESPACE, "pods/b", "uid-b", mib(50), stamp="s")
-    assert refused(state, tried).reason is Reason.QUOTA_EXCEEDED
-    assert state.used == [100]

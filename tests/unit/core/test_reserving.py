@@ -69,25 +69,28 @@ def test_the_last_free_unit_is_given_and_not_one_more() -> None:
     assert kinds(tell(state, create("u3", 1, "c"))) == ["Reserved"]
 
 
-def test_a_retry_of_one_request_under_a_new_name_takes_the_place_of_the_first() -> None:
-    state = with_limit(100)
-    tell(state, create("u1", 100, "web-abc", stamp="s"))
-    decision = tell(state, create("u2", 100, "web-xyz", stamp="s"))
-    assert kinds(decision) == ["Released superseded", "Reserved"]
-    assert state.used == [100]
-
-
-def test_without_a_stamp_a_retry_under_a_new_name_needs_its_own_room() -> None:
+def test_a_retry_under_a_new_name_needs_its_own_room() -> None:
     state = with_limit(100)
     tell(state, create("u1", 100, "web-abc"))
     assert refused(tell(state, create("u2", 100, "web-xyz"))).transient
 
 
-def test_a_stamp_of_something_committed_supersedes_nothing() -> None:
-    state = with_limit(100)
-    tell(state, create("u1", 60, "a", stamp="s"))
-    tell(state, seen("u1", 5, 60, "a"))
-    assert isinstance(tell(state, create("u2", 60, "b", stamp="s")), Denial)
+def test_a_first_try_at_a_taken_name_adds_nothing_to_what_is_stored_there() -> None:
+    state = with_limit(200)
+    tell(state, create("u1", 100, "web-abc"))
+    tell(state, seen("u1", 5, 100, "web-abc"))
+    assert kinds(tell(state, create("u2", 100, "web-abc"))) == ["Reserved"]
+    assert kinds(tell(state, create("u3", 100, "web-xyz"))) == ["Reserved"]
+    assert state.used == [200]
+
+
+def test_retries_of_one_user_count_as_unsettled_each() -> None:
+    state = with_limit(1_000)
+    for number in range(2):
+        bounded = create(f"u{number}", 1, f"web-{number}", owner="eve", owner_holds_max=2)
+        assert kinds(tell(state, bounded)) == ["Reserved"]
+    third = create("u9", 1, "web-9", owner="eve", owner_holds_max=2)
+    assert refused(tell(state, third)).reason is Reason.TOO_MANY_UNSETTLED
 
 
 def test_an_update_is_asked_only_for_its_increase() -> None:

@@ -244,12 +244,14 @@ def test_what_is_forced_is_charged_beyond_the_limit_and_says_so() -> None:
     assert state.used == [0]
 
 
-def test_a_pod_superseded_by_a_retry_under_a_root_is_charged_once() -> None:
+def test_a_retry_under_a_new_name_draws_beside_the_first_until_that_is_proved_absent() -> None:
     state = running(100, 0)
-    first = commands.Reserve(NAMESPACE, "pods/x", "u1", mib(100), stamp="s", root=WEB)
-    second = commands.Reserve(NAMESPACE, "pods/y", "u2", mib(100), stamp="s", root=WEB)
+    first = commands.Reserve(NAMESPACE, "pods/x", "u1", mib(100), root=WEB)
+    second = commands.Reserve(NAMESPACE, "pods/y", "u2", mib(100), root=WEB)
     tell(state, first)
-    assert kinds(tell(state, second)) == ["Released superseded", "Reserved"]
+    assert isinstance(tell(state, second), Denial)
+    tell(state, commands.Refute(NAMESPACE, "pods/x", "u1", 0))
+    assert kinds(tell(state, second)) == ["Reserved"]
     assert state.used == [100]
 
 

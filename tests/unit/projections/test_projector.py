@@ -47,7 +47,7 @@ async def test_a_changed_record_stops_the_projector_and_is_not_stored(tmp_path: 
 async def test_a_row_that_vanished_is_noticed_when_the_log_closes_it(
     tmp_path: Path, table: str
 ) -> None:
-    path, payloads = tmp_path / "ledger.sqlite", placement_payloads(2, 300)
+    path, payloads = tmp_path / "ledger.sqlite", placement_payloads(3, 300)
     await project(path, log_of(payloads), len(payloads) // 2)
     with sqlite3.connect(path) as connection:
         connection.create_function("fork", 2, lambda *_: 0)

@@ -71,7 +71,7 @@ async def test_webhooks_are_registered_for_a_cluster_that_has_its_name(registere
     async with running(MemoryStore()) as writer:
         one = service(writer)
         task = asyncio.create_task(one.run(b""))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not registered:  # noqa: ASYNC110 - told by a list
                 await asyncio.sleep(0.01)
         task.cancel()

@@ -1,4 +1,4 @@
-"""The mutating webhook completes and stamps new pods, and never decides."""
+"""The mutating webhook completes new pods, and never decides."""
 
 import base64
 import json
@@ -8,7 +8,6 @@ import pytest
 from support.admission import (
     CORES,
     GPU,
-    KEY,
     MEMORY,
     CoreLedger,
     patched,
@@ -23,7 +22,6 @@ from ledger.kube.gates import GATE
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import chosen
 from webhook.policy import Policy
-from webhook.stamps import ANNOTATION, Stamps, Subject
 from webhook.surroundings.policies import NamespacePolicy
 
 PERCENTAGE = "nvidia.com/gpumem-percentage"
@@ -65,18 +63,9 @@ def limits(thing: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-async def test_a_pod_that_asks_for_cards_is_stamped() -> None:
-    after = await mutated(new_pod({GPU: "1", MEMORY: "8k"}))
-    subject = Subject("east", "pods", "team", "ada", {GPU: 1, MEMORY: 8000})
-    assert Stamps(KEY).nonce_of(after["metadata"]["annotations"][ANNOTATION], subject)
-    assert limits(after) == {GPU: "1", MEMORY: "8k"}
-
-
-async def test_a_stamp_that_is_there_is_overwritten_and_other_annotations_stay() -> None:
-    before = new_pod({GPU: "1"}, annotations={ANNOTATION: "copied.1.x", "a/b": "c"})
-    annotations = (await mutated(before))["metadata"]["annotations"]
-    assert annotations["a/b"] == "c"
-    assert annotations[ANNOTATION] != "copied.1.x"
+async def test_a_pod_that_names_all_is_left_as_it_is() -> None:
+    before = new_pod({GPU: "1", MEMORY: "8k"}, annotations={"gpuledger.io/stamp": "copied.1.x"})
+    assert await mutated(before) == before
 
 
 async def test_a_missing_count_is_written_down() -> None:
@@ -94,13 +83,6 @@ async def test_a_whole_card_gets_all_its_cores(whole: dict[str, str]) -> None:
     assert limits(await mutated(new_pod(whole))) == {**whole, CORES: "100"}
 
 
-async def test_nothing_that_was_given_is_written_again() -> None:
-    async with serving(CoreLedger()) as service:
-        given = review(new_pod({GPU: "1", MEMORY: "8k", CORES: "30"}, annotations={}))
-        patch = json.loads(base64.b64decode((await service.post(given, "mutate"))["patch"]))
-    assert [step["path"] for step in patch] == ["/metadata/annotations/gpuledger.io~1stamp"]
-
-
 async def test_init_containers_are_completed_too() -> None:
     before = new_pod({})
     before["spec"]["initContainers"] = [
@@ -111,11 +93,9 @@ async def test_init_containers_are_completed_too() -> None:
     assert after["spec"]["initContainers"][1]["resources"]["limits"] == {GPU: "1", CORES: "100"}
 
 
-async def test_a_second_pass_changes_nothing_but_the_stamp() -> None:
+async def test_a_second_pass_changes_nothing() -> None:
     once = await mutated(new_pod({GPU: "1"}), scheduler_name="cards")
     twice = await mutated(once, scheduler_name="cards")
-    assert once["metadata"]["annotations"].pop(ANNOTATION)
-    assert twice["metadata"]["annotations"].pop(ANNOTATION)
     assert once == twice
 
 
@@ -140,7 +120,6 @@ async def test_nothing_is_asked_for_in_the_name_of_a_pod_that_other_vendors_may_
     share = {"mthreads.com/sgpu-core": "2"}
     for asked in (whole, share):
         after = await mutated(new_pod(asked), rules)
-        assert ANNOTATION in after["metadata"]["annotations"]
         assert limits(after) == asked
 
 
@@ -207,9 +186,13 @@ async def test_only_creations_of_pods_are_touched() -> None:
             assert "patch" not in await service.post(other, "mutate")
 
 
-async def test_a_recorded_creation_is_stamped_before_it_has_a_name() -> None:
+async def test_a_recorded_creation_is_completed_before_it_has_a_name() -> None:
     async with serving(CoreLedger()) as service:
         [(_, first)] = recorded("pod-create-generate-name", "mutate")[:1]
+        for given in first["request"]["object"]["spec"]["containers"][0]["resources"].values():
+            del given[GPU]
         response = await service.post(first, "mutate")
     patch = json.loads(base64.b64decode(response["patch"]))
-    assert [step["path"] for step in patch] == ["/metadata/annotations"]
+    assert [step["path"] for step in patch] == [
+        "/spec/containers/0/resources/limits/nvidia.com~1gpu"
+    ]

@@ -1,7 +1,5 @@
 """The validating webhook charges exactly what could be written, or says why not."""
 
-import base64
-import json
 from typing import Any
 
 import msgspec
@@ -9,7 +7,6 @@ import pytest
 from support.admission import (
     CORES,
     GPU,
-    KEY,
     MEMORY,
     NAMESPACE,
     CoreLedger,
@@ -19,6 +16,7 @@ from support.admission import (
     review,
     serving,
 )
+from support.owned import around
 
 from ledger.core.commands import Observe, Reserve
 from ledger.core.denials import Denial, Reason
@@ -26,7 +24,7 @@ from ledger.core.traits import TERMINATING, Requirement
 from ledger.kube.card_types import CardType
 from ledger.kube.rules import DemandRules
 from webhook.policy import HAMI_IDENTITIES, Policy
-from webhook.stamps import ANNOTATION, Stamps, Subject
+from webhook.reserved import STAMP
 
 CARD = {GPU: "1", MEMORY: "8k"}
 DEMAND = {GPU: 1, MEMORY: 8000}
@@ -62,7 +60,7 @@ async def test_a_creation_reserves_for_its_uid() -> None:
             "pods/p",
             "u-1",
             DEMAND,
-            owner="ReplicaSet/rs/r-1",
+            owner="ada",
             owner_holds_max=64,
             actor="ada",
             traits=TRAITS,
@@ -357,15 +355,6 @@ async def test_recorded_concurrent_patches_open_no_hold() -> None:
     assert ledger.submitted == []
 
 
-async def test_recorded_pods_of_controllers_belong_to_them() -> None:
-    ledger = CoreLedger()
-    async with serving(ledger) as service:
-        for _, one in recorded("pods-made-by-controllers", "validate"):
-            assert (await service.post(one))["allowed"]
-    owners = {c.owner.rpartition("/")[0] for c in ledger.commands() if isinstance(c, Reserve)}
-    assert owners == {"ReplicaSet/d-675798b469"}
-
-
 # Cards of unknown size
 
 
@@ -509,72 +498,76 @@ async def test_users_may_say_what_they_wish(annotation: str) -> None:
     assert (await answered(review(pod(CARD, annotations={annotation: "binpack"}))))["allowed"]
 
 
-# Stamps
+# What earlier versions wrote
 
 
-def stamp(key: bytes = KEY, username: str = "ada") -> str:
-    """Return a stamp for a pod of `CARD`."""
-    return Stamps(key).make(Subject("east", "pods", "team", username, DEMAND))
-
-
-async def test_a_later_attempt_with_the_stamp_takes_the_place_of_the_earlier() -> None:
-    ledger = CoreLedger()
-    ledger.limit(cards=1)
-    annotations = {ANNOTATION: stamp()}
-    async with serving(ledger) as service:
-        for number in range(8):
-            thing = pod(CARD, name=f"g-{number}", uid=f"u-{number}", annotations=annotations)
-            assert "warnings" not in (answer := await service.post(review(thing)))
-            assert answer["allowed"]
-    assert ledger.used() == {f"limits.{GPU}": 1}
-
-
-@pytest.mark.parametrize("forged", ["x", stamp(b"e" * 32), stamp(username="eve")], ids=range(3))
-async def test_a_forged_stamp_frees_nothing(forged: str) -> None:
+async def test_a_copied_stamp_is_accepted_and_warned_about_and_frees_nothing() -> None:
     ledger = CoreLedger()
     ledger.limit(cards=1)
     async with serving(ledger) as service:
         first, second = (
-            pod(CARD, name=f"g-{n}", uid=f"u-{n}", annotations={ANNOTATION: forged}) for n in "ab"
+            pod(CARD, name=f"g-{n}", uid=f"u-{n}", annotations={STAMP: "s"}) for n in "ab"
         )
         answer = await service.post(review(first))
         assert answer["allowed"]
-        assert ANNOTATION in answer["warnings"][0]
+        assert STAMP in answer["warnings"][0]
         assert causes(await service.post(review(second)))[0][0] == "QuotaExceeded"
 
 
-async def test_a_stamp_may_not_be_changed_afterwards() -> None:
-    before = pod(CARD, annotations={ANNOTATION: stamp()})
-    after = pod(CARD, annotations={ANNOTATION: stamp()})
-    response = await answered(update(after, before))
-    assert causes(response) == [("ReservedAnnotation", f"metadata.annotations[{ANNOTATION}]")]
+async def test_a_stamp_may_be_changed_and_taken_away() -> None:
+    stamped, other = (pod(CARD, annotations={STAMP: text}) for text in "ab")
+    for new, old in ((stamped, other), (pod(CARD), stamped), (stamped, pod(CARD))):
+        assert (await answered(update(new, old)))["allowed"]
 
 
-async def test_what_the_mutating_webhook_stamps_the_validating_one_accepts() -> None:
+# Who is bounded, and what names an attempt
+
+
+def owned(kind: str = "ReplicaSet", uid: str = "u-rs", version: str = "apps/v1") -> dict[str, Any]:
+    reference = {"apiVersion": version, "kind": kind, "name": "web", "uid": uid, "controller": True}
+    return pod(CARD, ownerReferences=[reference])
+
+
+async def owner_of(thing: dict[str, Any], username: str) -> str:
+    """Return whose unsettled creations a pod is bounded with."""
     ledger = CoreLedger()
-    async with serving(ledger) as service:
-        mutate, validate = (dict(one) for _, one in recorded("pod-create"))
-        patch = (await service.post(mutate, "mutate"))["patch"]
-        [step] = json.loads(base64.b64decode(patch))
-        validate["request"]["object"]["metadata"]["annotations"] = step["value"]
-        assert "warnings" not in await service.post(validate)
+    async with serving(ledger, surroundings=around(ledger)) as service:
+        assert (await service.post(review(thing, username=username)))["allowed"]
     [command] = ledger.commands()
     assert isinstance(command, Reserve)
-    assert command.stamp == step["value"][ANNOTATION].partition(".")[0]
+    return command.owner
 
 
-async def test_without_a_uid_the_stamp_names_the_attempt() -> None:
+async def test_what_a_controller_makes_is_bounded_for_each_of_its_objects() -> None:
+    controller = "system:serviceaccount:kube-system:replicaset-controller"
+    assert await owner_of(owned(), controller) == "ReplicaSet/web/u-rs"
+
+
+@pytest.mark.parametrize("thing", [owned(), owned("Other", version="example.com/v1")], ids=range(2))
+async def test_who_names_an_owner_falsely_is_bounded_as_a_user(thing: dict[str, Any]) -> None:
+    assert await owner_of(thing, "eve") == "eve"
+
+
+async def test_a_creation_without_a_uid_is_refused_with_what_to_set() -> None:
+    response = await answered(review(pod(CARD, uid="")))
+    assert causes(response) == [("UidMissing", "metadata.uid")]
+    assert "ValidatingWebhookConfiguration" in response["status"]["message"]
+
+
+async def test_what_is_let_in_uncharged_is_not_called_reserved_in_the_audit_log() -> None:
     ledger = CoreLedger()
-    thing = pod(CARD, annotations={ANNOTATION: stamp()})
-    del thing["metadata"]["uid"]
-    assert (await answered(review(thing), ledger))["allowed"]
-    [command] = ledger.commands()
-    assert isinstance(command, Reserve)
-    assert command.uid == f"stamp-{command.stamp}"
+    ledger.answer = Denial(Reason.LEDGER_UNAVAILABLE, "not now", transient=True, decision="d-9")
+    response = await answered(review(pod(CARD)), ledger, policy=Policy(allow_unavailable=True))
+    assert response["auditAnnotations"] == {"decision-d-9": "LedgerUnavailable"}
 
 
-@pytest.mark.parametrize("field", ["uid", "name", "namespace"])
-@pytest.mark.parametrize("text", ["", "x/y", "x" * 254])
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        *(("uid", text) for text in ("x/y", "x" * 254)),
+        *((field, text) for field in ("name", "namespace") for text in ("", "x/y", "x" * 254)),
+    ],
+)
 async def test_an_attempt_that_cannot_be_named_is_refused(field: str, text: str) -> None:
     thing = pod(CARD, **{field: text})
     response = await answered(review(thing, name="", namespace=""))

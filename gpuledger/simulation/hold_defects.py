@@ -1,0 +1,75 @@
+"""Deliberate defects about what a tenant writes: it must neither end a hold nor add one."""
+
+from typing import Any, Final
+
+import msgspec
+
+from gpuledger.simulation.planting import Defect, Put
+from ledger.core import commands, events, reserving
+from ledger.core.denials import Decision, Denial
+from ledger.core.evolution import evolve
+from ledger.core.state import Namespace, State
+from ledger.kube.objects import ObjectMeta
+from webhook.attempts import Attempts, on_behalf
+from webhook.reserved import STAMP
+
+_COPY: Final = "copy:"
+"""How the owner of what carries a copied annotation begins, where the first defect is planted."""
+
+
+def _copied_value_ends_a_hold(put: Put) -> None:
+    """Take creations with one annotation for tries of one request: the later ends the earlier."""
+    honest_create, honest_decided = Attempts.create, reserving._decided
+
+    def create(
+        self: Attempts, request: Any, resource: str, meta: ObjectMeta, demand: Any
+    ) -> commands.Reserve | Denial:
+        reserve = honest_create(self, request, resource, meta, demand)
+        stamp = (meta.annotations or {}).get(STAMP)
+        if isinstance(reserve, Denial) or not stamp:
+            return reserve
+        return msgspec.structs.replace(reserve, owner=_COPY + stamp, owner_holds_max=0)
+
+    def decided(state: State, space: Namespace, command: commands.Reserve) -> Decision:
+        released = _earlier(space, command)
+        if released is None:
+            return honest_decided(state, space, command)
+        with state.trying():
+            evolve(state, released, state.time)
+            found = honest_decided(state, space, command)
+        return found if isinstance(found, Denial) or not found else [released, *found]
+
+    put(Attempts, "create", create)
+    put(reserving, "_decided", decided)
+
+
+def _earlier(space: Namespace, command: commands.Reserve) -> events.Released | None:
+    """Return the end of an earlier creation with the same annotation."""
+    if command.base != commands.CREATE or not command.owner.startswith(_COPY):
+        return None
+    for key, entry in space.entries.items():
+        for hold in entry.holds:
+            if hold.base == commands.CREATE and hold.owner == command.owner:
+                if hold.uid == command.uid:
+                    return None
+                where = command.namespace, key, hold.uid, hold.base
+                return events.Released(*where, events.Cause.SUPERSEDED, 0, command.actor)
+    return None
+
+
+def _any_owner_is_bounded_apart(put: Put) -> None:
+    honest = Attempts.create
+
+    def create(
+        self: Attempts, request: Any, resource: str, meta: ObjectMeta, demand: Any
+    ) -> commands.Reserve | Denial:
+        reserve = honest(self, request, resource, meta, demand)
+        return reserve if isinstance(reserve, Denial) else on_behalf(reserve, meta)
+
+    put(Attempts, "create", create)
+
+
+DEFECTS_OF_HOLDS: Final = (
+    Defect("copied-value-ends-a-hold", "a copied value ends a hold", _copied_value_ends_a_hold),
+    Defect("any-owner-is-bounded-apart", "a false owner adds holds", _any_owner_is_bounded_apart),
+)
