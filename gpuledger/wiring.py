@@ -4,7 +4,6 @@ import contextlib
 import os
 import secrets
 import socket
-import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
@@ -96,13 +95,13 @@ def _given(settings: Settings) -> Reach:
 
 async def connect(settings: Settings, reach: Reach) -> JetStreamLog:
     """Connect to the log. Raises Unreachable."""
-    tls = ssl.create_default_context(cafile=settings.nats_ca) if settings.nats_ca else None
     access = Access(
         reach.servers,
         user=reach.user,
         password=reach.password,
         credentials=settings.nats_creds,
-        tls=tls,
+        login=settings.nats_login_file,
+        ca=settings.nats_ca,
         inbox_prefix=reach.inbox,
     )
     return await JetStreamLog.connect(

@@ -11,6 +11,7 @@ TAKES: Final = (
     *LEDGER,
     "nats_user",
     "nats_password",
+    "nats_login_file",
     "nats_creds",
     "nats_ca",
     "nats_domain",

@@ -4,13 +4,13 @@ Promises: a call ends within its deadline; `Unreachable` means that nothing was 
 was there to take it; a request without an answer is a TimeoutError, and only the caller knows
 what that means. While disconnected nothing is buffered, so that no record is sent long after
 its writer gave up. The client reconnects for ever, and a client that closed itself (it does so
-when a server rejects it in passing) is replaced by a new one at the next call.
+when a server rejects it in passing) is replaced by a new one at the next call. When a file with
+credentials changes, a new client takes the place of the old one, which first ends what it began.
 """
 
 import asyncio
 import contextlib
-import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +20,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from ledger.log import credentials
 from ledger.log.cancellation import kept
+from ledger.log.credentials import Access as Access
+from ledger.log.credentials import CredentialsError, SecureClient
 from ledger.log.port import LogError, Unreachable
 
 RECONNECT_SECONDS: Final = 0.25
@@ -34,6 +37,9 @@ ERRORS_MAX: Final = 4
 
 ERROR_SECONDS: Final = 30.0
 """The same error is logged at most once in so long."""
+
+LOOK_SECONDS: Final = 5.0
+"""How often the files with credentials are looked at."""
 
 Receive = Callable[[Msg], Awaitable[None]]
 """Takes one message of a subscription."""
@@ -49,22 +55,6 @@ _UNSENT: Final = (
 
 _OWN_API: Final = "$JS.API"
 """JetStream's API of the servers connected to."""
-
-
-class Access(msgspec.Struct, frozen=True):
-    """How to reach and convince the servers. Give a password, a credentials file, or a seed file.
-
-    `tls` is the context for servers that want TLS; `credentials` and `nkey_seed` are file names
-    and need the package `nkeys`.
-    """
-
-    servers: tuple[str, ...]
-    user: str = ""
-    password: str = ""
-    credentials: str = ""
-    nkey_seed: str = ""
-    tls: ssl.SSLContext | None = None
-    inbox_prefix: str = "_INBOX"
 
 
 class NobodyThere(Unreachable):
@@ -115,6 +105,8 @@ class Connection:
         self._subscriptions: dict[str, Receive] = {}
         self._subscribed: dict[str, Subscription] = {}
         self._watchers: set[Callable[[], None]] = set()
+        self._marks = credentials.marks(access.files)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def connect(
@@ -123,6 +115,8 @@ class Connection:
         """Connect within the deadline. Raises Unreachable naming the servers and the reason."""
         connection = cls(access, deadline, domain)
         await connection._dial()
+        if access.files:
+            connection._begin(connection._keep_fresh())
         return connection
 
     @property
@@ -179,9 +173,13 @@ class Connection:
         The coroutine must not wait long: messages of one subject are handed over one by one.
         Raises Unreachable.
         """
-        client = await self.client()
-        self._subscriptions[subject] = receive
-        await self._resubscribe(client, subject)
+        while True:
+            client = await self.client()
+            async with self._reviving:
+                if client is self._client:
+                    self._subscriptions[subject] = receive
+                    await self._resubscribe(client, subject)
+                    return
 
     async def unsubscribe(self, subject: str) -> None:
         """Hand over no more messages on a subject; a connection that is gone hands over none."""
@@ -219,6 +217,9 @@ class Connection:
         """Let go of the connection; calls that wait for an answer run into their deadline."""
         self._closing = True
         self._tell()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await _close(self._client, self.deadline)
 
     def _tell(self) -> None:
@@ -245,38 +246,100 @@ class Connection:
 
         Whoever subscribed on it before that would be subscribed twice.
         """
-        client = Client()
+        marks = credentials.marks(self.access.files)
+        client = await self._connected(tuple(self._subscriptions))
+        self._client, self._marks = client, marks
+
+    async def _connected(self, subjects: tuple[str, ...]) -> Client:
+        """Return a connected client with these subscriptions. Raises Unreachable."""
+        client = SecureClient() if self.access.secured else Client()
         try:
             async with asyncio.timeout(self.deadline):
-                await kept(client.connect(**self._options()))
-                for subject in tuple(self._subscriptions):
+                options = await asyncio.to_thread(self._options, client)
+                await kept(client.connect(**options))
+                for subject in subjects:
                     await self._resubscribe(client, subject)
             self._check_open()
+        except CredentialsError as error:
+            raise Unreachable(self._unreachable(str(error))) from error
         except (TimeoutError, OSError, nats.errors.Error) as error:
             await _close(client, self.deadline)
             raise Unreachable(self._unreachable("no connection")) from error
         except BaseException:
             await _close(client, self.deadline)
             raise
-        self._client = client
+        return client
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _keep_fresh(self) -> None:
+        """Use what the files with credentials hold, soon after they were replaced."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            marks = credentials.marks(self.access.files)
+            if marks == self._marks:
+                continue
+            try:
+                await self._renew(marks)
+            except (Unreachable, nats.errors.Error) as error:
+                _logger.warning("nats_credentials_not_renewed", reason=_text(error))
+
+    async def _renew(self, marks: credentials.Marks) -> None:
+        """Let a new client take the place of one that works. Raises Unreachable.
+
+        Nothing changes then. A message may reach neither of the two, as when a server restarts;
+        none reaches both.
+        """
+        async with self._reviving:
+            client = await self._connected(())
+            old, before = self._client, self._subscribed
+            self._client, self._marks, self._subscribed = client, marks, {}
+            for subject in tuple(self._subscriptions):
+                if subject in before:
+                    self._begin(_drain(before[subject], self.deadline))
+                await self._resubscribe(client, subject)
+        self._tell()
+        self._begin(self._retire(old))
+        _logger.info("nats_credentials_renewed", servers=self._servers())
+
+    async def _retire(self, client: Client) -> None:
+        """Close a client when all that was asked of it has had its time."""
+        try:
+            await asyncio.sleep(self.deadline)
+        finally:
+            await _close(client, self.deadline)
 
     def _check_open(self) -> None:
         if self._closing:
             raise Unreachable("the connection to NATS was closed by this process")
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, client: Client) -> dict[str, Any]:
+        """Return what a client is made with. Reads files; raises CredentialsError."""
         access = self.access
+        user, password = access.user, access.password
+        if access.login:
+            login = credentials.read_login(access.login)
+            user, password = login.user, login.password
+
+        async def disconnected() -> None:
+            # One that was replaced is closed on purpose.
+            if client is self._client and not self._closing:
+                _logger.warning("nats_disconnected", servers=self._servers())
+
         return {
             "servers": list(access.servers),
             "name": "gpuledger",
-            "user": access.user or None,
-            "password": access.password or None,
+            "user": user or None,
+            "password": password or None,
             "user_credentials": access.credentials or None,
             "nkeys_seed": access.nkey_seed or None,
-            "tls": access.tls,
+            "tls": credentials.trusting(access.ca) if access.ca else None,
             "inbox_prefix": access.inbox_prefix,
             "error_cb": self._on_error,
-            "disconnected_cb": self._on_disconnected,
+            "disconnected_cb": disconnected,
             "reconnected_cb": self._on_reconnected,
             "max_reconnect_attempts": -1,
             "reconnect_time_wait": RECONNECT_SECONDS,
@@ -295,10 +358,6 @@ class Connection:
         while len(self._errors) > ERRORS_MAX:
             del self._errors[next(iter(self._errors))]
         _logger.warning("nats_error", error=text, servers=self._servers())
-
-    async def _on_disconnected(self) -> None:
-        if not self._closing:
-            _logger.warning("nats_disconnected", servers=self._servers())
 
     async def _on_reconnected(self) -> None:
         self._errors.clear()
@@ -321,6 +380,13 @@ class Connection:
     def _servers(self) -> str:
         """Name the servers without what may be secret in their addresses."""
         return ", ".join(server.rsplit("@", 1)[-1] for server in self.access.servers)
+
+
+async def _drain(subscription: Subscription, deadline: float) -> None:
+    """Take no more messages, and handle those that came."""
+    with contextlib.suppress(TimeoutError, OSError, nats.errors.Error):
+        async with asyncio.timeout(deadline):
+            await subscription.drain()  # type: ignore[no-untyped-call]
 
 
 async def _close(client: Client, deadline: float) -> None:

@@ -252,8 +252,18 @@ _RULES: Final[tuple[Rule, ...]] = (
         "stands beside nats_user or nats_password; give one kind of credentials",
     ),
     (
+        "nats_login_file",
+        lambda given: bool(
+            given.nats_login_file and (given.nats_user or given.nats_password or given.nats_creds)
+        ),
+        "stands beside nats_user, nats_password or nats_creds; give one kind of credentials",
+    ),
+    (
         "nats",
-        lambda given: not given.nats and bool(given.nats_user or given.nats_creds or given.nats_ca),
+        lambda given: (
+            not given.nats
+            and bool(given.nats_user or given.nats_login_file or given.nats_creds or given.nats_ca)
+        ),
         "is empty, so the credentials have no server; give its URL",
     ),
     (

@@ -55,11 +55,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             extra=SECRET,
         ),
     ] = ""
+    nats_login_file: Annotated[
+        str,
+        Meta(
+            description="File with USER:PASSWORD for the NATS servers, read again when it changes;"
+            " instead of user and password.",
+            examples=["/etc/gpuledger/nats/login"],
+        ),
+    ] = ""
     nats_creds: Annotated[
-        str, Meta(description="NATS credentials file (.creds), instead of user and password.")
+        str,
+        Meta(
+            description="NATS credentials file (.creds), read again when it changes; instead of"
+            " user and password."
+        ),
     ] = ""
     nats_ca: Annotated[
-        str, Meta(description="PEM file with the CA of the NATS servers; none: the system's.")
+        str,
+        Meta(
+            description="PEM file with the CA of the NATS servers, read again when it changes;"
+            " none: the system's. Nothing is sent to a server without TLS."
+        ),
     ] = ""
     nats_monitor: Annotated[
         tuple[str, ...],

@@ -1,0 +1,110 @@
+"""What convinces NATS servers, read from files each time that a connection is made.
+
+A file that is replaced while it is read would give a new name with an old password, so a login is
+one line of one file.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import nats.errors
+from nats.aio.client import Client
+
+LOGIN_BYTES_MAX: Final = 4096
+
+Marks = tuple[tuple[int, int, int] | None, ...]
+"""What changes when one of some files is replaced."""
+
+
+class CredentialsError(Exception):
+    """A file with credentials cannot be used; the message names it and the remedy."""
+
+
+class Access(msgspec.Struct, frozen=True):
+    """How to reach and convince the servers. Give a password, or one of the files instead.
+
+    `login` is the name of a file with USER:PASSWORD, `credentials` and `nkey_seed` are files of
+    NATS and need the package `nkeys`; `ca` is a file with the CA of the servers. Files are read
+    again when they change. With `ca`, or an address tls://, nothing is sent without TLS.
+    """
+
+    servers: tuple[str, ...]
+    user: str = ""
+    password: str = ""
+    credentials: str = ""
+    nkey_seed: str = ""
+    login: str = ""
+    ca: str = ""
+    inbox_prefix: str = "_INBOX"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that say who this is and whom to trust."""
+        named = (self.login, self.credentials, self.nkey_seed, self.ca)
+        return tuple(path for path in named if path)
+
+    @property
+    def secured(self) -> bool:
+        """Whether only a server with TLS may be told who this is."""
+        return bool(self.ca) or any(one.startswith("tls://") for one in self.servers)
+
+
+class Login(msgspec.Struct, frozen=True):
+    """A user of the NATS servers."""
+
+    user: str
+    password: str
+
+
+class SecureClient(Client):
+    """A client that logs in over TLS only.
+
+    The library sends user and password to a server that offers no TLS, whatever the address says.
+    """
+
+    def _connect_command(self) -> bytes:
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is None or writer.get_extra_info("ssl_object") is None:
+            raise nats.errors.Error(
+                "the server offers no TLS, so no login was sent: enable TLS on it, or use a nats://"
+                " address without nats_ca"
+            )
+        return super()._connect_command()
+
+
+def read_login(path: str) -> Login:
+    """Read USER:PASSWORD from the only line of a file. Raises CredentialsError."""
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(LOGIN_BYTES_MAX).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CredentialsError(f"{path}: cannot be read ({error}); check the file") from error
+    user, _, password = text.partition(":")
+    if not user or not password or "\n" in text:
+        raise CredentialsError(f"{path}: is not one line USER:PASSWORD; write it so")
+    return Login(user, password)
+
+
+def trusting(authority: str) -> ssl.SSLContext:
+    """Return a context that trusts the CA in a PEM file. Raises CredentialsError."""
+    try:
+        return ssl.create_default_context(cafile=authority)
+    except (OSError, ssl.SSLError) as error:
+        raise CredentialsError(
+            f"{authority}: cannot be used as the CA of the NATS servers ({error}); check the file"
+        ) from error
+
+
+def marks(paths: tuple[str, ...]) -> Marks:
+    """Return what the files are now; a link is followed, as a mounted Secret is replaced by one."""
+    return tuple(_mark(Path(path)) for path in paths)
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,198 @@
+"""Credentials are replaced while the service works, and no review is refused because of it."""
+
+import asyncio
+import gc
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from nats.aio.msg import Msg
+from support.live import Live, creation, live
+from support.nats import NatsServer
+
+from ledger.log import connection as connections
+from ledger.log.connection import Access, Connection
+
+pytestmark = pytest.mark.integration
+
+WAIT_SECONDS = 60.0
+CLIENTS = 4
+USERS = {"old": "old:one", "new": "new:two", "newer": "newer:three"}
+
+
+class Guarded(NatsServer):
+    """A nats-server whose users change without a restart."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, extra='include "users.conf"')
+        self.users("old")
+
+    def users(self, *names: str) -> None:
+        """Let in these users and no others; the running server reads them again."""
+        logins = (USERS[name].split(":") for name in names)
+        listed = ", ".join(f'{{ user: "{user}", password: "{word}" }}' for user, word in logins)
+        (self.directory / "users.conf").write_text(f"authorization {{ users: [ {listed} ] }}\n")
+        if self.process is not None:
+            self.process.send_signal(signal.SIGHUP)
+
+    async def connected(self) -> list[str]:
+        """Return the users of all connections."""
+        async with httpx2.AsyncClient() as client:
+            answer = await client.get(f"{self.monitor_url}/connz?auth=1&limit=1024")
+        return [one.get("authorized_user", "") for one in answer.json()["connections"]]
+
+    async def only(self, user: str) -> None:
+        """Wait until all who are connected are this user."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while set(await self.connected()) != {user}:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Guarded]:
+    guarded = Guarded(tmp_path / "nats")
+    await guarded.start()
+    yield guarded
+    guarded.stop()
+
+
+def replaced(path: Path, text: str) -> None:
+    """Replace a file at once."""
+    scratch = path.with_name(f"{path.name}.new")
+    scratch.write_text(text)
+    scratch.rename(path)
+
+
+class Load:
+    """Clients that create pods, one after the other, and count what is not allowed."""
+
+    def __init__(self, service: Live) -> None:
+        self._service = service
+        self.allowed, self.refused = 0, list[str]()
+        self._ended = asyncio.Event()
+
+    async def run(self) -> None:
+        async with self._service.client() as client, asyncio.TaskGroup() as tasks:
+            for number in range(CLIENTS):
+                tasks.create_task(self._create(client, number))
+            await self._ended.wait()
+
+    async def _create(self, client: httpx2.AsyncClient, number: int) -> None:
+        count = 0
+        while not self._ended.is_set():
+            count += 1
+            review = creation(f"p-{number}-{count}")
+            answer = await client.post("/admission/validate", json=review)
+            response = answer.json()["response"]
+            if response["allowed"]:
+                self.allowed += 1
+            else:
+                self.refused.append(json.dumps(response))
+
+    async def more(self, count: int = 20) -> None:
+        """Wait until so many more were decided."""
+        wanted = self.allowed + len(self.refused) + count
+        async with asyncio.timeout(WAIT_SECONDS):
+            while self.allowed + len(self.refused) < wanted:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+@pytest.mark.timeout(240)
+async def test_a_user_of_nats_is_replaced_under_load_and_nothing_is_refused(
+    server: Guarded, tmp_path: Path
+) -> None:
+    login = tmp_path / "login"
+    login.write_text(USERS["old"])
+    options = (f"--nats={server.url}", f"--nats-login-file={login}")
+    with live(tmp_path / "store", *options, f"--nats-monitor={server.monitor_url}") as service:
+        load = Load(service)
+        running = asyncio.create_task(load.run())
+        await load.more()
+        server.users("old", "new")
+        await load.more()
+        replaced(login, USERS["new"])
+        await server.only("new")
+        await load.more()
+        server.users("new")
+        await load.more(60)
+        load.end()
+        await running
+        assert await server.connected(), "nothing is connected"
+    assert load.refused == [], f"{len(load.refused)} of {load.allowed + len(load.refused)} refused"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "LOOK_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_subscription_moves_and_hears_each_message_once(
+    server: Guarded, tmp_path: Path
+) -> None:
+    server.users("old", "new")
+    login, heard = tmp_path / "login", list[bytes]()
+    login.write_text(USERS["old"])
+    connection = await Connection.connect(Access((server.url,), login=str(login)), deadline=2)
+
+    async def hear(message: Msg) -> None:
+        heard.append(message.data)
+
+    await connection.subscribe("news", hear)
+    replaced(login, USERS["new"])
+    async with asyncio.timeout(WAIT_SECONDS):
+        while "new" not in await server.connected():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    while len(heard) < 3:
+        await connection.publish("news", b"one")
+        await connection.api("INFO")
+    assert len(heard) == 3
+    await server.only("new")
+    await connection.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_login_that_is_refused_changes_nothing_until_it_works(
+    server: Guarded, tmp_path: Path
+) -> None:
+    login = tmp_path / "login"
+    login.write_text(USERS["old"])
+    connection = await Connection.connect(Access((server.url,), login=str(login)), deadline=0.5)
+    client = await connection.client()
+    replaced(login, USERS["new"])
+    await asyncio.sleep(1)
+    assert await connection.client() is client
+    await connection.api("INFO")
+    server.users("old", "new")
+    await server.only("new")
+    await connection.api("INFO")
+    await connection.close()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+async def test_a_user_that_is_removed_first_is_followed_by_the_one_in_the_file(
+    server: Guarded, tmp_path: Path
+) -> None:
+    login = tmp_path / "login"
+    login.write_text(USERS["old"])
+    connection = await Connection.connect(Access((server.url,), login=str(login)), deadline=5)
+    server.users("new")
+    replaced(login, USERS["new"])
+    await server.only("new")
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            try:
+                await connection.api("INFO")
+                break
+            except connections.Unreachable:
+                await asyncio.sleep(0.05)
+    await connection.close()
+    # The library leaves sockets of refused attempts to the collector; it runs within this test.
+    gc.collect()
