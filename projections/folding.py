@@ -145,11 +145,21 @@ def _before(change: Change) -> dict[str, Account]:
         elif isinstance(event, events.LimitSet | events.AccountClosed):
             account = change.state.accounts.get(event.account)
             change.accounts.setdefault(event.account, account)
+            if isinstance(event, events.LimitSet) and event.labels:
+                _note_selecting(change, event)
         if not reaching and _moves_coverage(change.state, event):
             known = change.state.accounts
             reaching = {name: known[name] for name in change.state.reaching}
     _note_envelopes(change)
     return reaching
+
+
+def _note_selecting(change: Change, event: events.LimitSet) -> None:
+    """Note the accounts that select by labels which get their numbers now."""
+    new = dict(event.labels)
+    for name, account in change.state.accounts.items():
+        if any(one.key in new for one in account.selects):
+            change.accounts.setdefault(name, account)
 
 
 def _note_key(change: Change, event: KeyedEvent) -> None:

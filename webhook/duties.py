@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from ledger.core.events import AnyEvent
+from ledger.core.traits import is_unread
 from ledger.kube.objects import Pod, ResourceQuota
 from ledger.kube.port import Change, Listed
 from ledger.kube.watches import Watches
@@ -21,6 +22,7 @@ from webhook.puzzling import Puzzling
 from webhook.quota_accounts import QuotaAccounts
 from webhook.recounting import find_open
 from webhook.relooking import Relooking
+from webhook.rereading import Rereading
 from webhook.tenure import Tenure
 
 TICK_SECONDS: Final = 1.0
@@ -50,6 +52,7 @@ class Duties:
         self._more = FurtherDuties.of(
             tenure, ledger, self.ages, self.puzzling, self.watches, self._relooking
         )
+        self._rereading = Rereading(tenure)
         self._barrier = Barrier(tenure, self.ages, self._looking)
         self.watches.expect(PODS, essential=True)
         self.watches.expect(QUOTAS, essential=True)
@@ -69,7 +72,12 @@ class Duties:
                 self.watches.follow(QUOTAS, self._tenure.cluster.watch_quotas, self._take_quota)
             )
             tasks.create_task(self._follow_pods())
-            for action in (self._pods.end_elapsed, self._barrier.settle, self._relooking.settle):
+            for action in (
+                self._pods.end_elapsed,
+                self._barrier.settle,
+                self._relooking.settle,
+                self._read_again,
+            ):
                 tasks.create_task(every(tick, action))
             if self._more is not None:
                 self._more.start(tasks, tick)
@@ -112,6 +120,13 @@ class Duties:
             self._more.note_quota(change)
         await self._quotas.take(change)
 
+    async def _read_again(self) -> None:
+        """List everything anew if accounts select by labels that were not looked at."""
+        if self._rereading.is_due():
+            if self._more is not None:
+                self._more.kinds.begin_anew()
+            self.watches.begin_anew(PODS)
+
     def _looking(self, kind: str) -> Looking | None:
         if kind == PODS:
             return self._pods
@@ -121,3 +136,5 @@ class Duties:
         cause = drift_of(event, self._tenure.beyond)
         if cause:
             self._tenure.count("drift_total", cause)
+        if is_unread(getattr(event, "traits", ())):
+            self._tenure.count("labels_unread_total")

@@ -92,8 +92,12 @@ class KindWatches:
         """List every kind anew if a namespace is charged in another manner now."""
         if self._manners.have_changed():
             self._manners.forget()
-            for name in self._watched:
-                self._watches.begin_anew(name)
+            self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """List every kind anew."""
+        for name in self._watched:
+            self._watches.begin_anew(name)
 
     async def _policies_told(self) -> None:
         """Wait until it is known how namespaces are treated, up to a bound.

@@ -1,13 +1,16 @@
 """Limits as the ledger has them, compared with what an object says."""
 
 from ledger.core.commands import SetLimits
+from ledger.core.coverage import unnumbered
 from ledger.core.state import State
 
 
 def is_set(state: State, command: SetLimits) -> bool:
     """Return whether an account is already as a command would have it."""
     known = state.accounts.get(command.account)
-    if known is None or (known.reach, known.selects) != (command.reach, command.selects):
+    if known is None or unnumbered(state, known.selects):
+        return False
+    if (known.reach, known.selects) != (command.reach, command.selects):
         return False
     if command.reach is None and known.covers != command.covers:
         return False

@@ -10,7 +10,7 @@ from ledger.core.traits import Traits
 from ledger.kube.demand import demand_of
 from ledger.kube.gates import is_gated
 from ledger.kube.objects import Pod
-from ledger.kube.pod_traits import traits_of
+from ledger.kube.pod_traits import fitting, traits_of
 from ledger.kube.rules import DemandRules
 from webhook.sighting import Sighting
 
@@ -41,16 +41,16 @@ def sight(pod: Pod, cluster: str, rules: DemandRules, now: int, *, deleted: bool
         Cause.DELETED if deleted else Cause.FINISHED if finished else "",
         grace_ends,
         problem,
-        traits=pod_traits(pod) if amounts else (),
+        traits=pod_traits(pod, rules) if amounts else (),
         gated=is_gated(pod.spec),
         assumed=() if isinstance(demand, Denial) else demand.assumed,
     )
 
 
-def pod_traits(pod: Pod) -> Traits:
+def pod_traits(pod: Pod, rules: DemandRules) -> Traits:
     """Return the traits of a pod as the ledger keeps them; none if there is nothing to select."""
-    text = traits_of(pod)
-    return (text,) if text else ()
+    text = traits_of(pod, rules.labels)
+    return fitting((text,)) if text else ()
 
 
 def _grace_ends(pod: Pod) -> int:

@@ -9,8 +9,9 @@ from ledger.core import accounts
 from ledger.core.commands import End
 from ledger.core.events import Cause
 from ledger.core.state import Entry
-from ledger.kube.demand import DemandRules
+from ledger.kube.pod_traits import Labels
 from ledger.kube.port import Cluster
+from ledger.kube.rules import DemandRules, Recording
 from ledger.log.courier import Courier
 from ledger.log.view import View
 from ledger.runtime.counting import Count, uncounted
@@ -74,6 +75,7 @@ class Tenure:
         self.now = now
         self.courier = courier
         self.count = count
+        self._recording = Recording()
         roots = beyond.surroundings.catalog.roots if beyond is not None else ()
         self._settled = frozenset(("pods", *(kind.name for kind in roots)))
 
@@ -88,7 +90,14 @@ class Tenure:
     @property
     def rules(self) -> DemandRules:
         """How requests become amounts, as reviews read them too."""
-        return self.settings.rules if self.beyond is None else self.beyond.surroundings.rules
+        if self.beyond is not None:
+            return self.beyond.surroundings.rules
+        return self._recording.rules(self.settings.rules, self.view.state.labels)
+
+    @property
+    def labels(self) -> Labels:
+        """The labels that are recorded as of now."""
+        return self.rules.labels
 
     def settles(self, key: str) -> bool:
         """Return whether settlement speaks for a key: that of a pod, or of a kind of roots."""

@@ -61,6 +61,7 @@ class Books:
         self.bodies: dict[Key, dict[tuple[str, int], Body]] = {}
         self.accounts: dict[str, Account] = {}
         self._described: dict[str, str] = {}
+        self._labels: dict[str, int] = {}
         self._generations: dict[Key, tuple[str, int]] = {}
         self._used: dict[Line, int] = {}
         self._created: dict[tuple[str, str, str], str] = {}
@@ -70,8 +71,11 @@ class Books:
         if isinstance(event, events.LimitSet):
             limits = {line.key: line.limit for line in event.lines}
             self.accounts[event.account] = Account(event.covers, event.reach, event.selects, limits)
+            self._labels.update(event.labels)
+            self._drop_labels()
         elif isinstance(event, events.AccountClosed):
             del self.accounts[event.account]
+            self._drop_labels()
         elif isinstance(event, events.Described):
             self._described[event.subject] = event.traits
         elif isinstance(event, OfCards):
@@ -88,6 +92,12 @@ class Books:
     def used(self) -> dict[Line, int]:
         """Return what is used of every line of every open account, and of every card."""
         return self._used | self.cards.used()
+
+    def _drop_labels(self) -> None:
+        """Keys of labels have their numbers for as long as some account selects by them."""
+        named = {one.key for account in self.accounts.values() for one in account.selects}
+        for key in self._labels.keys() - named:
+            del self._labels[key]
 
     def _enter_body(self, event: OfBodies) -> Iterator[str]:
         bodies = self.bodies.setdefault((event.namespace, event.key), {})
@@ -155,7 +165,7 @@ class Books:
                 for namespace, found in charges.items()
                 if self._covers(one, namespace)
                 for charge in found
-                if _select(one.selects, charge.texts)
+                if _select(one.selects, charge.texts, self._labels)
             )
             for account, one in self.accounts.items()
             for key in one.limits
@@ -179,8 +189,8 @@ class Books:
         cluster, _, name = namespace.partition("/")
         of_cluster = self._described.get(cluster) or f"!name={cluster}"
         of_namespace = self._described.get(namespace) or f"!name={name}"
-        return _select(account.reach.clusters, (of_cluster,)) and _select(
-            account.reach.namespaces, (of_namespace,)
+        return _select(account.reach.clusters, (of_cluster,), {}) and _select(
+            account.reach.namespaces, (of_namespace,), {}
         )
 
     def _rises_over_a_limit(self, event: AnyEvent, before: dict[Line, int]) -> Iterator[str]:
@@ -236,10 +246,21 @@ def _texts(bodies: dict[tuple[str, int], Body]) -> tuple[str, ...]:
     return tuple(text for body in bodies.values() for text in body.texts or ("",))
 
 
-def _select(conditions: tuple[Requirement, ...], texts: tuple[str, ...]) -> bool:
-    """Return whether any text meets all conditions; the simulation only asks for `In`."""
+def _select(
+    conditions: tuple[Requirement, ...], texts: tuple[str, ...], labels: dict[str, int]
+) -> bool:
+    """Return whether any text meets all conditions; the simulation only asks for `In`.
+
+    A label that was not looked at yet, which its number says, may have any value.
+    """
     for text in texts:
         items = dict(one.split("=", 1) for one in text.split(",") if "=" in one)
-        if all(items.get(one.key) in one.values for one in conditions):
+        read = int(items.get("!read", 0))
+        if all(
+            items[one.key] in one.values
+            if one.key in items
+            else "!unread" in items or labels.get(one.key, 0) > read
+            for one in conditions
+        ):
             return True
     return False

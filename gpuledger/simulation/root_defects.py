@@ -61,9 +61,9 @@ def _barred_until_seen(put: Put) -> None:
 def _one_account_skipped(put: Put) -> None:
     honest = coverage.plans
 
-    def plans(known: Any, covering: Any) -> Any:
+    def plans(known: Any, covering: Any, labels: Any) -> Any:
         names = tuple(covering)
-        return honest(known, names[:-1] if len(names) > 1 else names)
+        return honest(known, names[:-1] if len(names) > 1 else names, labels)
 
     put(coverage, "plans", plans)
 

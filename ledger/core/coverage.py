@@ -4,7 +4,7 @@ An account covers the namespaces it names, or those that its reach selects by wh
 and of their clusters. A namespace that nobody has described yet has its name and no labels.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 
 from ledger.core import accounts
@@ -21,7 +21,7 @@ from ledger.core.state import (
     put,
     put_line,
 )
-from ledger.core.traits import NAME, Reach, matches
+from ledger.core.traits import NAME, READ, Reach, Selection, is_label, matches, numbered
 
 
 def open_namespace(state: State, name: str) -> Namespace:
@@ -81,24 +81,55 @@ def cover(state: State, account: str, names: Iterable[str]) -> None:
         if changed is not None and name in changed.covers:
             covering.add(account)
         ordered = tuple(sorted(covering))
-        covered = space.covered_by(ordered, *plans(state.accounts, ordered))
+        covered = space.covered_by(ordered, *plans(state.accounts, ordered, state.labels))
         put(state, state.namespaces, name, covered)
 
 
-def plans(known: dict[str, Account], covering: Iterable[str]) -> tuple[Plan, SelectingPlan]:
+def plans(
+    known: dict[str, Account], covering: Iterable[str], labels: Mapping[str, int]
+) -> tuple[Plan, SelectingPlan]:
     """Return the lines of accounts that count everything, and those that select."""
     plain, selecting = [], []
     for name in covering:
         account = known[name]
+        selects = numbered(account.selects, labels)
         for key, line in account.lines.items():
             resource = accounts.resource_of(key)
-            if account.selects:
-                selecting.append((resource, line, account.selects))
+            if selects:
+                selecting.append((resource, line, selects))
             else:
                 plain.append((resource, line))
     plain.sort(key=itemgetter(1))
     selecting.sort(key=itemgetter(1))
     return tuple(plain), tuple(selecting)
+
+
+def unnumbered(state: State, selection: Selection) -> list[str]:
+    """Return the keys of labels that a selection names and that have no number yet, sorted."""
+    return sorted({one.key for one in selection if is_label(one.key)} - state.labels.keys())
+
+
+def number(state: State, labels: Iterable[tuple[str, int]]) -> list[str]:
+    """Give keys of labels their numbers; return the accounts that select by any of them."""
+    given = dict(labels)
+    for key, one in given.items():
+        put(state, state.labels, key, one)
+        put(state, state.labels, READ, max(one, state.labels.get(READ, 0)))
+    return [
+        name
+        for name, account in state.accounts.items()
+        if any(one.key in given for one in account.selects)
+    ]
+
+
+def forget_labels(state: State) -> None:
+    """Take the numbers of keys away that no account selects by any more.
+
+    No number is given twice: what was recorded before says nothing about the key from then on.
+    """
+    named = {one.key for account in state.accounts.values() for one in account.selects}
+    for key in state.labels.keys() - named - {READ}:
+        drop(state, state.labels, key)
 
 
 def recount(state: State, covers: Iterable[str], lines: Iterable[int]) -> Postings:
@@ -109,6 +140,13 @@ def recount(state: State, covers: Iterable[str], lines: Iterable[int]) -> Postin
         for line in totals.keys() & found.keys():
             totals[line] += found[line]
     return _move(state, {line: total - state.used[line] for line, total in totals.items()})
+
+
+def count_anew(state: State, account: str) -> Postings:
+    """Count what an account selects once more, after keys that it selects by got numbers."""
+    known = state.accounts[account]
+    cover(state, account, known.covers)
+    return recount(state, known.covers, sorted(known.lines.values()))
 
 
 def set_limits(state: State, lines: Iterable[int], limit: int) -> None:

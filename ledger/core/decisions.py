@@ -9,11 +9,21 @@ later try of the same request, or by proof that it was never written; truth is a
 from collections.abc import Callable
 from typing import Any, Final
 
-from ledger.core import accounts, charging, claiming, commands, events, placing, registering
+from ledger.core import (
+    accounts,
+    charging,
+    claiming,
+    commands,
+    coverage,
+    events,
+    placing,
+    registering,
+)
 from ledger.core.denials import Decision, Denial, Reason
 from ledger.core.observing import observe
 from ledger.core.reserving import reserve
 from ledger.core.state import Account, Hold, State
+from ledger.core.traits import READ
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
@@ -70,11 +80,12 @@ def _set_limits(state: State, command: commands.SetLimits) -> Decision:
     account = state.accounts.get(command.account)
     covers = () if command.reach is not None else tuple(sorted(set(command.covers)))
     known = account.lines if account is not None else {}
+    new = coverage.unnumbered(state, command.selects)
     if account is not None:
         if 0 < command.version < account.version:
             return []
         limits = {key: state.limit[number] for key, number in known.items()}
-        if limits == command.limits and _covers_the_same(account, command, covers):
+        if not new and limits == command.limits and _covers_the_same(account, command, covers):
             return []
     opened, lines = len(state.names), []
     for key in sorted(command.limits):
@@ -82,6 +93,7 @@ def _set_limits(state: State, command: commands.SetLimits) -> Decision:
         if number < 0:
             number, opened = opened, opened + 1
         lines.append(accounts.Line(number, key, command.limits[key]))
+    number = state.labels.get(READ, 0) + 1
     return [
         events.LimitSet(
             command.account,
@@ -91,6 +103,7 @@ def _set_limits(state: State, command: commands.SetLimits) -> Decision:
             command.version,
             command.reach,
             command.selects,
+            tuple((key, number) for key in new),
         )
     ]
 

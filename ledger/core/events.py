@@ -68,7 +68,8 @@ class LimitSet(Event, frozen=True, gc=False):
     """An account's limits are now these lines, and it covers these qualified namespaces.
 
     With a `reach` it covers what that selects, and `covers` is empty. Of what it covers it counts
-    the objects that `selects` selects by their traits, all of them when that is empty.
+    the objects that `selects` selects by their traits, all of them when that is empty. `labels` are
+    the keys of labels that no account has selected by before, with the numbers that they get.
     """
 
     account: str
@@ -78,6 +79,7 @@ class LimitSet(Event, frozen=True, gc=False):
     version: int = 0
     reach: Reach | None = None
     selects: Selection = ()
+    labels: tuple[tuple[str, int], ...] = ()
 
 
 class AccountClosed(Event, frozen=True, gc=False):

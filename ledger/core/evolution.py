@@ -237,14 +237,22 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
         covers = coverage.reached(state, event.reach)
     after = Account(covers, lines, event.version, event.reach, event.selects)
     coverage.put_account(state, event.account, after)
+    others = [one for one in coverage.number(state, event.labels) if one != event.account]
+    if before is not None and before.selects:
+        coverage.forget_labels(state)
     old_lines = set(before.lines.values()) if before else set()
-    is_elsewhere = before is None or (before.covers, before.selects) != (covers, event.selects)
+    is_elsewhere = (
+        before is None
+        or bool(event.labels)
+        or (before.covers, before.selects) != (covers, event.selects)
+    )
     new_lines = set(lines.values()) - (set() if is_elsewhere else old_lines)
     closed = old_lines - set(lines.values())
     if new_lines or closed or is_elsewhere:
         coverage.cover(state, event.account, {*covers, *(before.covers if before else ())})
     ended = coverage.close(state, sorted(closed))
-    return coverage.in_order(ended, coverage.recount(state, covers, sorted(new_lines)))
+    counted = [coverage.count_anew(state, one) for one in others]
+    return coverage.in_order(ended, coverage.recount(state, covers, sorted(new_lines)), *counted)
 
 
 def _account_closed(state: State, event: events.AccountClosed, time: int) -> Postings:
@@ -252,6 +260,8 @@ def _account_closed(state: State, event: events.AccountClosed, time: int) -> Pos
     if account is None:
         raise InvariantError(f"{event.account} is not open")
     coverage.drop_account(state, event.account)
+    if account.selects:
+        coverage.forget_labels(state)
     coverage.cover(state, event.account, account.covers)
     return coverage.close(state, sorted(account.lines.values()))
 

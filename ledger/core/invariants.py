@@ -14,7 +14,7 @@ from ledger.core.charging import NOTHING, bodies_of, drawn_from, entry_of, terms
 from ledger.core.coverage import reached
 from ledger.core.placements import account_of, bookings_of
 from ledger.core.state import Account, Draw, Namespace, State
-from ledger.core.traits import matches
+from ledger.core.traits import matches, numbered
 
 
 def violations(state: State) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _usage_is_the_sum_of_charges(state: State) -> Iterator[str]:
             resource = accounts.resource_of(key)
             if accounts.kind(account) is not Kind.CARD:
                 expected[line] = sum(
-                    _counted(state.namespaces[name], one, resource) for name in one.covers
+                    _counted(state, state.namespaces[name], one, resource) for name in one.covers
                 )
             if state.names[line] != (account, key):
                 yield f"line {line} is {state.names[line]}, not {key} of {account}"
@@ -56,12 +56,13 @@ def _usage_is_the_sum_of_charges(state: State) -> Iterator[str]:
             yield f"line {line} {state.names[line]}: used {used} is not the sum of charges {total}"
 
 
-def _counted(space: Namespace, account: Account, resource: str) -> int:
+def _counted(state: State, space: Namespace, account: Account, resource: str) -> int:
+    selects = numbered(account.selects, state.labels)
     return sum(
         charge.get(resource, 0)
         for unit in units(space)
         for traits, charge in terms(space, unit)
-        if matches(account.selects, traits)
+        if matches(selects, traits)
     )
 
 

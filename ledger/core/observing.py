@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import amounts, charging, commands, events, placements
+from ledger.core import amounts, charging, commands, events, placements, traits
 from ledger.core.amounts import Amounts
 from ledger.core.state import Ended, Entry, Hold, Object, State
 
@@ -79,7 +79,11 @@ def _is_stale(stored: Object, command: commands.Observe) -> bool:
     """Return whether the news is older than what is committed, or the very same."""
     if command.version != stored.version:
         return command.version < stored.version
-    return stored.uid == command.uid and _adds_nothing(stored, command)
+    if stored.uid != command.uid:
+        return False
+    # Whoever reads the same version may not have heard of the newest labels to look at.
+    is_older = traits.read_up_to(command.traits) < traits.read_up_to(stored.traits)
+    return is_older or _adds_nothing(stored, command)
 
 
 def _replaced(entry: Entry, gone: str, command: commands.Observe) -> list[events.AnyEvent]:

@@ -14,7 +14,7 @@ from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Holder, Reason, Shortage
 from ledger.core.evolution import evolve
 from ledger.core.state import Account, Entry, Namespace, State
-from ledger.core.traits import matches
+from ledger.core.traits import matches, numbered
 
 HOLDERS_SHOWN: Final = 3
 HOLDERS_SCANNED_MAX: Final = 1_024
@@ -183,13 +183,14 @@ def _holders(state: State, space: Namespace, head: Shortage) -> tuple[tuple[Hold
 def _holding(state: State, name: str) -> Iterator[tuple[str, str, Amounts]]:
     """Yield the units that an account counts: namespace, key, and what they are charged."""
     account = state.accounts[name]
+    selects = numbered(account.selects, state.labels)
     for namespace, key in islice(_keys(state, account), HOLDERS_SCANNED_MAX):
         space = state.namespaces[namespace]
         entry = space.entries.get(key)
         if entry is not None and charging.drawn_from(entry):
             continue  # what it takes is its root's
         for traits, charge in charging.terms(space, key):
-            if not account.selects or matches(account.selects, traits):
+            if not selects or matches(selects, traits):
                 yield namespace, key, charge
 
 

@@ -46,6 +46,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     nodes: dict[str, Node]
     placed: dict[str, dict[str, Placement]]
     claims: dict[str, tuple[Claim, ...]]
+    labels: dict[str, int] = {}
 
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
@@ -75,8 +76,10 @@ def encode(state: State) -> bytes:
         state.nodes,
         {name: space.placed for name, space in state.namespaces.items() if space.placed},
         state.claims,
+        state.labels,
     )
-    body = _encoder.encode(image)
+    # Without numbers of labels a snapshot is the bytes that it was before there were any.
+    body = _encoder.encode(image if state.labels else msgspec.structs.astuple(image)[:-1])
     return _encoder.encode((SCHEMA, hashlib.sha256(body).digest(), body))
 
 
@@ -97,6 +100,7 @@ def _restore(image: _Image) -> State:
     state = State()
     state.position, state.hash, state.time = image.position, image.hash, image.time
     state.clusters, state.accounts = image.clusters, image.accounts
+    state.labels = image.labels
     state.names, state.used, state.limit = image.names, image.used, image.limit
     state.described, state.described_at = image.described, image.described_at
     state.ended = dict(image.ended)
@@ -104,7 +108,7 @@ def _restore(image: _Image) -> State:
     state.reaching = {
         name: None for name, account in image.accounts.items() if account.reach is not None
     }
-    state.namespaces = _covered_namespaces(image.accounts)
+    state.namespaces = _covered_namespaces(image.accounts, image.labels)
     for name, keys in image.namespaces.items():
         space = state.namespaces.get(name)
         if space is None:
@@ -125,7 +129,9 @@ def _place(state: State, image: _Image) -> None:
                 state.residents[one.node][name, key] = None
 
 
-def _covered_namespaces(open_accounts: dict[str, Account]) -> dict[str, Namespace]:
+def _covered_namespaces(
+    open_accounts: dict[str, Account], labels: dict[str, int]
+) -> dict[str, Namespace]:
     """Return an empty namespace for every covered one, with its accounts and plan."""
     covering: dict[str, list[str]] = {}
     for account in sorted(open_accounts):
@@ -135,7 +141,7 @@ def _covered_namespaces(open_accounts: dict[str, Account]) -> dict[str, Namespac
     for name, names in covering.items():
         space = namespaces[name] = Namespace()
         space.accounts = tuple(names)
-        space.plan, space.selected = plans(open_accounts, names)
+        space.plan, space.selected = plans(open_accounts, names, labels)
     return namespaces
 
 

@@ -159,9 +159,11 @@ class State:
     Per line number: `used` and `limit` in the unit of the line's key, `names` as
     `(account, key)`. A closed line keeps its number, with used and limit 0. `described` has the
     traits of clusters and of qualified namespaces, as far as they were told, and `described_at` the
-    resourceVersions at which they were. `nodes` have cards, which are accounts that cover no
-    namespace; `claims` are kept for pods, by node. Indexes are `reaching`, the accounts that have a
-    reach, and `residents`, the `(namespace, key)` of the pods that are placed on each node.
+    resourceVersions at which they were. `labels` numbers the keys of labels that accounts select
+    by; under `traits.READ` it has the highest number that was ever given. `nodes` have cards,
+    which are accounts that cover no namespace; `claims` are kept for pods, by node. Indexes are
+    `reaching`, the accounts that have a reach, and `residents`, the `(namespace, key)` of the pods
+    that are placed on each node.
     """
 
     __slots__ = (
@@ -174,6 +176,7 @@ class State:
         "ended_order",
         "hash",
         "journal",
+        "labels",
         "limit",
         "names",
         "namespaces",
@@ -193,6 +196,7 @@ class State:
         self.described: dict[str, str] = {}
         self.described_at: dict[str, int] = {}
         self.accounts: dict[str, Account] = {}
+        self.labels: dict[str, int] = {}
         self.reaching: dict[str, None] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.nodes: dict[str, Node] = {}

@@ -7,8 +7,15 @@ label is `key=value`. What is no label begins with `!`: `!priority=NAME`, `!term
 
 An object with several pod templates has several texts. Whoever selects any of them counts the
 object in full.
+
+Of labels only those are recorded that some account selects by. Such a key has a number, and a text
+says by `!read=NUMBER` up to which number its object was looked at. A condition on a key that the
+text says nothing of, and that has a higher number, counts as met: the account may count too much
+until the object was read again, and never too little. What is too long to be recorded is one item,
+`!unread=DIGEST`, which meets every condition on what is not in the text.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -23,6 +30,10 @@ BEST_EFFORT: Final = "!best-effort"
 CROSS_NAMESPACE: Final = "!cross-namespace-affinity"
 NAME: Final = "!name"
 REGION: Final = "!region"
+READ: Final = "!read"
+"""Up to which number the labels of an object were looked at; none: up to 0."""
+UNREAD: Final = "!unread"
+"""The digest of what was too long to be recorded."""
 
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 """The operators of Kubernetes' selectors."""
@@ -42,6 +53,12 @@ class Requirement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     values: tuple[str, ...] = ()
 
 
+class Numbered(Requirement, frozen=True, gc=False):
+    """A condition on a label whose key has the number `since`."""
+
+    since: int = 0
+
+
 Selection = tuple[Requirement, ...]
 """Conditions that must all hold; none selects everything."""
 
@@ -58,6 +75,36 @@ def text_of(items: dict[str, str]) -> str:
     return ",".join([f"{key}={value}" if value else key for key, value in sorted(items.items())])
 
 
+def is_label(key: str) -> bool:
+    """Return whether an item's key is that of a label."""
+    return not key.startswith("!")
+
+
+def numbered(selection: Selection, labels: Mapping[str, int]) -> Selection:
+    """Return the conditions, those on labels with the numbers of their keys."""
+    if not labels:
+        return selection
+    return tuple(
+        Numbered(one.key, one.operator, one.values, labels[one.key]) if one.key in labels else one
+        for one in selection
+    )
+
+
+def is_read(selection: Selection, traits: Traits) -> bool:
+    """Return whether all is recorded of an object that numbered conditions ask about."""
+    return all(_is_read(selection, text) for text in traits or _NONE)
+
+
+def is_unread(traits: Traits) -> bool:
+    """Return whether there is only a digest of what is selected by in any of an object's texts."""
+    return any(text.startswith(UNREAD) for text in traits)
+
+
+def read_up_to(traits: Traits) -> int:
+    """Return up to which number the labels of an object were looked at in all of its texts."""
+    return min(int(_items(text).get(READ, "0")) for text in traits or _NONE)
+
+
 def matches(selection: Selection, traits: Traits) -> bool:
     """Return whether any of an object's texts meets all conditions."""
     return any(_meets(selection, text) for text in traits or _NONE)
@@ -72,8 +119,27 @@ def united(left: Traits, right: Traits) -> Traits:
 
 @lru_cache(maxsize=_REMEMBERED_MAX)
 def _meets(selection: Selection, text: str) -> bool:
-    items = dict(item.partition("=")[::2] for item in text.split(",")) if text else {}
-    return all(_holds(one, items) for one in selection)
+    items = _items(text)
+    return all(_is_unknown(one, items) or _holds(one, items) for one in selection)
+
+
+@lru_cache(maxsize=_REMEMBERED_MAX)
+def _is_read(selection: Selection, text: str) -> bool:
+    items = _items(text)
+    return not any(_is_unknown(one, items) for one in selection)
+
+
+def _items(text: str) -> dict[str, str]:
+    return dict(item.partition("=")[::2] for item in text.split(",")) if text else {}
+
+
+def _is_unknown(requirement: Requirement, items: dict[str, str]) -> bool:
+    if requirement.key in items:
+        return False
+    if UNREAD in items:
+        return True
+    since = requirement.since if isinstance(requirement, Numbered) else 0
+    return since > int(items.get(READ, "0"))
 
 
 def _holds(requirement: Requirement, items: dict[str, str]) -> bool:

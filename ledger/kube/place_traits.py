@@ -3,16 +3,24 @@
 from collections.abc import Mapping
 
 from ledger.core import traits
+from ledger.core.traits import UNREAD
+from ledger.kube.pod_traits import RECORDED_MAX, digest_of
 
 
 def of_namespace(name: str, labels: Mapping[str, str] | None) -> str:
     """Return the traits of a namespace, as one text."""
-    return traits.text_of({**(labels or {}), traits.NAME: name})
+    return _fitting(labels, {traits.NAME: name})
 
 
 def of_cluster(name: str, region: str, labels: Mapping[str, str] | None) -> str:
     """Return the traits of a cluster, as one text; `region` may be empty."""
-    items = {**(labels or {}), traits.NAME: name}
+    own = {traits.NAME: name}
     if region:
-        items[traits.REGION] = region
-    return traits.text_of(items)
+        own[traits.REGION] = region
+    return _fitting(labels, own)
+
+
+def _fitting(labels: Mapping[str, str] | None, own: dict[str, str]) -> str:
+    """Return the text of labels and of what is no label; of too many labels only a digest."""
+    text = traits.text_of({**(labels or {}), **own})
+    return text if len(text) <= RECORDED_MAX else traits.text_of({**own, UNREAD: digest_of(text)})

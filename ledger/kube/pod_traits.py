@@ -1,16 +1,21 @@
 """The traits of pods and of pod templates: labels, and the scopes that a ResourceQuota knows.
 
-Traits are recorded with every object that is charged, so labels that differ between the pods of
-one workload, or that change when a pod is bound, are left out: they would only cost room and
-events. Nobody can select by them, and a quota that tries to is warned about.
+Traits are recorded with every object that is charged, so of labels only those are in them that some
+account selects by, and of these as much as fits. Labels that differ between the pods of one
+workload, or that change when a pod is bound, are left out in any case: they would only cost room
+and events. Nobody can select by them, and a quota that tries to is warned about.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
 
+import msgspec
+
 from ledger.core import traits
+from ledger.core.traits import Traits
 from ledger.kube import quantities
 from ledger.kube.objects import Affinity, ObjectMeta, Pod, PodSpec, Resources
 from ledger.kube.quantities import QuantityError
@@ -49,6 +54,10 @@ VOLATILE: Final = frozenset(
 VOLATILE_PREFIXES: Final = ("batch.kubernetes.io/", "hami.io/", "topology.kubernetes.io/")
 """Labels of a Job's pods, of an allocation, and of the node that a pod is bound to."""
 
+RECORDED_MAX: Final = 8_192
+"""How many characters of traits are recorded of one object; of more there is only a digest."""
+
+_DIGEST_BYTES: Final = 16
 _COMPUTE: Final = ("cpu", "memory")
 _KEY: Final = re.compile(r"([a-z0-9][-.a-z0-9]{0,252}/)?[A-Za-z0-9][-_.A-Za-z0-9]{0,62}")
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
@@ -60,19 +69,51 @@ def is_recorded(label: str) -> bool:
     return label not in VOLATILE and not label.startswith(VOLATILE_PREFIXES)
 
 
-def traits_of(pod: Pod) -> str:
-    """Return the traits of a pod, as one text."""
+class Labels(msgspec.Struct, frozen=True):
+    """The labels that are recorded: their keys, and the highest number that a key has got."""
+
+    keys: tuple[str, ...] = ()
+    read: int = 0
+
+
+NONE: Final = Labels()
+
+
+def labels_of(numbers: Mapping[str, int]) -> Labels:
+    """Return the labels to record, from the numbers that a state has for their keys."""
+    keys = tuple(sorted(key for key in numbers if _is_key(key)))
+    return Labels(keys, numbers.get(traits.READ, 0))
+
+
+def traits_of(pod: Pod, labels: Labels = NONE) -> str:
+    """Return the traits of a pod with its labels of these keys, as one text."""
     items = _scopes(pod.spec)
-    labels = pod.metadata.labels
-    if labels:
-        items.update({key: labels[key] for key in labels if is_recorded(key)})
-    return traits.text_of(items)
+    carried = pod.metadata.labels
+    if carried and labels.keys:
+        items.update({key: carried[key] for key in labels.keys if key in carried})
+    return _marked(items, labels)
+
+
+def fitting(texts: Iterable[str]) -> Traits:
+    """Return the texts of one object as they are recorded: themselves, or a digest of them all."""
+    found = tuple(dict.fromkeys(texts))
+    if sum(len(text) for text in found) <= RECORDED_MAX:
+        return found
+    return (traits.text_of({traits.UNREAD: digest_of("\n".join(found))}),)
+
+
+def digest_of(text: str) -> str:
+    """Return what is recorded of a text that is too long."""
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def traits_of_template(
-    metadata: ObjectMeta, spec: PodSpec, root_labels: Mapping[str, str] | None
+    metadata: ObjectMeta,
+    spec: PodSpec,
+    root_labels: Mapping[str, str] | None,
+    labels: Labels = NONE,
 ) -> str:
-    """Return the traits of a pod template, as one text.
+    """Return the traits of a pod template with its labels of these keys, as one text.
 
     The labels of the root that the template belongs to stand above those of the template. What a
     custom resource holds was never validated: labels and classes that no pod could have are left
@@ -81,14 +122,21 @@ def traits_of_template(
     items = _scopes(spec)
     if not _CLASS.fullmatch(items.get(traits.PRIORITY, "none")):
         del items[traits.PRIORITY]
-    for labels in (metadata.labels or {}, root_labels or {}):
-        items.update({key: labels[key] for key in labels if _is_label(key, labels[key])})
+    for carried in (metadata.labels or {}, root_labels or {}):
+        for key in labels.keys:
+            if key in carried and _VALUE.fullmatch(carried[key]):
+                items[key] = carried[key]
+    return _marked(items, labels)
+
+
+def _marked(items: dict[str, str], labels: Labels) -> str:
+    if labels.read:
+        items[traits.READ] = str(labels.read)
     return traits.text_of(items)
 
 
-def _is_label(key: str, value: str) -> bool:
-    valid = _KEY.fullmatch(key) is not None and _VALUE.fullmatch(value) is not None
-    return valid and is_recorded(key)
+def _is_key(key: str) -> bool:
+    return _KEY.fullmatch(key) is not None and is_recorded(key)
 
 
 def _scopes(spec: PodSpec) -> dict[str, str]:

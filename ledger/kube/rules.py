@@ -1,5 +1,6 @@
 """The rules by which requests of containers become amounts: vendors, types of cards, defaults."""
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from ledger.kube import card_types
 from ledger.kube.card_types import CardType
 from ledger.kube.choices import keys_of
+from ledger.kube.pod_traits import NONE, Labels, labels_of
 from ledger.kube.vendors import NVIDIA, Vendor
 
 
@@ -29,7 +31,8 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     type's or a vendor's own word on its cards goes before it, and `sizes`, of the cards that there
     are, stand in for it. `managed` names further resources to count, such as `cpu`, `memory` or
     `nvidia.com/mig-1g.10gb`. `types` are the known types of cards, which pods name in
-    `type_annotations`; without any, these annotations say nothing.
+    `type_annotations`; without any, these annotations say nothing. `labels` are those that are
+    recorded with what is charged.
     """
 
     vendors: tuple[Vendor, ...] = (NVIDIA,)
@@ -38,6 +41,7 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     sizes: tuple[CardSize, ...] = ()
     types: tuple[CardType, ...] = ()
     type_annotations: tuple[str, ...] = card_types.ANNOTATIONS
+    labels: Labels = NONE
 
     @cached_property
     def by_name(self) -> dict[str, Vendor]:
@@ -88,3 +92,21 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """By type and resource of a card: the resource that only cards of this type are."""
         resources = [name for vendor in self.vendors for name in vendor.charged()]
         return {one.name: {name: f"{one.name}.{name}" for name in resources} for one in self.types}
+
+
+class Recording:
+    """Adds to rules which labels are recorded, and remembers the last it has made."""
+
+    def __init__(self) -> None:
+        self._rules: DemandRules | None = None
+        self._numbers: dict[str, int] = {}
+        self._made: DemandRules | None = None
+
+    def rules(self, rules: DemandRules, numbers: Mapping[str, int]) -> DemandRules:
+        """Return the rules with the labels to which a state has given numbers."""
+        if not numbers:
+            return rules
+        if self._made is None or rules is not self._rules or numbers != self._numbers:
+            self._rules, self._numbers = rules, dict(numbers)
+            self._made = msgspec.structs.replace(rules, labels=labels_of(numbers))
+        return self._made

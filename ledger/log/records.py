@@ -19,7 +19,7 @@ from ledger.log.port import Lost
 
 T = TypeVar("T")
 
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 """The record schema this code writes. Older schemas are read; a newer one is refused."""
 
 RECORD_BYTES_MAX: Final = 1_048_576

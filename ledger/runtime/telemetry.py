@@ -127,6 +127,11 @@ METRICS: Final = (
         "Differences between cluster and ledger that were corrected, by cause.",
         ("cause",),
     ),
+    Metric(
+        "labels_unread_total",
+        Kind.COUNTER,
+        "Objects charged with a digest of their labels: too many of them are selected by.",
+    ),
     Metric("settle_committed_total", Kind.COUNTER, "Holds whose object was seen persisted."),
     Metric(
         "settle_released_total",

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.traits import Reach, Selection
+from ledger.core.traits import Numbered, Reach, Selection
 from projections.reading import View
 
 
@@ -25,7 +25,7 @@ async def selections(view: View, position: int) -> dict[str, Selected]:
 
 
 _reaches: Final = msgspec.json.Decoder(Reach | None)
-_selections: Final = msgspec.json.Decoder(Selection)
+_selections: Final = msgspec.json.Decoder(tuple[Numbered, ...])
 
 _SELECTIONS: Final = """
     SELECT accounts.name, reach, selects

@@ -7,7 +7,7 @@ import msgspec
 
 from ledger.core import events
 from ledger.core.state import Account
-from ledger.core.traits import Reach, Selection
+from ledger.core.traits import Reach, Selection, numbered
 from projections.folding import Change
 from projections.tables.names import Names
 
@@ -35,7 +35,7 @@ class Catalog:
         for name, before in change.accounts.items():
             after = change.state.accounts.get(name, _NO_ACCOUNT)
             self._close_lines(before or _NO_ACCOUNT, after, position)
-            self._select(name, before or _NO_ACCOUNT, after, position)
+            self._select(change, name, before or _NO_ACCOUNT, after)
             self._cover(name, before or _NO_ACCOUNT, after, position)
 
     def _open_lines(self, change: Change, position: int) -> None:
@@ -51,11 +51,13 @@ class Catalog:
         for number in sorted(set(before.lines.values()) - set(after.lines.values())):
             self._statements.append((_CLOSE_LINE, (position, number)))
 
-    def _select(self, name: str, before: Account, after: Account, position: int) -> None:
+    def _select(self, change: Change, name: str, before: Account, after: Account) -> None:
         """Keep what an account selects, if it does not simply count everything that it names."""
         old, new = (before.reach, before.selects), (after.reach, after.selects)
-        if old == new:
+        position = change.record.position
+        if old == new and not _is_numbered(change, after):
             return
+        new = (after.reach, numbered(after.selects, change.state.labels))
         account = self._names.account(name, position)
         if old != _EVERYTHING:
             self._statements.append((_CLOSE_SELECTION, (position, account)))
@@ -77,6 +79,17 @@ class Catalog:
         for statement, values in self._statements:
             await connection.execute(statement, values)
         self._statements.clear()
+
+
+def _is_numbered(change: Change, account: Account) -> bool:
+    """Return whether a record gives a number to a label that the account selects by."""
+    new = {
+        key
+        for item in change.record.items
+        if isinstance(item.event, events.LimitSet)
+        for key, _ in item.event.labels
+    }
+    return any(one.key in new for one in account.selects)
 
 
 _CLUSTER = "INSERT INTO clusters (name, uid, opened) VALUES (?, ?, ?)"

@@ -12,7 +12,7 @@ from ledger.kube import card_types, selectors
 from ledger.kube.card_types import CardType
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.objects import Pod, ScopeRequirement, ScopeSelector
-from ledger.kube.pod_traits import traits_of
+from ledger.kube.pod_traits import Labels, traits_of
 from ledger.kube.rules import DemandRules
 from ledger.kube.selectors import LabelRequirement, LabelSelector
 from ledger.kube.vendors import BUILT_IN
@@ -101,6 +101,9 @@ def test_a_type_adds_its_own_keys_and_changes_nothing_else(
     assert typed.amounts == {**plain.amounts, **wanted}
 
 
+NAMED = Labels(("a", "b", "c"))
+
+
 @given(labels, st.lists(st.tuples(st.sampled_from("abc"), operators), max_size=3))
 def test_label_selectors_select_as_kubernetes_does(
     carried: dict[str, str], conditions: list[tuple[str, tuple[str, list[str] | None]]]
@@ -109,7 +112,7 @@ def test_label_selectors_select_as_kubernetes_does(
         match_expressions=[LabelRequirement(key, *condition) for key, condition in conditions]
     )
     selection = selectors.of_labels(selector, "spec.objectSelector", refuse)
-    text = traits_of(pod({}, {"labels": carried}))
+    text = traits_of(pod({}, {"labels": carried}), NAMED)
     wanted = all(holds(carried.get(key), *condition) for key, condition in conditions)
     assert traits.matches(selection, (text,)) is wanted
 
@@ -117,10 +120,10 @@ def test_label_selectors_select_as_kubernetes_does(
 @given(labels)
 def test_match_labels_are_conditions_of_equality(wanted: dict[str, str]) -> None:
     selection = selectors.of_labels(LabelSelector(match_labels=wanted), "spec", refuse)
-    assert traits.matches(selection, (traits_of(pod({}, {"labels": wanted})),))
+    assert traits.matches(selection, (traits_of(pod({}, {"labels": wanted}), NAMED),))
     for key in wanted:
         other = {**wanted, key: "z"}
-        assert not traits.matches(selection, (traits_of(pod({}, {"labels": other})),))
+        assert not traits.matches(selection, (traits_of(pod({}, {"labels": other}), NAMED),))
 
 
 @given(specs, operators)

@@ -17,7 +17,7 @@ from ledger.core import accounts, snapshots
 from ledger.core.amounts import Amounts
 from ledger.core.events import OBJECT
 from ledger.core.state import Entry, Namespace, State
-from ledger.core.traits import Traits, matches
+from ledger.core.traits import Traits, matches, numbered
 from ledger.log import records
 from ledger.log.port import Snapshot
 from projections.queries.holding import holders, holds
@@ -97,11 +97,12 @@ def shares_of(state: State) -> dict[tuple[str, str], list[tuple[str, int, int]]]
     """Return what every account counts in every namespace: resource, used, committed."""
     found = {}
     for name, account in state.accounts.items():
+        selects = numbered(account.selects, state.labels)
         for namespace in account.covers:
             counted = [
                 one
                 for one in charged(state.namespaces[namespace]).values()
-                if not account.selects or matches(account.selects, one.traits)
+                if not selects or matches(selects, one.traits)
             ]
             found[name, namespace] = [
                 (

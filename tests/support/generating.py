@@ -11,11 +11,23 @@ NAMESPACES = ("c1/red", "c1/blue")
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
 CAUSES = ("deleted", "finished")
 ROOTS = ("deployments.apps/web", "jobs.batch/train")
-TRAITS: tuple[Traits, ...] = ((), ("app=a",), ("!priority=high,app=b",), ("app=a", "app=b"))
+TRAITS: tuple[Traits, ...] = (
+    (),
+    ("app=a",),
+    ("!priority=high,app=b",),
+    ("app=a", "app=b"),
+    ("!read=1",),
+    ("!read=2,app=a",),
+    ("!read=20,team=x",),
+    ("!read=20", "!priority=high,!read=1,app=b"),
+    ("!unread=00ff",),
+)
 SELECTIONS: tuple[Selection, ...] = (
     (),
     (Requirement("app", "In", ("a",)),),
     (Requirement("!priority", "DoesNotExist"),),
+    (Requirement("team", "DoesNotExist"),),
+    (Requirement("team", "NotIn", ("x",)), Requirement("app", "Exists")),
 )
 REACHES = (
     Reach(),

@@ -96,6 +96,7 @@ def story() -> list[list[commands.AnyCommand]]:
         [commands.CloseAccount(QUOTA, "settlement")],
         *_roots_and_reach(),
         *_cards(),
+        *_labels(),
         *([command] for command in random_commands(seed=3, count=300)),
     ]
 
@@ -119,6 +120,28 @@ def _roots_and_reach() -> list[list[commands.AnyCommand]]:
         [msgspec.structs.replace(_seen("w", "u8", 43), root=web, traits=("app=web",))],
         [msgspec.structs.replace(_seen("w", "u8", 44), traits=("app=other",))],
         [commands.End(TEAM, web, "r1", 45, "deleted", "settlement")],
+    ]
+
+
+def _labels() -> list[list[commands.AnyCommand]]:
+    """Return what schema 4 brought: labels with numbers, and what was not read yet."""
+    account, limits = accounts.universe("of-a-team"), {CARDS: 50}
+    team = (Requirement("team", "In", ("a",)),)
+    tier = (*team, Requirement("tier", "Exists"))
+
+    def limit(selects: tuple[Requirement, ...]) -> SetLimits:
+        return SetLimits(account, (), limits, "settlement", reach=Reach(), selects=selects)
+
+    def seen(name: str, uid: str, version: int, *texts: str) -> Observe:
+        return msgspec.structs.replace(_seen(name, uid, version), traits=texts)
+
+    return [
+        [seen("l-1", "l1", 70), seen("l-2", "l2", 71)],
+        [limit(team)],
+        [seen("l-1", "l1", 70, "!read=1,team=a"), seen("l-2", "l2", 71, "!read=1")],
+        [limit(tier)],
+        [seen("l-1", "l1", 70, "!read=2,team=a"), seen("l-3", "l3", 72, "!unread=00ff")],
+        [limit(team), limit(tier), commands.CloseAccount(account, "settlement")],
     ]
 
 

@@ -29,13 +29,17 @@ class Oracle:
         self.bodies: dict[Place, dict[tuple[str, int], Body]] = defaultdict(dict)
         self.limits: dict[str, events.LimitSet] = {}
         self.described: dict[str, str] = {}
+        self.labels: dict[str, int] = {}
 
     def see(self, event: AnyEvent) -> None:
         match event:
             case events.LimitSet():
                 self.limits[event.account] = event
+                self.labels |= dict(event.labels)
+                self._forget()
             case events.AccountClosed():
                 del self.limits[event.account]
+                self._forget()
             case events.Described():
                 self.described[event.subject] = event.traits
             case events.ClusterRegistered():
@@ -48,11 +52,16 @@ class Oracle:
             (account, line.key): sum(
                 amount.get(accounts.resource_of(line.key), 0)
                 for namespace, traits, amount in self._charged()
-                if self._covers(limit, namespace) and _selected(limit.selects, traits)
+                if self._covers(limit, namespace) and _selected(limit.selects, traits, self.labels)
             )
             for account, limit in self.limits.items()
             for line in limit.lines
         }
+
+    def _forget(self) -> None:
+        """A key that no account selects by has no number; it gets another one next time."""
+        named = {one.key for limit in self.limits.values() for one in limit.selects}
+        self.labels = {key: one for key, one in self.labels.items() if key in named}
 
     def _see_body(self, event: AnyEvent) -> None:
         bodies = self.bodies[event.namespace, event.key]
@@ -132,13 +141,20 @@ def _traits(bodies: dict[tuple[str, int], Body]) -> Traits:
     return tuple({text for body in bodies.values() for text in body.traits or ("",)})
 
 
-def _selected(selection: Selection, traits: Traits) -> bool:
-    return any(_meets(selection, text) for text in traits)
+def _selected(selection: Selection, traits: Traits, labels: dict[str, int]) -> bool:
+    return any(_meets(selection, text, labels) for text in traits)
 
 
-def _meets(selection: Selection, text: str) -> bool:
+def _meets(selection: Selection, text: str, labels: dict[str, int] | None = None) -> bool:
     items = dict(([*item.split("="), ""])[:2] for item in text.split(",") if item)
-    return all(_holds(one, items) for one in selection)
+    numbers = labels or {}
+    unknown = {
+        one.key
+        for one in selection
+        if one.key not in items
+        and ("!unread" in items or numbers.get(one.key, 0) > int(items.get("!read", 0)))
+    }
+    return all(one.key in unknown or _holds(one, items) for one in selection)
 
 
 def _holds(one: Requirement, items: dict[str, str]) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 from ledger.core.amounts import Amounts, covers
 from ledger.core.commands import BARRED, Observe, Reserve
 from ledger.core.denials import Denial, sentence
+from ledger.core.traits import Traits
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.gates import is_gated
 from ledger.kube.objects import Pod
@@ -91,7 +92,7 @@ class PodJudge:
         )
         if standing.controlled:
             reserve = on_behalf(reserve, pod.metadata)
-        reserve = _completed(reserve, standing.key, pod, demand, _NO_DEMAND)
+        reserve = self._completed(reserve, standing.key, pod, demand, _NO_DEMAND)
         if is_gated(pod.spec) and policy.on_exceeded == "pending":
             # Nothing is reserved that could remember that it may not draw.
             if standing.key == BARRED:
@@ -134,17 +135,29 @@ class PodJudge:
                 deadline=surroundings.until(until),
             )
             root = found.key if found is not None else ""
-        reserve = _completed(reserve, root, pod, demand, before)
+        reserve = self._completed(reserve, root, pod, demand, before)
         reserve = msgspec.structs.replace(reserve, demand=self._promised(reserve, demand))
         known: tuple[Observe, ...] = ()
         if not is_gated(stored.spec):
-            known = (observation(reserve, self._promised(reserve, before), pod_traits(stored)),)
+            known = (observation(reserve, self._promised(reserve, before), self._traits(stored)),)
         return await self._asking.ask(_question(request, reserve, until, policy, known))
 
     def _promised(self, reserve: Reserve, demand: Demand) -> Amounts:
         """Return what a pod that exists is charged for a demand."""
         place = reserve.namespace, reserve.key, reserve.uid
         return promised(self._surroundings.view.state, place, demand.amounts, demand.assumed)
+
+    def _traits(self, pod: Pod) -> Traits:
+        return pod_traits(pod, self._surroundings.rules)
+
+    def _completed(
+        self, reserve: Reserve, root: str, pod: Pod, demand: Demand, before: Demand
+    ) -> Reserve:
+        """Return the reservation with what it draws from and what quotas select it by."""
+        unknown = demand.unknown if demand.memory_unknown and not before.memory_unknown else ""
+        return msgspec.structs.replace(
+            reserve, root=root, traits=self._traits(pod), unknown=unknown
+        )
 
     async def _waiting(self, reserve: Reserve, until: float) -> Verdict:
         """Let a pod be created that waits for room, and say so when there is none now."""
@@ -202,12 +215,6 @@ def _gains_an_end(pod: Pod, stored: Pod) -> bool:
     return pod.spec.active_deadline_seconds is not None and (
         stored.spec.active_deadline_seconds is None
     )
-
-
-def _completed(reserve: Reserve, root: str, pod: Pod, demand: Demand, before: Demand) -> Reserve:
-    """Return the reservation with what it draws from and what quotas select it by."""
-    unknown = demand.unknown if demand.memory_unknown and not before.memory_unknown else ""
-    return msgspec.structs.replace(reserve, root=root, traits=pod_traits(pod), unknown=unknown)
 
 
 def _question(

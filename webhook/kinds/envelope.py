@@ -13,7 +13,7 @@ from ledger.core.traits import Traits
 from ledger.kube.containers import shown
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.objects import Workload
-from ledger.kube.pod_traits import traits_of_template
+from ledger.kube.pod_traits import Labels, fitting, traits_of_template
 from ledger.kube.rules import DemandRules
 from webhook.kinds.kind import Kind
 from webhook.kinds.templates import Template, names_of, templates_of
@@ -58,7 +58,7 @@ def envelope_of(
     try:
         stage = _Stage.of(kind, workload, surge, elastic_max)
         found = [(one, _demand(one, rules)) for one in templates_of(kind, workload)]
-        return _envelope(found, stage, workload.metadata.labels)
+        return _envelope(found, stage, workload.metadata.labels, rules.labels)
     except Unfit as error:
         return error.denial
 
@@ -108,7 +108,10 @@ class _Stage(msgspec.Struct, frozen=True):
 
 
 def _envelope(
-    found: list[tuple[Template, Demand]], stage: _Stage, labels: dict[str, str] | None
+    found: list[tuple[Template, Demand]],
+    stage: _Stage,
+    labels: dict[str, str] | None,
+    recorded: Labels,
 ) -> Envelope:
     total: Amounts = {}
     traits: dict[str, None] = {}
@@ -116,7 +119,8 @@ def _envelope(
     for template, demand in found:
         if not demand.amounts and not demand.unknown:
             continue
-        traits[traits_of_template(template.pod.metadata, template.pod.spec, labels)] = None
+        meta, spec = template.pod.metadata, template.pod.spec
+        traits[traits_of_template(meta, spec, labels, recorded)] = None
         pods = stage.pods(template)
         _add(total, demand.amounts, pods)
         if pods and demand.unknown and not unknown:
@@ -125,7 +129,7 @@ def _envelope(
             raise _both_unknown(template.moved(demand.memory_unknown), unknown, demand.unknown)
     assumed = tuple({name: None for _, demand in found for name in demand.assumed})
     return Envelope(
-        without_zeros(total), tuple(traits), unknown, unknown_field, stage.finished, assumed
+        without_zeros(total), fitting(traits), unknown, unknown_field, stage.finished, assumed
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from ledger.core.commands import Reserve
 from ledger.core.state import State
 from ledger.kube.cache import Parents
-from ledger.kube.rules import DemandRules
+from ledger.kube.rules import DemandRules, Recording
 from webhook.kinds.catalog import Catalog
 from webhook.sighting import holds_uid, recorded_root
 from webhook.surroundings.ancestry import Ancestry, View
@@ -49,6 +49,7 @@ class Surroundings:
         """
         self.catalog = catalog
         self._current = current or (lambda: rules)
+        self._recording = Recording()
         self.view = view
         self.name = name
         self.cluster = cluster
@@ -67,7 +68,7 @@ class Surroundings:
     @property
     def rules(self) -> DemandRules:
         """How requests become amounts, as of now."""
-        return self._current()
+        return self._recording.rules(self._current(), self.view.state.labels)
 
     @classmethod
     def none(cls, name: str, rules: DemandRules) -> "Surroundings":

@@ -7,7 +7,16 @@ import pytest
 
 from ledger.kube import place_traits
 from ledger.kube.objects import ObjectMeta, Pod
-from ledger.kube.pod_traits import VOLATILE, is_recorded, traits_of, traits_of_template
+from ledger.kube.pod_traits import (
+    RECORDED_MAX,
+    VOLATILE,
+    Labels,
+    fitting,
+    is_recorded,
+    labels_of,
+    traits_of,
+    traits_of_template,
+)
 
 BUSY = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
 
@@ -15,13 +24,14 @@ BUSY = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
 def read(spec: dict[str, Any] | None = None, **labels: str) -> list[str]:
     """Return the items of a pod's traits; it asks for a processor unless the spec says more."""
     pod = {"metadata": {"labels": labels or None}, "spec": {**BUSY, **(spec or {})}}
-    text = traits_of(msgspec.convert(pod, Pod))
+    text = traits_of(msgspec.convert(pod, Pod), labels_of(dict.fromkeys(labels, 0)))
     return text.split(",") if text else []
 
 
 def template(labels: dict[str, str], root: dict[str, str] | None = None, **spec: Any) -> str:
     pod = msgspec.convert({"spec": {**BUSY, **spec}}, Pod)
-    return traits_of_template(ObjectMeta(labels=labels), pod.spec, root)
+    named = labels_of(dict.fromkeys((*labels, *(root or ())), 0))
+    return traits_of_template(ObjectMeta(labels=labels), pod.spec, root, named)
 
 
 def test_labels_are_traits_and_one_without_a_value_is_its_key() -> None:
@@ -164,3 +174,28 @@ def test_a_cluster_has_its_name_its_region_and_its_labels() -> None:
         place_traits.of_cluster("east-1", "eu", {"tier": "1"}) == "!name=east-1,!region=eu,tier=1"
     )
     assert place_traits.of_cluster("east-1", "", {}) == "!name=east-1"
+
+
+def test_only_labels_that_are_selected_by_are_recorded() -> None:
+    many = {f"k{number}": "x" * 63 for number in range(20_000)}
+    pod = msgspec.convert({"metadata": {"labels": {**many, "team": "a"}}, "spec": BUSY}, Pod)
+    assert traits_of(pod) == ""
+    assert traits_of(pod, labels_of({"team": 2, "tier": 1, "!read": 3})) == "!read=3,team=a"
+    meta = ObjectMeta(labels={**many, "team": "a"})
+    assert traits_of_template(meta, pod.spec, many, Labels(("team",), 1)) == "!read=1,team=a"
+
+
+def test_labels_beyond_what_fits_are_a_digest_that_tells_them_apart() -> None:
+    one, other = (f"a={'x' * RECORDED_MAX}{end}" for end in "ab")
+    assert fitting(("team=a", "team=b", "team=a")) == ("team=a", "team=b")
+    [digest] = fitting((one, "team=a"))
+    assert digest.startswith("!unread=")
+    assert len(digest) < 64
+    assert fitting((other, "team=a")) != (digest,)
+
+
+def test_a_place_with_too_many_labels_keeps_its_name() -> None:
+    many = {f"k{number}": "x" * 63 for number in range(1_000)}
+    text = place_traits.of_namespace("team", many)
+    assert text.startswith("!name=team,!unread=")
+    assert len(text) < 100

@@ -18,6 +18,8 @@ GPU = "nvidia.com/gpu"
 KEY = f"limits.{GPU}"
 GOLD = Reach(namespaces=(Requirement("tier", "In", ("gold",)),))
 ALL = accounts.universe("all")
+READ = "!read=1"
+"""Of an object whose labels were looked at."""
 
 
 def reserve(namespace: str, name: str, cards: int, *traits: str) -> commands.Reserve:
@@ -37,12 +39,15 @@ STEPS: list[list[AnyCommand]] = [
         ),
         commands.SetLimits("quota/c1/red/own", ("c1/red",), {KEY: 50}),
     ],
-    [reserve("c1/red", "p1", 1), reserve("c1/blue", "p2", 2, "app=batch")],
-    [reserve("c2/red", "p3", 4), commands.Observe("c1/red", "pods/p1", "p1", 9, {GPU: 1})],
+    [reserve("c1/red", "p1", 1, READ), reserve("c1/blue", "p2", 2, f"{READ},app=batch")],
+    [
+        reserve("c2/red", "p3", 4, READ),
+        commands.Observe("c1/red", "pods/p1", "p1", 9, {GPU: 1}, traits=(READ,)),
+    ],
     [commands.Describe("c2/red", "!name=red,tier=gold")],
     [commands.Describe("c2/red", "!name=red")],
     [commands.SetLimits("quota/c3/new/own", ("c3/new",), {KEY: 50})],
-    [reserve("c3/new", "p4", 8)],
+    [reserve("c3/new", "p4", 8, READ)],
 ]
 
 

@@ -14,12 +14,21 @@ from support.everything import (
 )
 from support.settled import CLUSTER
 
+from ledger.core import accounts
 from ledger.core.cards import Card, Part, Phase, Share
-from ledger.core.commands import AnyCommand, Observe, Place, RegisterCards, Reserve
+from ledger.core.commands import (
+    AnyCommand,
+    Observe,
+    Place,
+    RegisterCards,
+    Reserve,
+    SetLimits,
+)
 from ledger.core.decisions import decide
 from ledger.core.denials import Denial
 from ledger.core.evolution import evolve
 from ledger.core.state import State
+from ledger.core.traits import Reach, Requirement
 from ledger.kube.objects import Pod
 from ledger.kube.rules import CardSize, DemandRules
 from ledger.log.submission import Accepted
@@ -129,6 +138,10 @@ async def test_a_larger_node_raises_neither_pods_nor_workloads_that_are_settled(
         one.server.create(DEPLOYMENTS.name, "red", made)
         await one.until(lambda: one.entry("p") is not None and one.root(web) is not None)
 
+        by_label = (Requirement("a", "Exists"),)
+        await one.writer.submit(
+            SetLimits(accounts.universe("a"), (), {}, reach=Reach(), selects=by_label)
+        )
         # A second node confirms the size.
         await register(one, "n2", 80_000)
         await register(one, "n3", 80_000)

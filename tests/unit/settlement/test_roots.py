@@ -458,22 +458,6 @@ async def test_a_workload_that_is_charged_nothing_keeps_what_quotas_select_it_by
     assert (usual.seen.demand, free.seen.demand) == (TWO, {})
 
 
-async def test_changes_of_labels_are_told_once():
-    async with full_world() as one, settling_everything(one):
-        await one.synced()
-        pod(one, "p")
-        await one.until(lambda: one.entry("p") is not None)
-        one.server.update("pods", "red", "p", metadata={"labels": {"team": "a"}})
-        await one.until(lambda: one.entry("p").traits == ("!best-effort,team=a",))
-        before = len(one.asked)
-        volatile = {"team": "a", "pod-template-hash": "123"}
-        one.server.update("pods", "red", "p", metadata={"labels": volatile})
-        pod(one, "last")
-        await one.until(lambda: one.entry("last") is not None)
-        assert len(one.asked) == before + 1
-        assert one.drift == {Cause.UNRESERVED: 2}
-
-
 async def test_a_workload_whose_request_makes_no_sense_charges_nothing_and_is_counted():
     odd = template()
     odd["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] = "16Gi"

@@ -26,6 +26,7 @@ from support.owned import (
 
 from ledger.core.commands import BARRED, Observe, Reserve
 from ledger.core.denials import Denial, Reason
+from ledger.core.traits import Requirement
 from ledger.kube.resources import Resource
 from ledger.kube.rules import DemandRules
 from webhook.kinds.catalog import Catalog
@@ -173,10 +174,11 @@ async def test_an_update_that_asks_for_no_more_does_not_need_the_ledger(replicas
 
 async def test_an_update_that_other_quotas_would_count_is_asked_for() -> None:
     team = Namespace()
+    team.ledger.limit(selects=(Requirement("tier", "In", ("gold",)),), cards=8)
     relabelled = changed(DEPLOYMENT, template=template(tier="gold"))
     assert (await team.answer(DEPLOYMENTS, relabelled, DEPLOYMENT))["allowed"]
     [reserve] = team.reserved()
-    assert reserve.traits == ("!best-effort,tier=gold",)
+    assert reserve.traits == ("!best-effort,!read=1,tier=gold",)
 
 
 async def test_a_resumed_job_reserves_what_the_suspended_one_did_not() -> None:

@@ -11,6 +11,7 @@ from support.kinds import BUILTIN, Case, all_cases, kind_named, workload
 from ledger.core.denials import Denial, Reason
 from ledger.kube.card_types import CardType
 from ledger.kube.objects import Workload
+from ledger.kube.pod_traits import Labels
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import NVIDIA, Vendor
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
@@ -220,12 +221,30 @@ def test_traits_are_those_of_each_template_that_asks_below_the_labels_of_the_obj
     plain = {"metadata": {"labels": {"app": "ps"}}, "spec": {"containers": [{"name": "a"}]}}
     roles = {"Worker": {"template": POD}, "Chief": {"template": POD}, "PS": {"template": plain}}
     found = workload({"metadata": {"labels": {"team": "a"}}, "spec": {"tfReplicaSpecs": roles}})
-    envelope = accepted(kind_named("tfjobs.kubeflow.org"), found)
-    assert envelope.traits == ("!best-effort,app=web,team=a",)
+    rules = DemandRules(worst_card_memory=16_000, labels=Labels(("app", "team"), 2))
+    envelope = accepted(kind_named("tfjobs.kubeflow.org"), found, rules)
+    assert envelope.traits == ("!best-effort,!read=2,app=web,team=a",)
+
+
+def test_many_templates_with_labels_of_their_own_are_a_digest() -> None:
+    def role(number: int) -> Any:
+        labels = {f"k{one}": f"{number}-{'x' * 50}" for one in range(9)}
+        return {"replicas": 1, "groupName": f"g{number}"} | {
+            "template": {"metadata": {"labels": labels}, "spec": POD["spec"]}
+        }
+
+    found = workload({"spec": {"workerGroupSpecs": [role(one) for one in range(30)]}})
+    rules = DemandRules(
+        worst_card_memory=16_000, labels=Labels(tuple(f"k{one}" for one in range(9)), 9)
+    )
+    envelope = accepted(kind_named("rayclusters.ray.io"), found, rules)
+    [text] = envelope.traits
+    assert text.startswith("!unread=")
+    assert envelope.demand[MEMORY] > 0
 
 
 def test_what_runs_nothing_now_keeps_its_traits() -> None:
-    assert accepted(DEPLOYMENT, deployment(replicas=0)).traits == ("!best-effort,app=web",)
+    assert accepted(DEPLOYMENT, deployment(replicas=0)).traits == ("!best-effort",)
 
 
 def test_scaled_is_what_the_object_will_be() -> None:
