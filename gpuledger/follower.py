@@ -97,6 +97,7 @@ async def _follow(instructions: Instructions) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_project(log, store, settings.snapshot_events))
             tasks.create_task(denied.follow(log, store))
+            tasks.create_task(denied.expire(store, settings.denials_days))
             tasks.create_task(_scrub(log))
             tasks.create_task(_stay(path))
     except* (Lost, NewerSchema) as group:

@@ -13,6 +13,7 @@ import msgspec
 
 from gpuledger import layout
 from gpuledger.exits import Exit, Stop
+from gpuledger.pseudonyms import recorded_names
 from ledger.kube import card_types, place_traits, vendor_files, vendors
 from ledger.kube.card_sizes import Sizes
 from ledger.kube.rules import DemandRules
@@ -169,7 +170,8 @@ def reviewed_resources(settings: Settings) -> tuple[str, ...]:
 def policy(settings: Settings) -> Policy:
     """Return what an operator decided about admission.
 
-    Without a cluster nothing settles by itself, so unsettled creations are not bounded.
+    Without a cluster nothing settles by itself, so unsettled creations are not bounded. Raises Stop
+    naming a file with a key that cannot be used.
     """
     return Policy(
         deadline=settings.admission_deadline_seconds,
@@ -180,6 +182,7 @@ def policy(settings: Settings) -> Policy:
         trusted=trusted(settings),
         scheduler_name=settings.scheduler_name,
         universe_authority=settings.universe_authority,
+        recorded=recorded_names(settings),
     )
 
 

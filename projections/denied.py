@@ -1,6 +1,9 @@
 """Keeping denials: the table beside the log's tables, from a stream where old ones expire."""
 
+import asyncio
 import logging
+import time
+from collections.abc import Callable
 from typing import Final
 
 import aiosqlite
@@ -12,6 +15,12 @@ from projections.store import Store
 
 DENIALS_KEPT: Final = 100_000
 """How many of the newest denials the table keeps."""
+
+EXPIRY_SECONDS: Final = 3600.0
+"""How often denials that are too old are removed."""
+
+_DAY: Final = 86_400 * 1_000_000
+"""µs."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -28,6 +37,18 @@ async def follow(log: Log, store: Store) -> None:
         rows_of_batch = [one for one in map(_row, batch) if one is not None]
         async with store.transaction() as connection:
             await _write(connection, rows_of_batch)
+
+
+async def expire(store: Store, days: int, now: Callable[[], float] = time.time) -> None:
+    """Remove denials older than so many days, at once and from time to time, until cancelled.
+
+    The stream that they come from forgets them by itself.
+    """
+    while True:
+        oldest = int(now() * 1_000_000) - days * _DAY
+        async with store.transaction() as connection:
+            await connection.execute("DELETE FROM denials WHERE time < ?", (oldest,))
+        await asyncio.sleep(EXPIRY_SECONDS)
 
 
 async def _write(

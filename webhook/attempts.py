@@ -1,5 +1,6 @@
 """Attempts: naming what a review is about, so that the same write is never charged twice."""
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -22,13 +23,17 @@ _VERSION: Final = "$.request.oldObject.metadata.resourceVersion"
 class Attempts:
     """Names the attempts of one cluster."""
 
-    def __init__(self, cluster: str, owner_holds_max: int) -> None:
+    def __init__(
+        self, cluster: str, owner_holds_max: int, recorded: Callable[[str], str] = str
+    ) -> None:
         """Name attempts in `cluster`, with at most so many unsettled creations per owner.
 
-        Who sends a request is the owner of what it creates, see `on_behalf`.
+        Who sends a request is the owner of what it creates, see `on_behalf`. `recorded` returns
+        what the log holds for the name of a user.
         """
         self._cluster = cluster
         self._owner_holds_max = owner_holds_max
+        self._recorded = recorded
 
     def create(
         self, request: Request, resource: str, meta: ObjectMeta, demand: Amounts
@@ -64,7 +69,7 @@ class Attempts:
         for field, text in (("name", name), ("namespace", namespace), ("uid", uid)):
             if not text or len(text) > NAME_CHARACTERS_MAX or "/" in text:
                 return unnamed(f"metadata.{field}", text)
-        actor = request.user_info.username[:ACTOR_CHARACTERS_MAX]
+        actor = self._recorded(request.user_info.username)[:ACTOR_CHARACTERS_MAX]
         return Reserve(
             namespace=accounts.qualified(self._cluster, namespace),
             key=f"{resource}/{name}",

@@ -1,5 +1,6 @@
 """What an operator may decide about admission."""
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -19,7 +20,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     `owner_holds_max` creations of one owner in a namespace may be unsettled, 0 for no bound.
     `trusted` names the users that may write the annotations of allocation and of the ledger.
     `scheduler_name` is given to pods of the default scheduler that ask for cards, when not empty.
-    `universe_authority` says whether universe quotas of this cluster count.
+    `universe_authority` says whether universe quotas of this cluster count. `recorded` returns what
+    the log holds for the name of a user.
     """
 
     deadline: float = 9.0
@@ -30,3 +32,4 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     trusted: tuple[str, ...] = HAMI_IDENTITIES
     scheduler_name: str = ""
     universe_authority: bool = True
+    recorded: Callable[[str], str] = str

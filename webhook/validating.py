@@ -66,7 +66,7 @@ class Validating:
         self._universe_authority = policy.universe_authority
         self._trusted_identities = policy.trusted
         asking = Asking(ledger, policy, self._surroundings)
-        attempts = Attempts(cluster, policy.owner_holds_max)
+        attempts = Attempts(cluster, policy.owner_holds_max, policy.recorded)
         self._pods = PodJudge(asking, attempts, policy, self._surroundings)
         self._workloads = WorkloadJudge(asking, attempts, policy, self._surroundings)
         self._scales = ScaleJudge(self._workloads, self._surroundings)

@@ -244,6 +244,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             examples=["system:serviceaccount:kube-system:hami-device-plugin"],
         ),
     ] = ()
+    pseudonym_key_file: Annotated[
+        str,
+        Meta(
+            description="File with the key, 32 bytes or more, of the pseudonyms that are recorded"
+            " in the place of users' names; the same for all replicas. None: names are recorded."
+        ),
+    ] = ""
     owner_holds_max: Annotated[
         int,
         Meta(ge=1, le=100_000, description="Unsettled creations of one owner in a namespace."),

@@ -20,7 +20,7 @@ SETTLE_SECONDS: Final = 3
 
 READY_SECONDS: Final = 60.0
 COMMAND_SECONDS: Final = 60.0
-REQUEST_SECONDS: Final = 5.0
+REQUEST_SECONDS: Final = 20.0
 
 Row = dict[str, Any]
 

@@ -9,7 +9,7 @@ from tests.e2e.pods import CARDS, CORES, MEMORY, demands, total
 from tests.e2e.polling import eventually
 from tests.e2e.service import SETTLE_SECONDS, Row, Service
 
-SEEN_SECONDS: Final = 10.0
+SEEN_SECONDS: Final = 30.0
 """How long news of the cluster may take to reach the ledger and its projection."""
 
 SETTLED_SECONDS: Final = SETTLE_SECONDS + 20.0

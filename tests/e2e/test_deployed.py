@@ -31,7 +31,7 @@ PAGE: Final = (ROOT / "docs" / "install.md").read_text()
 SPACE: Final = "gpuledger-system"
 REPLICAS: Final = 2
 READY_SECONDS: Final = 90.0
-REQUEST_SECONDS: Final = 5.0
+REQUEST_SECONDS: Final = 20.0
 WELL: Final = re.compile(r"\[\+\][\w-]+ ok|ok")
 """What a check says that has nothing to say."""
 

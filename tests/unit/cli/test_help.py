@@ -91,6 +91,7 @@ NEED_NONE: Final = {
     ("simulate",),
     ("webhook", "print"),
     ("demo",),
+    ("pseudonym",),
     ("node", "top"),
     ("vgpu", "selftest"),
 }

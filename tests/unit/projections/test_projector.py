@@ -14,7 +14,7 @@ from ledger.core.state import State
 from ledger.log import records, refusals
 from ledger.log.memory import MemoryLog, MemoryStore
 from ledger.log.port import Lost, Snapshot
-from projections import projector
+from projections import denied, projector
 from projections.queries.denials import denials
 from projections.queries.scopes import EVERYTHING, Scope
 from projections.store import Store
@@ -119,6 +119,29 @@ async def test_denials_are_kept_newest_first_and_are_no_part_of_the_digest(tmp_p
         recent, _ = await denials(view, EVERYTHING, limit=9, since=1)
         assert [one.uid for one in recent] == ["u2", "u1"]
     assert await digest_of(path) == before
+
+
+async def test_denials_are_removed_when_they_are_too_old(tmp_path: Path) -> None:
+    path, log, day = tmp_path / "ledger.sqlite", log_of(random_payloads(2, 30)), 86_400 * 1_000_000
+    await project(path, log)
+    for number in (1, 29 * day, 31 * day, 59 * day):
+        await log.publish_denial(_refusal(number, "c1/red"))
+    await _follow_until(path, log, 4)
+    async with await Store.open(path) as store:
+        expiring = asyncio.create_task(denied.expire(store, 30, now=lambda: 60 * 86_400.0))
+        async with asyncio.timeout(20):
+            while len(kept := await _kept(path)) > 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        expiring.cancel()
+    assert kept == [59 * day, 31 * day]
+
+
+async def _kept(path: Path) -> list[int]:
+    async with viewing(path) as view:
+        rows = await view.connection.execute_fetchall(
+            "SELECT time FROM denials ORDER BY position DESC"
+        )
+    return [row[0] for row in rows]
 
 
 def _refusal(number: int, namespace: str) -> bytes:

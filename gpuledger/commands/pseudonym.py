@@ -1,0 +1,38 @@
+"""`gpuledger pseudonym`: what the log holds in the place of a user's name."""
+
+from typing import Annotated
+
+import typer
+
+from gpuledger.command import command
+from ledger.runtime.setting_sources import Loaded
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    command(
+        app,
+        "gpuledger pseudonym alice --pseudonym-key-file /etc/gpuledger/pseudonym.key",
+        "gpuledger audit replay -o json | grep $(gpuledger pseudonym alice)",
+        takes=("pseudonym_key_file",),
+    )(pseudonym)
+
+
+def pseudonym(
+    loaded: Loaded,
+    user: Annotated[str, typer.Argument(help="The name, as the API server knows the user.")],
+) -> None:
+    """Print what the log holds in the place of a user's name.
+
+    Needs the key that the service has. With an older key, it finds what was recorded under that.
+    """
+    from gpuledger.exits import Exit, Stop
+    from gpuledger.pseudonyms import recorded_names
+
+    if not loaded.settings.pseudonym_key_file:
+        raise Stop(
+            Exit.USAGE,
+            "pseudonym_key_file is not set: the log holds names as they are; name the key's file"
+            " with --pseudonym-key-file if the service has one",
+        )
+    typer.echo(recorded_names(loaded.settings)(user))
