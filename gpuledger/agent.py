@@ -21,6 +21,7 @@ from gpuledger.agent_app import AgentApp
 from gpuledger.agent_log import AgentLog
 from gpuledger.agent_settings import BYPASSES, FORMS, WRONG_CARDS, AgentSettings
 from gpuledger.exits import Exit, Stop
+from ledger.kube import pod_events
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
 from ledger.runtime import collector, logs, serving
@@ -93,7 +94,7 @@ async def _wired(
     settings: Settings, own: AgentSettings, stack: AsyncExitStack
 ) -> tuple[AgentApp, Health, list[Coroutine[Any, Any, None]]]:
     """Make all parts; return the HTTP side, its health, and what runs in the background."""
-    cluster = await _cluster(settings, stack)
+    cluster = await _cluster(settings, own.name, stack)
     nvml = NvmlLibrary()
     driver = Driver(nvml)
     # A driver that hangs would hold up the end, too.
@@ -135,13 +136,15 @@ async def _wired(
     return app, health, background
 
 
-async def _cluster(settings: Settings, stack: AsyncExitStack) -> KubernetesCluster | None:
+async def _cluster(
+    settings: Settings, node: str, stack: AsyncExitStack
+) -> KubernetesCluster | None:
     """Return the cluster of the settings, None without one. Raises ClusterError."""
     if not settings.kubernetes:
         return None
     client = await Client.connect(wiring.kubeconfig(settings))
     stack.push_async_callback(client.close)
-    return KubernetesCluster(client)
+    return KubernetesCluster(client, reporter=pod_events.agent_of(node))
 
 
 async def _until_stopped(

@@ -44,10 +44,16 @@ class KubernetesCluster:
     whose words hold here.
     """
 
-    def __init__(self, client: Client, sleep: Sleep = asyncio.sleep) -> None:
-        """`sleep` waits so many seconds between attempts."""
+    def __init__(
+        self,
+        client: Client,
+        sleep: Sleep = asyncio.sleep,
+        reporter: pod_events.Reporter = pod_events.SERVICE,
+    ) -> None:
+        """`sleep` waits so many seconds between attempts; `reporter` is who reports events."""
         self._client = client
         self._sleep = sleep
+        self._reporter = reporter
 
     async def kube_system_uid(self) -> str:
         """Return the uid of `kube-system`, which stands for the cluster. Raises ClusterError."""
@@ -163,7 +169,7 @@ class KubernetesCluster:
 
     async def create_event(self, event: PodEvent) -> None:
         """Tell something of a pod. Raises ClusterError."""
-        await pod_events.create(self._client, event)
+        await pod_events.create(self._client, event, self._reporter)
 
     async def _get(self, path: str, decoder: msgspec.json.Decoder[T]) -> T | None:
         """Read one object; None when it does not exist. Raises ClusterError."""

@@ -3,13 +3,33 @@
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
 from ledger.kube.client import Client
 from ledger.kube.port import PodEvent
 from ledger.kube.resources import EVENTS, PODS
 from ledger.kube.writing import send
 
-REPORTER: Final = "gpuledger.io/gpuledger"
-"""Who tells events, as Kubernetes wants it named."""
+INSTANCE_MAX: Final = 128
+"""Longest name of an instance that the API server takes."""
+
+
+class Reporter(msgspec.Struct, frozen=True):
+    """Who reports events, as Kubernetes wants it named, and the labels of its events."""
+
+    controller: str
+    instance: str
+    labels: dict[str, str] = {}
+
+
+SERVICE: Final = Reporter("gpuledger.io/gpuledger", "gpuledger.io/gpuledger")
+
+
+def agent_of(node: str) -> Reporter:
+    """Return the agent of a node; policies of the cluster look at its events by their label."""
+    labels = {"gpuledger.io/reporter": "agent"}
+    return Reporter("gpuledger.io/agent", node[:INSTANCE_MAX], labels)
+
 
 NOTE_BYTES_MAX: Final = 1_024
 """Longest note that the API server takes."""
@@ -17,15 +37,19 @@ NOTE_BYTES_MAX: Final = 1_024
 _CUT: Final = "…"
 
 
-async def create(client: Client, event: PodEvent) -> None:
-    """Tell something of a pod. Raises ClusterError.
+async def create(client: Client, event: PodEvent, reporter: Reporter = SERVICE) -> None:
+    """Report an event of a pod. Raises ClusterError.
 
     The name is left to the API server: two events are never one, whoever tells them.
     """
     body = {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
-        "metadata": {"generateName": f"{event.name}-", "namespace": event.namespace},
+        "metadata": {
+            "generateName": f"{event.name}-",
+            "namespace": event.namespace,
+            "labels": reporter.labels,
+        },
         "regarding": {
             "apiVersion": PODS.api_version,
             "kind": PODS.kind,
@@ -38,8 +62,8 @@ async def create(client: Client, event: PodEvent) -> None:
         "action": event.action,
         "note": shortened(event.note),
         "eventTime": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-        "reportingController": REPORTER,
-        "reportingInstance": REPORTER,
+        "reportingController": reporter.controller,
+        "reportingInstance": reporter.instance,
     }
     await send(client, "POST", EVENTS.collection(event.namespace), body)
 

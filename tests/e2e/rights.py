@@ -1,4 +1,4 @@
-"""What the service may do in a cluster: the list that deploy/rbac.yaml has to be equal to."""
+"""What the service may do in a cluster: the lists that deploy/ has to be equal to."""
 
 from typing import Final
 
@@ -11,8 +11,6 @@ READ: Final = ("get", "list", "watch")
 RIGHTS: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
     ("", "pods", ""): (*READ, "patch"),
     ("", "pods/binding", ""): ("create",),
-    ("", "pods/eviction", ""): ("create",),
-    ("policy", "poddisruptionbudgets", ""): ("list",),
     ("", "nodes", ""): (*READ, "patch"),
     ("events.k8s.io", "events", ""): ("create",),
     ("", "resourcequotas", ""): (*READ, "create"),
@@ -41,6 +39,13 @@ RIGHTS: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
     ("authorization.k8s.io", "subjectaccessreviews", ""): ("create",),
 }
 """All that the service may do: (group, resource, the only name or any), and the verbs."""
+
+
+PREEMPTION: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
+    ("", "pods/eviction", ""): ("create",),
+    ("policy", "poddisruptionbudgets", ""): ("list",),
+}
+"""What deploy/preemption adds."""
 
 
 async def rights_of(cluster: Cluster, user: str, namespace: str) -> Rights:

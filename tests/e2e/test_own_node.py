@@ -5,11 +5,13 @@ Two nodes with an agent and a tenant's pod each, and tokens as a kubelet gets th
 
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from ledger.kube.pod_events import agent_of
 from tests.e2e.cluster import Answer, Cluster, Manifest
 from tests.e2e.conftest import _connected
 from tests.e2e.controlplane import ADMIN, ControlPlane
@@ -162,6 +164,84 @@ async def test_a_token_that_is_of_no_node_is_good_for_nothing(
     ):
         assert answer.status == 403
         assert "its token is of no node" in answer.message
+
+
+def event(pod: Manifest, node: str, **changes: Any) -> Manifest:
+    """Return an event of the agent of a node about a pod, as the agent's own client writes it."""
+    meta, reporter = pod["metadata"], agent_of(node)
+    regarding = {"kind": "Pod", "apiVersion": "v1"}
+    regarding |= {key: meta[key] for key in ("name", "namespace", "uid")}
+    body = {
+        "metadata": {"generateName": "e-", "labels": reporter.labels},
+        "regarding": regarding,
+        "reportingController": reporter.controller,
+        "reportingInstance": reporter.instance,
+        "type": "Warning",
+        "reason": "Told",
+        "action": "Tell",
+        "eventTime": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+    }
+    return body | changes
+
+
+async def report(agent: Cluster, body: Manifest, namespace: str = "default") -> Answer:
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events?dryRun=All"
+    return await agent.ask("POST", path, body)
+
+
+@pytest.fixture
+async def reporting(agents: Agents, admin: Cluster) -> dict[str, Manifest]:
+    """Return a pod of each node, with the policies on events in effect."""
+    pods = {}
+    for node in NODES:
+        await made(admin, f"{TENANTS}/pods", pod(f"told-{node}", node))
+        pods[node] = await admin.must("GET", f"{TENANTS}/pods/told-{node}")
+    for body in (event(pods["a"], "b"), event(pods["b"], "a")):
+        await eventually(
+            lambda body=body: report(agents["a"], body),
+            lambda answer: answer.status == 403,
+            within=EFFECTIVE_SECONDS,
+            what="the policies on events are in effect",
+        )
+    return pods
+
+
+async def test_an_agent_reports_events_of_pods_of_its_own_node_as_itself(
+    agents: Agents, reporting: dict[str, Manifest]
+) -> None:
+    for node, agent in agents.items():
+        answer = await report(agent, event(reporting[node], node))
+        assert answer.status == 201, answer.message
+
+
+async def test_an_agent_forges_no_event(
+    agents: Agents, admin: Cluster, reporting: dict[str, Manifest]
+) -> None:
+    own, other = reporting["a"], reporting["b"]
+    right = event(own, "a")
+    held = right["metadata"] | {"finalizers": ["example.com/held"]}
+    node = {"kind": "Node", "apiVersion": "v1", "name": "a", "uid": "a", "namespace": "default"}
+    forged = {
+        "about a pod of another node": event(other, "a"),
+        "about a pod of the same name with another uid": event(
+            other | {"metadata": other["metadata"] | {"uid": "0"}}, "a"
+        ),
+        "as the agent of another node": event(own, "b"),
+        "as the kubelet": event(own, "a", reportingController="kubelet"),
+        "as the service": event(own, "a", reportingController="gpuledger.io/gpuledger"),
+        "without its label": event(own, "a", metadata={"generateName": "e-"}),
+        "with a finalizer": right | {"metadata": held},
+        "about a Node": right | {"regarding": node},
+        "with another object": right | {"related": right["regarding"]},
+        "about a pod without its uid": right
+        | {"regarding": {key: right["regarding"][key] for key in ("kind", "name", "namespace")}},
+    }
+    accepted = {
+        what for what, body in forged.items() if (await report(agents["a"], body)).status != 403
+    }
+    assert accepted == set()
+    free = agents["a"].with_token(await token(admin, None))
+    assert (await report(free, right)).status == 403
 
 
 async def test_others_evict_and_write_as_before(agents: Agents, admin: Cluster) -> None:

@@ -16,7 +16,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.controlplane import ADMIN, SCHEDULER, SERVICE, ControlPlane
 from tests.e2e.opening import kinds_are_served, let_serve, make_canary, webhooks_are_in_effect
 from tests.e2e.processes import Child
-from tests.e2e.rights import RIGHTS
+from tests.e2e.rights import PREEMPTION, RIGHTS
 from tests.e2e.scheduling import kwok
 from tests.e2e.scheduling.scheduler import PROFILE, PROGRAM, Extender, Scheduler
 from tests.e2e.service import COMMAND, Service
@@ -154,7 +154,7 @@ async def opened(
         cluster = await stack.enter_async_context(connected(plane))
         players = kwok.start(assets, folder, plane.kubeconfig(ADMIN))
         stack.callback(players.stop)
-        await let_serve(cluster, RIGHTS)
+        await let_serve(cluster, RIGHTS | PREEMPTION)
         await kinds_are_served(cluster)
         await make_canary(cluster)
         settings |= {"settle_seconds": str(settle)}

@@ -30,10 +30,13 @@ AGENT: Final = DEPLOY / "agent"
 EVICT: Final = DEPLOY / "agent-evict"
 """Applied by itself, on nodes with cards; see test_agent_manifests."""
 
+PREEMPTION: Final = DEPLOY / "preemption"
+"""Applied by itself, where pods are evicted for others; see test_scheduler_manifests."""
+
 FILES: Final = sorted(
     path
     for path in DEPLOY.rglob("*.yaml")
-    if path.name not in SEPARATELY and path.parent not in (SCHEDULER, AGENT, EVICT)
+    if path.name not in SEPARATELY and path.parent not in (SCHEDULER, AGENT, EVICT, PREEMPTION)
 )
 KINDS: Final = sorted((ROOT / "webhook" / "kinds" / "builtin").glob("*.yaml"))
 OWN_SECONDS: Final = 3
@@ -232,7 +235,7 @@ def test_the_log_is_the_server_that_is_tested_here() -> None:
 def test_the_service_may_patch_the_webhooks_that_it_registers() -> None:
     patched = [
         rule["resourceNames"]
-        for rule in found("ClusterRole/gpuledger")["rules"]
+        for rule in found("ClusterRole/gpuledger-registration")["rules"]
         if rule["apiGroups"] == ["admissionregistration.k8s.io"] and "patch" in rule["verbs"]
     ]
     assert patched == [[registration.NAME]]

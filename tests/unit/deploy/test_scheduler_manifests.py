@@ -16,6 +16,7 @@ from ledger.runtime.settings import Settings
 
 NAME: Final = "gpuledger-scheduler"
 SCHEDULER: Final = Folder(DEPLOY / "scheduler")
+PREEMPTION: Final = Folder(DEPLOY / "preemption")
 
 
 def pod() -> Manifest:
@@ -47,14 +48,33 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("manifest", SCHEDULER.manifests, ids=name_of)
+@pytest.mark.parametrize("manifest", [*SCHEDULER.manifests, *PREEMPTION.manifests], ids=name_of)
 def test_a_manifest_of_the_scheduler_is_valid(manifest: Manifest, version: str) -> None:
     assert kubernetes_validate.validate(manifest, version, strict=True) == version
 
 
 def test_everything_in_the_folder_is_applied() -> None:
-    files = {path.name for path in SCHEDULER.path.glob("*.yaml")} - {"kustomization.yaml"}
-    assert files == set(SCHEDULER.kustomization["resources"])
+    for folder in (SCHEDULER, PREEMPTION):
+        files = {path.name for path in folder.path.glob("*.yaml")} - {"kustomization.yaml"}
+        assert files == set(folder.kustomization["resources"])
+
+
+def test_only_preemption_brings_the_right_to_evict() -> None:
+    def who_may(manifests: list[Manifest]) -> list[str]:
+        rules = [(one, rule) for one in manifests for rule in one.get("rules", ())]
+        return [name_of(one) for one, rule in rules if "pods/eviction" in rule["resources"]]
+
+    assert who_may(documents(DEPLOY / "rbac.yaml")) == []
+    assert who_may(SCHEDULER.manifests) == []
+    assert who_may(PREEMPTION.manifests) == ["ClusterRole/gpuledger-preemption"]
+
+
+def test_the_scheduler_registers_no_webhook() -> None:
+    bound = [
+        one["roleRef"]["name"] for one in SCHEDULER.manifests if one["kind"] == "ClusterRoleBinding"
+    ]
+    assert "gpuledger" in bound
+    assert "gpuledger-registration" not in bound
 
 
 def test_the_extender_writes_the_log_of_the_service(settings: Settings) -> None:

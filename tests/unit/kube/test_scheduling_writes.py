@@ -14,7 +14,7 @@ from ledger.kube.errors import (
     Rejected,
     Unavailable,
 )
-from ledger.kube.pod_events import NOTE_BYTES_MAX
+from ledger.kube.pod_events import NOTE_BYTES_MAX, agent_of
 from ledger.kube.port import Binding, Listed, PodEvent
 
 POD = "/api/v1/namespaces/red/pods/p"
@@ -134,6 +134,19 @@ async def test_an_event_is_about_the_pod(answers, cluster):
     }
     assert (body["type"], body["reason"], body["note"]) == ("Normal", "BindingSucceed", "hm")
     assert body["eventTime"].endswith("Z")
+
+
+async def test_an_agent_reports_events_as_the_agent_of_its_node(answers, cluster):
+    answers.by_path[EVENTS] = (201, {})
+    await cluster.create_event(TOLD)
+    told = answers.asked[-1].body
+    assert told["reportingController"] == told["reportingInstance"] == "gpuledger.io/gpuledger"
+    agents = KubernetesCluster(cluster._client, reporter=agent_of("n" * 200))
+    await agents.create_event(TOLD)
+    told = answers.asked[-1].body
+    assert told["reportingController"] == "gpuledger.io/agent"
+    assert told["reportingInstance"] == "n" * 128
+    assert told["metadata"]["labels"] == {"gpuledger.io/reporter": "agent"}
 
 
 async def test_a_long_note_is_cut_between_characters(answers, cluster):
