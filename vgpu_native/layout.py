@@ -85,6 +85,8 @@ LIMITS: Final = Layout(
         Field("cores", 1152, 8, DEVICES_MAX),
         # Bytes that processes use beyond what the library counts, seen by the agent.
         Field("overhead", 1280, 8, DEVICES_MAX),
+        # Bytes of the limit before it was lowered, while more than the new one is in use; else 0.
+        Field("granted", 1408, 8, DEVICES_MAX),
     ),
 )
 

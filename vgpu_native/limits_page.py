@@ -26,6 +26,7 @@ ALL_CORES: Final = 100
 
 WORD: Final = 8
 _READABLE: Final = 0o644
+_NUMBERS: Final = ("memory", "cores", "overhead", "granted")
 
 
 class BadPage(Exception):
@@ -35,13 +36,20 @@ class BadPage(Exception):
 class Device(msgspec.Struct, frozen=True):
     """What a container may use of a device: bytes (`NO_LIMIT`: all), percent of its time.
 
-    `overhead` are bytes that its processes use beyond what the library counts.
+    `overhead` are bytes that its processes use beyond what the library counts. `granted` are bytes
+    of a limit that was lowered, until no more than the new one is in use; 0 otherwise.
     """
 
     uuid: str
     memory: int = NO_LIMIT
     cores: int = ALL_CORES
     overhead: int = 0
+    granted: int = 0
+
+    @property
+    def most(self) -> int:
+        """How many bytes it may use by this limit or by the one before."""
+        return max(self.memory, self.granted)
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -197,13 +205,13 @@ def flags_of(
 
 
 def _numbers(device: Device) -> tuple[tuple[str, int], ...]:
-    return ("memory", device.memory), ("cores", device.cores), ("overhead", device.overhead)
+    return tuple((name, getattr(device, name)) for name in _NUMBERS)
 
 
 def _device(words: Words, index: int) -> Device:
     return Device(
         words.text(LIMITS["uuid"], index),
-        *(words.number(LIMITS[name], index) for name in ("memory", "cores", "overhead")),
+        *(words.number(LIMITS[name], index) for name in _NUMBERS),
     )
 
 

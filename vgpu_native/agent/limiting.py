@@ -6,7 +6,7 @@ nothing: the pod ends with its limits, and a log that is lost takes nobody's awa
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +54,20 @@ class Limiter:
         self._overhead[path] = dict(overhead)
         return page.change(self._with_overhead(path, page.limits))
 
+    def settle(self, path: Path, generation: int, cards: Collection[str]) -> bool:
+        """Forget the limits of these cards before the last ones; return whether there were any.
+
+        A page that has changed since this generation stays as it is. Raises BadPage, OSError.
+        """
+        page = self._page(path)
+        if page.limits.generation != generation:
+            return False
+        devices = tuple(
+            msgspec.structs.replace(one, granted=0) if one.uuid in cards else one
+            for one in page.limits.devices
+        )
+        return page.change(msgspec.structs.replace(page.limits, devices=devices))
+
     def limits(self, path: Path) -> Limits | None:
         """Return what a page says, None when it cannot be read."""
         with contextlib.suppress(BadPage, OSError):
@@ -83,7 +97,11 @@ class Limiter:
         """Return a container's limits in the order of its page, where it has those cards."""
         places = {one.uuid: place for place, one in enumerate(page.limits.devices)}
         shares = sorted(container.shares, key=lambda one: places.get(one.uuid, len(places)))
-        return limits_of(shares, self._flags)
+        wanted = limits_of(shares, self._flags)
+        if len(wanted.devices) != len(page.limits.devices):
+            return wanted
+        pairs = zip(page.limits.devices, wanted.devices, strict=True)
+        return msgspec.structs.replace(wanted, devices=tuple(_granted(*pair) for pair in pairs))
 
     def _with_overhead(self, path: Path, limits: Limits) -> Limits:
         overhead = self._overhead.get(path, {})
@@ -106,6 +124,11 @@ class Limiter:
     def _forget(self, path: Path) -> None:
         self._overhead.pop(path, None)
         self._pages.pop(path).close()
+
+
+def _granted(before: Device, after: Device) -> Device:
+    """Return a device with the larger limit that it had before, which may be in use still."""
+    return msgspec.structs.replace(after, granted=before.most if before.most > after.memory else 0)
 
 
 def _told(limits: Limits) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -56,13 +57,18 @@ class Use(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """What was found at one look. `broken` says which regions cannot be read, and why."""
+    """What was found at one look. `broken` says which regions cannot be read, and why.
+
+    `within` names, by limits page and with the generation that was read, the cards of which a pod
+    uses no more than its limits are now.
+    """
 
     uses: tuple[Use, ...] = ()
     loads: dict[str, Load] = {}
     drifts: tuple[Drift, ...] = ()
     overhead: dict[str, dict[str, int]] = {}
     broken: dict[str, str] = {}
+    within: dict[str, tuple[int, tuple[str, ...]]] = {}
     time: float = 0.0
 
 
@@ -105,6 +111,7 @@ class Observer:
             ),
             _alone(holders, overhead),
             after.broken,
+            _within(holders, after, seen),
             time.time(),
         )
 
@@ -229,7 +236,9 @@ def _read_all(holders: Sequence[Held]) -> _Read:
 def _said(holders: Sequence[Held], before: _Read, after: _Read) -> dict[tuple[str, str], int]:
     """Return what pods say they use, by uid and card: the larger of two readings of each region.
 
-    A container without a region, or with one that cannot be read, says that it uses nothing.
+    A container without a region, or with one that cannot be read, says that it uses nothing. What
+    one says beyond its limits does not count: the library gives no more, so only a region that was
+    written by something else says so, to hide what is used past the library.
     """
     found: dict[tuple[str, str], int] = {}
     for held in holders:
@@ -238,7 +247,29 @@ def _said(holders: Sequence[Held], before: _Read, after: _Read) -> dict[tuple[st
         for device in limits.devices if limits is not None else ():
             where = (held.owner.uid, device.uuid)
             most = max(one.memory_of(device.uuid) if one is not None else 0 for one in regions_of)
-            found[where] = found.get(where, 0) + most
+            found[where] = found.get(where, 0) + min(most, device.most)
+    return found
+
+
+def _within(
+    holders: Sequence[Held], read: _Read, seen: _Seen
+) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Return the cards, by limits page, of which the driver sees a pod use its limits at most."""
+    limits: Counter[tuple[str, str]] = Counter()
+    pages = [(held, read.limits[held.page]) for held in holders if held.page in read.limits]
+    for held, page in pages:
+        for device in page.devices:
+            limits[held.owner.uid, device.uuid] += device.memory
+    found = {}
+    for held, page in pages:
+        uid = held.owner.uid
+        used = {device.uuid: seen.of(uid, device.uuid) for device in page.devices}
+        cards = [
+            card
+            for card, amount in used.items()
+            if amount is not None and amount <= limits[uid, card]
+        ]
+        found[str(held.page)] = page.generation, tuple(cards)
     return found
 
 

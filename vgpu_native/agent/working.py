@@ -99,6 +99,7 @@ class Node:
             cards = [one.uuid for one in self._inventory.cards]
             found = await self._observer.look(holders, cards)
             self._exported.show(found)
+            self._settle(found)
             if self._overhead:
                 self._hold_against(found)
             await self._reporter.report(found.drifts, [one.owner for one in holders])
@@ -120,6 +121,14 @@ class Node:
                 self._limiter.set_overhead(Path(page), overhead)
             except (BadPage, OSError) as error:
                 _logger.warning("overhead_not_written", page=page, reason=str(error))
+
+    def _settle(self, found: Observation) -> None:
+        """Let limits that were lowered be all that counts, where no more is in use."""
+        for page, (generation, cards) in found.within.items():
+            try:
+                self._limiter.settle(Path(page), generation, cards)
+            except (BadPage, OSError) as error:
+                _logger.warning("limits_not_settled", page=page, reason=str(error))
 
     def _pages(self) -> dict[Key, Path]:
         """Return the limits pages of containers that are known for sure."""

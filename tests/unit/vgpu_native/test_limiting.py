@@ -111,3 +111,22 @@ def test_pages_of_containers_that_are_gone_are_let_go(path: Path) -> None:
         page.change(Limits((Device("GPU-a", 1, 1),)))
     assert limiter.limits(path) == limits_page.read(path)
     limiter.close()
+
+
+def test_a_lowered_limit_is_remembered_until_it_is_settled_or_raised_again(path: Path) -> None:
+    limiter = Limiter()
+
+    def granted(memory: int) -> int:
+        limiter.apply({KEY: path}, [container(Share("GPU-a", memory, 30))])
+        return limits_page.read(path).devices[0].granted // MEBIBYTE
+
+    assert [granted(one) for one in (400, 300, 200, 350, 500, 300)] == [0, 400, 400, 400, 0, 500]
+    generation = limits_page.read(path).generation
+    assert not limiter.settle(path, generation - 1, ["GPU-a"]), "the page has changed since"
+    assert not limiter.settle(path, generation, ["GPU-b"])
+    assert limiter.settle(path, generation, ["GPU-a"])
+    assert granted(300) == 0
+    limiter.close()
+    limiter = Limiter()
+    assert granted(100) == 300
+    limiter.close()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 from support.driven import ModelNvml, gpu
@@ -17,12 +18,14 @@ from vgpu_native.agent.cgroups import ProcCgroups, pod_in
 from vgpu_native.agent.drifting import SLACK, Comparer, Drift, Said, Seen
 from vgpu_native.agent.exporting import AgentCollector
 from vgpu_native.agent.inventory import Inventory
+from vgpu_native.agent.limiting import Limiter
 from vgpu_native.agent.nvml import Driver, Process
 from vgpu_native.agent.observing import Held, Observer
 from vgpu_native.agent.reporting import Reporter
 from vgpu_native.container_limits import limits_of
 from vgpu_native.limits_page import MEBIBYTE
 from vgpu_native.plugin.allocations import Owner
+from vgpu_native.plugin.placements import Container
 
 UID = "01234567-89ab-cdef-0123-456789abcdef"
 CARD = "GPU-0"
@@ -135,6 +138,47 @@ async def test_who_bypasses_the_library_is_drift_and_who_does_not_is_not(
     nvml.running[CARD] = (Process(1000, SLACK + 8),)
     [drift] = (await observer.look([held], [CARD])).drifts
     assert (drift.excess, drift.seconds) == (SLACK + 1, 0.0)
+
+
+GIBIBYTE = 1024 * MEBIBYTE
+
+
+async def test_a_region_that_claims_more_than_the_limit_hides_nothing(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    limits_page.write(held.page, limits_of((Share(CARD, 8 * 1024, 30),)))
+    use(held, 80 * GIBIBYTE)
+    nvml.running[CARD] = (Process(1000, 80 * GIBIBYTE),)
+    found = await observer.look([held], [CARD])
+    [drift] = found.drifts
+    assert (drift.said, drift.seen) == (8 * GIBIBYTE, 80 * GIBIBYTE)
+    assert found.within == {str(held.page): (1, ())}
+    await observer.look([held], [CARD])
+    again = await observer.look([held], [CARD])
+    assert again.overhead == {str(held.page): {CARD: 72 * GIBIBYTE}}
+
+
+async def test_what_is_in_use_when_a_limit_is_lowered_is_no_drift_until_it_was_given_back(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    one = Container("team", "p", UID, "main", 0, (Share(CARD, 4096, 30),), 1)
+    limiter = Limiter()
+    for memory in (4096, 2048, 1024):
+        smaller = msgspec.structs.replace(one, shares=(Share(CARD, memory, 30),))
+        limiter.apply({one.key: held.page}, [smaller])
+
+    async def drifts(used: int) -> int:
+        use(held, used)
+        nvml.running[CARD] = (Process(1000, used),)
+        found = await observer.look([held], [CARD])
+        for page, (generation, cards) in found.within.items():
+            limiter.settle(Path(page), generation, cards)
+        return len(found.drifts)
+
+    assert await drifts(4 * GIBIBYTE) == 0
+    assert await drifts(GIBIBYTE) == 0
+    assert await drifts(4 * GIBIBYTE) == 1, "it had been given back"
+    limiter.close()
 
 
 async def test_what_the_containers_of_a_pod_say_is_summed(
