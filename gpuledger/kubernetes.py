@@ -20,6 +20,7 @@ from ledger.runtime.counting import Count
 from ledger.runtime.settings import Settings
 from webhook import registration
 from webhook.beyond import Beyond
+from webhook.narrowing import Narrowing
 from webhook.settlement import Settlement
 from webhook.tenure import Site
 
@@ -70,8 +71,11 @@ class Kubernetes:
             found.append(f"webhook: {self.registration}")
         return found
 
-    async def run(self, authority: bytes) -> None:
-        """Follow, settle and keep registered until cancelled. Raises ClusterNameTaken."""
+    async def run(self, authority: bytes, *, reviews: bool = True) -> None:
+        """Follow, settle and keep registered until cancelled. Raises ClusterNameTaken.
+
+        Without `reviews` this replica answers none, and leaves registrations alone.
+        """
         async with asyncio.TaskGroup() as tasks:
             if self.surroundings.following is not None:
                 tasks.create_task(self.surroundings.following.run())
@@ -79,7 +83,7 @@ class Kubernetes:
             tasks.create_task(self._identify())
             await self._keeper.opened.wait()
             tasks.create_task(self.settlement.run())
-            if self._settings.register_webhook:
+            if reviews:
                 tasks.create_task(self._register(authority))
 
     async def close(self) -> None:
@@ -99,11 +103,18 @@ class Kubernetes:
                 return
 
     async def _register(self, authority: bytes) -> None:
-        """Write both webhook configurations; try again until it works.
+        """Write both webhook configurations where that is wanted; keep the mutating one narrow.
 
         Not before the cluster has its name: reviews would come to a service that cannot answer.
         """
         await self.settlement.registered.wait()
+        if self._settings.register_webhook:
+            await self._write_registration(authority)
+        rules, scheduler = self.surroundings.rules, self._settings.scheduler_name
+        await Narrowing(self._client, self.surroundings.policies, rules, scheduler).run()
+
+    async def _write_registration(self, authority: bytes) -> None:
+        """Write both webhook configurations; try again until it works."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._identified.wait(), IDENTIFIED_SECONDS)
         address = registration.Address(self._settings.register_webhook, authority)

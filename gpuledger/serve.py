@@ -102,7 +102,7 @@ async def _serve(
     if application.extending is not None:
         background.append(application.extending.run())
     if kubernetes is not None:
-        background.append(kubernetes.run(_authority(settings, certificates)))
+        background.append(kubernetes.run(_authority(settings, certificates), reviews=admission))
     http = serving.serve(
         application.app,
         listener,

@@ -2,7 +2,8 @@
 
 Validating of pods and workloads fails closed, or a quota would be advice; it has the API server's
 longest time, because a log that changes its leader takes seconds. Mutating fails open and quickly:
-what it adds is convenience, and validating judges the result anyway. Scales fail open, because no
+what it adds is convenience, and validating judges the result anyway. `webhook.narrowing` says about
+which pods it is asked. Scales fail open, because no
 condition can tell which of them matter, and the pods that follow are validated. So do definitions
 of limits, which are only commented on.
 """
@@ -16,7 +17,7 @@ import yaml
 
 from ledger.kube.client import Client
 from ledger.kube.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
-from webhook import matching
+from webhook import matching, narrowing
 from webhook.app import MUTATE_PATH, VALIDATE_PATH
 from webhook.kinds import matching as kinds_matching
 from webhook.kinds.catalog import Catalog
@@ -92,7 +93,8 @@ def configurations(address: Address, reviewed: Reviewed) -> tuple[Configuration,
     if reviewed.kinds.scalable:
         validating.append(_scales(reviewed) | {"clientConfig": client})
     validating.append(_definitions() | {"clientConfig": client})
-    mutating = _pods("mutate", reviewed) | {
+    narrowed = {"name": narrowing.CONDITION, "expression": narrowing.WIDE}
+    mutating = _pods("mutate", reviewed, narrowed) | {
         "clientConfig": _client(MUTATE_PATH, address),
         "failurePolicy": "Ignore",
         "sideEffects": "None",
@@ -144,8 +146,8 @@ def _configuration(kind: str, webhooks: list[Entry]) -> Configuration:
     }
 
 
-def _pods(verb: str, reviewed: Reviewed) -> Entry:
-    conditions = matching.conditions(reviewed.resources)
+def _pods(verb: str, reviewed: Reviewed, *further: dict[str, Any]) -> Entry:
+    conditions = [*matching.conditions(reviewed.resources), *further]
     return _entry(f"pods.{verb}", conditions) | _governed(reviewed)
 
 

@@ -58,7 +58,7 @@ def since(reading: PodReading) -> Advance | None:
     if reading.stage <= Stage.BOUND and not over:
         return None
     where = reading.namespace, reading.key, reading.uid
-    return Advance(*where, reading.stage, over, {}, SETTLED)
+    return Advance(*where, reading.stage, over, {}, SETTLED, reading.node)
 
 
 def demanded(parts: Parts, pod: Pod, node: cards.Node, rules: DemandRules) -> Amounts:
@@ -85,7 +85,8 @@ def progress(
         remaining = charged_by(*asked, initialised=True)
         stands = {name: remaining.get(name, 0) for name in charged_by(*asked)}
     where = reading.namespace, reading.key, reading.uid
-    return Advance(*where, reading.stage, over or placed.initialised, stands, SETTLED)
+    over = over or placed.initialised
+    return Advance(*where, reading.stage, over, stands, SETTLED, placed.node)
 
 
 def drift(reading: PodReading, placed: Placement) -> str:

@@ -111,7 +111,8 @@ class Unbound:
             return  # it went on, or began anew, while the pod was read
         del self._since[subject]
         if pod is not None and _is_at(pod, subject.uid, placed.node.partition("/")[2]):
-            await self._tenure.courier.send(Advance(*subject, Stage.BOUND, actor=SETTLED))
+            bound = Advance(*subject, Stage.BOUND, actor=SETTLED, node=placed.node)
+            await self._tenure.courier.send(bound)
             return
         self._tenure.count("placements_undone_total")
         _log.info("placement_undone", extra={"namespace": namespace, "key": subject.key})

@@ -195,7 +195,8 @@ class Place(Command, frozen=True, gc=False):
 class Advance(Command, frozen=True, gc=False):
     """A placement has come to a stage; `initialised` when the init containers are over.
 
-    `stands` replaces what stood above the pod's spec, where it is less.
+    `stands` replaces what stood above the pod's spec, where it is less. `node` is where the pod was
+    seen: a placement elsewhere, made since, has not come so far. Empty, it is any node.
     """
 
     namespace: str
@@ -205,6 +206,7 @@ class Advance(Command, frozen=True, gc=False):
     initialised: bool = False
     stands: Amounts = {}
     actor: str = ""
+    node: str = ""
 
 
 class Unplace(Command, frozen=True, gc=False):

@@ -67,7 +67,7 @@ def place(state: State, command: commands.Place) -> Decision:
 def advance(state: State, command: commands.Advance) -> Decision:
     """Decide that a placement has come further. It never goes back, and takes no more."""
     placed = _placement(state, command)
-    if placed is None:
+    if placed is None or command.node not in ("", placed.node):
         return []
     charged = state.namespaces[command.namespace].entries[command.key].charge
     known = {**charged, **placed.stands}

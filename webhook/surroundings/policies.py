@@ -130,6 +130,11 @@ class Policies:
         """Return whether there is any policy, so that labels of namespaces matter."""
         return bool(self._ranked)
 
+    def have_pods_wait(self) -> bool:
+        """Return whether pods may wait for room anywhere, instead of being refused."""
+        found = (self._default, *(one.policy for one in self._ranked.values()))
+        return any(one.on_exceeded == "pending" and one.mode == "enforce" for one in found)
+
     def problems(self) -> list[str]:
         """Return which policies do not make sense, and why."""
         return [f"LedgerPolicy {name}: {why}" for name, why in sorted(self._problems.items())]

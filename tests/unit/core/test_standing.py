@@ -239,3 +239,10 @@ def test_coming_further_never_charges_more() -> None:
     do(state, pod("a", 40), place("a", share(0, 40)))
     do(state, advance("a", Stage.ALLOCATED, initialised=True, stands={MEMORY: 60}))
     assert _used(state) == 40
+
+
+def test_what_was_seen_on_another_node_says_nothing_about_a_placement() -> None:
+    state = _ledger(100)
+    do(state, pod("a", 40), place("a", share(0, 40)))
+    assert apply(state, advance("a", Stage.BOUND, node=f"{NODE}-before")) == []
+    do(state, advance("a", Stage.BOUND, node=NODE))

@@ -1,0 +1,160 @@
+"""About which new pods a real API server asks the mutating webhook, as the policies have it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+import pytest
+from support.owned import policy
+
+from ledger.kube.client import Client
+from ledger.kube.port import Changed, Listed
+from ledger.kube.rules import DemandRules
+from ledger.kube.vendors import NVIDIA
+from tests.e2e.cluster import Manifest
+from tests.e2e.controlplane import ADMIN, ControlPlane
+from tests.e2e.pods import CARDS, CORES, MEMORY, pod
+from tests.e2e.polling import eventually
+from tests.e2e.test_registration import BOTH, VALIDATE, Seen, Setting, plane, setting
+from webhook.narrowing import Narrowing
+from webhook.surroundings.namespaces import Namespaces
+from webhook.surroundings.policies import NamespacePolicy, Policies
+
+__all__ = ["plane", "setting"]
+
+pytestmark = pytest.mark.e2e
+
+WITHIN: Final = 30.0
+VALIDATED: Final = [(VALIDATE, "CREATE", "")]
+PERCENTAGE: Final = "nvidia.com/gpumem-percentage"
+
+
+def asking(**spec: Any) -> Manifest:
+    """Return a pod of one container, with these limits by short name."""
+    names = {"cards": CARDS, "memory": MEMORY, "cores": CORES, "percentage": PERCENTAGE}
+    manifest = pod("a")
+    limits = {names[name]: spec.pop(name) for name in list(spec) if name in names}
+    manifest["spec"]["containers"][0]["resources"] = {"limits": limits}
+    manifest["spec"].update(spec)
+    return manifest
+
+
+async def seen_of(setting: Setting, manifest: Manifest) -> list[Seen]:
+    """Return which reviews the creation of a pod makes; nothing is stored."""
+    return await setting.created(manifest, params={"dryRun": "All"})
+
+
+async def becomes(setting: Setting, manifest: Manifest, wanted: list[Seen]) -> None:
+    """Wait until the creation of a pod makes these reviews."""
+    await eventually(
+        lambda: seen_of(setting, manifest),
+        lambda seen: seen == wanted,
+        within=WITHIN,
+        what=f"the reviews are {wanted}",
+    )
+
+
+@asynccontextmanager
+async def narrowed(
+    at: ControlPlane, policies: Policies, scheduler: str = "", **rules: Any
+) -> AsyncIterator[None]:
+    """Keep the registration narrow while the block runs."""
+    async with await Client.connect(at.kubeconfig(ADMIN)) as client:
+        narrowing = Narrowing(client, policies, DemandRules(**rules), scheduler)
+        task = asyncio.create_task(narrowing.run())
+        yield
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def known(default: NamespacePolicy | None = None) -> Policies:
+    """Return the policies of a cluster in which there is none."""
+    policies = Policies(default or NamespacePolicy(), Namespaces(None))
+    policies.take(Listed(1, []))
+    return policies
+
+
+WHOLE: Final = asking(cards="1", cores="100")
+
+
+async def test_a_registration_is_wide_at_first(setting: Setting) -> None:
+    assert await seen_of(setting, WHOLE) == BOTH
+
+
+async def test_only_pods_that_leave_something_out_are_asked_about(
+    plane: ControlPlane, setting: Setting
+) -> None:
+    async with narrowed(plane, known()):
+        await becomes(setting, WHOLE, VALIDATED)
+        for complete in (
+            asking(cards="1", memory="1000", cores="10"),
+            asking(cards="1", memory="1000"),
+            asking(cards="1", percentage="50"),
+        ):
+            assert await seen_of(setting, complete) == VALIDATED, complete
+        for incomplete in (
+            asking(memory="1000", cores="10"),
+            asking(cards="1"),
+            asking(cards="1", percentage="100"),
+            asking(cards="1", memory="0"),
+        ):
+            assert await seen_of(setting, incomplete) == BOTH, incomplete
+        init = asking(cards="1", memory="1000")
+        init["spec"]["initContainers"] = [
+            {**asking(cards="1")["spec"]["containers"][0], "name": "i"}
+        ]
+        assert await seen_of(setting, init) == BOTH
+        plain = asking()
+        assert await seen_of(setting, plain) == []
+
+
+async def test_with_default_cores_pods_that_leave_them_out_are_asked_about(
+    plane: ControlPlane, setting: Setting
+) -> None:
+    vendors = (msgspec.structs.replace(NVIDIA, default_cores=10),)
+    async with narrowed(plane, known(), vendors=vendors):
+        await becomes(setting, WHOLE, VALIDATED)
+        assert await seen_of(setting, asking(cards="1", memory="1000")) == BOTH
+
+
+async def test_where_a_scheduler_is_named_pods_of_the_default_one_are_asked_about(
+    plane: ControlPlane, setting: Setting
+) -> None:
+    other = asking(cards="1", cores="100", schedulerName="other")
+    async with narrowed(plane, known(), "cards"):
+        await becomes(setting, other, VALIDATED)
+        assert await seen_of(setting, WHOLE) == BOTH
+
+
+async def test_where_a_policy_has_pods_wait_all_are_asked_about_and_again_none(
+    plane: ControlPlane, setting: Setting
+) -> None:
+    policies = known()
+    async with narrowed(plane, policies):
+        await becomes(setting, WHOLE, VALIDATED)
+        waiting = policy("waiting", onExceeded="pending")
+        policies.take(Changed(2, waiting))
+        await becomes(setting, WHOLE, BOTH)
+        policies.take(Changed(3, waiting, deleted=True))
+        await becomes(setting, WHOLE, VALIDATED)
+
+
+async def test_policies_that_let_pods_in_over_the_limit_have_none_wait(
+    plane: ControlPlane, setting: Setting
+) -> None:
+    async with narrowed(plane, known(NamespacePolicy(mode="warn", on_exceeded="pending"))):
+        await becomes(setting, WHOLE, VALIDATED)
+
+
+async def test_without_a_registration_there_is_nothing_to_narrow(
+    plane: ControlPlane, setting: Setting
+) -> None:
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gpuledger"
+    await setting.cluster.must("DELETE", path)
+    async with narrowed(plane, known()):
+        await becomes(setting, WHOLE, VALIDATED)
+        assert (await setting.cluster.ask("GET", path)).status == 404

@@ -1,0 +1,108 @@
+"""When the condition of the mutating webhook is written, and which one."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+from support.owned import policy
+
+from ledger.kube.client import Client
+from ledger.kube.errors import Forbidden, NotFound
+from ledger.kube.port import Changed, Listed
+from ledger.kube.rules import DemandRules
+from ledger.kube.vendors import chosen
+from webhook import narrowing
+from webhook.narrowing import Narrowing, condition
+from webhook.surroundings.namespaces import Namespaces
+from webhook.surroundings.policies import NamespacePolicy, Policies
+
+
+class Cluster(Client):
+    """An API server that notes which conditions are written; it may refuse."""
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self.written: list[str] = []
+        self.refusal = refusal
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        [webhook] = msgspec.json.decode(options["body"])["webhooks"]
+        [one] = webhook["matchConditions"]
+        self.written.append(one["expression"])
+        if self.refusal is not None:
+            raise self.refusal
+        return b"{}"
+
+    async def has(self, count: int) -> None:
+        """Return when so many conditions were written."""
+        async with asyncio.timeout(30):
+            while len(self.written) < count:  # noqa: ASYNC110 - another task writes
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrowing, "LOOK_SECONDS", 0.001)
+
+
+@contextlib.asynccontextmanager
+async def running(cluster: Cluster, policies: Policies) -> Any:
+    task = asyncio.create_task(Narrowing(cluster, policies, DemandRules(), "").run())
+    yield task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def policies_of(default: NamespacePolicy | None = None) -> Policies:
+    return Policies(default or NamespacePolicy(), Namespaces(None))
+
+
+async def test_nothing_is_written_before_the_policies_are_known() -> None:
+    cluster, policies = Cluster(), policies_of()
+    async with running(cluster, policies):
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not cluster.written
+        policies.take(Listed(1, []))
+        await cluster.has(1)
+
+
+async def test_the_condition_follows_the_policies_and_is_written_once_each_time() -> None:
+    cluster, policies = Cluster(), policies_of()
+    policies.take(Listed(1, []))
+    async with running(cluster, policies):
+        await cluster.has(1)
+        policies.take(Changed(2, policy("p", onExceeded="pending")))
+        await cluster.has(2)
+        policies.take(Changed(3, policy("p", version=3, onExceeded="deny")))
+        await cluster.has(3)
+        await asyncio.sleep(0.02)
+    narrow = condition(DemandRules(), "")
+    assert cluster.written == [narrow, narrowing.WIDE, narrow]
+
+
+async def test_the_condition_is_written_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(narrowing, "AGAIN_SECONDS", 0.01)
+    cluster, policies = Cluster(), policies_of()
+    policies.take(Listed(1, []))
+    async with running(cluster, policies):
+        await cluster.has(3)
+    assert set(cluster.written) == {condition(DemandRules(), "")}
+
+
+@pytest.mark.parametrize("refusal", [Forbidden("no"), NotFound("gone")], ids=["right", "absent"])
+async def test_what_cannot_be_narrowed_stays_wide_and_ends_nothing(refusal: Exception) -> None:
+    cluster, policies = Cluster(refusal), policies_of()
+    policies.take(Listed(1, []))
+    async with running(cluster, policies) as task:
+        await cluster.has(1)
+        policies.take(Changed(2, policy("p", onExceeded="pending")))
+        await cluster.has(2)
+        assert not task.done()
+
+
+def test_where_nothing_is_completed_nobody_is_asked_about() -> None:
+    assert condition(DemandRules(vendors=chosen(["hygon"])), "") == "false"

@@ -1,0 +1,154 @@
+"""Narrowing: the mutating webhook is asked about pods only where it has something to write.
+
+Those are pods that leave something out which it completes, pods of the default scheduler where a
+setting names another, and, where any policy has pods wait for room, all that ask for cards. A
+registration begins wide, with a condition that always holds: whoever writes it does not know the
+policies. This replica then replaces that condition, and does so again whenever a policy changes
+what it has to be. A registration that was written by hand is narrowed alike.
+
+A condition that is too narrow for a moment costs a convenience and no limit: the validating webhook
+is asked about every pod, and charges what the mutating one would have written.
+"""
+
+import asyncio
+from typing import Final
+
+import msgspec
+import structlog
+
+from ledger.kube.client import Client
+from ledger.kube.errors import ClusterError, NotFound
+from ledger.kube.rules import DemandRules
+from ledger.kube.vendors import WHOLE, Vendor
+from webhook import resource_requests
+from webhook.surroundings.policies import Policies
+
+CONDITION: Final = "has-something-to-write"
+"""The match condition that is replaced."""
+
+WIDE: Final = "true"
+"""What it is at first."""
+
+WEBHOOK: Final = "pods.mutate.gpuledger.io"
+PATH: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gpuledger"
+
+LOOK_SECONDS: Final = 1.0
+"""How often it is looked whether a policy has changed what the condition has to be."""
+
+AGAIN_SECONDS: Final = 300.0
+"""After how long the condition is written again: somebody may have applied the wide one."""
+
+PATCH_SECONDS: Final = 15.0
+
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_DEFAULT_SCHEDULERS: Final = '["", "default-scheduler"]'
+_log: Final = structlog.get_logger("webhook")
+
+
+class Narrowing:
+    """Keeps the condition of one cluster's mutating webhook as its policies need it."""
+
+    def __init__(
+        self, client: Client, policies: Policies, rules: DemandRules, scheduler_name: str
+    ) -> None:
+        """`scheduler_name` is given to pods of the default scheduler, when not empty."""
+        self._client = client
+        self._policies = policies
+        self._narrow = condition(rules, scheduler_name)
+        self._written = ""
+        self._again = 0.0
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Write the condition whenever it has to change, until cancelled.
+
+        Not before the policies are known: until then the wide one is right.
+        """
+        await self._policies.listed.wait()
+        while True:
+            await self._look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        wanted = WIDE if self._policies.have_pods_wait() else self._narrow
+        if wanted == self._written and now < self._again:
+            return
+        self._written, self._again = wanted, now + AGAIN_SECONDS
+        try:
+            await self._write(wanted)
+        except NotFound:
+            self._problem = ""  # without a registration there is nothing to narrow
+        except ClusterError as error:
+            if str(error) != self._problem:
+                _log.warning("registration_not_narrowed", reason=str(error))
+            self._problem = str(error)
+        else:
+            self._problem = ""
+
+    async def _write(self, expression: str) -> None:
+        """Replace the condition of the registered webhook. Raises ClusterError."""
+        conditions = [{"name": CONDITION, "expression": expression}]
+        patch = {"webhooks": [{"name": WEBHOOK, "matchConditions": conditions}]}
+        await self._client.request(
+            "PATCH",
+            PATH,
+            body=msgspec.json.encode(patch),
+            content_type=_STRATEGIC,
+            seconds=PATCH_SECONDS,
+        )
+
+
+def condition(rules: DemandRules, scheduler_name: str) -> str:
+    """Return, as CEL, whether the mutating webhook has to write something into a new pod.
+
+    That a policy has pods wait is not asked here.
+    """
+    either = [_leaves_out(vendor) for vendor in rules.vendors if vendor.completed]
+    if scheduler_name:
+        either.append(_has_default_scheduler())
+    return " || ".join(f"({one})" for one in either) or "false"
+
+
+def _leaves_out(vendor: Vendor) -> str:
+    """Return whether a container asks for a vendor's cards without their count or their cores."""
+    lists = "[object.spec.?containers.orValue([]), object.spec.?initContainers.orValue([])]"
+    missing = [f"!({_named(vendor.count)})"] if vendor.count else []
+    if vendor.cores and vendor.default_cores:
+        missing.append(f"!({_named(vendor.cores)})")
+    elif vendor.cores and vendor.whole_cores:
+        missing.append(f"!({_named(vendor.cores)}) && !({_shares(vendor)})")
+    if not missing:
+        return "false"
+    asked = _named(*vendor.names())
+    either = " || ".join(f"({one})" for one in missing)
+    return f"{lists}.exists(l, l.exists(c, ({asked}) && ({either})))"
+
+
+def _named(*names: str) -> str:
+    """Return whether container `c` asks for one of these resources."""
+    return resource_requests.any_of(resource_requests.maps("c.?resources"), _literal(list(names)))
+
+
+def _shares(vendor: Vendor) -> str:
+    """Return whether container `c` asks for less than whole cards: those get all their cores."""
+    either = []
+    if vendor.memory:
+        either.append(f"r == {_literal(vendor.memory)} && string(m[r]) != '0'")
+    if vendor.percentage:
+        either.append(f"r == {_literal(vendor.percentage)} && string(m[r]) != '{WHOLE}'")
+    maps = ", ".join(f"{one}.orValue({{}})" for one in resource_requests.maps("c.?resources"))
+    found = " || ".join(f"({one})" for one in either) or "false"
+    return f"[{maps}].exists(m, m.exists(r, {found}))"
+
+
+def _has_default_scheduler() -> str:
+    return (
+        "object.spec.?nodeName.orValue('') == ''"
+        f" && object.spec.?schedulerName.orValue('') in {_DEFAULT_SCHEDULERS}"
+    )
+
+
+def _literal(value: str | list[str]) -> str:
+    # A JSON text, or a list of them, is a CEL literal too.
+    return msgspec.json.encode(value).decode()
