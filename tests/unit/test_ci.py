@@ -22,6 +22,9 @@ def test_unsteady():
 """
 BROKEN = """
 def test_broken():
+    assert False, "because"
+
+def test_unsteady_and_broken():
     assert False
 """
 
@@ -36,7 +39,9 @@ def test_a_test_that_fails_is_run_again_and_listed(
     listed = [line.split() for line in done.stdout.splitlines() if line.startswith("!!!   ")]
     expected = [["!!!", "passed", "the", "second", "time:", "test_suite.py::test_unsteady"]]
     if broken:
-        expected.insert(0, ["!!!", "failed", "twice:", "test_suite.py::test_broken"])
+        failing = ["!!!", "failed", "twice:"]
+        expected.insert(0, [*failing, "test_suite.py::test_broken"])
+        expected.append([*failing, "test_suite.py::test_unsteady_and_broken"])
     assert listed == expected, done.stdout
 
 
