@@ -117,7 +117,10 @@ def committed_at(space: Namespace, key: str) -> Terms:
     if entry is None or entry.root or key in space.draws:
         return tuple(charging.committed_terms(space, key))
     # Most units are pods that have no root.
-    return ((entry.traits, entry.committed.demand),) if entry.committed is not None else ()
+    if entry.committed is None:
+        return ()
+    demand, asked = entry.committed.demand, entry.committed.admitted
+    return (charging.Term(entry.traits, demand, asked),)
 
 
 def taken_at(space: Namespace, root: str) -> Taken | None:

@@ -8,7 +8,9 @@ from ledger.core.state import State
 def is_set(state: State, command: SetLimits) -> bool:
     """Return whether an account is already as a command would have it."""
     known = state.accounts.get(command.account)
-    if known is None or unnumbered(state, known.selects):
+    if known is None or known.asked_only != command.asked_only:
+        return False
+    if unnumbered(state, known.selects):
         return False
     if (known.reach, known.selects) != (command.reach, command.selects):
         return False

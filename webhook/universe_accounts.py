@@ -1,7 +1,8 @@
 """Universe accounts: every UniverseResourceQuota with managed keys is an account.
 
 Only one cluster's UniverseResourceQuotas are the ledger's; settlement of the others leaves these
-accounts alone.
+accounts alone. Many namespaces share such an account, so a workload counts on it only as far as it
+was asked for: a change that no review saw must not take the room of others before any pod runs.
 """
 
 import logging
@@ -64,7 +65,14 @@ class UniverseAccounts:
             await self._close(account, actor)
             return
         command = SetLimits(
-            account, (), read.limits, actor, meta.version(), read.reach, read.selects
+            account,
+            (),
+            read.limits,
+            actor,
+            meta.version(),
+            read.reach,
+            read.selects,
+            asked_only=True,
         )
         if tenure.courier.is_pending("", account) or not is_set(tenure.view.state, command):
             await tenure.courier.send(command)

@@ -29,25 +29,40 @@ ALONE: Final = ("", "-")
 
 
 class Body(NamedTuple):
-    """What a key may turn out to be: what it asks for, whose envelope it counts in, its texts."""
+    """What a key may turn out to be: its demand, whose envelope it counts in, its texts.
+
+    `asked` is what of its demand was asked for and let in: less than it where an envelope became
+    larger without a review.
+    """
 
     demand: Amounts
     root: str
     texts: tuple[str, ...]
+    asked: Amounts
 
 
 class Account(NamedTuple):
-    """What an account limits, and of what."""
+    """What an account limits, and of what; with `asked_only` no more than was asked for."""
 
     covers: tuple[str, ...]
     reach: Reach | None
     selects: tuple[Requirement, ...]
     limits: dict[str, int]
+    asked_only: bool = False
 
 
 class _Charge(NamedTuple):
+    key: str
     amounts: Amounts
+    asked: Amounts
     texts: tuple[str, ...]
+
+    def on(self, account: Account, quota_key: str, labels: dict[str, int]) -> int:
+        """Return what is charged on a line of an account; `labels` are numbers of their keys."""
+        if not _select(account.selects, self.texts, labels):
+            return 0
+        amounts = self.asked if account.asked_only else self.amounts
+        return amounts.get(quota_key.partition(".")[2], 0)
 
 
 class Books:
@@ -70,7 +85,9 @@ class Books:
         """Enter an event; yield a sentence for everything that is wrong with it."""
         if isinstance(event, events.LimitSet):
             limits = {line.key: line.limit for line in event.lines}
-            self.accounts[event.account] = Account(event.covers, event.reach, event.selects, limits)
+            self.accounts[event.account] = Account(
+                event.covers, event.reach, event.selects, limits, event.asked_only
+            )
             self._labels.update(event.labels)
             self._drop_labels()
         elif isinstance(event, events.AccountClosed):
@@ -87,6 +104,8 @@ class Books:
             place = event.namespace, event.key
             self.cards.end(place, {uid for uid, _ in self.bodies[place]})
         before, self._used = self._used, self._add_up()
+        if isinstance(event, events.Reserved | events.Raised):
+            self._grant(event)
         yield from self._rises_over_a_limit(event, before)
 
     def used(self) -> dict[Line, int]:
@@ -99,6 +118,38 @@ class Books:
         for key in self._labels.keys() - named:
             del self._labels[key]
 
+    def asked(self, namespace: str, key: str) -> Amounts:
+        """Return what was asked for of the object at a key, nothing where none is known."""
+        bodies = self.bodies.get((namespace, key), {})
+        return next((body.asked for (_, base), body in bodies.items() if base == -1), {})
+
+    def _grant(self, event: events.Reserved | events.Raised) -> None:
+        """What an object became unreviewed is asked for with its next update, if all have room."""
+        bodies = self.bodies[event.namespace, event.key]
+        stored = bodies.get((event.uid, events.OBJECT))
+        if stored is None or not (event.forced or self._has_room(event.namespace, event.key)):
+            return
+        wanted = Counter(event.demand) & Counter(stored.demand)
+        bodies[event.uid, events.OBJECT] = stored._replace(asked=Counter(stored.asked) | wanted)
+
+    def _has_room(self, namespace: str, key: str) -> bool:
+        return all(
+            self._used[name, line] <= limit
+            for name, account in self.accounts.items()
+            if self._covers(account, namespace)
+            for charge in self._charges(namespace)
+            if charge.key == key
+            for line, limit in account.limits.items()
+            if charge.on(account, line, self._labels)
+        )
+
+    def _take_along(self, namespace: str, left: str, taken: Counter[str]) -> None:
+        """A pod that left its root and goes on takes the right to its part of the envelope."""
+        bodies = self.bodies.get((namespace, left), {})
+        for (uid, base), body in list(bodies.items()):
+            if base == events.OBJECT:
+                bodies[uid, base] = body._replace(asked=Counter(body.asked) - taken)
+
     def _enter_body(self, event: OfBodies) -> Iterator[str]:
         bodies = self.bodies.setdefault((event.namespace, event.key), {})
         where = f"{event.namespace}/{event.key} {event.uid}"
@@ -106,16 +157,23 @@ class Books:
             if (event.uid, event.base) in bodies:
                 yield f"{where}: the attempt at {event.base} is charged a second time"
             yield from self._is_bounded(event)
-            bodies[event.uid, event.base] = Body(event.demand, event.root, event.traits)
+            bodies[event.uid, event.base] = Body(
+                event.demand, event.root, event.traits, event.demand
+            )
         elif isinstance(event, events.Raised):
             held = bodies[event.uid, event.base]
-            bodies[event.uid, event.base] = Body(event.demand, held.root, event.traits)
+            bodies[event.uid, event.base] = Body(
+                event.demand, held.root, event.traits, event.demand
+            )
         elif isinstance(event, events.Released):
             if bodies.pop((event.uid, event.base), None) is None:
                 yield f"{where}: {event.base} is released and was not held"
         else:
             yield from self._status_adds_nothing(event, bodies)
+            left, taken = _drawn_from(bodies), _largest(bodies)
             _settle(bodies, event)
+            if isinstance(event, events.Observed) and left and _drawn_from(bodies) != left:
+                self._take_along(event.namespace, left, taken)
 
     def _stand(self, place: Key, uid: str, stands: Amounts) -> None:
         """Charge a pod what its cards decided, in the place of what its spec says."""
@@ -161,11 +219,10 @@ class Books:
             charges[namespace] = list(self._charges(namespace))
         return {
             (account, key): sum(
-                charge.amounts.get(key.partition(".")[2], 0)
+                charge.on(one, key, self._labels)
                 for namespace, found in charges.items()
                 if self._covers(one, namespace)
                 for charge in found
-                if _select(one.selects, charge.texts, self._labels)
             )
             for account, one in self.accounts.items()
             for key in one.limits
@@ -181,7 +238,10 @@ class Books:
                 drawn.setdefault(root, Counter()).update(_largest(bodies))
         for key, bodies in keys.items():
             if _drawn_from(bodies) not in keys:
-                yield _Charge(dict(_largest(bodies) | drawn.get(key, Counter())), _texts(bodies))
+                pods, asked = drawn.get(key, Counter()), Counter[str]()
+                for body in bodies.values():
+                    asked |= Counter(body.demand if key.startswith("pods/") else body.asked)
+                yield _Charge(key, dict(_largest(bodies) | pods), asked | pods, _texts(bodies))
 
     def _covers(self, account: Account, namespace: str) -> bool:
         if account.reach is None:
@@ -215,8 +275,9 @@ def _may_exceed(event: AnyEvent) -> bool:
 
 
 def _settle(bodies: dict[tuple[str, int], Body], event: events.Committed | events.Observed) -> None:
-    before = bodies.get((event.uid, events.OBJECT), Body({}, "", ()))
+    before = bodies.get((event.uid, events.OBJECT), Body({}, "", (), {}))
     held = bodies.pop((event.uid, event.base), before) if event.base >= 0 else before
+    asked = Counter(before.asked) + (Counter(held.demand) - Counter(before.demand))
     for uid, base in list(bodies):
         if base == events.OBJECT:
             del bodies[uid, base]
@@ -224,7 +285,7 @@ def _settle(bodies: dict[tuple[str, int], Body], event: events.Committed | event
     root, texts = held.root, held.texts
     if isinstance(event, events.Observed):
         root, texts = event.root, event.traits
-    bodies[event.uid, events.OBJECT] = Body(demand, root, texts)
+    bodies[event.uid, events.OBJECT] = Body(demand, root, texts, asked & Counter(demand))
 
 
 def _largest(bodies: dict[tuple[str, int], Body]) -> Counter[str]:

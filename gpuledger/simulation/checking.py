@@ -197,7 +197,11 @@ class Checker:
             *_unlike("what exists", found, expected),
             *_unlike("limits", self._limits(), truth.limits(servers)),
             *_unlike("descriptions", self.state.described, truth.descriptions(servers)),
-            *_unlike("used", self._used_of_quotas(), truth.used(servers, now, self._known)),
+            *_unlike(
+                "used",
+                self._used_of_quotas(),
+                truth.used(servers, now, self._known, self._books.asked),
+            ),
             *self._differences_of_cards(servers, now),
         ]
 

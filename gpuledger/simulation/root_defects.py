@@ -34,7 +34,7 @@ def _envelope_and_pods_add_up(put: Put) -> None:
         if entry is None or draw is None or drawn_from(entry):
             yield from honest(space, unit)
         else:
-            yield entry.traits, plus(entry.charge, draw.charge)
+            yield Term(entry.traits, plus(entry.charge, draw.charge))
 
     for module in (charging, coverage, invariants):
         put(module, "terms", terms)

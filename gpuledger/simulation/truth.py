@@ -22,6 +22,9 @@ Lines = dict[tuple[str, str], int]
 Known = Callable[[str, str], Amounts | None]
 """What the ledger has committed at a qualified namespace and key, None for nothing."""
 
+Asked = Callable[[str, str], Amounts]
+"""What was asked for and let in of the object at a qualified namespace and key."""
+
 _THOUSAND: Final = ("k", "000")
 
 
@@ -33,10 +36,14 @@ class Face(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """What is charged as one; a quota that selects any of the faces counts all of it."""
+    """What is charged as one; a quota that selects any of the faces counts all of it.
+
+    Quotas over many namespaces count no more than was `asked` for, and what pods take.
+    """
 
     namespace: str
     amounts: Amounts
+    asked: Amounts
     faces: list[Face]
 
 
@@ -84,7 +91,7 @@ class Truth:
                 found[place] = root.metadata.uid, amounts
         return found
 
-    def units(self, known: Known) -> Iterator[Unit]:
+    def units(self, known: Known, asked: Asked) -> Iterator[Unit]:
         """Yield what is charged as one."""
         drawn: dict[str, Counter[str]] = {}
         charged = {one.metadata.uid: one for one in self._charged() if self._is_known(one, known)}
@@ -93,11 +100,13 @@ class Truth:
             if root is not None and root.metadata.uid in charged:
                 drawn.setdefault(root.metadata.uid, Counter()).update(demand(pod))
             else:
-                yield Unit(self._space(pod), demand(pod), [_face(pod.metadata, pod)])
+                taken = demand(pod)
+                yield Unit(self._space(pod), taken, taken, [_face(pod.metadata, pod)])
         for uid, root in charged.items():
             place = self._place(root, kinds.resource_of(root).name)
-            most = Counter(self._envelope(root, known(*place))) | drawn.get(uid, Counter())
-            yield Unit(place[0], dict(most), _faces(root))
+            own, pods = Counter(self._envelope(root, known(*place))), drawn.get(uid, Counter())
+            reviewed = (own & Counter(asked(*place))) | pods
+            yield Unit(place[0], dict(own | pods), dict(reviewed), _faces(root))
 
     def root_of(self, found: Pod | Workload) -> Workload | None:
         """Return the highest object that controls another one, as far as each has made the next."""
@@ -151,10 +160,10 @@ def limits(servers: Iterable[ApiServer]) -> dict[str, Amounts]:
     return found
 
 
-def used(servers: list[ApiServer], seconds: float, known: Known) -> Lines:
+def used(servers: list[ApiServer], seconds: float, known: Known, asked: Asked) -> Lines:
     """Return what every line of every account must count."""
     lines: Lines = {}
-    units = {server.name: list(Truth(server, seconds).units(known)) for server in servers}
+    units = {server.name: list(Truth(server, seconds).units(known, asked)) for server in servers}
     for server in servers:
         for (space, name), quota in server.quotas.objects.items():
             account = f"quota/{server.name}/{space}/{name}"
@@ -163,7 +172,7 @@ def used(servers: list[ApiServer], seconds: float, known: Known) -> Lines:
             ]
             counted = [one for one in inside if any(_has_class(quota, face) for face in one.faces)]
             _add_up(lines, account, quota.spec.hard or {}, counted)
-    everything = [unit for found in units.values() for unit in found]
+    everything = [unit._replace(amounts=unit.asked) for found in units.values() for unit in found]
     for (_, name), one in servers[0].others[UNIVERSE_QUOTAS.name].objects.items():
         spec = one.spec or {}
         counted = [unit for unit in everything if _is_reached(spec, unit, servers)]

@@ -6,7 +6,7 @@ count one by one. A line that selects counts a unit by the traits of the root, o
 """
 
 from collections.abc import Iterable, Iterator, Set
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledger.core.amounts import Amounts, largest, minus, plus, rise
 from ledger.core.commands import BARRED
@@ -27,8 +27,21 @@ from ledger.core.traits import Traits, matches, united
 
 Postings = list[int]
 
-Term = tuple[Traits, Amounts]
-"""What selecting lines look at, and the amounts that are charged."""
+
+class Term(NamedTuple):
+    """What selecting lines look at, and the amounts that are charged.
+
+    `asked` are the amounts on lines that count what was asked for alone, None where it is the same.
+    """
+
+    traits: Traits
+    amounts: Amounts
+    asked: Amounts | None = None
+
+    def on(self, *, asked_only: bool) -> Amounts:
+        """Return the amounts on a line."""
+        return self.asked if asked_only and self.asked is not None else self.amounts
+
 
 NOTHING: Final[Amounts] = {}
 EMPTY: Final = Entry(None, (), NOTHING)
@@ -109,6 +122,20 @@ def usable(root: Entry) -> Amounts:
     return found
 
 
+def asked_only(root: Entry) -> Amounts | None:
+    """Return what a root is charged without what its envelope became unreviewed, None for all.
+
+    Its holds were asked for in full. So this never rises because a hold ends.
+    """
+    stored = root.committed
+    if stored is None or stored.admitted is None:
+        return None
+    found = stored.admitted
+    for hold in root.holds:
+        found = largest(found, hold.demand)
+    return found
+
+
 def is_simple(space: Namespace, key: str, before: Entry, after: Entry) -> bool:
     """Return whether a change concerns nothing but this key, and no line selects."""
     return (
@@ -125,13 +152,18 @@ def terms(space: Namespace, unit: str) -> Iterator[Term]:
     if entry is not None and drawn_from(entry):
         return
     if entry is not None:
-        yield entry.traits, entry.charge if draw is None else largest(entry.charge, draw.charge)
+        asked = asked_only(entry)
+        if draw is None:
+            yield Term(entry.traits, entry.charge, asked)
+        else:
+            asked = None if asked is None else largest(asked, draw.charge)
+            yield Term(entry.traits, largest(entry.charge, draw.charge), asked)
     elif draw is not None and not space.selected:
-        yield (), draw.charge
+        yield Term((), draw.charge)
     elif draw is not None:
         for member in space.members[unit]:
             pod = space.entries[member]
-            yield pod.traits, pod.charge
+            yield Term(pod.traits, pod.charge)
 
 
 def committed_terms(space: Namespace, unit: str) -> Iterator[Term]:
@@ -140,15 +172,21 @@ def committed_terms(space: Namespace, unit: str) -> Iterator[Term]:
     if entry is not None and drawn_from(entry):
         return
     if entry is not None:
-        demand = entry.committed.demand if entry.committed is not None else NOTHING
-        yield entry.traits, demand if draw is None else largest(demand, draw.committed)
+        stored, taken = entry.committed, NOTHING if draw is None else draw.committed
+        demand = NOTHING if stored is None else stored.demand
+        asked = None if stored is None else stored.admitted
+        yield Term(
+            entry.traits,
+            largest(demand, taken) if taken else demand,
+            largest(asked, taken) if asked is not None else None,
+        )
     elif draw is not None and not space.selected:
-        yield (), draw.committed
+        yield Term((), draw.committed)
     elif draw is not None:
         for member in space.members[unit]:
             pod = space.entries[member]
             if pod.committed is not None:
-                yield pod.traits, pod.committed.demand
+                yield Term(pod.traits, pod.committed.demand)
 
 
 def units(space: Namespace) -> Iterator[str]:
@@ -169,12 +207,14 @@ def unit_of(key: str, entry: Entry) -> str:
 def by_line(space: Namespace, found: Iterable[Term]) -> dict[int, int]:
     """Return what terms amount to on every line of the namespace that counts them."""
     totals: dict[int, int] = {}
-    for traits, amounts in found:
+    for term in found:
         for resource, line in space.plan:
+            amounts = term.on(asked_only=line in space.asked_only)
             if resource in amounts:
                 totals[line] = totals.get(line, 0) + amounts[resource]
         for resource, line, selection in space.selected:
-            if resource in amounts and matches(selection, traits):
+            amounts = term.on(asked_only=line in space.asked_only)
+            if resource in amounts and matches(selection, term.traits):
                 totals[line] = totals.get(line, 0) + amounts[resource]
     return totals
 
@@ -233,7 +273,7 @@ def _touched(space: Namespace, unit: str, key: str) -> Iterator[Term]:
         return
     pod = space.entries.get(key)
     if pod is not None and drawn_from(pod) == unit:
-        yield pod.traits, pod.charge
+        yield Term(pod.traits, pod.charge)
 
 
 def _put_entry(state: State, space: Namespace, key: str, after: Entry) -> None:
@@ -318,6 +358,18 @@ def post_lines(
     for index in range(0, len(postings), 3):
         put_line(state, state.used, postings[index], postings[index + 2])
     return postings
+
+
+def merged(one: Postings, other: Postings) -> Postings:
+    """Return the postings of two changes, of which `other` came later, as those of one."""
+    if not other:
+        return one
+    found: dict[int, tuple[int, int]] = {}
+    for postings in (one, other):
+        for index in range(0, len(postings), 3):
+            line, delta, after = postings[index : index + 3]
+            found[line] = found.get(line, (0, 0))[0] + delta, after
+    return [value for line in sorted(found) if found[line][0] for value in (line, *found[line])]
 
 
 def _broken(state: State, line: int, new: int) -> InvariantError:

@@ -110,6 +110,7 @@ class SetLimits(Command, frozen=True, gc=False):
     It covers the qualified namespaces `covers`, or with a `reach` every namespace that this
     selects, and of these the objects that `selects` selects by their traits. `version` is the
     resourceVersion of what says so, 0 when it has none: an older one than is known changes nothing.
+    With `asked_only` an envelope counts only as far as it was asked for, and its pods in full.
     """
 
     account: str
@@ -119,6 +120,7 @@ class SetLimits(Command, frozen=True, gc=False):
     version: int = 0
     reach: Reach | None = None
     selects: Selection = ()
+    asked_only: bool = False
 
 
 class CloseAccount(Command, frozen=True, gc=False):

@@ -7,6 +7,8 @@ and of their clusters. A namespace that nobody has described yet has its name an
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
 
+from msgspec import structs
+
 from ledger.core import accounts
 from ledger.core.accounts import Line
 from ledger.core.charging import InvariantError, Postings, by_line, terms, units
@@ -87,11 +89,16 @@ def cover(state: State, account: str, names: Iterable[str]) -> None:
 
 def plans(
     known: dict[str, Account], covering: Iterable[str], labels: Mapping[str, int]
-) -> tuple[Plan, SelectingPlan]:
-    """Return the lines of accounts that count everything, and those that select."""
-    plain, selecting = [], []
+) -> tuple[Plan, SelectingPlan, frozenset[int]]:
+    """Return the lines of accounts that count everything, and those that select.
+
+    Also the numbers of all those, of either, that count what was asked for alone.
+    """
+    plain, selecting, asked_only = [], [], set[int]()
     for name in covering:
         account = known[name]
+        if account.asked_only:
+            asked_only.update(account.lines.values())
         selects = numbered(account.selects, labels)
         for key, line in account.lines.items():
             resource = accounts.resource_of(key)
@@ -101,7 +108,7 @@ def plans(
                 plain.append((resource, line))
     plain.sort(key=itemgetter(1))
     selecting.sort(key=itemgetter(1))
-    return tuple(plain), tuple(selecting)
+    return tuple(plain), tuple(selecting), frozenset(asked_only)
 
 
 def unnumbered(state: State, selection: Selection) -> list[str]:
@@ -196,7 +203,7 @@ def _traits(state: State, subject: str, name: str) -> str:
 
 
 def _covering(account: Account, covers: tuple[str, ...]) -> Account:
-    return Account(covers, account.lines, account.version, account.reach, account.selects)
+    return structs.replace(account, covers=covers)
 
 
 def _count(

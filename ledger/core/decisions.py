@@ -104,6 +104,7 @@ def _set_limits(state: State, command: commands.SetLimits) -> Decision:
             command.reach,
             command.selects,
             tuple((key, number) for key in new),
+            command.asked_only,
         )
     ]
 
@@ -111,6 +112,8 @@ def _set_limits(state: State, command: commands.SetLimits) -> Decision:
 def _covers_the_same(
     account: Account, command: commands.SetLimits, covers: tuple[str, ...]
 ) -> bool:
+    if account.asked_only != command.asked_only:
+        return False
     if (account.reach, account.selects) != (command.reach, command.selects):
         return False
     return command.reach is not None or account.covers == covers

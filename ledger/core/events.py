@@ -69,7 +69,9 @@ class LimitSet(Event, frozen=True, gc=False):
 
     With a `reach` it covers what that selects, and `covers` is empty. Of what it covers it counts
     the objects that `selects` selects by their traits, all of them when that is empty. `labels` are
-    the keys of labels that no account has selected by before, with the numbers that they get.
+    the keys of labels that no account has selected by before, with the numbers that they get. With
+    `asked_only` an envelope counts as far as it was asked for, and not for what it became without
+    review; what pods take counts in full.
     """
 
     account: str
@@ -80,6 +82,7 @@ class LimitSet(Event, frozen=True, gc=False):
     reach: Reach | None = None
     selects: Selection = ()
     labels: tuple[tuple[str, int], ...] = ()
+    asked_only: bool = False
 
 
 class AccountClosed(Event, frozen=True, gc=False):

@@ -25,6 +25,8 @@ from ledger.core.charging import (
     by_line,
     drawn_from,
     entry_of,
+    merged,
+    post_lines,
     replace,
     terms,
 )
@@ -181,10 +183,11 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
         _admitted(entry, event, held, event.demand),
     )
     after = entry_of(committed, holds)
+    postings = replace(state, space, event.key, entry, after, TRUTH)
     left = drawn_from(entry)
     if left and drawn_from(after) != left:
-        _take_along(state, space, left, entry.charge)
-    return replace(state, space, event.key, entry, after, TRUTH)
+        return merged(postings, _take_along(state, space, left, entry.charge))
+    return postings
 
 
 def _admitted(
@@ -197,7 +200,7 @@ def _admitted(
     return None if covers(asked, demand) else smallest(asked, demand)
 
 
-def _take_along(state: State, space: Namespace, left: str, charge: Amounts) -> None:
+def _take_along(state: State, space: Namespace, left: str, charge: Amounts) -> Postings:
     """Take from a root the right to what a pod takes that goes on running without it.
 
     The root will make another in its place. It could otherwise, pod by pod, have any number run on
@@ -205,9 +208,11 @@ def _take_along(state: State, space: Namespace, left: str, charge: Amounts) -> N
     """
     root = space.entries.get(left)
     if root is None or root.committed is None:
-        return
+        return []
     asked = asked_for(root.committed, root.committed.uid, NOTHING)
+    before = by_line(space, terms(space, left))
     _admit(state, space, left, root, minus(asked, smallest(asked, charge)))
+    return post_lines(state, before, by_line(space, terms(space, left)), FALLING, set())
 
 
 def _released(state: State, event: events.Released, time: int) -> Postings:
@@ -235,7 +240,7 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
     covers = event.covers
     if event.reach is not None:
         covers = coverage.reached(state, event.reach)
-    after = Account(covers, lines, event.version, event.reach, event.selects)
+    after = Account(covers, lines, event.version, event.reach, event.selects, event.asked_only)
     coverage.put_account(state, event.account, after)
     others = [one for one in coverage.number(state, event.labels) if one != event.account]
     if before is not None and before.selects:
@@ -245,6 +250,7 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
         before is None
         or bool(event.labels)
         or (before.covers, before.selects) != (covers, event.selects)
+        or before.asked_only != event.asked_only
     )
     new_lines = set(lines.values()) - (set() if is_elsewhere else old_lines)
     closed = old_lines - set(lines.values())

@@ -6,7 +6,7 @@ bear, one has to know the bound beforehand; `placing` decides without it, by try
 
 from collections.abc import Iterator
 
-from ledger.core.charging import bodies_of, drawn_from
+from ledger.core.charging import Term, asked_only, bodies_of, drawn_from
 from ledger.core.state import Entry, Namespace, State
 from ledger.core.traits import Traits, matches
 
@@ -22,12 +22,15 @@ def most(state: State, namespace: str, key: str, uid: str, resource: str) -> int
     if space is None or entry is None or all(one.uid != uid for one in bodies_of(entry)):
         return None
     root = space.entries.get(drawn_from(entry))
-    lines = _counting(space, entry.traits if root is None else root.traits, resource)
-    free = [state.limit[line] - state.used[line] for line in lines]
-    if not free or not entry.charge:
+    lines = list(_counting(space, entry.traits if root is None else root.traits, resource))
+    if not lines or not entry.charge:
         return None
-    spare = 0 if root is None else _spare(space, drawn_from(entry), root, resource)
-    return entry.charge.get(resource, 0) + spare + max(0, min(free))
+    free = [
+        max(0, state.limit[line] - state.used[line])
+        + (0 if root is None else _spare(space, drawn_from(entry), root, resource, line))
+        for line in lines
+    ]
+    return entry.charge.get(resource, 0) + min(free)
 
 
 def _counting(space: Namespace, traits: Traits, resource: str) -> Iterator[int]:
@@ -40,7 +43,10 @@ def _counting(space: Namespace, traits: Traits, resource: str) -> Iterator[int]:
             yield line
 
 
-def _spare(space: Namespace, key: str, root: Entry, resource: str) -> int:
-    """Return how much of a root's envelope its pods do not take: it is charged already."""
+def _spare(space: Namespace, key: str, root: Entry, resource: str, line: int) -> int:
+    """Return how much of what a root is charged on a line its pods do not take."""
     taken = space.draws[key].charge.get(resource, 0)
-    return max(0, root.charge.get(resource, 0) - taken)
+    charged = Term(root.traits, root.charge, asked_only(root)).on(
+        asked_only=line in space.asked_only
+    )
+    return max(0, charged.get(resource, 0) - taken)

@@ -59,10 +59,10 @@ def _usage_is_the_sum_of_charges(state: State) -> Iterator[str]:
 def _counted(state: State, space: Namespace, account: Account, resource: str) -> int:
     selects = numbered(account.selects, state.labels)
     return sum(
-        charge.get(resource, 0)
+        term.on(asked_only=account.asked_only).get(resource, 0)
         for unit in units(space)
-        for traits, charge in terms(space, unit)
-        if matches(selects, traits)
+        for term in terms(space, unit)
+        if matches(selects, term.traits)
     )
 
 

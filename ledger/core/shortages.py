@@ -94,7 +94,7 @@ def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[S
     root = space.entries.get(command.root)
     if root is None or root.committed is None or root.committed.admitted is None:
         return []
-    counting = charging.by_line(space, [(root.traits, command.demand)])
+    counting = charging.by_line(space, [charging.Term(root.traits, command.demand)])
     return [
         Short(line, need, state.used[line], need)
         for line, need in counting.items()
@@ -189,9 +189,9 @@ def _holding(state: State, name: str) -> Iterator[tuple[str, str, Amounts]]:
         entry = space.entries.get(key)
         if entry is not None and charging.drawn_from(entry):
             continue  # what it takes is its root's
-        for traits, charge in charging.terms(space, key):
-            if not selects or matches(selects, traits):
-                yield namespace, key, charge
+        for term in charging.terms(space, key):
+            if not selects or matches(selects, term.traits):
+                yield namespace, key, term.on(asked_only=account.asked_only)
 
 
 def _keys(state: State, account: Account) -> Iterator[tuple[str, str]]:

@@ -47,7 +47,12 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     placed: dict[str, dict[str, Placement]]
     claims: dict[str, tuple[Claim, ...]]
     labels: dict[str, int] = {}
+    asked_only: list[str] = []
 
+
+_ACCOUNT: Final = ("covers", "lines", "version", "reach", "selects")
+"""What is kept of an account; those of `asked_only` are named beside, and only if there are any,
+so that a state without them has the bytes that it always had."""
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 _envelopes: Final = msgspec.msgpack.Decoder(tuple[int, bytes, bytes])
@@ -57,12 +62,12 @@ _images: Final = msgspec.msgpack.Decoder(_Image)
 def encode(state: State) -> bytes:
     """Encode a state at the end of a record."""
     assert not state.journal, "a state with events that may be taken back is nobody's truth"
-    image = _Image(
+    image: tuple[object, ...] = (
         state.position,
         state.hash,
         state.time,
         state.clusters,
-        state.accounts,
+        {name: _kept(account) for name, account in state.accounts.items()},
         state.names,
         state.used,
         state.limit,
@@ -76,11 +81,19 @@ def encode(state: State) -> bytes:
         state.nodes,
         {name: space.placed for name, space in state.namespaces.items() if space.placed},
         state.claims,
-        state.labels,
     )
-    # Without numbers of labels a snapshot is the bytes that it was before there were any.
-    body = _encoder.encode(image if state.labels else msgspec.structs.astuple(image)[:-1])
+    # What a state has none of is left out, so that its snapshot has the bytes that it always had.
+    asked_only = sorted(name for name, one in state.accounts.items() if one.asked_only)
+    if asked_only:
+        image = (*image, state.labels, asked_only)
+    elif state.labels:
+        image = (*image, state.labels)
+    body = _encoder.encode(image)
     return _encoder.encode((SCHEMA, hashlib.sha256(body).digest(), body))
+
+
+def _kept(account: Account) -> tuple[object, ...]:
+    return tuple(getattr(account, field) for field in _ACCOUNT)
 
 
 def decode(payload: bytes) -> State:
@@ -101,6 +114,8 @@ def _restore(image: _Image) -> State:
     state.position, state.hash, state.time = image.position, image.hash, image.time
     state.clusters, state.accounts = image.clusters, image.accounts
     state.labels = image.labels
+    for name in image.asked_only:
+        state.accounts[name] = msgspec.structs.replace(state.accounts[name], asked_only=True)
     state.names, state.used, state.limit = image.names, image.used, image.limit
     state.described, state.described_at = image.described, image.described_at
     state.ended = dict(image.ended)
@@ -141,7 +156,7 @@ def _covered_namespaces(
     for name, names in covering.items():
         space = namespaces[name] = Namespace()
         space.accounts = tuple(names)
-        space.plan, space.selected = plans(open_accounts, names, labels)
+        space.plan, space.selected, space.asked_only = plans(open_accounts, names, labels)
     return namespaces
 
 

@@ -89,6 +89,7 @@ class Account(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An open account: the qualified namespaces it covers and its line numbers by quota key.
 
     With a `reach`, `covers` follows from that and from what is known of namespaces and clusters.
+    With `asked_only` it counts envelopes only as far as they were asked for.
     """
 
     covers: tuple[str, ...]
@@ -96,6 +97,7 @@ class Account(msgspec.Struct, frozen=True, array_like=True, gc=False):
     version: int = 0
     reach: Reach | None = None
     selects: Selection = ()
+    asked_only: bool = False
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -114,14 +116,16 @@ class Namespace:
 
     `entries` is the truth; the others are indexes: `accounts` that cover the namespace, `plan`
     with `(resource, line number)` for every line that counts all objects here, `selected` with
-    `(resource, line number, selection)` for those that select, both in order of numbers, `owners`
-    of open CREATE holds, `draws` and `members` of roots: what their pods are charged and which they
-    are. `placed` is truth, too: where the cards of pods are, by key. A new coverage makes a new
-    value around the same mappings.
+    `(resource, line number, selection)` for those that select, both in order of numbers,
+    `asked_only` with the numbers of those that count what was asked for alone, `owners` of open
+    CREATE holds, `draws` and `members` of roots: what their pods are charged and which they are.
+    `placed` is truth, too: where the cards of pods are, by key. A new coverage makes a new value
+    around the same mappings.
     """
 
     __slots__ = (
         "accounts",
+        "asked_only",
         "draws",
         "entries",
         "members",
@@ -137,12 +141,17 @@ class Namespace:
         self.accounts: tuple[str, ...] = ()
         self.plan: Plan = ()
         self.selected: SelectingPlan = ()
+        self.asked_only: frozenset[int] = frozenset()
         self.draws: dict[str, Draw] = {}
         self.members: dict[str, dict[str, None]] = {}
         self.placed: dict[str, Placement] = {}
 
     def covered_by(
-        self, accounts: tuple[str, ...], plan: Plan, selected: SelectingPlan
+        self,
+        accounts: tuple[str, ...],
+        plan: Plan,
+        selected: SelectingPlan,
+        asked_only: frozenset[int],
     ) -> "Namespace":
         """Return this namespace as other accounts cover it."""
         covered = Namespace()
@@ -150,6 +159,7 @@ class Namespace:
         covered.draws, covered.members = self.draws, self.members
         covered.placed = self.placed
         covered.accounts, covered.plan, covered.selected = accounts, plan, selected
+        covered.asked_only = asked_only
         return covered
 
 

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.e2e
 
 LINE: Final = f"limits.{CARDS}"
 STATUS_SECONDS: Final = 20.0
+RESTARTED_SECONDS: Final = 60.0
+"""How long a service that was killed may take until it has looked over the cluster again."""
 
 
 @pytest.fixture
@@ -196,6 +198,31 @@ async def test_a_quota_for_another_cluster_counts_nothing_here(team: Team) -> No
     async with universe(team, 1, clusters=["elsewhere"]) as name:
         await Space(team).created(replicated("Deployment", 3))
         assert await used(name, team) == 0
+
+
+async def test_a_scale_takes_no_shared_room_that_nobody_was_asked_for(
+    team: Team, other: Team
+) -> None:
+    """Scales fail open. One that no review saw counts for its own namespace, and not for others."""
+    await team.limit({LINE: "1"})
+    async with universe(team, 5, namespaces=[team.namespace, other.namespace]) as name:
+        space = Space(team)
+        await space.created(replicated("Deployment", 1))
+        await space.pods_are(1)
+        await used_is(team, name, 1)
+        team.service.kill()
+        assert (await space.scale("Deployment", "web", 6)).status == 200
+        await team.service.run_again()
+
+        async def own() -> list[int]:
+            return [row["used"] for row in await team.usage() if row["quota"] == QUOTA]
+
+        what = "the namespace's own quota counts what its Deployment may run"
+        await eventually(own, lambda seen: seen == [6], within=RESTARTED_SECONDS, what=what)
+        await used_is(team, name, 1)
+        await Space(other).created(replicated("Deployment", 4))
+        await used_is(team, name, 5)
+        assert (await other.create(pod("more"))).status == 403
 
 
 async def test_two_namespaces_at_once_never_get_more_than_there_is(team: Team, other: Team) -> None:

@@ -75,7 +75,7 @@ def test_what_a_root_was_not_asked_for_is_drawn_only_where_there_is_room(seed: i
         draw = space.draws.get(command.root)
         if draw is not None and not amounts.covers(usable, draw.charge):
             root = space.entries[command.root]
-            counting = charging.by_line(space, [(root.traits, command.demand)])
+            counting = charging.by_line(space, [charging.Term(root.traits, command.demand)])
             assert over.keys().isdisjoint(counting)
 
 

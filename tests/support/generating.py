@@ -119,8 +119,10 @@ def _limits(source: random.Random) -> commands.SetLimits | commands.CloseAccount
         if source.random() < 0.3:
             covers = tuple(source.sample(NAMESPACES, source.randint(1, 2)))
             return commands.SetLimits(account, covers, limits)
-        reach = source.choice(REACHES)
-        return commands.SetLimits(account, (), limits, reach=reach, selects=selects)
+        reach, asked_only = source.choice(REACHES), len(limits) > 1
+        return commands.SetLimits(
+            account, (), limits, reach=reach, selects=selects, asked_only=asked_only
+        )
     namespace = source.choice(NAMESPACES)
     account = accounts.quota("c1", namespace.partition("/")[2], source.choice(("main", "other")))
     version = source.choice((0, 0, 1, 2))

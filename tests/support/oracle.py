@@ -16,10 +16,13 @@ Place = tuple[str, str]
 
 
 class Body:
-    """One thing that a key may turn out to be."""
+    """One thing that a key may turn out to be, and what of it was asked for."""
 
-    def __init__(self, demand: Amounts, root: str, traits: Traits) -> None:
+    def __init__(
+        self, demand: Amounts, root: str, traits: Traits, asked: Amounts | None = None
+    ) -> None:
         self.demand, self.root, self.traits = demand, root, traits
+        self.asked = demand if asked is None else asked
 
 
 class Oracle:
@@ -51,7 +54,7 @@ class Oracle:
         return {
             (account, line.key): sum(
                 amount.get(accounts.resource_of(line.key), 0)
-                for namespace, traits, amount in self._charged()
+                for namespace, _, traits, amount in self._charged(asked_only=limit.asked_only)
                 if self._covers(limit, namespace) and _selected(limit.selects, traits, self.labels)
             )
             for account, limit in self.limits.items()
@@ -68,22 +71,61 @@ class Oracle:
         match event:
             case events.Reserved():
                 bodies[event.uid, event.base] = Body(event.demand, event.root, event.traits)
+                self._grant(bodies, event)
             case events.Raised():
                 held = bodies.pop((event.uid, event.base))
                 bodies[event.uid, event.base] = Body(event.demand, held.root, event.traits)
+                self._grant(bodies, event)
             case events.Released():
                 del bodies[event.uid, event.base]
             case events.Committed() | events.Observed():
+                left, taken = _root(bodies), _most(bodies)
                 self._commit(bodies, event)
+                if isinstance(event, events.Observed) and left != _root(bodies):
+                    self._take_along(event.namespace, left, taken)
+
+    def _grant(
+        self, bodies: dict[tuple[str, int], Body], event: events.Reserved | events.Raised
+    ) -> None:
+        """What was only seen of an object is asked for with what adds to it, if there is room."""
+        stored = bodies.get((event.uid, events.OBJECT))
+        if stored is None or not (event.forced or self._has_room(event.namespace, event.key)):
+            return
+        stored.asked = {
+            name: max(stored.asked.get(name, 0), min(event.demand.get(name, 0), amount))
+            for name, amount in stored.demand.items()
+        }
+
+    def _has_room(self, namespace: str, key: str) -> bool:
+        used = self.used()
+        return all(
+            used[account, line.key] <= line.limit
+            for account, limit in self.limits.items()
+            if self._covers(limit, namespace)
+            for space, one, traits, amounts in self._charged(asked_only=limit.asked_only)
+            if (space, one) == (namespace, key) and _selected(limit.selects, traits, self.labels)
+            for line in limit.lines
+            if amounts.get(accounts.resource_of(line.key), 0)
+        )
+
+    def _take_along(self, namespace: str, left: str, taken: Amounts) -> None:
+        """Take from a root what one of its pods goes on running with."""
+        for (_, base), stored in self.bodies.get((namespace, left), {}).items():
+            if base == events.OBJECT:
+                stored.asked = {
+                    name: amount - min(amount, taken.get(name, 0))
+                    for name, amount in stored.asked.items()
+                }
 
     def _commit(
         self, bodies: dict[tuple[str, int], Body], event: events.Committed | events.Observed
     ) -> None:
         held = bodies.pop((event.uid, event.base), None) if event.base >= 0 else None
-        stored = None
+        stored, stored_uid = None, ""
         for uid, base in list(bodies):
             if base == events.OBJECT:
-                stored = bodies.pop((uid, base))
+                stored, stored_uid = bodies.pop((uid, base)), uid
+        asked = _asked(stored_uid == event.uid, stored, held)
         if isinstance(event, events.Observed):
             body = Body(event.demand, event.root, event.traits)
         else:
@@ -91,10 +133,14 @@ class Oracle:
             assert known is not None
             demand = known.demand if event.demand is None else event.demand
             body = Body(demand, known.root, known.traits)
+        if not event.key.startswith("pods/"):
+            body.asked = {
+                name: min(amount, asked.get(name, 0)) for name, amount in body.demand.items()
+            }
         bodies[event.uid, events.OBJECT] = body
 
-    def _charged(self) -> list[tuple[str, Traits, Amounts]]:
-        """Return everything that is charged: namespace, traits, amounts."""
+    def _charged(self, *, asked_only: bool) -> list[tuple[str, str, Traits, Amounts]]:
+        """Return everything that is charged: namespace, key, traits, amounts."""
         present = {place: bodies for place, bodies in self.bodies.items() if bodies}
         found = []
         drawn: dict[Place, list[Amounts]] = defaultdict(list)
@@ -106,12 +152,12 @@ class Oracle:
             if key.startswith("pods/") and (namespace, _root(bodies)) in present:
                 continue
             pods = drawn[namespace, key]
-            names = set(chain(_most(bodies), *pods))
+            own = _most_asked(bodies) if asked_only else _most(bodies)
             amounts = {
-                name: max(_most(bodies).get(name, 0), sum(pod.get(name, 0) for pod in pods))
-                for name in names
+                name: max(own.get(name, 0), sum(pod.get(name, 0) for pod in pods))
+                for name in set(chain(own, *pods))
             }
-            found.append((namespace, _traits(bodies), amounts))
+            found.append((namespace, key, _traits(bodies), amounts))
         return found
 
     def _covers(self, limit: events.LimitSet, namespace: str) -> bool:
@@ -129,6 +175,22 @@ class Oracle:
 def _most(bodies: dict[tuple[str, int], Body]) -> Amounts:
     names = {name for body in bodies.values() for name in body.demand}
     return {name: max(body.demand.get(name, 0) for body in bodies.values()) for name in names}
+
+
+def _most_asked(bodies: dict[tuple[str, int], Body]) -> Amounts:
+    names = {name for body in bodies.values() for name in body.asked}
+    return {name: max(body.asked.get(name, 0) for body in bodies.values()) for name in names}
+
+
+def _asked(is_same: bool, stored: Body | None, held: Body | None) -> Amounts:
+    """Return what is asked for of an object that is seen: what was, and what its hold adds."""
+    wanted = {} if held is None else held.demand
+    if stored is None or not is_same:
+        return wanted
+    return {
+        name: stored.asked.get(name, 0) + max(0, wanted.get(name, 0) - stored.demand.get(name, 0))
+        for name in {*stored.asked, *wanted}
+    }
 
 
 def _root(bodies: dict[tuple[str, int], Body]) -> str:
