@@ -332,7 +332,8 @@ def metrics_page() -> str:
         "# Metrics",
         "",
         f"{NOTE}",
-        "Served at `/metrics` for Prometheus. Labels come from closed sets. Beside these there is"
+        "Served at `/metrics` for Prometheus, [to those who may](operating.md#scraping). Labels"
+        " come from closed sets. Beside these there is"
         " the usage of every quota and card, read from the projection: `gpuledger_quota_*` by"
         " `cluster`, `namespace`, `quota`, `resource`, and `gpuledger_card_*` by `cluster`, `node`,"
         " `card`. What is too much to list is counted: `gpuledger_quota_lines_left_out`,"

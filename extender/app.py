@@ -19,11 +19,15 @@ from extender.extender import Extender, Unavailable
 from extender.wire import BadRequest
 from ledger.runtime import bodies
 from ledger.runtime.bodies import ClientGone, Problem, Refused
+from ledger.runtime.body_budget import BodyBudget, Held
 
 PATH: Final = "/extender/"
 
 READ_SECONDS: Final = 10.0
 """How long a body may take to arrive."""
+
+BODIES_MAX: Final = 3
+"""Bodies of the largest size that may be in memory at once; smaller ones share the same bytes."""
 
 Took = Callable[[str, float], None]
 """Told which verb was answered, and how many seconds that took."""
@@ -34,10 +38,16 @@ Answer = Callable[[bytes], Awaitable[Any]]
 class Endpoint:
     """One verb as an ASGI application; bodies are at most `body_max` bytes, also inflated."""
 
-    def __init__(self, answer: Answer, body_max: int, took: Callable[[float], None]) -> None:
-        """Serve the answers, and tell how many seconds each request took."""
+    def __init__(
+        self, answer: Answer, body_max: int, took: Callable[[float], None], budget: BodyBudget
+    ) -> None:
+        """Serve the answers, and tell how many seconds each request took.
+
+        All bodies in memory take no more than `budget`, which endpoints share.
+        """
         self._answer = answer
         self._body_max = body_max
+        self._budget = budget
         self._took = took
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,15 +55,19 @@ class Endpoint:
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            await self._serve(scope, receive, send, began + READ_SECONDS)
+            with self._budget.holding() as held:
+                await self._serve(scope, receive, send, began + READ_SECONDS, held)
         finally:
             self._took(clock() - began)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, until: float) -> None:
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send, until: float, held: Held
+    ) -> None:
         try:
             bodies.check(scope, self._body_max)
-            body = await bodies.read(receive, self._body_max, until)
-            answer = await self._answer(await bodies.inflated(scope, body, self._body_max))
+            body = await bodies.read(receive, self._body_max, until, held)
+            body = await bodies.inflated(scope, body, self._body_max, until, held)
+            answer = await self._answer(body)
         except BadRequest as error:
             problem = Problem("BadRequest", error.message, error.field)
             await bodies.answer(send, 400, msgspec.json.encode(problem))
@@ -76,7 +90,8 @@ def routes(extender: Extender, body_max: int, took: Took = lambda *_: None) -> l
         "bind": lambda body: extender.bind(wire.read_binding(body)),
         "preempt": lambda body: extender.preempt(wire.read_preemption(body)),
     }
+    budget = BodyBudget(BODIES_MAX * body_max)
     return [
-        Route(PATH + verb, Endpoint(answer, body_max, partial(took, verb)))
+        Route(PATH + verb, Endpoint(answer, body_max, partial(took, verb), budget))
         for verb, answer in answers.items()
     ]

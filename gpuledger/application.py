@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from extender.settling.settlement import CardSettlement
-from gpuledger import wiring
+from gpuledger import metrics_token, wiring
 from gpuledger.extending import Extending
 from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
@@ -23,14 +24,18 @@ from ledger.core.events import Committed, Released, Reserved
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
 from ledger.runtime import bodies
-from ledger.runtime.access import AccessRequired, Guard
+from ledger.runtime.accepting import CERTIFIED, HANDSHAKES, OTHERS, Acceptor
+from ledger.runtime.access import AccessRequired
 from ledger.runtime.bodies import ClientGone, Refused
+from ledger.runtime.body_budget import BodyBudget, Held
 from ledger.runtime.client_certificates import ClientCertificateRequired
 from ledger.runtime.health import Health
 from ledger.runtime.loopback import LoopbackRequired
+from ledger.runtime.monitoring import METRICS, MonitoringAccess
 from ledger.runtime.settings import Settings
 from ledger.runtime.telemetry import Telemetry
 from ledger.runtime.tls import Tls
+from ledger.runtime.tokens import Guard
 from projections import api
 from projections.metrics import UsageCollector
 from projections.reading import Readers
@@ -44,6 +49,9 @@ from webhook.validating import Validating
 
 LOG_FULL_ALARM: Final = 0.7
 """Share of its maximum size from which the log is reported as filling up."""
+
+EXPLAINED_MAX: Final = 4
+"""Questions of the largest size that may be in memory at once, apart from what reviews take."""
 
 CERTIFICATE_ALARM_SECONDS: Final = 7 * 24 * 3600
 
@@ -67,6 +75,7 @@ class Application:
         self._telemetry, self._certificates = telemetry, certificates
         self._readers = Readers(Path(settings.store_dir) / wiring.PROJECTION)
         self._usage = UsageCollector(self._readers)
+        self._explaining = BodyBudget(EXPLAINED_MAX * settings.review_bytes_max)
         rules, policy = wiring.demand_rules(settings), wiring.policy(settings)
         self._surroundings = (
             kubernetes.surroundings
@@ -84,11 +93,17 @@ class Application:
             *api.routes(self._readers),
             Route("/v1/explain", self._explain, methods=["POST"]),
             *health.routes(),
-            Route("/metrics", telemetry.endpoint([self._refresh])),
+            Route(METRICS, telemetry.endpoint([self._refresh])),
         ]
         self.app = self._guarded(Starlette(routes=routes))
         self._add_checks(health)
         self._add_metrics()
+
+    def watch(self, acceptor: Acceptor) -> None:
+        """Count the connections of the server in front."""
+        self._telemetry.read("connections_certified", partial(acceptor.count, CERTIFIED))
+        self._telemetry.read("connections_others", partial(acceptor.count, OTHERS))
+        self._telemetry.read("connections_handshakes", partial(acceptor.count, HANDSHAKES))
 
     async def close(self) -> None:
         """Let go of the projection."""
@@ -97,12 +112,17 @@ class Application:
     def _guarded(self, app: ASGIApp) -> ASGIApp:
         reviewer = self._kubernetes.reviewer if self._kubernetes is not None else None
         guard: Guard[Any] = Guard(reviewer)
-        guarded: ASGIApp = AccessRequired(app, guard, self._settings.cluster)
-        if not self._settings.client_ca:
-            guarded = LoopbackRequired(guarded)
-        else:
-            guarded = ClientCertificateRequired(guarded, self._settings.client_subjects)
-        return guarded
+        settings = self._settings
+        guarded: ASGIApp = AccessRequired(app, guard, settings.cluster)
+        guarded = MonitoringAccess(
+            guarded,
+            guard,
+            subjects=settings.client_subjects if settings.client_ca else None,
+            token=metrics_token.reading(settings),
+        )
+        if not settings.client_ca:
+            return LoopbackRequired(guarded)
+        return ClientCertificateRequired(guarded, settings.client_subjects)
 
     def _extending(self, ledger: Ledger) -> Extending:
         kubernetes = self._kubernetes
@@ -120,24 +140,17 @@ class Application:
 
     async def _explain(self, request: Request) -> Response:
         """Answer what a review or a Pod would be answered, without reserving anything."""
-        seconds = self._settings.admission_deadline_seconds
-        until = asyncio.get_running_loop().time() + seconds
-        try:
-            explanation = await explain(
-                self._validating,
-                await bodies.read(request.receive, self._settings.review_bytes_max, until),
-                deadline=seconds,
-                username=request.query_params.get("user", ""),
-                namespace=request.query_params.get("namespace", "default"),
-            )
-        except BadReview as error:
-            return _refused(400, error.message, error.field)
-        except Refused as refused:
-            answer = _refused(refused.status, str(refused), "body")
-            answer.raw_headers.extend(refused.headers)
-            return answer
-        except ClientGone:
-            return Response(status_code=400)
+        with self._explaining.holding() as held:
+            try:
+                explanation = await self._explained(request, held)
+            except BadReview as error:
+                return _refused(400, error.message, error.field)
+            except Refused as refused:
+                answer = _refused(refused.status, str(refused), "body")
+                answer.raw_headers.extend(refused.headers)
+                return answer
+            except ClientGone:
+                return Response(status_code=400)
         if not _is_about(request, explanation):
             return _refused(
                 403,
@@ -146,6 +159,17 @@ class Application:
                 "namespace",
             )
         return Response(msgspec.json.encode(explanation), media_type="application/json")
+
+    async def _explained(self, request: Request, held: Held) -> Explanation:
+        seconds = self._settings.admission_deadline_seconds
+        until = asyncio.get_running_loop().time() + seconds
+        return await explain(
+            self._validating,
+            await bodies.read(request.receive, self._settings.review_bytes_max, until, held),
+            deadline=seconds,
+            username=request.query_params.get("user", ""),
+            namespace=request.query_params.get("namespace", "default"),
+        )
 
     def _add_checks(self, health: Health) -> None:
         health.add("ledger", self._check_ledger)

@@ -6,9 +6,11 @@ open. At the end readiness falls, requests in flight are answered, and only then
 """
 
 import asyncio
+import resource
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
 from ledger.log.embedded import EmbeddedServer
 from ledger.runtime import collector, logs, serving, tls
+from ledger.runtime.accepting import HANDSHAKES_MAX, Accepting
 from ledger.runtime.health import Finding, Health
 from ledger.runtime.serving import Listener
 from ledger.runtime.setting_sources import Problem
@@ -31,6 +34,12 @@ from ledger.runtime.tls import Tls
 from ledger.runtime.writer_metrics import WriterMetrics
 
 TLS_DIRECTORY: Final = "tls"
+
+OTHER_FILES: Final = 512
+"""File descriptors for all that is no connection of a client."""
+
+OTHERS_OF_ONE: Final = 0.25
+"""Share of the connections without a certificate that one address may have."""
 
 _logger: Final = structlog.get_logger("gpuledger")
 
@@ -55,6 +64,7 @@ async def serve(
         _logger.warning("setting_ignored", source=one.source, field=one.field, reason=one.remedy)
     collector.relax()
     wiring.prepare(settings)
+    _raise_descriptors(settings)
     listener = serving.bind(settings.listen)
     stop = asyncio.Event()
     try:
@@ -108,7 +118,8 @@ async def _serve(
         listener,
         stop,
         tls=certificates,
-        connections_max=settings.connections_max,
+        accepting=_accepting(settings, telemetry),
+        watched=application.watch,
         started=tell,
     )
     await _until_stopped(http, background, health, stop)
@@ -164,6 +175,41 @@ def _tls(settings: Settings, listener: Listener) -> Tls | None:
     names = (*settings.tls_names, *wiring.own_names(settings, listener.address))
     directory = Path(settings.store_dir) / TLS_DIRECTORY
     return Tls(tls.own(directory, names), settings.client_ca)
+
+
+def _accepting(settings: Settings, telemetry: Telemetry) -> Accepting:
+    """Return how connections are accepted.
+
+    Without a client CA nobody can be told from the API server, so all share its bound.
+    """
+    dropped = partial(telemetry.count, "connections_dropped_total")
+    if not settings.client_ca:
+        return Accepting(others_max=settings.connections_max, dropped=dropped)
+    others = settings.connections_uncertified_max
+    return Accepting(
+        settings.connections_max,
+        others,
+        max(1, int(others * OTHERS_OF_ONE)),
+        partial(_is_trusted, settings),
+        dropped,
+    )
+
+
+def _raise_descriptors(settings: Settings) -> None:
+    """Let this process have a file descriptor for each connection, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    connections = settings.connections_max + settings.connections_uncertified_max
+    wanted = connections + HANDSHAKES_MAX + OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _is_trusted(settings: Settings, name: str | None) -> bool:
+    """Return whether a client with a certificate of this subject may send reviews."""
+    subjects = settings.client_subjects
+    return name is not None and (not subjects or name in subjects)
 
 
 def _authority(settings: Settings, certificates: Tls | None) -> bytes:

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from ledger.runtime import bodies
 from ledger.runtime.bodies import ClientGone, Problem, Refused
+from ledger.runtime.body_budget import BodyBudget, Held
 from webhook.mutating import Mutating
 from webhook.policy import Policy
 from webhook.review import BadReview, Request, Response, decode, encode
@@ -24,6 +25,9 @@ from webhook.validating import Validating
 
 MUTATE_PATH: Final = "/admission/mutate"
 VALIDATE_PATH: Final = "/admission/validate"
+
+BODIES_MAX: Final = 16
+"""Bodies of the largest size that may be in memory at once; smaller ones share the same bytes."""
 
 
 class Handler(Protocol):
@@ -42,11 +46,19 @@ class Endpoint:
     """One webhook as an ASGI application. `policy` gives the body's bound and the deadline."""
 
     def __init__(
-        self, handler: Handler, policy: Policy, took: Callable[[float], None] = lambda _: None
+        self,
+        handler: Handler,
+        policy: Policy,
+        took: Callable[[float], None] = lambda _: None,
+        budget: BodyBudget | None = None,
     ) -> None:
-        """Serve the handler's answers, and tell how many seconds each request took."""
+        """Serve the handler's answers, and tell how many seconds each request took.
+
+        All bodies in memory take no more than `budget`, which endpoints may share.
+        """
         self._handler = handler
         self._policy = policy
+        self._budget = budget or BodyBudget(BODIES_MAX * policy.body_max)
         self._took = took
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,14 +66,17 @@ class Endpoint:
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            await self._serve(scope, receive, send, began + self._policy.deadline)
+            with self._budget.holding() as held:
+                await self._serve(scope, receive, send, began + self._policy.deadline, held)
         finally:
             self._took(clock() - began)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, until: float) -> None:
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send, until: float, held: Held
+    ) -> None:
         try:
             bodies.check(scope, self._policy.body_max)
-            body = await bodies.read(receive, self._policy.body_max, until)
+            body = await bodies.read(receive, self._policy.body_max, until, held)
             response = await self._handler.answer(decode(body), until)
         except BadReview as error:
             problem = Problem("BadReview", error.message, error.field)
@@ -78,9 +93,10 @@ def routes(
     mutating: Mutating, validating: Validating, policy: Policy, took: Took = lambda *_: None
 ) -> list[Route]:
     """Return the routes of admission, to be mounted beside others."""
+    budget = BodyBudget(BODIES_MAX * policy.body_max)
     return [
-        Route(MUTATE_PATH, Endpoint(mutating, policy, partial(took, "mutate"))),
-        Route(VALIDATE_PATH, Endpoint(validating, policy, partial(took, "validate"))),
+        Route(MUTATE_PATH, Endpoint(mutating, policy, partial(took, "mutate"), budget)),
+        Route(VALIDATE_PATH, Endpoint(validating, policy, partial(took, "validate"), budget)),
     ]
 
 

@@ -18,6 +18,9 @@ import msgspec
 _KEYS_REMEMBERED_MAX: Final = 1_024
 """Quotas of a whole fleet use the same few keys."""
 
+_KEY_CHARACTERS_MAX: Final = 512
+"""Longest key that is remembered; a valid one has at most 327 characters."""
+
 
 class Kind(StrEnum):
     """What an account stands for."""
@@ -68,7 +71,6 @@ def qualified(cluster: str, namespace: str) -> str:
     return f"{cluster}/{namespace}"
 
 
-@lru_cache(maxsize=_KEYS_REMEMBERED_MAX)
 def resource_of(key: str) -> str:
     """Return the resource that a quota key limits.
 
@@ -76,7 +78,14 @@ def resource_of(key: str) -> str:
     because Kubernetes makes requests and limits of an extended resource equal. The two differ for
     `cpu` and `memory`, so there the key itself is the resource.
     """
+    return _remembered(key) if len(key) <= _KEY_CHARACTERS_MAX else _resource_of(key)
+
+
+def _resource_of(key: str) -> str:
     for prefix in ("limits.", "requests."):
         if key.startswith(prefix) and "/" in key:
             return key[len(prefix) :]
     return key
+
+
+_remembered: Final = lru_cache(maxsize=_KEYS_REMEMBERED_MAX)(_resource_of)

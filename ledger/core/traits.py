@@ -15,7 +15,7 @@ until the object was read again, and never too little. What is too long to be re
 `!unread=DIGEST`, which meets every condition on what is not in the text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -38,7 +38,15 @@ UNREAD: Final = "!unread"
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 """The operators of Kubernetes' selectors."""
 
-_REMEMBERED_MAX: Final = 16_384
+REMEMBERED_MAX: Final = 8_192
+"""Judgements that are remembered; each costs at most what the two bounds below allow."""
+
+REMEMBERED_CHARACTERS_MAX: Final = 512
+"""Longest text whose judgement is remembered. Whoever writes labels decides how long a text is."""
+
+REMEMBERED_SELECTION_MAX: Final = 1_024
+"""Most characters of conditions whose judgement is remembered, all keys and values together."""
+
 _NONE: Final[Traits] = ("",)
 
 
@@ -117,13 +125,37 @@ def united(left: Traits, right: Traits) -> Traits:
     return tuple(dict.fromkeys((*(left or _NONE), *(right or _NONE))))
 
 
-@lru_cache(maxsize=_REMEMBERED_MAX)
+def _is_short(selection: Selection) -> bool:
+    """Return whether conditions are so short that a cache may keep them."""
+    characters = 0
+    for one in selection:
+        characters += len(one.key)
+        for value in one.values:
+            characters += len(value) + 1
+        if characters > REMEMBERED_SELECTION_MAX:
+            return False
+    return True
+
+
+class _Remembered:
+    """A judgement of texts, remembered where conditions and text are short."""
+
+    def __init__(self, judge: Callable[[Selection, str], bool]) -> None:
+        self._judge = judge
+        self._remembered = lru_cache(maxsize=REMEMBERED_MAX)(judge)
+
+    def __call__(self, selection: Selection, text: str) -> bool:
+        short = len(text) <= REMEMBERED_CHARACTERS_MAX and _is_short(selection)
+        return self._remembered(selection, text) if short else self._judge(selection, text)
+
+
+@_Remembered
 def _meets(selection: Selection, text: str) -> bool:
     items = _items(text)
     return all(_is_unknown(one, items) or _holds(one, items) for one in selection)
 
 
-@lru_cache(maxsize=_REMEMBERED_MAX)
+@_Remembered
 def _is_read(selection: Selection, text: str) -> bool:
     items = _items(text)
     return not any(_is_unknown(one, items) for one in selection)

@@ -67,7 +67,11 @@ class KubernetesReviewer:
         return answer.status.user if accepted else None
 
     async def may(self, caller: Subject, verb: str, resource: str, namespace: str) -> bool:
-        """Return whether the subject may; namespace "" asks for all namespaces."""
+        """Return whether the subject may; namespace "" asks for all namespaces.
+
+        A resource that begins with `/` is a path outside all namespaces, as Kubernetes' own
+        `nonResourceURLs` are.
+        """
         answer = await self._ask(
             "/apis/authorization.k8s.io/v1/subjectaccessreviews",
             {
@@ -78,12 +82,7 @@ class KubernetesReviewer:
                     "uid": caller.uid,
                     "groups": caller.groups,
                     "extra": caller.extra,
-                    "resourceAttributes": {
-                        "group": GROUP,
-                        "resource": resource,
-                        "verb": verb,
-                        "namespace": namespace,
-                    },
+                    **_asked(verb, resource, namespace),
                 },
             },
             _AccessReview,
@@ -98,3 +97,10 @@ class KubernetesReviewer:
             return msgspec.json.decode(body, type=kind)
         except (ClusterError, msgspec.MsgspecError) as error:
             raise ConnectionError(str(error)) from error
+
+
+def _asked(verb: str, resource: str, namespace: str) -> dict[str, dict[str, str]]:
+    if resource.startswith("/"):
+        return {"nonResourceAttributes": {"path": resource, "verb": verb}}
+    named = {"group": GROUP, "resource": resource, "verb": verb, "namespace": namespace}
+    return {"resourceAttributes": named}

@@ -24,8 +24,17 @@ from ledger.kube.resources import Resource
 PARENTS_MAX: Final = 200_000
 """Objects remembered at most, of all resources together."""
 
+BYTES_MAX: Final = 512 * 1024**2
+"""What the remembered objects may amount to, counted as `_size_of` does."""
+
+BASE_BYTES: Final = 1024
+"""What an object costs besides the labels that make it larger than others and its digest."""
+
 STRIDE: Final = 64
 """Objects of a list that are taken in before the event loop gets its turn."""
+
+_LABEL_BYTES: Final = 128
+"""What two texts and their place in a table take besides their letters."""
 
 D = TypeVar("D")
 
@@ -48,13 +57,20 @@ class Parents(Generic[D]):
     """The objects of several resources, by uid and by name. One watch feeds each resource."""
 
     def __init__(
-        self, digest: Callable[[Resource, Workload], D], parents_max: int = PARENTS_MAX
+        self,
+        digest: Callable[[Resource, Workload], D],
+        parents_max: int = PARENTS_MAX,
+        bytes_max: int = BYTES_MAX,
     ) -> None:
-        """`digest` says what to keep of an object besides its metadata; it must not raise."""
+        """`digest` says what to keep of an object besides its metadata; it must not raise.
+
+        At most `parents_max` objects of at most `bytes_max` bytes are remembered, all together.
+        """
         self.when_turned_away: Callable[[], None] = _ignored
         """What to do whenever an object finds no room: count it, for the metrics."""
         self._digest = digest
-        self._parents_max = parents_max
+        self._parents_max, self._bytes_max = parents_max, bytes_max
+        self._bytes = 0
         self._by_uid: dict[str, Parent[D]] = {}
         self._by_address: dict[str, dict[str, Parent[D]]] = {}
         self._current: set[str] = set()
@@ -139,20 +155,33 @@ class Parents(Generic[D]):
         held = self._by_uid.get(parent.uid)
         if held is not None and held.version > parent.version:
             return
-        if held is None and len(self._by_uid) >= self._parents_max:
+        size = _size_of(parent)
+        if held is not None:
+            self._forget(held)  # what was known of it is old, whether or not the new finds room
+        if len(self._by_uid) >= self._parents_max or self._bytes + size > self._bytes_max:
             self.when_turned_away()
             return
+        self._bytes += size
         self._by_uid[parent.uid] = parent
         self._of(parent.resource)[f"{parent.namespace}/{parent.name}"] = parent
 
     def _forget(self, parent: Parent[D]) -> None:
         del self._by_uid[parent.uid]
+        self._bytes -= _size_of(parent)
         names, address = self._of(parent.resource), f"{parent.namespace}/{parent.name}"
         if names.get(address) is parent:  # else the name is another object's by now
             del names[address]
 
     def _of(self, resource: Resource) -> dict[str, Parent[D]]:
         return self._by_address.setdefault(resource.name, {})
+
+
+def _size_of(parent: Parent[D]) -> int:
+    """Return about how many bytes an object takes."""
+    digest = len(parent.digest) if isinstance(parent.digest, bytes) else 0
+    return (
+        BASE_BYTES + digest + sum(_LABEL_BYTES + len(k) + len(v) for k, v in parent.labels.items())
+    )
 
 
 def _ignored() -> None:

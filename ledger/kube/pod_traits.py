@@ -170,14 +170,21 @@ def _names_compute(resources: Resources | None) -> bool:
     for given in (resources.requests, resources.limits):
         if given:
             for name in _COMPUTE:
-                if name in given and _is_some(given[name]):
+                if name in given and asks_for_some(given[name]):
                     return True
     return False
 
 
-@lru_cache(maxsize=quantities.REMEMBERED_MAX)
-def _is_some(quantity: str | int) -> bool:
+def asks_for_some(quantity: str | int) -> bool:
     """Return whether a quantity is not zero; what cannot be read will not be stored either."""
+    if isinstance(quantity, str) and len(quantity) > quantities.LENGTH_MAX:
+        return True
+    return is_some(quantity)
+
+
+@lru_cache(maxsize=quantities.REMEMBERED_MAX)
+def is_some(quantity: str | int) -> bool:
+    """Return what `asks_for_some` does, for quantities that a cache may keep."""
     try:
         return quantities.parse_scaled(quantity) > 0
     except QuantityError:

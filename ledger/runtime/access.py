@@ -6,15 +6,9 @@ namespace named by the query; without one, in all namespaces. So a tenant's role
 namespace shows it its own holders and nobody else's. A token speaks for its own cluster only: the
 query is narrowed to it, because the namespace of the same name in another cluster may be somebody
 else's.
-
-Answers are remembered for a short while, and only so many of them; tokens are remembered as
-hashes.
 """
 
-import hashlib
-import time
-from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -23,103 +17,17 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ledger.runtime import addresses
+from ledger.runtime.tokens import Guard, Refusal
 
 PREFIX: Final = "/v1/"
 
-GRANT_SECONDS: Final = 30.0
-"""How long a yes is remembered: the time a revoked right still works."""
-
-REFUSAL_SECONDS: Final = 5.0
-"""How long a no is remembered."""
-
-REMEMBERED_MAX: Final = 4096
-"""Answers that are remembered; the oldest goes first."""
-
 TOKEN_BYTES_MAX: Final = 16_384
+
+_HEADERS: Final = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
 
 _VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create"}
 
 Caller = TypeVar("Caller")
-
-
-class TokenReviewer(Protocol[Caller]):
-    """Who is behind a token and what they may: Kubernetes, or a stand-in.
-
-    Both calls have a deadline of their own, and raise ConnectionError where there is no answer.
-    """
-
-    async def review(self, token: str) -> Caller | None:
-        """Return who presents the token, None when it is not valid."""
-        ...
-
-    async def may(self, caller: Caller, verb: str, resource: str, namespace: str) -> bool:
-        """Return whether the caller may; namespace "" asks for all namespaces."""
-        ...
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """Why a request is not answered, as HTTP says it."""
-
-    status: int
-    error: str
-
-
-class Guard(Generic[Caller]):
-    """Decides about tokens, remembering a bounded number of answers for a bounded time."""
-
-    def __init__(
-        self,
-        reviewer: TokenReviewer[Caller] | None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Ask the reviewer; without one, no token opens anything."""
-        self._reviewer = reviewer
-        self._clock = clock
-        self._remembered: dict[tuple[bytes, str, str, str], tuple[float, Refusal | None]] = {}
-
-    async def refusal(self, token: str, verb: str, resource: str, namespace: str) -> Refusal | None:
-        """Return why a request with this token is refused, None when it is granted."""
-        if self._reviewer is None:
-            return Refusal(403, "without a cluster only loopback may ask")
-        if not token:
-            return Refusal(401, "give a bearer token of this cluster, or ask from loopback")
-        question = (hashlib.sha256(token.encode()).digest(), verb, resource, namespace)
-        until, answer = self._remembered.get(question, (0.0, None))
-        if self._clock() < until:
-            return answer
-        answer = await self._ask(self._reviewer, token, *question[1:])
-        if answer is None or answer.status != 503:
-            self._remember(question, answer)
-        return answer
-
-    async def _ask(
-        self,
-        reviewer: TokenReviewer[Caller],
-        token: str,
-        verb: str,
-        resource: str,
-        namespace: str,
-    ) -> Refusal | None:
-        try:
-            caller = await reviewer.review(token)
-            if caller is None:
-                return Refusal(401, "the token is not valid in this cluster; get a new one")
-            if await reviewer.may(caller, verb, resource, namespace):
-                return None
-        except ConnectionError as error:
-            return Refusal(503, f"the token cannot be reviewed: {error}; try again")
-        where = f"in namespace {namespace}" if namespace else "in all namespaces"
-        return Refusal(
-            403,
-            f"you may not {verb} {resource}.gpuledger.io {where}; ask for a role that allows it",
-        )
-
-    def _remember(self, question: tuple[bytes, str, str, str], answer: Refusal | None) -> None:
-        seconds = GRANT_SECONDS if answer is None else REFUSAL_SECONDS
-        self._remembered.pop(question, None)
-        if len(self._remembered) >= REMEMBERED_MAX:
-            del self._remembered[next(iter(self._remembered))]
-        self._remembered[question] = (self._clock() + seconds, answer)
 
 
 class AccessRequired(Generic[Caller]):
@@ -135,7 +43,7 @@ class AccessRequired(Generic[Caller]):
         """Pass the request on, or refuse it without reading its body."""
         answer = await self._admitted(scope) if _is_guarded(scope) else scope
         if isinstance(answer, Refusal):
-            await _response(answer)(scope, receive, send)
+            await refuse(answer, scope, receive, send)
         else:
             await self._app(answer, receive, send)
 
@@ -144,9 +52,7 @@ class AccessRequired(Generic[Caller]):
         if is_local(scope, headers):
             return scope
         query = QueryParams(scope["query_string"])
-        refusal = self._unclear(query) or await self._refused(
-            scope["method"], scope["path"], query, headers
-        )
+        refusal = self._unclear(query) or await self._refused(scope, query, headers)
         if refusal is not None:
             return refusal
         narrowed = {**query, "cluster": self._cluster}
@@ -159,15 +65,14 @@ class AccessRequired(Generic[Caller]):
             return Refusal(403, f"this token is good for cluster {self._cluster} only")
         return None
 
-    async def _refused(
-        self, method: str, path: str, query: QueryParams, headers: Headers
-    ) -> Refusal | None:
-        verb = _VERBS.get(method)
+    async def _refused(self, scope: Scope, query: QueryParams, headers: Headers) -> Refusal | None:
+        verb = _VERBS.get(scope["method"])
         if verb is None:
-            return Refusal(405, f"{method} is not for /v1; use GET or POST")
-        resource = path[len(PREFIX) :].partition("/")[0]
+            return Refusal(405, f"{scope['method']} is not for /v1; use GET or POST")
+        resource = str(scope["path"])[len(PREFIX) :].partition("/")[0]
+        namespace = query.get("namespace", "")
         return await self._guard.refusal(
-            _token(headers), verb, resource, query.get("namespace", "")
+            token_of(headers), verb, resource, namespace, peer_of(scope)
         )
 
 
@@ -181,22 +86,26 @@ def is_local(scope: Scope, headers: Headers) -> bool:
     A web page in this machine's browser can reach loopback too, under a name of its own that it
     points there; the Host header gives it away.
     """
-    peer = str((scope.get("client") or ("", 0))[0])
     host: str = headers.get("host", "")
     name = host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]
-    return addresses.is_loopback(peer) and addresses.is_loopback(name.strip("[]"))
+    return addresses.is_loopback(peer_of(scope)) and addresses.is_loopback(name.strip("[]"))
 
 
-def _token(headers: Headers) -> str:
+def peer_of(scope: Scope) -> str:
+    """Return the address that a request comes from."""
+    return str((scope.get("client") or ("", 0))[0])
+
+
+def token_of(headers: Headers) -> str:
+    """Return the bearer token of a request, "" without one."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and len(token) <= TOKEN_BYTES_MAX else ""
 
 
-def _response(refusal: Refusal) -> Response:
-    headers = {"www-authenticate": "Bearer"} if refusal.status == 401 else None
-    return Response(
-        msgspec.json.encode({"error": {"message": refusal.error}}),
-        refusal.status,
-        headers,
-        media_type="application/json",
+async def refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request with its refusal."""
+    headers = _HEADERS.get(refusal.status)
+    body = msgspec.json.encode({"error": {"message": refusal.error}})
+    await Response(body, refusal.status, headers, media_type="application/json")(
+        scope, receive, send
     )

@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from ledger.runtime.body_budget import Held
+
 _JSON: Final = (b"content-type", b"application/json")
 _CLOSE: Final = (b"connection", b"close")
 """Whoever has not sent all of a body gets no second request on that connection."""
@@ -59,33 +61,40 @@ def check(scope: Scope, body_max: int) -> None:
         raise _too_large(body_max)
 
 
-async def read(receive: Receive, body_max: int, until: float) -> bytes:
+async def read(receive: Receive, body_max: int, until: float, held: Held) -> bytes:
     """Read a request's body, as far as it may reach and until loop time `until`.
 
-    Raises Refused and ClientGone.
+    `held` is what it takes of the bytes that all bodies may take together. Raises Refused and
+    ClientGone.
     """
     parts: list[bytes] = []
     size, more = 0, True
     try:
-        async with asyncio.timeout_at(until):
+        async with asyncio.timeout_at(until) as held.timeout:
             while more and size <= body_max:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGone
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
+                part = message.get("body", b"")
                 more = message.get("more_body", False)
+                await held.take(len(part), more=more)
+                parts.append(part)
+                size += len(part)
     except TimeoutError as error:
-        raise Refused(408, "RequestTimeout", "the body did not arrive in time", _CLOSE) from error
+        raise _late(held, whole=not more) from error
+    finally:
+        held.timeout = None
+        held.arrived()
     if size > body_max:
         raise _too_large(body_max)
     return b"".join(parts)
 
 
-async def inflated(scope: Scope, body: bytes, body_max: int) -> bytes:
+async def inflated(scope: Scope, body: bytes, body_max: int, until: float, held: Held) -> bytes:
     """Return a body as it was before it was compressed, by gzip or not at all. Raises Refused.
 
-    It is inflated beside the event loop: a few bytes can come to very many.
+    It is inflated beside the event loop: a few bytes can come to very many. What may come of it is
+    taken from `held` first, until loop time `until`.
     """
     coding = dict(scope["headers"]).get(b"content-encoding", b"").strip().lower()
     if coding in (b"", b"identity"):
@@ -93,7 +102,14 @@ async def inflated(scope: Scope, body: bytes, body_max: int) -> bytes:
     if coding != b"gzip":
         message = f"content-encoding is {coding.decode('latin-1')}, send gzip or none"
         raise Refused(415, "UnsupportedMediaType", message)
-    return await asyncio.to_thread(_inflate, body, body_max)
+    try:
+        async with asyncio.timeout_at(until):
+            await held.take(body_max, more=False)
+    except TimeoutError as error:
+        raise _late(held, whole=True) from error
+    found = await asyncio.to_thread(_inflate, body, body_max)
+    held.give_back(body_max - len(found))
+    return found
 
 
 async def answer(
@@ -118,6 +134,13 @@ def _inflate(body: bytes, body_max: int) -> bytes:
     if not machine.eof:
         raise Refused(400, "BadRequest", "the body ends in the middle of its gzip stream")
     return found
+
+
+def _late(held: Held, *, whole: bool) -> Refused:
+    if whole or held.gave_way:
+        message = "too many bytes of other requests are in memory; send it again"
+        return Refused(503, "Overloaded", message, _CLOSE, (b"retry-after", b"1"))
+    return Refused(408, "RequestTimeout", "the body did not arrive in time", _CLOSE)
 
 
 def _too_large(body_max: int) -> Refused:

@@ -45,7 +45,7 @@ class ClientCertificateRequired:
         )
 
     def _problem(self, scope: Scope) -> str:
-        name = scope.get("extensions", {}).get("tls", {}).get("client_cert_name")
+        name = name_of(scope)
         if name is None:
             return (
                 f"{scope['path']} needs a client certificate of the CA in client_ca; give the API"
@@ -54,3 +54,9 @@ class ClientCertificateRequired:
         if self._subjects and name not in self._subjects:
             return f"{scope['path']} is not for {name}; add it to client_subjects if it should be"
         return ""
+
+
+def name_of(scope: Scope) -> str | None:
+    """Return the subject (RFC 4514) of the client's certificate, None where it gave none."""
+    name: str | None = scope.get("extensions", {}).get("tls", {}).get("client_cert_name")
+    return name

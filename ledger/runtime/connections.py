@@ -1,22 +1,37 @@
 """Connections: uvicorn's HTTP protocol, bounded, and telling the application who the peer is.
 
-What uvicorn leaves open is closed here: a request's head has a size and a time, so a client that
-never ends it holds nothing. The peer's certificate is put into the scope as the ASGI extension
-`tls` describes (https://asgi.readthedocs.io/en/latest/specs/tls.html).
+What uvicorn leaves open is closed here: a request's head has a size and a time, and so have the
+first byte, an answer that is not read and a goodbye that is not returned. `check` looks at the
+times; the acceptor calls it for all connections in turns. The peer's certificate is put into the
+scope as the ASGI extension `tls` describes
+(https://asgi.readthedocs.io/en/latest/specs/tls.html).
 """
 
 import asyncio
 import ssl
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES_MAX: Final = 65_536
 """Request line and headers together; the API server's are below 4 KiB."""
 
+FIRST_SECONDS: Final = 5.0
+"""From the connection to the first byte of a client that is not known."""
+
 HEAD_SECONDS: Final = 10.0
-"""From the connection, or from a request's first byte, to the end of its head."""
+"""From the first byte of a request to the end of its head, stray bytes before it included."""
+
+IDLE_SECONDS: Final = 95.0
+"""Between an answer and the next request; above the 90 s after which the API server itself closes
+the connection, so that it never sends a review into one that is being closed."""
+
+REST_SECONDS: Final = 5.0
+"""For the rest of a body whose request was answered before it had arrived."""
+
+UNREAD_SECONDS: Final = 10.0
+"""How long a peer may read nothing of an answer, and how long a connection may take to close."""
 
 # Attribute names of RFC 4514 section 3; other attributes keep the name that OpenSSL gives them.
 _SHORT_NAMES: Final = {
@@ -37,29 +52,78 @@ _TOO_LARGE: Final = (
 )
 
 
-class Connection(HttpToolsProtocol):
-    """One connection; a subclass because uvicorn hands the transport to nobody else."""
+class Seat(Protocol):
+    """A connection's place among others."""
 
+    def used(self) -> None:
+        """Note that the connection was just used."""
+        ...
+
+    def leave(self) -> None:
+        """Give the place to others."""
+        ...
+
+
+class Connection(HttpToolsProtocol):
+    """One connection; a subclass because uvicorn hands the transport to nobody else.
+
+    `place` gives it a seat by the subject of its certificate, or None where there is no room.
+    `certificate` is what the client presented, DER; empty where it presented none.
+    """
+
+    place: Callable[[str | None], Seat | None]
+    certificate = b""
+
+    _seat: Seat | None = None
+    _known = False
+    _asked = False
     _head_bytes = 0
     _reading_head = False
-    _head_timer: asyncio.TimerHandle | None = None
+    _whole = True
+    _idle_since = 0.0
+    _head_since: float | None = None
+    _closing_since: float | None = None
+    _unread_since: float | None = None
     _tls: dict[object, object] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
-        """Look at the peer's certificate once, and start to wait for the first request."""
+        """Look at the peer's certificate once, and take a seat."""
         super().connection_made(transport)
+        self._idle_since = self.loop.time()
         tls = transport.get_extra_info("ssl_object")
+        name = None
         if tls is not None:
+            self.certificate = tls.getpeercert(binary_form=True) or b""
             self._tls = _tls_extension(tls)
-        self._wait_for_head()
+            name = _subject(tls.getpeercert())
+        self._known = name is not None
+        self._seat = self.place(name)
+        if self._seat is None:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer with the connection."""
-        self._head_ended()
+        """Give the seat up."""
+        if self._seat is not None:
+            self._seat.leave()
         super().connection_lost(exc)
 
+    def is_busy(self) -> bool:
+        """Return whether a request has arrived whole and is not answered; see `pools`.
+
+        One that has not arrived whole protects nothing, also where it follows another.
+        """
+        if self._head_since is not None:
+            return False
+        return self._whole and self._asked and not self.cycle.response_complete
+
+    def drop(self) -> None:
+        """End the connection at once."""
+        self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
-        """Parse, and give up on a head that grows or lasts without end."""
+        """Parse, and give up on a head that grows without end."""
+        if self._head_since is None and self._whole:
+            self._head_since = self.loop.time()
         super().data_received(data)
         if not self._reading_head:
             return
@@ -67,30 +131,74 @@ class Connection(HttpToolsProtocol):
         if self._head_bytes > HEAD_BYTES_MAX:
             self.transport.write(_TOO_LARGE)
             self.transport.close()
-        elif self._head_timer is None:
-            self._wait_for_head()
 
     def on_message_begin(self) -> None:
         """Start a request with the peer's certificate in its scope."""
         super().on_message_begin()
         self._reading_head = True
         self._head_bytes = 0
+        if self._head_since is None:
+            self._head_since = self.loop.time()
         if self._tls is not None:
             self.scope["extensions"] = {"tls": self._tls}
 
     def on_headers_complete(self) -> None:
         """Hand the request over; from here the application's own deadlines hold."""
-        self._reading_head = False
-        self._head_ended()
+        self._asked = True
+        self._reading_head = self._whole = False
+        self._head_since = None
         super().on_headers_complete()
 
-    def _wait_for_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+    def on_message_complete(self) -> None:
+        """Note that a request has arrived whole."""
+        self._whole = True
+        if self._seat is not None:
+            self._seat.used()
+        super().on_message_complete()
 
-    def _head_ended(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def on_response_complete(self) -> None:
+        """Go on with what was sent meanwhile, or be idle. Does what uvicorn's own does, untimed."""
+        self.server_state.total_requests += 1
+        self._idle_since = self.loop.time()
+        if self._seat is not None:
+            self._seat.used()
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+
+    def pause_writing(self) -> None:
+        """Note since when the peer reads nothing."""
+        self._unread_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that the peer reads on."""
+        self._unread_since = None
+        super().resume_writing()
+
+    def check(self, now: float) -> None:
+        """Close the connection where something has taken too long at loop time `now`."""
+        if self.transport.is_closing():
+            self._closing_since = self._closing_since or now
+            if now - self._closing_since > UNREAD_SECONDS:
+                self.transport.abort()
+        elif self._unread_since is not None and now - self._unread_since > UNREAD_SECONDS:
+            self.transport.abort()
+        elif self._is_late(now):
+            self._closing_since = now
+            self.transport.close()
+
+    def _is_late(self, now: float) -> bool:
+        if self._head_since is not None and now - self._head_since > HEAD_SECONDS:
+            return True
+        if not self._asked:
+            return now - self._idle_since > (IDLE_SECONDS if self._known else FIRST_SECONDS)
+        if not self.cycle.response_complete:
+            return False
+        return now - self._idle_since > (IDLE_SECONDS if self._whole else REST_SECONDS)
 
 
 def _tls_extension(tls: ssl.SSLObject) -> dict[object, object]:

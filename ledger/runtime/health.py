@@ -20,6 +20,14 @@ Check = Callable[[], tuple[bool, str]]
 
 STOPPING: Final = "stopping"
 
+LIVE, OLDER_LIVE, READY = PROBES = ("/livez", "/healthz", "/readyz")
+
+VERBOSE: Final = "verbose"
+"""The parameter that asks for text with all reasons."""
+
+BRIEF: Final = "gpuledger.brief"
+"""Set in the scope of a request that is told which checks fail, and not why."""
+
 TELL_SECONDS: Final = 5.0
 """How often findings are looked at, to tell of those that changed."""
 
@@ -81,9 +89,9 @@ class Health:
     def routes(self) -> list[Route]:
         """Return the routes of the probes."""
         return [
-            Route("/livez", _endpoint(self._live)),
-            Route("/healthz", _endpoint(self._live)),
-            Route("/readyz", _endpoint(self._ready)),
+            Route(LIVE, _endpoint(self._live)),
+            Route(OLDER_LIVE, _endpoint(self._live)),
+            Route(READY, _endpoint(self._ready)),
         ]
 
 
@@ -93,7 +101,9 @@ def _endpoint(checks: dict[str, Check]) -> Callable[[Request], Awaitable[Respons
     async def probe(request: Request) -> Response:
         report = _report(checks, frozenset(request.query_params.getlist("exclude")))
         status = 200 if report.ok else 503
-        if "verbose" in request.query_params:
+        if request.scope.get(BRIEF):
+            report = _brief(report)
+        if VERBOSE in request.query_params:
             return PlainTextResponse(_text(report), status)
         return Response(msgspec.json.encode(report), status, media_type="application/json")
 
@@ -103,6 +113,10 @@ def _endpoint(checks: dict[str, Check]) -> Callable[[Request], Awaitable[Respons
 def _report(checks: dict[str, Check], excluded: frozenset[str]) -> Report:
     findings = [Finding(name, *check()) for name, check in checks.items() if name not in excluded]
     return Report(all(finding.ok for finding in findings), findings)
+
+
+def _brief(report: Report) -> Report:
+    return Report(report.ok, [Finding(one.name, one.ok, "") for one in report.checks])
 
 
 def _text(report: Report) -> str:

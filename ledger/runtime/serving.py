@@ -17,15 +17,15 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ledger.runtime import addresses
+from ledger.runtime.accepting import Accepting, Acceptor
 from ledger.runtime.connections import Connection
 from ledger.runtime.tls import Tls
 
 BACKLOG: Final = 2048
 """Connections the kernel holds before they are accepted."""
 
-KEEP_ALIVE_SECONDS: Final = 95
-"""Idle time of a connection; above the 90 s after which the API server itself closes it, so that
-it never sends a review into a connection that is being closed."""
+EVERYBODY: Final = Accepting()
+"""Connections as a service accepts them that is not told otherwise."""
 
 DRAIN_SECONDS: Final = 7
 """Time that requests in flight have to end after `stop`; with closing all else, below 10 s."""
@@ -75,12 +75,13 @@ async def serve(
     stop: asyncio.Event,
     *,
     tls: Tls | None = None,
-    connections_max: int = 4096,
+    accepting: Accepting = EVERYBODY,
+    watched: Callable[[Acceptor], None] = lambda _: None,
     started: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until `stop` is set, then drain and close. `started` is called once it accepts.
 
-    While `connections_max` connections are open, requests are answered 503.
+    `watched` is given what accepts, before it does.
     """
     config = uvicorn.Config(
         app,
@@ -93,13 +94,16 @@ async def serve(
         # A header must not make a stranger look like loopback.
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=connections_max,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=DRAIN_SECONDS,
-        ssl_context_factory=None if tls is None else lambda _config, _default: tls.context,
     )
     server = _Server(config, started)
+    server.acceptor = Acceptor(
+        listener.socket,
+        server.connection,
+        tls,
+        accepting,
+    )
+    watched(server.acceptor)
     serving = asyncio.create_task(server.serve(sockets=[listener.socket]))
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -128,18 +132,27 @@ def stopping_on_signals(stop: asyncio.Event) -> Iterator[None]:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server without its own signal handling, and with an end that leaves nothing."""
+    """uvicorn's server without its own signal handling and accepting, which ends at once."""
+
+    acceptor: Acceptor
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._tell_started = started
+
+    def connection(self) -> Connection:
+        """Return the protocol of a new connection."""
+        return Connection(self.config, self.server_state, self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await self.lifespan.startup()
+        self.servers = [self.acceptor]  # type: ignore[list-item]  # closed and waited for alike
+        self.acceptor.open()
+        self.started = True
         self._tell_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -148,8 +161,7 @@ class _Server(uvicorn.Server):
 
     def abandon(self) -> None:
         """Close at once what is still open, a peer that never answers TLS's goodbye for example."""
-        for server in getattr(self, "servers", ()):
-            server.close()
+        self.acceptor.abandon()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 

@@ -204,12 +204,35 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             examples=["CN=kube-apiserver"],
         ),
     ] = ()
+    metrics_token_file: Annotated[
+        str,
+        Meta(
+            description="File with a token that may read /metrics and /readyz?verbose from other"
+            " machines, besides tokens of the cluster that may `get` /metrics and clients that may"
+            " send reviews."
+        ),
+    ] = ""
     plain_http: Annotated[
         bool, Meta(description="Serve HTTP without TLS, for a proxy or a test on loopback.")
     ] = False
     connections_max: Annotated[
-        int, Meta(ge=16, le=65_536, description="Open connections from which on 503 is answered.")
+        int,
+        Meta(
+            ge=16,
+            le=65_536,
+            description="Open connections of clients that may send reviews; beyond, the one that"
+            " was used least recently is closed.",
+        ),
     ] = 4096
+    connections_uncertified_max: Annotated[
+        int,
+        Meta(
+            ge=16,
+            le=65_536,
+            description="Open connections of all other clients where client_ca is set, a quarter of"
+            " them from one address; beyond, the same.",
+        ),
+    ] = 512
     production: Annotated[
         bool,
         Meta(description="Not ready unless durable, authenticated and replicated as production."),

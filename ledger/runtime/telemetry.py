@@ -119,6 +119,22 @@ METRICS: Final = (
         Kind.GAUGE,
         "When the certificate that is served ends, Unix time.",
     ),
+    Metric(
+        "connections_certified",
+        Kind.GAUGE,
+        "Open connections of clients with a certificate that may send reviews.",
+    ),
+    Metric("connections_others", Kind.GAUGE, "Open connections of all other clients."),
+    Metric(
+        "connections_handshakes", Kind.GAUGE, "Connections that have not ended their TLS handshake."
+    ),
+    Metric(
+        "connections_dropped_total",
+        Kind.COUNTER,
+        "Connections that were closed for others, or found no place, by what they were:"
+        " certified, others or handshakes.",
+        ("pool",),
+    ),
     # Settlement
     Metric("holds_open", Kind.GAUGE, "Holds that are neither committed nor released."),
     Metric(

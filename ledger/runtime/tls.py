@@ -1,11 +1,12 @@
 """TLS: the context to serve with, and its certificates kept fresh without a restart.
 
-A changed certificate is loaded into the live context: connections from then on get the new one,
-older connections live on. A file that cannot be used, halfway through its replacement say, is
-reported and changes nothing; it is tried again at the next look.
+Changed files make a new context: connections from then on get it, older connections live on. A
+file that cannot be used, halfway through its replacement say, is reported and changes nothing; it
+is tried again at the next look.
 
-A CA that is added to the client CA file is trusted at once; one that is taken out stays trusted
-until the restart, because OpenSSL cannot forget.
+A CA that is added to the client CA file is trusted at once, and one that is taken out is not any
+more: a context that never knew it cannot resume a session of its clients either, and connections
+with certificates that `trusts` does not know end.
 """
 
 import asyncio
@@ -13,6 +14,9 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 
 from ledger.runtime import certificates
 from ledger.runtime.certificates import CertificateError, Files
@@ -37,13 +41,24 @@ class Tls:
         """
         self._find = find
         self._client_ca = client_ca
-        self.context: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.set_alpn_protocols(["http/1.1"])
-        if client_ca:
-            self.context.verify_mode = ssl.CERT_OPTIONAL
+        self._authorities: tuple[x509.Certificate, ...] = ()
         self._files = find()
         self._marks = self._load()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for a connection that begins now."""
+        return self._context
+
+    @property
+    def authorities(self) -> tuple[x509.Certificate, ...]:
+        """The CAs of clients; another object once the file holds others."""
+        return self._authorities
+
+    def trusts(self, certificate: bytes) -> bool:
+        """Return whether one of the CAs of clients issued a certificate, given as DER."""
+        found = x509.load_der_x509_certificate(certificate)
+        return any(_issued(one, found) for one in self._authorities)
 
     @property
     def expires_at(self) -> float:
@@ -71,16 +86,28 @@ class Tls:
         # The marks are taken first: a change while loading is then seen at the next look.
         marks = self._look()
         self._expires_at = certificates.expires_at(Path(self._files.certificate))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
         try:
             if self._client_ca:
-                self.context.load_verify_locations(self._client_ca)
-            self.context.load_cert_chain(self._files.certificate, self._files.key)
+                context.verify_mode = ssl.CERT_OPTIONAL
+                context.load_verify_locations(self._client_ca)
+            context.load_cert_chain(self._files.certificate, self._files.key)
         except (OSError, ssl.SSLError) as error:
             raise CertificateError(
                 f"{self._client_ca or self._files.certificate}: cannot be loaded ({error});"
                 " restore or replace the file"
             ) from error
+        self._context = context
+        self._remember_authorities()
         return marks
+
+    def _remember_authorities(self) -> None:
+        if self._client_ca:
+            found = x509.load_pem_x509_certificates(Path(self._client_ca).read_bytes())
+            if tuple(found) != self._authorities:
+                self._authorities = tuple(found)
 
     def _look(self) -> _Marks:
         paths = (self._files.certificate, self._files.key, self._client_ca)
@@ -95,6 +122,14 @@ def own(directory: Path, names: tuple[str, ...]) -> Callable[[], Files]:
 def given(certificate: str, key: str) -> Callable[[], Files]:
     """Serve with files that somebody else keeps and replaces."""
     return lambda: certificates.given(certificate, key, certificates.utc_now())
+
+
+def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def _mark(path: Path) -> tuple[int, int, int]:

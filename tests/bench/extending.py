@@ -29,6 +29,7 @@ from ledger.kube.rules import DemandRules
 from ledger.log import answers
 from ledger.log.records import Record
 from ledger.runtime import bodies, serving
+from ledger.runtime.body_budget import BodyBudget
 from tests.bench.fitting import CARDS, FULL, SIZES, cluster
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh
@@ -93,7 +94,8 @@ class _Plain:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         until = asyncio.get_running_loop().time() + DEADLINE_SECONDS
-        await bodies.read(receive, BODY_MAX, until)
+        with BodyBudget(BODY_MAX).holding() as held:
+            await bodies.read(receive, BODY_MAX, until, held)
         await bodies.answer(send, 200, b"{}")
 
 

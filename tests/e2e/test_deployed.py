@@ -4,10 +4,11 @@ Only what a kubelet would give is given here: addresses on loopback, files in fo
 """
 
 import base64
+import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.e2e
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "install.md").read_text()
+OPERATING: Final = (ROOT / "docs" / "operating.md").read_text()
 SPACE: Final = "gpuledger-system"
 REPLICAS: Final = 2
 READY_SECONDS: Final = 90.0
@@ -105,14 +107,17 @@ class Replica:
         log = root / f"replica-{number}.log"
         self.child = Child("gpuledger", [str(COMMAND), "serve"], log, environment)
 
-    async def get(self, path: str) -> tuple[int, str]:
-        """Ask the replica as a probe does, which checks no certificate."""
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        """Ask the replica as a probe does, which checks no certificate.
+
+        It is on this machine; a Host of another name makes it ask as others do.
+        """
         assert self.child.runs, self.child.state()
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout) as session,
-                session.get(self.url + path, ssl=False) as answer,
+                session.get(self.url + path, ssl=False, headers=headers) as answer,
             ):
                 return answer.status, await answer.text()
         except aiohttp.ClientError as error:
@@ -155,3 +160,36 @@ async def test_reviews_are_taken_from_the_api_server_only(replicas: list[Replica
         what="the replica answers",
     )
     assert status == 403, text
+
+
+async def test_metrics_are_read_with_the_right_to_and_probes_without(
+    replicas: list[Replica], kubectl: Kubectl
+) -> None:
+    kubectl.type("kubectl create namespace monitoring")
+    tokens = {}
+    for name in ("prometheus", "stranger"):
+        kubectl.type(f"kubectl -n monitoring create serviceaccount {name}")
+        tokens[name] = kubectl.type(f"kubectl -n monitoring create token {name}").strip()
+    [binding] = [one for one in commands_of(OPERATING, "Scraping") if "clusterrolebinding" in one]
+    kubectl.type(binding)
+    replica, host = replicas[0], "gpuledger.example"
+
+    def asked(path: str, token: str = "") -> Callable[[], Awaitable[tuple[int, str]]]:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        return lambda: replica.get(path, host=host, **headers)
+
+    for path, text in (("/metrics", "gpuledger_build_info"), ("/readyz?verbose", "]ledger")):
+        allowed = await eventually(
+            asked(path, tokens["prometheus"]),
+            lambda answer: answer[0] in (200, 503) and "shows all tenants" not in answer[1],
+            within=READY_SECONDS,
+            what="who may get /metrics reads it",
+        )
+        assert text in allowed[1]
+        assert (await asked(path, tokens["stranger"])())[0] == 403
+        assert (await asked(path, "forged")())[0] == 401
+        assert (await asked(path)())[0] == 401
+    _, probed = await eventually(
+        asked("/readyz"), lambda answer: answer[0] == 200, within=READY_SECONDS, what="it is ready"
+    )
+    assert all(not one["reason"] for one in json.loads(probed)["checks"])

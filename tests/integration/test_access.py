@@ -33,8 +33,10 @@ class Reviews:
     async def subject(self, request: web.Request) -> web.Response:
         asked = await request.json()
         self.access.append(asked)
-        wanted = asked["spec"]["resourceAttributes"]
-        allowed = (asked["spec"]["user"], wanted["namespace"]) == ("red", "red")
+        spec = asked["spec"]
+        wanted = spec.get("resourceAttributes") or spec["nonResourceAttributes"]
+        allowed = (spec["user"], wanted.get("namespace")) == ("red", "red")
+        allowed = allowed or wanted == {"path": "/metrics", "verb": "get"}
         return web.json_response({**asked, "status": {"allowed": allowed}}, status=self.status)
 
 
@@ -104,3 +106,11 @@ async def test_an_answer_that_is_not_a_review_is_no_answer(
     reviews.broken = True
     with pytest.raises(ConnectionError):
         await reviewer.review("t-red")
+
+
+async def test_a_path_is_asked_about_as_a_path(
+    reviewer: KubernetesReviewer, reviews: Reviews
+) -> None:
+    assert await reviewer.may(Subject("scraper"), "get", "/metrics", "")
+    assert not await reviewer.may(Subject("scraper"), "get", "/readyz", "")
+    assert "resourceAttributes" not in reviews.access[0]["spec"]

@@ -76,9 +76,7 @@ def visitor(directory: Path, client: str = "") -> ssl.SSLContext:
 
 
 @contextlib.asynccontextmanager
-async def serving_at(
-    app: Any, secured: tls.Tls | None = None, connections_max: int = 100
-) -> AsyncIterator[str]:
+async def serving_at(app: Any, secured: tls.Tls | None = None, **how: Any) -> AsyncIterator[str]:
     """Serve until the context ends; yields HOST:PORT."""
     listener = serving.bind("127.0.0.1:0")
     stop, started = asyncio.Event(), asyncio.Event()
@@ -88,8 +86,8 @@ async def serving_at(
             listener,
             stop,
             tls=secured,
-            connections_max=connections_max,
             started=started.set,
+            **how,
         )
     )
     try:

@@ -187,9 +187,3 @@ async def test_a_body_that_is_slow_is_left_to_the_application(
 async def test_what_is_not_http_is_answered_400() -> None:
     async with serving_at(answer_scope) as address:
         assert (await reply_to(address, b"\x16\x03\x01 hello\r\n\r\n")).startswith(b"HTTP/1.1 400")
-
-
-async def test_too_many_connections_are_answered_503() -> None:
-    async with serving_at(answer_scope, connections_max=1) as address:
-        reply = await reply_to(address, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
-    assert reply.startswith(b"HTTP/1.1 503")

@@ -1,6 +1,9 @@
 """Certificates that change under a running server."""
 
 import asyncio
+import contextlib
+import json
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +19,7 @@ from support.serving import (
     visitor,
 )
 
-from ledger.runtime import certificates, tls
+from ledger.runtime import accepting, certificates, tls
 from ledger.runtime.certificates import CertificateError
 
 Find = Callable[[], certificates.Files]
@@ -31,7 +34,10 @@ async def served_certificate(address: str) -> str:
 
 
 def replace(path: str, text: str) -> None:
-    Path(path).write_text(text)
+    """Replace a file at once, as those do that renew certificates."""
+    written = Path(f"{path}.new")
+    written.write_text(text)
+    written.replace(path)
 
 
 def content(path: str) -> str:
@@ -125,3 +131,81 @@ async def test_a_client_ca_that_is_added_is_trusted_without_a_restart(
         assert secured.refresh()
         _, body = await get(f"https://{address}/", visitor(tmp_path, client))
     assert body["extensions"]["tls"]["client_cert_name"] == "CN=new"
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_client_of_a_removed_ca_does_not_resume_its_session(
+    own: Find,
+    clients: ClientAuthority,
+    strangers: ClientAuthority,
+    tmp_path: Path,
+    version: ssl.TLSVersion,
+) -> None:
+    kept = content(clients.file)
+    replace(clients.file, kept + content(strangers.file))
+    secured = tls.Tls(own, clients.file)
+    context = visitor(tmp_path, strangers.issue((NameOID.COMMON_NAME, "old")))
+    context.maximum_version = version
+    async with serving_at(answer_scope, secured) as address:
+        name, session, _ = await asyncio.to_thread(asked, address, context, None)
+        assert name == "CN=old"
+        name, session, resumed = await asyncio.to_thread(asked, address, context, session)
+        assert (name, resumed) == ("CN=old", True), "a session is resumed while nothing changes"
+        replace(clients.file, kept)
+        assert secured.refresh()
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.to_thread(asked, address, context, session)
+
+
+def asked(
+    address: str, context: ssl.SSLContext, session: ssl.SSLSession | None
+) -> tuple[str | None, ssl.SSLSession | None, bool]:
+    """Ask who one is; return that, a session to resume, and whether the given one was."""
+    host, _, port = address.rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname=host, session=session) as secure,
+    ):
+        secure.sendall(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        answer = b""
+        while part := secure.recv(65_536):
+            answer += part
+        if not answer:
+            raise ConnectionError("the server ended the connection")
+        resumed, later = bool(secure.session_reused), secure.session
+    body = answer.partition(b"\r\n\r\n")[2]
+    told = json.loads(body[body.index(b"{") : body.rindex(b"}") + 1])
+    return told["extensions"]["tls"]["client_cert_name"], later, resumed
+
+
+async def test_connections_of_a_removed_ca_end_and_those_of_others_do_not(
+    own: Find,
+    clients: ClientAuthority,
+    strangers: ClientAuthority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(accepting, "TURN_SECONDS", 0.02)
+    kept = content(clients.file)
+    replace(clients.file, kept + content(strangers.file))
+    secured = tls.Tls(own, clients.file)
+    contexts = [
+        visitor(tmp_path, authority.issue((NameOID.COMMON_NAME, "apiserver")))
+        for authority in (clients, strangers)
+    ]
+    async with serving_at(answer_scope, secured) as address, contextlib.AsyncExitStack() as stack:
+        host, _, port = address.rpartition(":")
+        streams = []
+        for context in contexts:
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+            stack.callback(writer.transport.abort)
+            writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            await reader.readuntil(b"0\r\n\r\n")
+            streams.append((reader, writer))
+        replace(clients.file, kept)
+        assert secured.refresh()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            assert await streams[1][0].read() == b""
+            reader, writer = streams[0]
+            writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert (await reader.readuntil(b"0\r\n\r\n")).startswith(b"HTTP/1.1 200")

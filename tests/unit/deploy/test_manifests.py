@@ -33,10 +33,14 @@ EVICT: Final = DEPLOY / "agent-evict"
 PREEMPTION: Final = DEPLOY / "preemption"
 """Applied by itself, where pods are evicted for others; see test_scheduler_manifests."""
 
+NETWORK: Final = DEPLOY / "network"
+"""Applied by itself, with addresses of one's own."""
+
 FILES: Final = sorted(
     path
     for path in DEPLOY.rglob("*.yaml")
-    if path.name not in SEPARATELY and path.parent not in (SCHEDULER, AGENT, EVICT, PREEMPTION)
+    if path.name not in SEPARATELY
+    and path.parent not in (SCHEDULER, AGENT, EVICT, PREEMPTION, NETWORK)
 )
 KINDS: Final = sorted((ROOT / "webhook" / "kinds" / "builtin").glob("*.yaml"))
 OWN_SECONDS: Final = 3
@@ -214,6 +218,25 @@ def test_the_policy_lets_through_what_is_used() -> None:
     assert {one["port"] for one in peers["ports"]} == {ports["cluster"]}
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_policy_in_front_of_the_service_is_about_its_pods_and_its_port(version: str) -> None:
+    [policy] = documents(NETWORK / "service.yaml")
+    assert kubernetes_validate.validate(policy, version, strict=True) == version
+    [kustomization] = documents(NETWORK / "kustomization.yaml")
+    assert kustomization["resources"] == ["service.yaml"]
+    template, container = template_of(SERVICE), container_of(SERVICE)
+    assert policy["metadata"]["namespace"] == found(SERVICE)["metadata"]["namespace"]
+    assert policy["spec"]["podSelector"]["matchLabels"] == template["metadata"]["labels"]
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    port = container["ports"][0]["name"]
+    assert [rule["ports"] for rule in policy["spec"]["ingress"]] == [[{"port": port}]] * 2
+    page = (ROOT / "docs" / "install.md").read_text()
+    [(key, value)] = policy["spec"]["ingress"][1]["from"][0]["namespaceSelector"][
+        "matchLabels"
+    ].items()
+    assert f"kubectl label namespace monitoring {key}={value}\n" in page
+
+
 def test_the_image_is_of_this_version() -> None:
     assert container_of(SERVICE)["image"] == f"gpuledger:{VERSION}"
     [image] = KUSTOMIZATION["images"]
@@ -270,8 +293,9 @@ def test_the_definitions_are_of_what_the_service_reads(resource: Resource) -> No
 def test_no_rule_grants_everything_of_anything() -> None:
     for role in (one for one in MANIFESTS if one["kind"] == "ClusterRole"):
         for rule in role["rules"]:
-            words = (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
-            assert "*" not in words
+            named = (*rule.get("apiGroups", ()), *rule.get("resources", ()))
+            words = (*named, *rule.get("nonResourceURLs", ()), *rule["verbs"])
+            assert not any("*" in word for word in words)
             assert "delete" not in words
 
 

@@ -191,3 +191,32 @@ async def test_an_object_costs_about_a_kilobyte_however_large_its_spec(parents):
     finally:
         tracemalloc.stop()
     assert (after - before) / count < 1_300
+
+
+async def test_objects_with_large_labels_are_remembered_up_to_a_bound_of_bytes():
+    turned_away = []
+    parents = Parents(replicas, bytes_max=4_000_000)
+    parents.when_turned_away = lambda: turned_away.append(1)
+    small = seen(parents, "small")
+    await parents.feed(SETS, changed(small))
+    for number in range(20):
+        large = msgspec.structs.replace(
+            small, uid=f"u-{number}", name=f"n-{number}", labels={"a": "x" * 1_000_000}
+        )
+        await parents.feed(SETS, changed(large))
+    assert (len(parents), len(turned_away)) == (4, 17)
+    assert parents.get("u-small") is not None
+    for number in range(3):
+        await parents.feed(SETS, changed(parents.get(f"u-{number}"), deleted=True))
+    await parents.feed(SETS, changed(large))
+    assert parents.get("u-19") is large, "what is forgotten makes room"
+
+
+async def test_an_object_that_grew_beyond_the_bound_is_not_remembered_as_it_was():
+    parents = Parents(replicas, bytes_max=10_000)
+    small = seen(parents, "a")
+    await parents.feed(SETS, changed(small))
+    grown = msgspec.structs.replace(small, version=2, labels={"a": "x" * 20_000})
+    await parents.feed(SETS, changed(grown))
+    assert parents.get("u-a") is None
+    assert parents.by_name(SETS, "red", "a") is None

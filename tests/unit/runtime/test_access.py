@@ -1,13 +1,16 @@
 """Access to /v1: loopback, tokens, tenants, and what is remembered for how long."""
 
+import asyncio
+import tracemalloc
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
 
-from ledger.runtime import access
-from ledger.runtime.access import AccessRequired, Guard
+from ledger.runtime import tokens
+from ledger.runtime.access import AccessRequired
+from ledger.runtime.tokens import Guard
 
 Question = tuple[str, str, str, str]
 
@@ -18,16 +21,18 @@ class Reviewer:
     def __init__(self, tokens: dict[str, str], granted: set[Question]) -> None:
         self.tokens = tokens
         self.granted = granted
-        self.asked = 0
+        self.asked = self.questions = 0
         self.failing = False
 
     async def review(self, token: str) -> str | None:
         self.asked += 1
         if self.failing:
             raise ConnectionError("no route")
+        await asyncio.sleep(0)
         return self.tokens.get(token)
 
     async def may(self, caller: str, verb: str, resource: str, namespace: str) -> bool:
+        self.questions += 1
         return (caller, verb, resource, namespace) in self.granted
 
 
@@ -167,7 +172,7 @@ async def test_a_grant_is_remembered_until_it_is_old(reviewer: Reviewer) -> None
     question = ("t-red", "list", "holders", "red")
     assert await guard.refusal(*question) is None
     reviewer.granted.clear()
-    clock.now += access.GRANT_SECONDS - 1
+    clock.now += tokens.GRANT_SECONDS - 1
     assert await guard.refusal(*question) is None
     clock.now += 1
     assert await guard.refusal(*question) is not None
@@ -179,7 +184,7 @@ async def test_a_refusal_is_remembered_for_less_long(reviewer: Reviewer) -> None
     question = ("t-red", "list", "holders", "blue")
     assert await guard.refusal(*question) is not None
     reviewer.granted.add(("red", "list", "holders", "blue"))
-    clock.now += access.REFUSAL_SECONDS - 1
+    clock.now += tokens.REFUSAL_SECONDS - 1
     assert await guard.refusal(*question) is not None
     clock.now += 1
     assert await guard.refusal(*question) is None
@@ -188,13 +193,114 @@ async def test_a_refusal_is_remembered_for_less_long(reviewer: Reviewer) -> None
 async def test_only_so_many_answers_are_remembered(
     reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "REMEMBERED_MAX", 2)
+    monkeypatch.setattr(tokens, "REMEMBERED_MAX", 2)
     guard = Guard(reviewer, Clock())
     for namespace in ("a", "b", "c", "a"):
         await guard.refusal("t-red", "list", "holders", namespace)
-    assert reviewer.asked == 4
+    assert reviewer.questions == 4
     await guard.refusal("t-red", "list", "holders", "c")
-    assert reviewer.asked == 4
+    assert reviewer.questions == 4
+
+
+async def test_a_long_question_is_remembered_in_as_many_bytes_as_a_short_one(
+    reviewer: Reviewer,
+) -> None:
+    guard = Guard(reviewer, Clock())
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(50):
+            await guard.refusal("t-red", "list", "holders", f"{number}" * 100_000)
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000
+
+
+async def test_a_token_is_reviewed_once_for_all_that_it_asks(reviewer: Reviewer) -> None:
+    guard = Guard(reviewer, Clock())
+    for namespace in ("a", "b", "c"):
+        await guard.refusal("t-red", "list", "holders", namespace)
+        await guard.refusal("t-unknown", "list", "holders", namespace)
+    assert (reviewer.asked, reviewer.questions) == (2, 3)
+
+
+async def test_requests_with_one_token_at_once_share_one_review(reviewer: Reviewer) -> None:
+    guard = Guard(reviewer, Clock())
+    questions = [guard.refusal("t-red", "list", "holders", "red") for _ in range(50)]
+    assert await asyncio.gather(*questions) == [None] * 50
+    assert reviewer.asked == 1
+
+
+async def test_a_thousand_unknown_tokens_make_few_reviews(reviewer: Reviewer) -> None:
+    clock = Clock()
+    guard = Guard(reviewer, clock)
+    seen = set()
+    for number in range(1000):
+        peer = f"203.0.113.{number % 40}"
+        found = await guard.refusal(f"t-{number}", "list", "holders", "red", peer)
+        assert found is not None
+        seen.add(found.status)
+        clock.now += 0.005
+    assert seen == {401, 429}
+    assert reviewer.asked <= 40
+
+
+async def test_one_peer_with_unknown_tokens_leaves_room_for_the_tokens_of_others(
+    reviewer: Reviewer,
+) -> None:
+    guard = Guard(reviewer, Clock())
+    for number in range(1000):
+        await guard.refusal(f"t-{number}", "list", "holders", "red", "203.0.113.7")
+    assert await guard.refusal("t-red", "list", "holders", "red", "203.0.113.8") is None
+
+
+async def test_a_token_that_was_accepted_is_reviewed_again_beside_unknown_ones(
+    reviewer: Reviewer,
+) -> None:
+    clock = Clock()
+    guard = Guard(reviewer, clock)
+    assert await guard.refusal("t-red", "list", "holders", "red", "203.0.113.7") is None
+    clock.now += tokens.GRANT_SECONDS
+    for number in range(1000):
+        await guard.refusal(f"t-{number}", "list", "holders", "red", f"203.0.113.{number % 40}")
+    assert await guard.refusal("t-red", "list", "holders", "red", "203.0.113.7") is None
+
+
+async def test_one_token_asks_only_so_many_questions(reviewer: Reviewer) -> None:
+    guard = Guard(reviewer, Clock())
+    for number in range(1000):
+        found = await guard.refusal("t-red", "list", "holders", f"n-{number}")
+        assert found is not None
+    assert reviewer.questions <= tokens.QUESTIONS_OF_ONE.burst
+    assert (found.status, "try again" in found.error) == (429, True)
+    assert await guard.refusal("t-admin", "list", "holders", "") is None
+
+
+async def test_the_review_of_a_token_that_is_not_valid_is_remembered(reviewer: Reviewer) -> None:
+    clock = Clock()
+    guard = Guard(reviewer, clock)
+    await guard.refusal("t-new", "list", "holders", "red")
+    reviewer.tokens["t-new"] = "red"
+    clock.now += tokens.INVALID_SECONDS - 1
+    assert await guard.refusal("t-new", "list", "holders", "red") is not None
+    assert reviewer.asked == 1
+    clock.now += 1
+    assert await guard.refusal("t-new", "list", "holders", "red") is None
+
+
+async def test_a_token_that_was_revoked_works_no_longer_than_a_grant_is_remembered(
+    reviewer: Reviewer,
+) -> None:
+    clock = Clock()
+    guard = Guard(reviewer, clock)
+    reviewer.granted.add(("red", "list", "holds", "red"))
+    await guard.refusal("t-red", "list", "holders", "red")
+    del reviewer.tokens["t-red"]
+    clock.now += tokens.GRANT_SECONDS - 1
+    assert await guard.refusal("t-red", "list", "holds", "red") is None
+    clock.now += 1
+    assert await guard.refusal("t-red", "list", "holds", "red") is not None
 
 
 async def test_an_answer_for_one_token_is_not_given_to_another(reviewer: Reviewer) -> None:

@@ -1,0 +1,120 @@
+"""Pools: a bounded number of connections, shared between addresses, the least used of which goes.
+
+A newcomer to a full pool takes the place of another: the one that was used least recently of the
+address that has most. So whoever opens many connections loses his own. A connection that is busy
+with an answer is never taken.
+"""
+
+from collections.abc import Iterator
+from ipaddress import IPv6Address, ip_address
+from typing import Final, Generic, Protocol, TypeVar
+
+_NETWORK_BYTES: Final = 8
+"""Of an address of IPv6; whoever has one has the whole /64."""
+
+
+class Member(Protocol):
+    """A connection in a pool."""
+
+    def is_busy(self) -> bool:
+        """Return whether its place may not be taken."""
+        ...
+
+    def drop(self) -> None:
+        """End it at once; it is no member any more."""
+        ...
+
+
+M = TypeVar("M", bound=Member)
+
+
+class Pool(Generic[M]):
+    """At most `members_max` connections, of them at most `of_one_max` of one address."""
+
+    def __init__(self, members_max: int, of_one_max: int | None = None) -> None:
+        """Without a bound for one address, only the fullest address gives places up."""
+        self._members_max = members_max
+        self._of_one_max = members_max if of_one_max is None else of_one_max
+        self._addresses: dict[str, dict[M, None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many members there are."""
+        return self._count
+
+    def __iter__(self) -> Iterator[M]:
+        """Return all members as they are now; they may leave meanwhile."""
+        return iter([member for one in self._addresses.values() for member in one])
+
+    def add(self, address: str, member: M) -> bool:
+        """Take a member in; another may be dropped for it. False: there is no room."""
+        if not self._make_room(address):
+            return False
+        self._addresses.setdefault(address, {})[member] = None
+        self._count += 1
+        return True
+
+    def used(self, address: str, member: M) -> None:
+        """Note that a member was just used."""
+        members = self._addresses.get(address)
+        if members is not None and member in members:
+            del members[member]
+            members[member] = None
+
+    def remove(self, address: str, member: M) -> None:
+        """Let a member go; it may have gone before."""
+        members = self._addresses.get(address)
+        if members is None or member not in members:
+            return
+        del members[member]
+        self._count -= 1
+        if not members:
+            del self._addresses[address]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a newcomer needs the place of another."""
+        return self._count >= self._members_max
+
+    def has_room(self) -> bool:
+        """Return whether somebody could be added, for whose place another may be dropped."""
+        return not self.is_full or self.drop_one()
+
+    def drop_one(self) -> bool:
+        """Drop the least used member of the fullest address. False: all are busy."""
+        return any(
+            self._drop_of(address)
+            for address in sorted(self._addresses, key=self._of, reverse=True)
+        )
+
+    def _make_room(self, address: str) -> bool:
+        if self._of(address) >= self._of_one_max:
+            return self._drop_of(address)
+        if not self.is_full:
+            return True
+        fullest = max(self._addresses, key=self._of)
+        return self._drop_of(fullest) or self.drop_one()
+
+    def _of(self, address: str) -> int:
+        return len(self._addresses.get(address, ()))
+
+    def _drop_of(self, address: str) -> bool:
+        for member in self._addresses.get(address, ()):
+            if not member.is_busy():
+                self.remove(address, member)
+                member.drop()
+                return True
+        return False
+
+
+def address_of(host: str) -> str:
+    """Return what one peer is counted by: its address, or its network of IPv6."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if not isinstance(address, IPv6Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return address.packed[:_NETWORK_BYTES].hex()
