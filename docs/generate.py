@@ -126,6 +126,11 @@ REASONS: Final = {
         "One owner has too many creations whose outcome is not known yet.",
         "See what else refuses them: another webhook, a native quota. They settle in a minute.",
     ),
+    Reason.LOG_SHARE_EXCEEDED: (
+        "The namespace has written more into the log than one namespace may.",
+        "Wait for as long as the message says, and find out what creates and changes so many"
+        " objects; or raise log_namespace_rate and log_namespace_burst.",
+    ),
     Reason.POD_UNKNOWN: (
         "The ledger does not know the pod that is to get cards.",
         "It is told of it by the webhook or the watch; the scheduler tries again.",
@@ -214,8 +219,12 @@ REASONS: Final = {
         "Too many requests wait for the ledger.",
         "Try again; when it stays, look at the log's latency.",
     ),
+    Reason.LOG_FULL: (
+        "The log is at its maximum size, or only the reserve for commits and releases is left.",
+        "Raise log_bytes_max; a log never gets shorter.",
+    ),
     Reason.LEDGER_UNAVAILABLE: (
-        "The log cannot be reached, so nothing can be promised.",
+        "The log cannot be reached, or stores nothing, so nothing can be promised.",
         "Try again in seconds; see /readyz.",
     ),
     Reason.LEDGER_STOPPED: (

@@ -192,12 +192,15 @@ class Application:
 
     def _check_space(self) -> tuple[bool, str]:
         writer = self._keeper.writer
-        if writer is None or not writer.extent.size_max:
+        if writer is None or not writer.space.extent.size_max:
             return True, ""
-        share = writer.extent.size / writer.extent.size_max
+        share = writer.space.extent.size / writer.space.extent.size_max
         if share < LOG_FULL_ALARM:
             return True, ""
-        return True, f"the log is {share:.0%} full: raise log_bytes_max before it refuses to admit"
+        full = f"the log is {share:.0%} full"
+        if not writer.space.is_reserve(0):
+            return True, f"{full}: raise log_bytes_max before it refuses to admit"
+        return True, f"{full}: nothing new is admitted (LogFull) until log_bytes_max is raised"
 
     def _check_durability(self) -> tuple[bool, str]:
         found = self._keeper.durability
@@ -253,6 +256,7 @@ class Application:
         telemetry.set("build_info", 1, VERSION)
         telemetry.register(self._usage)
         telemetry.read("log_reachable", lambda: keeper.trouble() is None)
+        telemetry.read("log_writable", lambda: keeper.writer is None or keeper.writer.is_writable)
         telemetry.read("log_position", lambda: keeper.state.position)
         telemetry.read("log_bytes", lambda: _extent(keeper)[0])
         telemetry.read("log_bytes_max", lambda: _extent(keeper)[1])
@@ -331,4 +335,6 @@ def _refused(status: int, message: str, field: str) -> Response:
 
 def _extent(keeper: Keeper) -> tuple[int, int]:
     writer = keeper.writer
-    return (writer.extent.size, writer.extent.size_max) if writer is not None else (0, 0)
+    return (
+        (writer.space.extent.size, writer.space.extent.size_max) if writer is not None else (0, 0)
+    )

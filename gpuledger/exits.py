@@ -40,6 +40,7 @@ class Stop(Exception):
 
 _OF_REASON: Final = {
     Reason.LEDGER_UNAVAILABLE: Exit.UNREACHABLE,
+    Reason.LOG_FULL: Exit.FAILED,
     Reason.OVERLOADED: Exit.NOT_READY,
     Reason.LEDGER_STOPPED: Exit.FAILED,
     Reason.INTERNAL_ERROR: Exit.FAILED,

@@ -17,12 +17,12 @@ from gpuledger.pseudonyms import recorded_names
 from ledger.kube import card_types, place_traits, vendor_files, vendors
 from ledger.kube.card_sizes import Sizes
 from ledger.kube.rules import DemandRules
+from ledger.log.bounds import WriterSettings
 from ledger.log.connection import Access
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream import JetStreamLog, JetStreamSettings
 from ledger.log.tailing import STALE_LEADER_SECONDS
 from ledger.log.view import View
-from ledger.log.writer import WriterSettings
 from ledger.runtime import addresses
 from ledger.runtime.settings import Settings
 from webhook.kinds.catalog import Catalog, KindError
@@ -124,6 +124,8 @@ def writer_settings(settings: Settings) -> WriterSettings:
     """Return the writer's bounds."""
     return WriterSettings(
         group_commands_max=settings.group_commands_max,
+        namespace_bytes_burst=settings.log_namespace_burst,
+        namespace_bytes_rate=settings.log_namespace_rate,
         queue_commands_max=settings.queue_commands_max,
         queue_namespace_max=settings.queue_per_namespace_max,
         # The embedded server is alone; only among several can one be behind the others.

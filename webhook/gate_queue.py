@@ -28,7 +28,8 @@ class Queue:
     """The pods of one namespace that wait, and what the first of them waits for.
 
     Until loop time `asleep_until` nothing is asked for, nor are those that could never fit until
-    the times in `hopeless`, unless one of `accounts` changes.
+    the times in `hopeless`, unless one of `accounts` changes. `refused` are those of which a denial
+    is kept.
     """
 
     def __init__(self) -> None:
@@ -36,6 +37,7 @@ class Queue:
         self.asleep_until = 0.0
         self.accounts: frozenset[str] = frozenset()
         self.hopeless: dict[str, float] = {}
+        self.refused: set[str] = set()
 
     def first(self, now: float) -> Waiter | None:
         """Return the pod whose turn it is, None when there is none to be asked for now."""

@@ -38,7 +38,9 @@ SUBMIT_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 60.0
 
-_UNDECIDED: Final = frozenset({Reason.OVERLOADED, Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED})
+_UNDECIDED: Final = frozenset(
+    {Reason.OVERLOADED, Reason.LOG_FULL, Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED}
+)
 _ALWAYS: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _log: Final = logging.getLogger(__name__)
 
@@ -126,12 +128,12 @@ class Gates:
         seen = one.seen
         entry = self._tenure.entry(seen.namespace, seen.key)
         if seen.demand and not holds_uid(entry, seen.uid):
-            denial = await self._reserve(one)
+            denial = await self._reserve(queue, one)
             if denial is not None:
                 return self._refused(queue, one, denial)
         return await self._open(queue, one)
 
-    async def _reserve(self, one: Waiter) -> Denial | None:
+    async def _reserve(self, queue: Queue, one: Waiter) -> Denial | None:
         seen = one.seen
         policy = self._policies.of(seen.namespace.partition("/")[2])
         command = Reserve(
@@ -145,9 +147,18 @@ class Gates:
             traits=seen.traits,
             forced=policy.mode != "enforce",
         )
+        # The denial of a pod that was refused before is kept already: a dry run keeps no other.
+        denial = await self._ask(command, dry_run=True) if seen.uid in queue.refused else None
+        if denial is None:
+            denial = await self._ask(command)
+            if denial is not None and denial.reason not in _UNDECIDED:
+                queue.refused.add(seen.uid)
+        return denial
+
+    async def _ask(self, command: Reserve, *, dry_run: bool = False) -> Denial | None:
         try:
             async with asyncio.timeout(SUBMIT_SECONDS):
-                answer = await self._ledger.submit(command)
+                answer = await self._ledger.submit(command, dry_run=dry_run)
         except TimeoutError:
             return Denial(Reason.LEDGER_UNAVAILABLE, "no answer in time", transient=True)
         return answer if isinstance(answer, Denial) else None
@@ -171,12 +182,14 @@ class Gates:
         try:
             await self._writes.remove_gate(namespace, one.name, GATE, one.seen.version)
         except (Conflict, NotFound):
+            queue.refused.discard(one.seen.uid)
             return True  # the watch is about to tell what it is now
         except ClusterError as error:
             queue.pods.setdefault(one.seen.uid, one)
             extra = {"namespace": one.seen.namespace, "key": one.seen.key, "reason": str(error)}
             _log.warning("gate_not_removed", extra=extra)
             return False
+        queue.refused.discard(one.seen.uid)
         return True
 
     def _freed(self, record: Record) -> set[str]:
@@ -194,5 +207,6 @@ class Gates:
         queue = self._queues.get(namespace)
         if queue is not None and queue.pods.pop(uid, None) is not None:
             queue.hopeless.pop(uid, None)
+            queue.refused.discard(uid)
             if not queue.pods:
                 del self._queues[namespace]

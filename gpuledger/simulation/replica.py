@@ -22,6 +22,7 @@ from ledger.core.commands import AnyCommand
 from ledger.core.denials import Denial
 from ledger.core.state import State
 from ledger.kube import place_traits
+from ledger.log.bounds import WriterSettings
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.memory import MemoryStore
 from ledger.log.observer import Observer
@@ -30,7 +31,7 @@ from ledger.log.records import Record
 from ledger.log.streams import Names
 from ledger.log.submission import Accepted
 from ledger.log.witness import Head
-from ledger.log.writer import Writer, WriterSettings
+from ledger.log.writer import Writer
 from ledger.simulation.messages import Exchange, Line
 from ledger.simulation.network import DistantLog, SeededFaults
 from ledger.simulation.processes import Process

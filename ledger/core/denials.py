@@ -38,6 +38,7 @@ class Reason(StrEnum):
     QUOTA_EXCEEDED = "QuotaExceeded"
     CARD_EXCEEDED = "CardExceeded"
     TOO_MANY_UNSETTLED = "TooManyUnsettled"
+    LOG_SHARE_EXCEEDED = "LogShareExceeded"
     # The pod cannot have these cards of this node.
     POD_UNKNOWN = "PodUnknown"
     POD_PLACED = "PodPlaced"
@@ -62,6 +63,7 @@ class Reason(StrEnum):
     ALLOCATED_INSUFFICIENT = "AllocatedCardsInsufficientRequest"
     # The ledger cannot decide now.
     OVERLOADED = "Overloaded"
+    LOG_FULL = "LogFull"
     LEDGER_UNAVAILABLE = "LedgerUnavailable"
     LEDGER_STOPPED = "LedgerStopped"
     INTERNAL_ERROR = "InternalError"

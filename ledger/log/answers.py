@@ -1,8 +1,11 @@
 """Answers that need no decision: the ledger cannot decide now, and says why."""
 
+import math
+
 from ledger.core.denials import Denial, Reason
 
 _LATER = "Try again in a few seconds"
+_RAISE = "An operator has to raise log_bytes_max; see docs/operating.md"
 
 
 def stopped(reason: str) -> Denial:
@@ -22,6 +25,44 @@ def unavailable(reason: str) -> Denial:
         f"the ledger cannot decide now: {reason}",
         transient=True,
         remedy=_LATER,
+    )
+
+
+def full(reason: str) -> Denial:
+    """Return the answer of a ledger whose log has no room for anything."""
+    return Denial(
+        Reason.LOG_FULL, f"nothing can be recorded: {reason}", transient=False, remedy=_RAISE
+    )
+
+
+def in_reserve(shown: str) -> Denial:
+    """Return the answer to what is new while only the log's reserve is left; `shown`: how full."""
+    return Denial(
+        Reason.LOG_FULL,
+        f"the log has {shown}; what is left is kept for commits and releases",
+        transient=False,
+        remedy=_RAISE,
+    )
+
+
+def no_room(size: int, shown: str) -> Denial:
+    """Return the answer to a command whose record of so many bytes has no room in the log."""
+    return Denial(
+        Reason.LOG_FULL,
+        f"the log has {shown}: no room for a record of {size} bytes",
+        transient=False,
+        remedy=_RAISE,
+    )
+
+
+def over_share(namespace: str, seconds: float) -> Denial:
+    """Return the answer to a namespace that may append nothing new for so many seconds."""
+    return Denial(
+        Reason.LOG_SHARE_EXCEEDED,
+        f"namespace {namespace} has written more than its share of the log",
+        transient=True,
+        remedy=f"Try again in {math.ceil(seconds)} s, and create and change fewer objects; an"
+        " operator can raise log_namespace_rate and log_namespace_burst",
     )
 
 

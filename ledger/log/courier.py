@@ -36,7 +36,9 @@ SUBMIT_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 0.1
 RETRY_SECONDS_MAX: Final = 5.0
 
-_AGAIN: Final = frozenset({Reason.OVERLOADED, Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED})
+_AGAIN: Final = frozenset(
+    {Reason.OVERLOADED, Reason.LOG_FULL, Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED}
+)
 _log: Final = logging.getLogger(__name__)
 
 Address = tuple[str, str]

@@ -133,9 +133,12 @@ class Forwarder:
         """Decide a command at the preferred writer or here; see `Ledger.submit`."""
         owner = self._preference.owner
         if owner is not None and self._worth_asking(owner) and not isinstance(command, _REPLACING):
-            answer = await self._ask(_Forwarded(command, dry_run))
-            if answer is not None:
-                return answer
+            encoded = _encoder.encode(_Forwarded(command, dry_run))
+            # A server takes no larger message. The local writer refuses what no record can hold.
+            if len(encoded) <= self._settings.batch_bytes_max:
+                answer = await self._ask(encoded)
+                if answer is not None:
+                    return answer
         return await self._local.submit(command, dry_run=dry_run)
 
     def _worth_asking(self, owner: str) -> bool:
@@ -146,12 +149,12 @@ class Forwarder:
     def _is_avoided(self, owner: str) -> bool:
         return owner == self._avoided and _now() < self._avoided_until
 
-    async def _ask(self, forwarded: _Forwarded) -> Accepted | Denial | None:
+    async def _ask(self, encoded: bytes) -> Accepted | Denial | None:
         """Ask the owner; None when it cannot decide or does not answer."""
         self._in_flight += 1
         try:
             answer: asyncio.Future[_Answered | None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(_Waiting(_encoder.encode(forwarded), answer))
+            self._waiting.append(_Waiting(encoded, answer))
             self._send_soon()
             answered = await answer
         finally:

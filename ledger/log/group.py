@@ -23,13 +23,16 @@ class Ticket(msgspec.Struct, eq=False):
 class Group:
     """Answers by ticket: a denial, or whether the command changed anything.
 
-    `record` is None when it has no events; `payload` and `hash` are those of the record.
+    `size` is that of the record, in bytes, and `head` that of one without items. `record` is None
+    when it has no events; `payload` and `hash` are those of the record.
     """
 
-    __slots__ = ("answers", "hash", "items", "nonce", "payload", "record")
+    __slots__ = ("answers", "hash", "head", "items", "nonce", "payload", "record", "size", "writer")
 
-    def __init__(self, nonce: str) -> None:
-        self.nonce = nonce
+    def __init__(self, nonce: str, writer: str) -> None:
+        self.nonce, self.writer = nonce, writer
+        self.head = records.HEAD_BYTES_MAX + len(nonce) + len(writer)
+        self.size = self.head
         self.answers: list[tuple[Ticket, Denial | bool]] = []
         self.items: list[records.Item] = []
         self.record: records.Record | None = None
@@ -40,17 +43,21 @@ class Group:
         """Return the tickets in the order in which they were decided."""
         return [ticket for ticket, _ in self.answers]
 
-    def seal(self, state: State, writer: str, time: int) -> None:
+    def seal(self, state: State, time: int) -> None:
         """Make the record that follows on a state, at a time in µs of Unix time."""
-        if not self.items:
-            return
+        if self.items:
+            self.seal_always(state, time)
+
+    def seal_always(self, state: State, time: int) -> records.Record:
+        """Make the record also when it has no items: it shows that the log stores something."""
         self.record = records.Record(
             state.position + 1,
             time,
-            writer,
+            self.writer,
             self.nonce,
             state.hash,
             len(self.answers),
             self.items,
         )
         self.payload, self.hash = records.encode(self.record)
+        return self.record

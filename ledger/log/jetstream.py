@@ -5,6 +5,7 @@ server stores it only there. Positions are the stream's own sequence numbers. Ev
 to be fresh is asked of the stream's leader, never of a replica that may be behind.
 """
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
@@ -13,7 +14,16 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.log import api, chunking, domains, durability, fetching, streams, tailing
+from ledger.log import (
+    api,
+    chunking,
+    domains,
+    durability,
+    fetching,
+    monitoring,
+    streams,
+    tailing,
+)
 from ledger.log.connection import Access, ApiError, Connection, Problem
 from ledger.log.port import (
     Ambiguous,
@@ -25,7 +35,9 @@ from ledger.log.port import (
     LogError,
     Lost,
     Snapshot,
+    TooLarge,
     Unreachable,
+    Unwritable,
 )
 from ledger.log.records import RECORD_BYTES_MAX
 from ledger.log.streams import HEADERS_BYTES_MAX, SNAPSHOTS_SHARE, Names, StreamConfig
@@ -33,6 +45,9 @@ from ledger.log.tailing import Stream
 
 SNAPSHOTS_KEPT: Final = 2
 """Older snapshots go when a new one is complete."""
+
+TROUBLE_SECONDS: Final = 1.0
+"""How long a monitoring port may take to report whether its server can write."""
 
 _WRONG_LAST_SEQUENCE: Final = (10071, 10164)
 """The second is what a replicated stream says while another append is under way."""
@@ -114,11 +129,11 @@ class JetStreamLog:
 
     async def append(self, payload: bytes, expected: int) -> int:
         """Store a record; see `port.Log`."""
-        if len(payload) > RECORD_BYTES_MAX - HEADERS_BYTES_MAX:
-            raise LogError(
-                f"a record of {len(payload)} bytes is too large, the log takes"
-                f" {RECORD_BYTES_MAX - HEADERS_BYTES_MAX}: make smaller groups"
-            )
+        client = await self.connection.client()
+        # A server closes the connection of a client that sends more than its max_payload.
+        most = min(RECORD_BYTES_MAX, client.max_payload) - HEADERS_BYTES_MAX
+        if len(payload) > most:
+            raise TooLarge(len(payload), most)
         headers = {
             "Nats-Expected-Last-Sequence": str(expected),
             "Nats-Expected-Stream": self.names.log,
@@ -144,6 +159,21 @@ class JetStreamLog:
                 f" the stream is not {self.names.log} as it was"
             )
         return ack.seq
+
+    async def write_trouble(self) -> str:
+        """Ask the servers' monitoring ports; what most of them report about the log counts."""
+        urls = self.settings.monitor_urls
+        found = await asyncio.gather(
+            *(monitoring.write_error(url, TROUBLE_SECONDS) for url in urls)
+        )
+        troubles = [text for text in found if f"{self.names.log}' " in text]
+        if 2 * len(troubles) <= len(urls):
+            return ""
+        causes = ", ".join(dict.fromkeys(text.rpartition(": ")[2] for text in troubles))
+        return (
+            f"a NATS server cannot write to its disk ({causes}): make room there, and start the"
+            " server again"
+        )
 
     async def extent(self) -> Extent:
         """Ask the leader how far the log reaches."""
@@ -290,6 +320,8 @@ def _refusal(problem: Problem, position: int) -> LogError:
     if code in (_STREAM_MISMATCH, api.STREAM_NOT_FOUND):
         return Lost(text)
     # The same code stands for any failure of the store; only these two say "nothing was stored".
-    if code in _NO_ROOM or (code == _STORE_FAILED and "exceeded" in problem.description):
+    if code == _STORE_FAILED and "exceeded" in problem.description:
         return Full(f"{text}: raise the log's max_bytes")
+    if code in _NO_ROOM:
+        return Unwritable(f"{text}: the servers have no room for the account")
     return Ambiguous(text)

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from ledger.log.port import (
+    MESSAGE_BYTES,
     Ambiguous,
     Conflict,
     Durability,
@@ -79,13 +80,15 @@ class NoFaults:
 class MemoryStore:
     """What survives all clients: records, snapshots, denials. `size_max` in bytes, 0 for none.
 
-    Tests change `records` directly to lose, cut or forge history.
+    `trouble` is what its server reports about its disk. Tests change `records`
+    directly to lose, cut or forge history.
     """
 
     def __init__(self, *, size_max: int = 0, exists: bool = False) -> None:
         """Make an empty store; `exists` says that its log was created before."""
         self.exists = exists
         self.size_max = size_max
+        self.trouble = ""
         self.records: list[bytes] = []
         self.snapshots: list[Snapshot] = []
         self.denials: list[Entry] = []
@@ -94,14 +97,14 @@ class MemoryStore:
 
     @property
     def size(self) -> int:
-        """Bytes of all records."""
-        return sum(map(len, self.records))
+        """Bytes of all records, with what a server counts beside them."""
+        return sum(map(len, self.records)) + MESSAGE_BYTES * len(self.records)
 
     def store(self, payload: bytes, expected: int) -> int:
         """Store a record at the position after `expected`. Raises Conflict, Full."""
         if expected != len(self.records):
             raise Conflict(f"position {expected + 1}: the log ends at {len(self.records)}")
-        if self.size_max and self.size + len(payload) > self.size_max:
+        if self.size_max and self.size + len(payload) + MESSAGE_BYTES > self.size_max:
             raise Full(f"the log has {self.size} of {self.size_max} bytes: raise its maximum")
         self.records.append(payload)
         self.wake()
@@ -155,6 +158,10 @@ class MemoryLog:
         if fault.fate is Fate.ACK_LOST:
             raise Ambiguous(f"no acknowledgement of position {expected + 1}")
         return position
+
+    async def write_trouble(self) -> str:
+        """Return what the store was told to report."""
+        return self._store.trouble
 
     async def extent(self) -> Extent:
         """Return how far the log reaches."""

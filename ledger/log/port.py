@@ -10,9 +10,12 @@ speed and explanations, never a promise.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
+
+MESSAGE_BYTES: Final = 128
+"""What a log counts for a record beside its payload: about this, and less than twice as much."""
 
 
 class LogError(Exception):
@@ -29,6 +32,18 @@ class Ambiguous(LogError):
 
 class Full(LogError):
     """The log has reached its maximum size; nothing more is stored until it is raised."""
+
+
+class TooLarge(LogError):
+    """A record is larger than the log takes; `most` is what it takes, in bytes."""
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(f"a record of {size} bytes is too large, the log takes {most}")
+        self.most = most
+
+
+class Unwritable(LogError):
+    """The log stores nothing, whether or not it can be read; the message names the cause."""
 
 
 class Unreachable(LogError):
@@ -87,7 +102,14 @@ class Log(Protocol):
     async def append(self, payload: bytes, expected: int) -> int:
         """Store the payload at `expected + 1` and return that position once it is durable.
 
-        Raises Conflict, Ambiguous, Full, Unreachable, Lost.
+        Raises Conflict, Ambiguous, Full, TooLarge, Unwritable, Unreachable, Lost.
+        """
+        ...
+
+    async def write_trouble(self) -> str:
+        """Return why servers report that they cannot write, empty when they do not; never raises.
+
+        A server whose disk is full answers no append, so its other reports have to be asked for.
         """
         ...
 

@@ -25,6 +25,9 @@ SCHEMA: Final = 4
 RECORD_BYTES_MAX: Final = 1_048_576
 """The stream's largest message."""
 
+HEAD_BYTES_MAX: Final = 128
+"""What a record has beside its items, the writer's name and the nonce, at most."""
+
 
 class NewerSchema(Exception):
     """The log holds a record of a newer schema, or an event or cause, that is not known here."""
@@ -77,6 +80,11 @@ def encode(record: Record) -> tuple[bytes, bytes]:
     body = _encoder.encode(record)
     digest = _digest(SCHEMA, body)
     return _encoder.encode((SCHEMA, digest, body)), digest
+
+
+def encode_item(item: Item) -> bytes:
+    """Return an item as it stands in its record."""
+    return _encoder.encode(item)
 
 
 def decode(payload: bytes) -> tuple[Record, bytes]:

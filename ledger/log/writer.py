@@ -14,68 +14,39 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
 
 import msgspec
-import structlog
 
-from ledger.core import decisions, evolution
 from ledger.core.commands import AnyCommand
-from ledger.core.denials import Decision, Denial
-from ledger.core.events import AnyEvent
+from ledger.core.denials import Denial
 from ledger.core.state import State
 from ledger.log import answers, opening, records
+from ledger.log.bounds import WriterSettings
 from ledger.log.group import Group, Ticket
+from ledger.log.judging import Judge
 from ledger.log.observer import Answer, Observer
 from ledger.log.outage import Outage
-from ledger.log.port import Ambiguous, Conflict, Extent, Log, LogError, Lost, Unreachable
+from ledger.log.port import (
+    Ambiguous,
+    Full,
+    Log,
+    LogError,
+    Lost,
+    TooLarge,
+    Unwritable,
+)
 from ledger.log.queueing import FairQueue
+from ledger.log.recognising import Recognising
 from ledger.log.refusals import Refusals
+from ledger.log.shares import Shares
+from ledger.log.space import Space
+from ledger.log.storing import Storing
 from ledger.log.submission import Accepted
 from ledger.log.witness import Head
 
-BALANCE_MAX: Final = 2**62
-"""Largest balance that a record may hold; readers and projections keep 64 bits with a sign."""
-
-_logger: Final = structlog.get_logger("ledger.log")
-
-
-class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of the writer."""
-
-    group_commands_max: int = 1_000
-    """Most commands in one record."""
-    slice_seconds_max: float = 0.003
-    """Longest time to decide at a stretch: the event loop has others to serve in between."""
-    record_bytes_max: int = 1_000_000
-    """Largest record: a group that comes out larger is taken back and halved."""
-    queue_commands_max: int = 20_000
-    """Most commands that wait, of all namespaces together."""
-    queue_namespace_max: int = 5_000
-    """Most commands that wait, of one namespace."""
-    command_seconds_max: float = 7.0
-    """How long a command may wait before it is answered that the ledger cannot be reached."""
-    retry_seconds: float = 0.05
-    """First pause after a failed append; doubles up to `retry_seconds_max`."""
-    retry_seconds_max: float = 1.0
-    refresh_seconds: float = 0.25
-    """How often an idle writer looks whether somebody else wrote."""
-    outage_seconds: float = 10.0
-    """A log out of reach for so long is said to be so at once, without waiting for it again.
-
-    Shorter outages are waited out: a replicated log that loses its leader is back after 5 to 8 s.
-    """
-    behind_seconds_max: float = 0.0
-    """How long a log may tell an end before the one that was seen, until it counts as lost.
-
-    A replicated log's leader that was cut off does so for about ten seconds.
-    """
-    refusals_max: int = 1_000
-    """Most denials that wait to be kept; more are dropped and counted."""
-
 
 class Writer:
-    """One replica's writer of a shard. `state` is what it decides on: read it, never change it."""
+    """One replica's writer of a shard. `state` and `space` are for reading, never to be changed."""
 
     def __init__(
         self,
@@ -101,13 +72,23 @@ class Writer:
         )
         self._queued = asyncio.Event()
         self._hand: deque[Ticket] = deque()
-        self._group = Group("")
+        self._group = Group("", self.name)
         self._callbacks: list[Callable[[records.Record], None]] = []
         self._refusals = Refusals(log, self.settings.refusals_max, self._observer.refusal_dropped)
-        self._estranged = False
         self._is_to_look = False
-        self._behind_since: float | None = None
-        self.extent = Extent(1, 0, 0, 0)
+        self._recognising = Recognising(log, self.settings.behind_seconds_max)
+        self.space, given = Space(), self.settings
+        self._shares = Shares(given.namespace_bytes_burst, given.namespace_bytes_rate)
+        self._judging = Judge(
+            self._shares, self.space, self._observer, _clock, given.record_bytes_max
+        )
+        self._storing = Storing(
+            log,
+            given,
+            self._observer,
+            lambda: self._recognising.recognise(self.state),
+            self._lose_sight,
+        )
 
     @property
     def head(self) -> Head:
@@ -116,8 +97,13 @@ class Writer:
 
     @property
     def unavailable(self) -> str | None:
-        """Why the log is out of reach, None while it is not."""
+        """Why the log is out of reach or stores nothing, None while all is well."""
         return self._outage.reason
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the log stores records, as far as is known."""
+        return self._outage.unwritable is None
 
     @property
     def waiting(self) -> int:
@@ -138,18 +124,19 @@ class Writer:
             self._log, witnesses=witnesses, on_progress=on_progress
         )
         self.state.journal = []
-        self._outage.end()
+        self.space.note(await self._log.extent())
+        self._outage.reached()
 
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Answer:
         """Queue a command and wait for its durable answer; see `submission.Ledger`."""
         if self.stopped is not None:
             return self._answered(answers.stopped(self.stopped))
-        if self._outage.reason is not None and self._outage.lasts(self.settings.outage_seconds):
+        if self._outage.unwritable or self._outage.lasts(self.settings.outage_seconds):
             # The writer keeps looking by itself; whoever asks need not wait for it.
-            return self._answered(answers.unavailable(self._outage.reason))
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.settings.command_seconds_max
-        ticket = Ticket(command, dry_run, loop.create_future(), deadline)
+            return self._answered(self._out())
+        deadline = _clock() + self.settings.command_seconds_max
+        future = asyncio.get_running_loop().create_future()
+        ticket = Ticket(command, dry_run, future, deadline)
         if not self._queue.put(getattr(command, "namespace", ""), ticket):
             return self._answered(
                 answers.overloaded(f"{len(self._queue)} requests are waiting already")
@@ -192,20 +179,27 @@ class Writer:
         if self._is_to_look:
             self._is_to_look = False
             await self._refresh()
-        pause, most = self.settings.retry_seconds, self.settings.group_commands_max
+        await self._serve_queued()
+
+    async def _serve_queued(self) -> None:
+        """Decide and store what waits, until nothing does or the log stores nothing."""
+        pause = self.settings.retry_seconds
         while self.stopped is None:
-            group = await self._decide(most)
-            if len(group.payload) > self.settings.record_bytes_max:
-                most = self._split(group)
-                continue
+            group = await self._decide(self.settings.group_commands_max)
             try:
                 if await self._settle(group):
-                    self._group = Group("")
+                    self._group = Group("", self.name)
                     if not self._hand:
                         return
                     continue
             except Lost:
                 raise
+            except TooLarge as error:
+                # A server that takes less than was expected: smaller records from now on.
+                self._judging.record_bytes_max = error.most
+            except (Full, Unwritable) as error:
+                if self._is_unwritable(error, group):
+                    return
             except LogError as error:
                 self._lose_sight(error)
                 await asyncio.sleep(pause)
@@ -215,18 +209,18 @@ class Writer:
 
     async def _decide(self, most: int) -> Group:
         """Decide what is in hand, then what is queued, until the group is full."""
-        group = self._group = Group(self._nonces())
+        group = self._group = Group(self._nonces(), self.name)
         time_us = max(self.state.time, self._now())
         more = self._decide_slice(group, most, time_us)
         while more:
             await asyncio.sleep(0)
             more = self._decide_slice(group, most, time_us)
-        group.seal(self.state, self.name, time_us)
+        group.seal(self.state, time_us)
         return group
 
     def _decide_slice(self, group: Group, most: int, time_us: int) -> bool:
         """Decide for as long as the event loop may be held; return whether there is more to do."""
-        started, clock = self._stopwatch(), asyncio.get_running_loop().time()
+        started, clock = self._stopwatch(), _clock()
         more = True
         while len(group.answers) < most:
             ticket = self._hand.popleft() if self._hand else self._queue.take()
@@ -235,77 +229,35 @@ class Writer:
                     self._queued.clear()
                 more = False
                 break
-            self._judge(group, ticket, time_us, clock)
+            if not self._judge(group, ticket, time_us, clock):
+                self._hand.appendleft(ticket)
+                more = False
+                break
             if not len(group.answers) & 15 and self._late(started):
                 break
         self._observer.blocked(self._stopwatch() - started)
         return more and len(group.answers) < most
 
-    def _judge(self, group: Group, ticket: Ticket, time_us: int, clock: float) -> None:
-        """Decide one command, unless nobody waits for it any more."""
+    def _judge(self, group: Group, ticket: Ticket, time_us: int, clock: float) -> bool:
+        """Decide one command, unless nobody waits for it any more; False: the group is full."""
         if ticket.answer.done():
-            return
+            return True
         if clock > ticket.deadline:
             late = answers.unavailable(self.unavailable or "it did not answer in time")
             self._resolve(ticket, late)
-            return
-        decision = self._decision(ticket.command)
-        if isinstance(decision, Denial):
-            group.answers.append((ticket, decision))
-        elif ticket.dry_run or not decision:
-            group.answers.append((ticket, False))
-        else:
-            group.answers.append((ticket, self._evolve(decision, time_us, group.items)))
+            return True
+        verdict = self._judging.judge(self.state, ticket, group, time_us)
+        if verdict is None:
+            return False
+        group.answers.append((ticket, verdict))
+        return True
 
     def _late(self, started: float) -> bool:
         return self._stopwatch() - started > self.settings.slice_seconds_max
 
-    def _evolve(
-        self, found: list[AnyEvent], time_us: int, items: list[records.Item]
-    ) -> Denial | bool:
-        """Apply a command's events ahead of their acknowledgement."""
-        journal = self.state.journal
-        assert journal is not None, "the writer decides ahead only on a journaled state"
-        mark, kept = len(journal), len(items)
-        try:
-            items += [
-                records.Item(event, evolution.evolve(self.state, event, time_us)) for event in found
-            ]
-            if any(max(item.postings, default=0) > BALANCE_MAX for item in items[kept:]):
-                raise OverflowError("a balance would need more than 64 bits")
-        except Exception as error:  # noqa: BLE001 - a defect may cost one command, not the service
-            self.state.undo(mark)
-            del items[kept:]
-            return self._defect(error)
-        return True
-
-    def _decision(self, command: AnyCommand) -> Decision:
-        try:
-            return decisions.decide(self.state, command)
-        except Exception as error:  # noqa: BLE001 - as above
-            return self._defect(error)
-
-    def _defect(self, error: Exception) -> Denial:
-        """Refuse the one command that meets a defect of ours, loudly."""
-        problem = f"{type(error).__name__}: {error}"
-        self._observer.contradicted(problem)
-        _logger.error("command_met_a_defect", problem=problem, exc_info=error)
-        return answers.defective(problem)
-
-    def _split(self, group: Group) -> int:
-        """Take back a record that is too large for the log; return how many to decide next."""
-        self.state.undo()
-        tickets = group.tickets()
-        if len(tickets) == 1:
-            size, most = len(group.payload), self.settings.record_bytes_max
-            self._resolve(tickets[0], answers.too_large(size, most))
-            return self.settings.group_commands_max
-        self._hand.extendleft(reversed(tickets))
-        return len(tickets) // 2
-
     async def _settle(self, group: Group) -> bool:
         """Make a group's answers true and give them; False when it must be decided again."""
-        if self._estranged and group.answers:
+        if self._recognising.is_estranged and group.answers:
             return await self._start_over()
         if group.record is None:
             # Without an append nothing else shows that the state is as new as the commands are,
@@ -316,16 +268,21 @@ class Writer:
             return True
         position = group.record.position
         started = self._stopwatch()
-        if not await self._store(group.payload, position):
+        if not await self._storing.store(group.payload, position):
             self._observer.conflicted()
             return await self._start_over()
-        self.state.seal(position, group.hash, group.record.time)
-        self._outage.end()
+        self._seal(group, group.record)
         seconds = self._stopwatch() - started
         self._observer.group_stored(len(group.answers), len(group.payload), seconds)
         self._give(group, position)
         self._tell(group.record)
         return True
+
+    def _seal(self, group: Group, record: records.Record) -> None:
+        """Make the state that of a group's record, which the log has stored."""
+        self.state.seal(record.position, group.hash, record.time)
+        self.space.grow(record.position, len(group.payload))
+        self._outage.end()
 
     async def _start_over(self) -> bool:
         """Take back what was decided and catch up: it must be decided again. Returns False."""
@@ -333,85 +290,67 @@ class Writer:
         await self._is_current()
         return False
 
-    async def _store(self, payload: bytes, position: int) -> bool:
-        """Store a record at a position; False when another one stands there."""
-        try:
-            stored_at = await self._log.append(payload, position - 1)
-        except Conflict:
-            return False
-        except Ambiguous:
-            self._observer.ambiguous()
-            return await self._find_out(payload, position)
-        if stored_at != position:
-            raise Lost(f"the log stored position {stored_at} where {position} was expected")
-        return True
-
-    async def _find_out(self, payload: bytes, position: int) -> bool:
-        """Look what stands at the position after an unclear append, and send again if nothing does.
-
-        Gives up as Unreachable after a while: should the record appear later all the same, it is
-        read and applied like anybody else's.
-        """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self.settings.command_seconds_max
-        pause = self.settings.retry_seconds
-        problem: LogError = Unreachable("an append had an unclear outcome")
-        while loop.time() < until:
-            try:
-                stored = await self._log.get(position)
-                if stored is not None:
-                    return stored == payload
-                await self._recognise()
-                await self._log.append(payload, position - 1)
-                return True
-            except (Conflict, Ambiguous, Unreachable) as error:
-                problem = error
-            self._lose_sight(problem)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, self.settings.retry_seconds_max)
-        raise Unreachable(f"it stays unclear whether a record was stored: {problem}")
-
     async def _is_current(self) -> bool:
         """Return whether the state is at the log's end; if not, bring it there. Raises Lost."""
-        self.extent = await self._log.extent()
-        last = self.extent.last
-        if last < self.state.position:
-            self._find_behind(last)
-        self._behind_since = None
-        if self._estranged:
-            await self._recognise()
+        self.space.note(await self._log.extent())
+        last = self.space.extent.last
+        await self._recognising.check(self.state, last)
         is_current = last == self.state.position
         if not is_current:
             await opening.catch_up(self._log, self.state, last, on_record=self._tell)
-        self._outage.end()
+            self._outage.end()
+        self._outage.reached()
+        if self.space.is_full and not self._outage.is_full:
+            self._refuse(self.space.fullness(), is_full=True)
         return is_current
-
-    def _find_behind(self, last: int) -> NoReturn:
-        """The log tells of an end before the one that was seen: lost, unless that may pass."""
-        now = asyncio.get_running_loop().time()
-        since = self._behind_since = now if self._behind_since is None else self._behind_since
-        found = (
-            f"the log ends at position {last}, but position {self.state.position} was acknowledged"
-        )
-        if now - since < self.settings.behind_seconds_max:
-            raise Unreachable(f"{found}: a server may be behind")
-        raise Lost(f"{found}: records are missing. Restore the log; see docs/operating.md")
 
     def _lose_sight(self, error: LogError) -> None:
         """Remember that the log could not be reached: it may be another one when it is back."""
         self._outage.begin(str(error))
-        self._estranged = True
+        self._recognising.is_estranged = True
 
-    async def _recognise(self) -> None:
-        """Check that the log still holds the record this writer saw last. Raises Lost, Unreachable.
+    def _is_unwritable(self, error: Full | Unwritable, group: Group) -> bool:
+        """Refuse everything from now on; False when smaller records may still be stored."""
+        if isinstance(error, Full) and self.space.shrink(len(group.payload)):
+            if not self.space.is_full:
+                return False
+            self._refuse(self.space.fullness(), is_full=True)
+        else:
+            self._refuse(str(error))
+        return True
 
-        A log that lost its end may have grown to its old length again, by others who never saw
-        what was lost. Its extent alone would not tell.
+    def _refuse(self, reason: str, *, is_full: bool = False) -> None:
+        """Answer all that waits, and all that comes, that the log stores nothing."""
+        self._outage.refuse(reason, self.settings.probe_seconds, is_full=is_full)
+        self._recognising.is_estranged = True
+        self.state.undo()
+        self._answer_all(self._out())
+
+    def _out(self) -> Denial:
+        reason = self._outage.reason or "the log stores nothing"
+        return answers.full(reason) if self._outage.is_full else answers.unavailable(reason)
+
+    async def _probe(self) -> None:
+        """Try whether the log stores something again: an empty record.
+
+        It has no items, so it promises nothing. A log without room is not tried: its extent tells.
         """
-        seen = Head(self.state.position, self.state.hash.hex(), "this replica")
-        if not await opening.is_there(self._log, seen):
-            raise Unreachable(f"position {seen.position} cannot be read: a server may be behind")
-        self._estranged = False
+        if self.space.is_full:
+            return
+        group = Group(self._nonces(), self.name)
+        record = group.seal_always(self.state, max(self.state.time, self._now()))
+        try:
+            if not await self._storing.send(group.payload, record.position):
+                await self._is_current()
+                return
+        except Lost:
+            raise
+        except LogError as error:
+            known = "" if isinstance(error, Ambiguous) else str(error)
+            self._outage.postpone(known, self.settings.probe_seconds_max)
+            return
+        self._seal(group, record)
+        self._tell(record)
 
     async def _refresh(self) -> None:
         """Look at the log while nobody asks anything."""
@@ -421,8 +360,12 @@ class Writer:
             raise
         except LogError as error:
             self._lose_sight(error)
+            return
+        if self._outage.is_probe_due():
+            await self._probe()
 
     def _tell(self, record: records.Record) -> None:
+        self._shares.note(record.items, _clock())
         for callback in self._callbacks:
             callback(record)
 
@@ -450,5 +393,10 @@ class Writer:
     def _answer_all(self, denial: Denial) -> None:
         for ticket in (*self._group.tickets(), *self._hand):
             self._resolve(ticket, denial)
+        self._group, self._hand = Group("", self.name), deque()
         while (queued := self._queue.take()) is not None:
             self._resolve(queued, denial)
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()

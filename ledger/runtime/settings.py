@@ -107,6 +107,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             description="Largest size of the log, bytes; raised at a start, never lowered.",
         ),
     ] = 2 * 1024**3
+    log_namespace_burst: Annotated[
+        int,
+        Meta(ge=1024**2, description="What one namespace may append to the log at once, bytes."),
+    ] = 256 * 1024**2
+    log_namespace_rate: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="What one namespace may append to the log in the long run, bytes per"
+            " second; beyond both, nothing new is reserved for it (LogShareExceeded).",
+        ),
+    ] = 32 * 1024
     denials_days: Annotated[
         int, Meta(ge=1, le=3650, description="How long refusals stay explainable, days.")
     ] = 30

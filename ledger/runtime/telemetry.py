@@ -90,6 +90,11 @@ METRICS: Final = (
         Kind.GAUGE,
         "1 while the log, and the link that leads to it, let decisions be made.",
     ),
+    Metric(
+        "log_writable",
+        Kind.GAUGE,
+        "1 while the log stores records; 0 from a failed append on, until a record is stored.",
+    ),
     Metric("log_position", Kind.GAUGE, "Last position this process has applied."),
     Metric("log_bytes", Kind.GAUGE, "Size of the log, bytes."),
     Metric("log_bytes_max", Kind.GAUGE, "Size at which the log is full, bytes; 0 without one."),

@@ -23,6 +23,7 @@ from ledger.log.port import (
     Lost,
     Snapshot,
     Unreachable,
+    Unwritable,
 )
 from ledger.log.streams import ConfigurationDrift
 
@@ -137,7 +138,7 @@ async def fill(log: JetStreamLog) -> int:
         (10158, "duplicate message id is in process", Ambiguous),
         (10077, "maximum bytes exceeded", Full),
         (10077, "no space left on device", Ambiguous),
-        (10047, "insufficient storage resources available", Full),
+        (10047, "insufficient storage resources available", Unwritable),
         (10060, "expected stream does not match", Lost),
         (10059, "stream not found", Lost),
         (19999, "an error of a later server", Ambiguous),

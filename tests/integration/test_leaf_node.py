@@ -15,13 +15,14 @@ from support.nats import settings_for
 from ledger.core import accounts, commands
 from ledger.core.denials import Denial, Reason
 from ledger.log import opening, records
+from ledger.log.bounds import WriterSettings
 from ledger.log.domains import Captured
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.owner import Owner, OwnerSettings
 from ledger.log.port import Conflict, Lost
 from ledger.log.submission import Accepted, Ledger
-from ledger.log.writer import Writer, WriterSettings
+from ledger.log.writer import Writer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

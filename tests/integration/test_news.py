@@ -9,10 +9,11 @@ import pytest
 from support.nats import NatsServer, settings_for
 
 from ledger.core.commands import Reserve
+from ledger.log.bounds import WriterSettings
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.news import News
 from ledger.log.submission import Accepted
-from ledger.log.writer import Writer, WriterSettings
+from ledger.log.writer import Writer
 
 pytestmark = pytest.mark.integration
 

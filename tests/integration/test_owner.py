@@ -273,6 +273,21 @@ async def test_commands_asked_together_travel_together(
     await server.stop()
 
 
+async def test_a_command_that_no_message_holds_is_decided_here_and_the_owner_is_asked_on(
+    dial: Dial, names: Names
+) -> None:
+    remote = Recorder(REMOTE)
+    forwarder, local, server = await forwarding(dial, names, remote)
+    large = Reserve("prod/ml", "pods/big", "uid-2", {}, owner="x" * 2_000_000)
+    assert await asyncio.gather(forwarder.submit(large), forwarder.submit(COMMAND)) == [
+        LOCAL,
+        REMOTE,
+    ]
+    assert await forwarder.submit(COMMAND) == REMOTE
+    assert local.asked == [(large, False)]
+    await server.stop()
+
+
 async def test_commands_on_their_way_are_bounded(dial: Dial, names: Names) -> None:
     settings = ForwardingSettings(answer_seconds=30, in_flight_max=2)
     remote = Recorder(None)

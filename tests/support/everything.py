@@ -201,7 +201,11 @@ class FullWorld(World):
 
 @contextlib.asynccontextmanager
 async def full_world(
-    *, settle_seconds: float = 60.0, recount_seconds: float = 600.0, **settings: Any
+    *,
+    settle_seconds: float = 60.0,
+    recount_seconds: float = 600.0,
+    store: MemoryStore | None = None,
+    **settings: Any,
 ) -> AsyncIterator[FullWorld]:
     """Make a world with everything; settlement does not run yet."""
     found = SettlementSettings(
@@ -215,7 +219,7 @@ async def full_world(
         }
         | settings,
     )
-    async with running(MemoryStore()) as writer:
+    async with running(store or MemoryStore()) as writer:
         yield FullWorld(writer, found)
 
 

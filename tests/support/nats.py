@@ -19,9 +19,15 @@ class NatsServer:
     """One nats-server below a directory of its own; survives kills and restarts on its ports."""
 
     def __init__(
-        self, directory: Path, *, extra: str = "", jetstream: str | None = "", sync: str = "always"
+        self,
+        directory: Path,
+        *,
+        extra: str = "",
+        jetstream: str | None = "",
+        sync: str = "always",
+        prefix: tuple[str, ...] = (),
     ) -> None:
-        self.directory = directory
+        self.directory, self.prefix = directory, prefix
         self.port, self.monitor_port = free_port(), free_port()
         directory.mkdir(parents=True, exist_ok=True)
         self.configuration = directory / "nats.conf"
@@ -53,7 +59,7 @@ class NatsServer:
         """Start the process without waiting for it."""
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [natsfiles.binary(), "-c", self.configuration], stdout=log, stderr=log
+                [*self.prefix, natsfiles.binary(), "-c", self.configuration], stdout=log, stderr=log
             )
 
     async def ready(self) -> None:

@@ -5,9 +5,10 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator
 
+from ledger.log.bounds import WriterSettings
 from ledger.log.memory import Faults, MemoryLog, MemoryStore
 from ledger.log.observer import Observer
-from ledger.log.writer import Writer, WriterSettings
+from ledger.log.writer import Writer
 
 _numbers = itertools.count(1)
 

@@ -16,7 +16,13 @@ from webhook.surroundings.whole import Surroundings
 from webhook.verdict import Verdict
 
 UNAVAILABLE: Final = frozenset(
-    (Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED, Reason.OVERLOADED, Reason.INTERNAL_ERROR)
+    (
+        Reason.LOG_FULL,
+        Reason.LEDGER_UNAVAILABLE,
+        Reason.LEDGER_STOPPED,
+        Reason.OVERLOADED,
+        Reason.INTERNAL_ERROR,
+    )
 )
 """Reasons of a ledger that cannot decide now."""
 

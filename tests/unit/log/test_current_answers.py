@@ -4,9 +4,9 @@ from support.replicas import running
 
 from ledger.core import accounts, commands
 from ledger.core.denials import Denial
+from ledger.log.bounds import WriterSettings
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Accepted
-from ledger.log.writer import WriterSettings
 
 NEVER_LOOKING = WriterSettings(refresh_seconds=3_600.0, retry_seconds=0.001)
 WHERE = ("c1/red", "pods/p", "u1")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ledger.log.memory import Fate, Fault, MemoryLog, MemoryStore
-from ledger.log.port import Ambiguous, Conflict, Full, Lost, Unreachable
+from ledger.log.port import MESSAGE_BYTES, Ambiguous, Conflict, Full, Lost, Unreachable
 
 
 class Script:
@@ -98,9 +98,9 @@ async def test_an_append_cancelled_after_it_arrived_stays_stored() -> None:
 
 
 async def test_a_store_that_is_full_keeps_its_history() -> None:
-    store, log = clients(size_max=10)
+    store, log = clients(size_max=10 + MESSAGE_BYTES)
     await log.append(b"12345", 0)
-    with pytest.raises(Full, match="5 of 10"):
+    with pytest.raises(Full, match="133 of 138"):
         await log.append(b"123456", 1)
     assert store.records == [b"12345"]
 

@@ -10,10 +10,11 @@ from ledger.core import accounts, commands, decisions, events, invariants, snaps
 from ledger.core.denials import Denial, Reason
 from ledger.core.state import State
 from ledger.log import records, refusals
+from ledger.log.bounds import WriterSettings
 from ledger.log.memory import Fate, Fault, MemoryStore
 from ledger.log.observer import Observer
 from ledger.log.submission import Accepted
-from ledger.log.writer import Writer, WriterSettings
+from ledger.log.writer import Writer
 
 GPU = "nvidia.com/gpu"
 
@@ -151,19 +152,6 @@ async def test_an_outage_is_answered_in_time_and_leaves_nothing_behind() -> None
         faults.fates.clear()
         assert isinstance(await writer.submit(limits(2)), Accepted)
     assert len(store.records) == 1
-
-
-async def test_a_full_log_denies_and_recovers_when_it_is_raised() -> None:
-    store = MemoryStore(size_max=1)
-    settings = WriterSettings(
-        refresh_seconds=0.01, retry_seconds=0.001, retry_seconds_max=0.01, command_seconds_max=0.05
-    )
-    async with running(store, settings=settings) as writer:
-        answer = await writer.submit(limits(2))
-        assert isinstance(answer, Denial)
-        assert "maximum" in answer.message
-        store.size_max = 0
-        assert isinstance(await writer.submit(limits(2)), Accepted)
 
 
 async def test_a_denial_is_decided_on_what_others_released_before_it_was_asked() -> None:

@@ -11,6 +11,8 @@ from ledger.core.commands import Reserve
 from ledger.kube.errors import Unavailable
 from ledger.kube.gates import GATE
 from ledger.kube.resources import POLICIES
+from ledger.log import refusals
+from ledger.log.memory import MemoryStore
 from webhook import gate_queue, gates
 
 GPUS = "limits.nvidia.com/gpu"
@@ -100,6 +102,24 @@ async def test_what_nobody_saw_change_is_asked_for_again_in_time(monkeypatch):
         await limited(one, 0)
         wait(one, "p", gpu=1)
         await one.until(lambda: sum(isinstance(told, Reserve) for told in one.asked) > 1)
+
+
+async def test_one_denial_is_kept_for_each_pod_that_waits_however_long(monkeypatch):
+    monkeypatch.setattr(gate_queue, "SLOW_SECONDS", 0.05)
+    store = MemoryStore()
+    async with full_world(store=store) as one, settling_everything(one):
+        await one.synced()
+        await limited(one, 0)
+        for name in ("p", "q"):
+            wait(one, name)
+        await one.until(lambda: sum(isinstance(told, Reserve) for told in one.asked) > 8)
+        async with asyncio.timeout(30):
+            while len(store.denials) < 2:
+                await store.news()
+        kept = [refusals.decode(denial.payload).uid for denial in store.denials]
+        assert sorted(kept) == ["uid-p", "uid-q"]
+        one.server.update("resourcequotas", "red", "q", spec={"hard": {GPUS: "2"}})
+        await one.until(lambda: not is_gated(one, "p") and not is_gated(one, "q"))
 
 
 async def test_the_oldest_of_a_namespace_goes_first_and_holds_up_the_younger_ones():

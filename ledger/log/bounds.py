@@ -1,0 +1,46 @@
+"""What bounds a writer: how much it takes, how long it waits, and what it may append."""
+
+import msgspec
+
+
+class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of the writer: sizes in bytes, times in seconds."""
+
+    group_commands_max: int = 1_000
+    """Most commands in one record."""
+    slice_seconds_max: float = 0.003
+    """Longest time to decide at a stretch: the event loop has others to serve in between."""
+    record_bytes_max: int = 1_000_000
+    """Largest record: a group ends before the command that would make it larger."""
+    namespace_bytes_burst: int = 256 * 1024**2
+    """What one namespace may append at once."""
+    namespace_bytes_rate: int = 32 * 1024
+    """What one namespace may append per second in the long run."""
+    queue_commands_max: int = 20_000
+    """Most commands that wait, of all namespaces together."""
+    queue_namespace_max: int = 5_000
+    """Most commands that wait, of one namespace."""
+    command_seconds_max: float = 7.0
+    """How long a command may wait before it is answered that the ledger cannot be reached."""
+    retry_seconds: float = 0.05
+    """First pause after a failed append; doubles up to `retry_seconds_max`."""
+    retry_seconds_max: float = 1.0
+    refresh_seconds: float = 0.25
+    """How often an idle writer looks whether somebody else wrote."""
+    outage_seconds: float = 10.0
+    """A log out of reach for so long is said to be so at once, without waiting for it again.
+
+    Shorter outages are waited out: a replicated log that loses its leader is back after 5 to 8 s.
+    """
+    stall_seconds: float = 1.0
+    """An append without an answer for so long makes the writer ask what the servers report."""
+    probe_seconds: float = 2.0
+    """First pause between two probes of a log that stores nothing; doubles up to the next."""
+    probe_seconds_max: float = 15.0
+    behind_seconds_max: float = 0.0
+    """How long a log may tell an end before the one that was seen, until it counts as lost.
+
+    A replicated log's leader that was cut off does so for about ten seconds.
+    """
+    refusals_max: int = 1_000
+    """Most denials that wait to be kept; more are dropped and counted."""
