@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from support.nats import NatsServer
 
 from ledger.log import connection as connections
 from ledger.log.connection import Access, Connection
+from ledger.runtime import certificates
 
 pytestmark = pytest.mark.integration
 
@@ -64,6 +66,10 @@ def replaced(path: Path, text: str) -> None:
     scratch = path.with_name(f"{path.name}.new")
     scratch.write_text(text)
     scratch.rename(path)
+
+
+def content(path: str) -> str:
+    return Path(path).read_text()
 
 
 class Load:
@@ -158,6 +164,44 @@ async def test_a_subscription_moves_and_hears_each_message_once(
 
 
 @pytest.mark.usefixtures("quick")
+async def test_the_ca_of_the_servers_is_replaced(tmp_path: Path) -> None:
+    old, new = (
+        certificates.ensure(tmp_path / name, (), certificates.utc_now()) for name in ("old", "new")
+    )
+    served, trusted = tmp_path / "server.pem", tmp_path / "ca.crt"
+    shutil.copy(old.certificate, served)
+    shutil.copy(old.authority, trusted)
+    tls = f'tls {{ cert_file: "{served}", key_file: "{served}" }}'
+    server = NatsServer(tmp_path / "nats", extra=tls)
+    await server.start()
+    try:
+        connection = await Connection.connect(Access((server.url,), ca=str(trusted)), deadline=10)
+        first = await connection.client()
+        replaced(trusted, "".join(content(one.authority) for one in (old, new)))
+        async with asyncio.timeout(WAIT_SECONDS):
+            while await connection.client() is first:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        shutil.copy(new.certificate, served)
+        server.kill()
+        await server.start()
+        await answered(connection)
+        await connection.close()
+    finally:
+        server.stop()
+
+
+async def answered(connection: Connection) -> None:
+    """Wait until JetStream answers."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            try:
+                await connection.api("INFO")
+                return
+            except connections.Unreachable:
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.usefixtures("quick")
 async def test_a_login_that_is_refused_changes_nothing_until_it_works(
     server: Guarded, tmp_path: Path
 ) -> None:
@@ -186,13 +230,7 @@ async def test_a_user_that_is_removed_first_is_followed_by_the_one_in_the_file(
     server.users("new")
     replaced(login, USERS["new"])
     await server.only("new")
-    async with asyncio.timeout(WAIT_SECONDS):
-        while True:
-            try:
-                await connection.api("INFO")
-                break
-            except connections.Unreachable:
-                await asyncio.sleep(0.05)
+    await answered(connection)
     await connection.close()
     # The library leaves sockets of refused attempts to the collector; it runs within this test.
     gc.collect()
