@@ -24,15 +24,14 @@ def _timed(user: CardUser, function: str, *arguments: int) -> float:
 
 
 def test_a_launch_returns_before_its_kernel_has_run(users: Users) -> None:
-    one = users(VGPU_STUB_KERNEL_NS=str(1000 * MS))
+    one = users(VGPU_STUB_KERNEL_NS=str(3000 * MS))
     begin = time.monotonic()
     _launch(one)
-    assert time.monotonic() - begin < 0.9
     assert one.call("cuStreamQuery", 0) == NOT_READY
     one.ok("cuStreamSynchronize", 0)
-    assert time.monotonic() - begin >= 1
+    assert time.monotonic() - begin >= 3
     assert one.call("cuStreamQuery", 0) == 0
-    assert one.call("vgpu_stub_busy_ns", 0) == 1000 * MS
+    assert one.call("vgpu_stub_busy_ns", 0) == 3000 * MS
 
 
 def test_without_a_duration_kernels_take_no_time(users: Users) -> None:
