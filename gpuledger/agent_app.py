@@ -79,6 +79,7 @@ class AgentApp:
         if plugin is not None:
             self._registry.register(_Answering(plugin))
             self._health.add("kubelet", lambda: (plugin.registered, _unregistered(plugin)))
+            self._health.add("regions", lambda: (True, plugin.allocations.slots.warning))
         if announcer is not None:
             self._health.add("node", lambda: (not announcer.trouble, announcer.trouble))
 

@@ -10,7 +10,7 @@ import pytest
 from support.kubelet import kubelet_in
 from support.plugged import ONE, Node, Placed, container, node_in, plugged, settings_in, share
 
-from vgpu_native.plugin import collecting
+from vgpu_native.plugin import allocations, collecting
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ async def test_a_tenant_with_many_files_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
-    monkeypatch.setattr(collecting, "remove_tree", lambda _: released.wait(10))
+    monkeypatch.setattr(allocations, "remove_tree", lambda _: released.wait(10))
     async with node_in(tmp_path, container("a", share(0))) as node:
         await node.run("a")
         _end(node)

@@ -109,10 +109,12 @@ class Allocating:
         # Amounts that may be another's are not told: the page has them from the start on.
         shares = container.shares if choice.alike else ()
         limited = allocation.limited
+        page = self._allocations.page(allocation)
+        region = self._allocations.region(allocation)
         return answering.plain_answer(
             allocation.token,
             answering.environment(allocation.cards, shares, settings, limited=limited),
-            answering.mounts(self._allocations.directory(allocation), settings, limited=limited),
+            answering.mounts(page, region, settings, limited=limited),
         )
 
     def _record(self, ids: Sequence[str], container: Container) -> Allocation:

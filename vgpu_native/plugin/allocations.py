@@ -2,8 +2,9 @@
 
 An answer names a directory of its own before it is known for which container it is; the answer is
 fixed then, the content of the directory is not. `record` in it says what the answer was and whom it
-is tied to, `limits` is the limits page, and in `region` the container's processes share what they
-use. All of it outlives the plugin, the kubelet and the machine's power.
+is tied to, and `limits` is the limits page. The container's processes share what they use in a
+region, which is in a slot, or where no slots are mounted in the directory `region`. All but slots
+outlives the plugin, the kubelet and the machine's power.
 """
 
 import secrets
@@ -20,6 +21,8 @@ from vgpu_native.plugin.changes import Changes
 from vgpu_native.plugin.checkpoint import Entry
 from vgpu_native.plugin.placements import Container
 from vgpu_native.plugin.refusing import wrong
+from vgpu_native.plugin.removing import remove_tree
+from vgpu_native.plugin.slots import Slots, slot_in
 from vgpu_native.plugin.storing import sync_directory, write_whole
 
 ALLOCATIONS_MAX: Final = 4_096
@@ -28,7 +31,6 @@ ALLOCATIONS_MAX: Final = 4_096
 NOTED_MICROSECONDS: Final = 2_000_000
 """After so long, the kubelet has noted an answer, or has not got it."""
 
-_TOKEN: Final = "a{}"
 _ANYBODY: Final = 0o1777
 _NOBODY_ELSE: Final = 0o700
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
@@ -75,9 +77,10 @@ def owner_of(container: Container) -> Owner:
 class Allocations:
     """All allocations of this node, in memory and on disk."""
 
-    def __init__(self, directory: Path) -> None:
-        """Keep them below a directory. `load` reads what is there."""
+    def __init__(self, directory: Path, slots: Slots | None = None) -> None:
+        """Keep them below a directory, and regions in slots. `load` reads what is there."""
         self._directory = directory
+        self.slots = slots or Slots(directory / "slots")
         # In the order in which they were made: clocks are put back.
         self._known: dict[str, Allocation] = {}
         self.changes = Changes()
@@ -144,17 +147,27 @@ class Allocations:
 
     def region(self, allocation: Allocation) -> Path:
         """Return the path of the directory in which its container makes the region."""
-        return self.directory(allocation) / "region"
+        slot = slot_in(allocation.token)
+        return self.slots.path(slot) if slot else self.directory(allocation) / "region"
 
     def make(self, ids: Collection[str], *, cdi: bool) -> Allocation:
-        """Return a new allocation with an empty directory. Raises OSError, Refused."""
+        """Return a new allocation with an empty directory and region. Raises OSError, Refused."""
         if len(self._known) >= ALLOCATIONS_MAX:
             raise wrong(
                 f"{len(self._known)} allocations in {self._directory}: that is the most; those of"
                 " pods that have ended are removed when the kubelet's checkpoint can be read"
             )
-        token = _TOKEN.format(secrets.token_hex(12))
+        # Also those that were dropped keep their slots, until their directories are removed.
+        slot = self.slots.free(one.name for one in self._directory.iterdir())
+        if slot is None:
+            raise wrong(
+                f"all slots below {self.slots.directory} are taken: set SLOTS of the init container"
+                " `slots` in deploy/agent/daemonset.yaml higher"
+            )
+        token = f"a{secrets.token_hex(12)}" + (f"-{slot}" if slot else "")
         made = Allocation(token, tuple(ids), _now(), cdi=cdi)
+        if slot:
+            self.slots.clear(slot)
         self._make_directories(made)
         return made
 
@@ -186,6 +199,12 @@ class Allocations:
         if self._known.pop(allocation.token, None):
             self.changes.tell()
 
+    def release(self, directory: Path) -> None:
+        """Remove what was left by the container of a directory that is dropped. Raises OSError."""
+        if slot := slot_in(directory.name):
+            self.slots.clear(slot)
+        remove_tree(directory)
+
     def orphans(self, before: int) -> list[Path]:
         """Return directories without a record that were last changed before a time, in µs.
 
@@ -201,10 +220,11 @@ class Allocations:
 
     def _make_directories(self, allocation: Allocation) -> None:
         self.directory(allocation).mkdir(mode=0o755, exist_ok=True)
-        region = self.region(allocation)
-        region.mkdir(exist_ok=True)
-        # Whatever user the container runs as; what the mask took away is given back.
-        region.chmod(_ANYBODY)
+        if not slot_in(allocation.token):
+            region = self.region(allocation)
+            region.mkdir(exist_ok=True)
+            # Whatever user the container runs as; what the mask took away is given back.
+            region.chmod(_ANYBODY)
         sync_directory(self._directory)
 
 

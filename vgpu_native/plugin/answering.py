@@ -54,16 +54,16 @@ def environment(
     return found | _amounts(cards, {share.uuid: share for share in shares})
 
 
-def mounts(directory: Path, settings: PluginSettings, *, limited: bool) -> list[Mounted]:
-    """Return what is mounted into a container whose allocation is in a directory."""
+def mounts(page: Path, region: Path, settings: PluginSettings, *, limited: bool) -> list[Mounted]:
+    """Return what is mounted into a container with this limits page and this region."""
     if not limited:
         return []
     library = str(settings.library)
     return [
         Mounted(library, library, True),
         Mounted(str(settings.preload), PRELOAD_AT, True),
-        Mounted(str(directory / "limits"), LIMITS_AT, True),
-        Mounted(str(directory / "region"), REGION_AT, False),
+        Mounted(str(page), LIMITS_AT, True),
+        Mounted(str(region), REGION_AT, False),
     ]
 
 

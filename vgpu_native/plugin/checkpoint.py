@@ -18,7 +18,7 @@ from vgpu_native.plugin.wire.deviceplugin_pb2 import ContainerAllocateResponse
 BYTES_MAX: Final = 64 * 1024**2
 """Largest file that is read."""
 
-_TOKEN: Final = re.compile(r"a[0-9a-f]{24}")
+_TOKEN: Final = re.compile(r"a[0-9a-f]{24}(-[0-9]{1,4})?")
 
 
 class BadCheckpoint(Exception):

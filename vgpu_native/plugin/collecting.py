@@ -10,7 +10,6 @@ import structlog
 
 from vgpu_native.plugin import cdi
 from vgpu_native.plugin.allocations import Allocation, Allocations
-from vgpu_native.plugin.removing import remove_tree
 from vgpu_native.plugin.settings import PluginSettings
 from vgpu_native.plugin.witness import Witness
 
@@ -50,7 +49,7 @@ async def collect(allocations: Allocations, witness: Witness, settings: PluginSe
         left = []
     paths = list(dict.fromkeys([*gone, *left]))
     # Tenants decide how many files there are: whoever serves does not wait for that.
-    return await asyncio.to_thread(_remove, paths) if paths else 0
+    return await asyncio.to_thread(_remove, allocations, paths) if paths else 0
 
 
 def _is_forgotten(one: Allocation, known: Set[Key], witness: Witness) -> bool:
@@ -71,12 +70,12 @@ def _dropped(allocations: Allocations, one: Allocation, settings: PluginSettings
     return [allocations.directory(one)]
 
 
-def _remove(directories: Sequence[Path]) -> int:
+def _remove(allocations: Allocations, directories: Sequence[Path]) -> int:
     """Remove directories with all they have, without following links; return how many."""
     removed = 0
     for directory in directories:
         try:
-            remove_tree(directory)
+            allocations.release(directory)
             removed += 1
         except OSError as error:
             _logger.warning("allocation_not_removed", directory=str(directory), error=str(error))

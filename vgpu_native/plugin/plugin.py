@@ -21,6 +21,7 @@ from vgpu_native.plugin.placements import Placements
 from vgpu_native.plugin.registering import NotRegistered, identity, register
 from vgpu_native.plugin.servicer import Servicer
 from vgpu_native.plugin.settings import PluginSettings
+from vgpu_native.plugin.slots import Slots
 from vgpu_native.plugin.storing import write_whole
 from vgpu_native.plugin.verifying import Verifying
 from vgpu_native.plugin.wire.deviceplugin_pb2_grpc import add_DevicePluginServicer_to_server
@@ -50,7 +51,8 @@ class Plugin:
     def __init__(self, settings: PluginSettings, placements: Placements) -> None:
         """Hand out cards as these placements say."""
         self.devices = Devices(numa=settings.numa)
-        self.allocations = Allocations(settings.state_dir / "allocations")
+        slots = Slots(settings.state_dir / "slots")
+        self.allocations = Allocations(settings.state_dir / "allocations", slots)
         self._settings = settings
         self._witness = Witness(settings, placements)
         parts = settings, placements, self.allocations, self._witness

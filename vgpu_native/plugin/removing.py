@@ -17,6 +17,12 @@ def remove_tree(path: Path) -> None:
 
     What is left after an error can be removed by another call.
     """
+    empty_tree(path)
+    path.rmdir()
+
+
+def empty_tree(path: Path) -> None:
+    """Remove all that a directory has, without following links. Raises OSError."""
     top = os.open(path, _DIRECTORY)
     try:
         waiting = _emptied(top, top)
@@ -30,7 +36,6 @@ def remove_tree(path: Path) -> None:
             os.rmdir(name, dir_fd=top)
     finally:
         os.close(top)
-    path.rmdir()
 
 
 def _emptied(directory: int, top: int) -> list[str]:

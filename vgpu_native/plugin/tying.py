@@ -15,6 +15,7 @@ from vgpu_native.plugin.limits import is_limited, limits_of
 from vgpu_native.plugin.placements import Container
 from vgpu_native.plugin.refusing import not_now, wrong
 from vgpu_native.plugin.settings import PluginSettings
+from vgpu_native.plugin.slots import slot_in
 
 
 def problem(allocation: Allocation, container: Container, settings: PluginSettings) -> str:
@@ -76,6 +77,12 @@ def _limit(
             f"library {settings.library} is no file, so {container} cannot be limited: install it"
             " there; the container starts then"
         )
+    slot = slot_in(allocation.token)
+    if slot and not allocations.slots.is_mounted(slot):
+        raise not_now(
+            f"slot {allocations.slots.path(slot)} is not mounted, so {container} has no place for"
+            " its region: start the agent's pod again, whose init container mounts it"
+        )
     page = allocations.page(allocation)
     if known:
         with suppress(OSError, BadPage):
@@ -93,5 +100,6 @@ def _describe(
 ) -> None:
     limited = allocation.limited
     variables = answering.environment(allocation.cards, container.shares, settings, limited=limited)
-    mounted = answering.mounts(allocations.directory(allocation), settings, limited=limited)
+    page, region = allocations.page(allocation), allocations.region(allocation)
+    mounted = answering.mounts(page, region, settings, limited=limited)
     cdi.write(settings.cdi_dir, allocation.token, variables, mounted)

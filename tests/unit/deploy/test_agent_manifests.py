@@ -111,7 +111,7 @@ def test_what_concerns_nodes_is_in_their_namespace_and_the_log_hears_it() -> Non
 
 
 def test_the_library_is_copied_from_the_image_to_where_the_agent_has_it() -> None:
-    [first] = pod()["spec"]["initContainers"]
+    [first, _] = pod()["spec"]["initContainers"]
     [script] = first["args"]
     [copy, _, rename] = script.strip().splitlines()
     source, target = copy.split()[1], rename.split()[2]
@@ -140,6 +140,19 @@ def test_the_agent_is_confined_to_what_it_needs() -> None:
     assert "privileged" not in security
     verbs = {verb for rule in AGENT.found(f"ClusterRole/{NAME}")["rules"] for verb in rule["verbs"]}
     assert verbs == {"get", "patch", "create"}
+
+
+def test_only_what_mounts_slots_is_privileged_and_it_ends_before_the_agent_starts() -> None:
+    library, slots = pod()["spec"]["initContainers"]
+    assert slots["securityContext"]["privileged"]
+    assert "restartPolicy" not in slots
+    assert "privileged" not in library["securityContext"]
+    [mount] = slots["volumeMounts"]
+    assert mount["mountPropagation"] == "Bidirectional"
+    directory = {one["name"]: one["value"] for one in slots["env"]}["DIRECTORY"]
+    assert directory == str(AgentSettings().of_plugin().state_dir / "slots")
+    [state] = [one for one in container()["volumeMounts"] if one["name"] == mount["name"]]
+    assert state["mountPropagation"] == "HostToContainer"
 
 
 def test_only_who_is_told_to_evict_may() -> None:

@@ -37,7 +37,9 @@ def plain(token: str = TOKEN) -> ContainerAllocateResponse:
     """Return an answer as it is given to who has limits on two cards."""
     settings = PluginSettings()
     variables = answering.environment(("A", "B"), (), settings, limited=True)
-    mounted = answering.mounts(Path("/state/x"), settings, limited=True)
+    mounted = answering.mounts(
+        Path("/state/x/limits"), Path("/state/x/region"), settings, limited=True
+    )
     return answering.plain_answer(token, variables, mounted)
 
 

@@ -81,7 +81,12 @@ def test_a_cdi_specification_says_all_that_an_answer_would(tmp_path: Path) -> No
     settings = settings_in(tmp_path, oversubscribe=True, cores_off=True, log_level=3)
     one = container("a", share(1, 5, 20), share(0, 7, 30))
     variables = answering.environment(one.cards, one.shares, settings, limited=True)
-    cdi.write(settings.cdi_dir, "a1", variables, answering.mounts(tmp_path, settings, limited=True))
+    cdi.write(
+        settings.cdi_dir,
+        "a1",
+        variables,
+        answering.mounts(tmp_path / "limits", tmp_path / "region", settings, limited=True),
+    )
     found = json.loads((settings.cdi_dir / "gpuledger.io-gpu-a1.json").read_text())
     assert (found["cdiVersion"], found["kind"]) == ("0.5.0", "gpuledger.io/gpu")
     ((name, edits),) = [(it["name"], it["containerEdits"]) for it in found["devices"]]
