@@ -418,6 +418,26 @@ async def test_the_service_is_registered_by_its_name_in_the_cluster_as_well(
         assert answer.status == status, (host, answer.message)
 
 
+async def test_the_service_narrows_what_an_administrator_has_registered_elsewhere(
+    admin: Cluster, service: Cluster
+) -> None:
+    there = {"url": "https://ledger.example:8443/admission/mutate"}
+    path = hooks("mutating")
+    # It is asked about nothing: there is no such host.
+    nothing = {"matchConditions": [{"name": "none", "expression": "false"}]}
+    await admin.must("POST", path, mutator(clientConfig=there, **nothing))
+    try:
+        narrow = {"matchConditions": [{"name": "narrow", "expression": "false && true"}]}
+        for body, status in (
+            (mutator(clientConfig=there, **narrow), 200),
+            (mutator(clientConfig=ELSEWHERE, **narrow), 403),
+        ):
+            answer = await send(service, *patched(f"{path}/{NAME}", body))
+            assert answer.status == status, answer.message
+    finally:
+        await admin.must("DELETE", f"{path}/{NAME}")
+
+
 async def test_the_service_annotates_and_labels_pods_with_its_own_keys(service: Cluster) -> None:
     for field in ("annotations", "labels"):
         for key in ("hami.io/vgpu-node", "gpuledger.io/fence"):
