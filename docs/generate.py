@@ -85,6 +85,12 @@ REASONS: Final = {
         "Leave out metadata.ownerReferences; for a controller of your own, see"
         " controller_identities.",
     ),
+    Reason.LEAVES_QUOTA: (
+        "A quota counts the object by its labels, priority class or scopes, and would no longer"
+        " after this change, or under the controller that it names.",
+        "Leave them as they are, and create another object; a user whom the policy exempts may"
+        " change them.",
+    ),
     Reason.PRIVILEGED_CONTAINER: (
         "A privileged container asks for cards, and could go around every limit on them.",
         "Drop `privileged`, or allow it with the setting privileged.",

@@ -21,6 +21,7 @@ from ledger.runtime.settings import Settings
 from webhook import registration
 from webhook.beyond import Beyond
 from webhook.narrowing import Narrowing
+from webhook.selected_labels import SelectedLabels
 from webhook.settlement import Settlement
 from webhook.tenure import Site
 
@@ -103,7 +104,7 @@ class Kubernetes:
                 return
 
     async def _register(self, authority: bytes) -> None:
-        """Write both webhook configurations where that is wanted; keep the mutating one narrow.
+        """Write both webhook configurations where that is wanted; keep their conditions narrow.
 
         Not before the cluster has its name: reviews would come to a service that cannot answer.
         """
@@ -111,7 +112,11 @@ class Kubernetes:
         if self._settings.register_webhook:
             await self._write_registration(authority)
         rules, scheduler = self.surroundings.rules, self._settings.scheduler_name
-        await Narrowing(self._client, self.surroundings.policies, rules, scheduler).run()
+        narrowing = Narrowing(self._client, self.surroundings.policies, rules, scheduler)
+        selected = SelectedLabels(self._client, lambda: self.surroundings.rules.labels)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(narrowing.run())
+            tasks.create_task(selected.run())
 
     async def _write_registration(self, authority: bytes) -> None:
         """Write both webhook configurations; try again until it works."""

@@ -2,8 +2,8 @@
 
 An object is selected when it, or what it was before, asks for a managed resource or carries an
 annotation that tells of an allocation. An update is selected only when it changes something that
-is judged: whoever writes labels and finalizers, the Job controller for one, must not depend on
-this service being up.
+is judged: whoever writes finalizers and labels that no quota selects by, the Job controller for
+one, must not depend on this service being up.
 
 An expression that fails counts as a failed webhook, so every field that may be absent is guarded.
 """
@@ -18,12 +18,18 @@ from webhook import resource_requests
 _ALLOCATION_PREFIXES: Final = ("gpuledger.io/", "hami.io/")
 _NODE_LABEL: Final = "hami.io/vgpu-node"
 
+CHANGED: Final = "changes-what-is-judged"
+"""The condition that names labels of pods."""
+
 
 def conditions(resources: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the match conditions, all of which hold for what is sent."""
+    """Return the match conditions, all of which hold for what is sent.
+
+    A change of any label is sent until it is known by which of them quotas select.
+    """
     return [
         {"name": "concerns-accelerators", "expression": _concerned(resources)},
-        {"name": "changes-what-is-judged", "expression": _changed()},
+        {"name": CHANGED, "expression": changed(None)},
     ]
 
 
@@ -80,7 +86,11 @@ def _labelled(holder: str) -> str:
     return f"(has({labels}) && {_literal(_NODE_LABEL)} in {labels})"
 
 
-def _changed() -> str:
+def changed(labels: Sequence[str] | None) -> str:
+    """Return whether an update changes anything that is judged.
+
+    `labels` are the keys that quotas select by, None when they are not known.
+    """
     either = (
         "request.operation != 'UPDATE'",
         "object.spec != oldObject.spec",
@@ -89,8 +99,23 @@ def _changed() -> str:
         " && object.metadata.annotations != oldObject.metadata.annotations)",
         f"{_label('object')} != {_label('oldObject')}",
         _adopted(),
+        _relabelled(labels),
     )
-    return " || ".join(either)
+    return " || ".join(one for one in either if one)
+
+
+def _relabelled(labels: Sequence[str] | None) -> str:
+    """Return whether an update changes labels that quotas select by."""
+    mine, before = (
+        f"(has({one}.metadata.labels) ? {one}.metadata.labels : {{}})"
+        for one in ("object", "oldObject")
+    )
+    if labels is None:
+        return f"{mine} != {before}"
+    if not labels:
+        return ""
+    differs = f"(k in {mine}) != (k in {before}) || (k in {mine} && {mine}[k] != {before}[k])"
+    return f"{_literal(sorted(labels))}.exists(k, {differs})"
 
 
 def _adopted() -> str:

@@ -71,6 +71,9 @@ def sight_root(
         seen = msgspec.structs.replace(seen, problem=sentence(envelope))
     elif envelope.finished:
         seen = msgspec.structs.replace(seen, cause=Cause.FINISHED)
+    elif not envelope.traits:
+        # It asks for nothing any more; pods that it has made before count by what they are.
+        seen = msgspec.structs.replace(seen, cause=Cause.MOVED)
     else:
         # Quotas go on selecting its pods by its traits where the ledger has known it otherwise.
         demand = {} if charged.pods_only else envelope.demand

@@ -47,6 +47,8 @@ def _end(state: State, command: commands.End) -> Decision:
     for hold in entry.holds:
         if hold.uid != command.uid:
             continue
+        if command.cause == events.Cause.MOVED and hold.base >= command.version > 0:
+            continue  # it may still be written on top of the version that was seen
         cause = command.cause if hold.base == commands.CREATE else events.Cause.FENCED
         found.append(events.Released(*where, hold.base, cause, command.version, command.actor))
     return found

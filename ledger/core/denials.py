@@ -27,6 +27,7 @@ class Reason(StrEnum):
     GPU_TYPE_CHANGED = "GpuTypeChanged"
     RESERVED_ANNOTATION = "ReservedAnnotation"
     FORGED_OWNER = "ForgedOwner"
+    LEAVES_QUOTA = "LeavesQuota"
     PRIVILEGED_CONTAINER = "PrivilegedContainer"
     CARD_MEMORY_UNKNOWN = "CardMemoryUnknown"
     ATTEMPT_DIFFERS = "AttemptDiffers"

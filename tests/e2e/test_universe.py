@@ -44,6 +44,8 @@ async def universe(team: Team, cards: int, **selecting: Any) -> AsyncIterator[st
     name = str(made["metadata"]["name"])
     try:
         await known(team, name, [cards])
+        if "objectSelector" in selecting:
+            await used_is(team, name, 0)  # what has other labels was read again
         yield name
     finally:
         await team.cluster.must("DELETE", f"{QUOTAS}/{name}")

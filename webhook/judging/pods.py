@@ -3,9 +3,10 @@
 * CREATE reserves for the attempt `(uid, 0)`. The pod draws from its root's envelope if the
   expected controller has made it.
 * UPDATE, also of `pods/resize`, reserves for `(uid, base)` when it asks for more than the old
-  object accounts for. A change that asks for no more passes without asking the ledger, so labels
-  and finalizers can be written whatever the ledger's state. The types of cards that a pod names
-  stay what they are: it may have such a card.
+  object accounts for, or when more quotas count the pod by what it is. Any other change passes
+  without asking the ledger, unless a quota would no longer count the pod; so finalizers and labels
+  that no quota selects by can be written whatever the ledger's state. The types of cards that a
+  pod names stay what they are: it may have such a card.
 * A pod that waits behind the gate asks for nothing. Whoever takes the gate away asks for all of it.
 """
 
@@ -23,6 +24,7 @@ from ledger.kube.objects import Pod
 from webhook import objections
 from webhook.attempts import Attempts, observation, on_behalf, unqualified
 from webhook.judging.asking import Asking, Question
+from webhook.judging.selecting import Change, Selecting
 from webhook.judging.standing import Standing, forged, not_made_by, standing_of
 from webhook.kinds.envelope import envelope_of
 from webhook.pod_sighting import pod_traits
@@ -48,6 +50,7 @@ class PodJudge:
         self._attempts = attempts
         self._policy = policy
         self._surroundings = surroundings
+        self._selecting = Selecting(surroundings)
 
     async def judge(
         self,
@@ -72,7 +75,7 @@ class PodJudge:
         denial = objections.retyped((pod, demand), (old, before), self._surroundings.rules)
         if denial is not None:
             return Verdict(denial)
-        if isinstance(before, Denial) or is_gated(old.spec):
+        if isinstance(before, Denial):
             before = _NO_DEMAND
         return await self._update(request, (pod, demand), (old, before), policy, until)
 
@@ -118,14 +121,24 @@ class PodJudge:
         denial = forged(ancestry, pod.metadata, stored.metadata, user)
         if denial is not None:
             return Verdict(denial)
-        covered = covers(before.amounts, demand.amounts)
-        if is_gated(pod.spec) or (covered and not _gains_an_end(pod, stored)):
+        change = Change(self._traits(stored), self._traits(pod), stored.metadata, pod.metadata)
+        more = _asks_for_more(new, old)
+        if not more and (stored.status.has_ended() or not change.is_any):
             return UNTOUCHED
         reserve = self._attempts.update(
             request, "pods", pod.metadata, stored.metadata, demand.amounts
         )
         if isinstance(reserve, Denial):
             return Verdict(reserve)
+        charged = self._selecting.is_charged(reserve)
+        counted = charged or not is_gated(stored.spec)
+        if counted:
+            denial = await self._unselected(request, reserve, change, policy, until)
+            if denial is not None:
+                return Verdict(denial)
+            more = more or self._selecting.enters(reserve, change)
+        if not more:
+            return UNTOUCHED
         surroundings = self._surroundings
         root = surroundings.recorded_root(reserve)
         if root is None:
@@ -135,10 +148,11 @@ class PodJudge:
                 deadline=surroundings.until(until),
             )
             root = found.key if found is not None else ""
-        reserve = self._completed(reserve, root, pod, demand, before)
+        asked = before if counted else _NO_DEMAND
+        reserve = self._completed(reserve, root, pod, demand, asked)
         reserve = msgspec.structs.replace(reserve, demand=self._promised(reserve, demand))
         known: tuple[Observe, ...] = ()
-        if not is_gated(stored.spec):
+        if counted:
             known = (observation(reserve, self._promised(reserve, before), self._traits(stored)),)
         return await self._asking.ask(_question(request, reserve, until, policy, known))
 
@@ -146,6 +160,19 @@ class PodJudge:
         """Return what a pod that exists is charged for a demand."""
         place = reserve.namespace, reserve.key, reserve.uid
         return promised(self._surroundings.view.state, place, demand.amounts, demand.assumed)
+
+    async def _unselected(
+        self,
+        request: Request,
+        reserve: Reserve,
+        change: Change,
+        policy: NamespacePolicy,
+        until: float,
+    ) -> Denial | None:
+        """Return why a change may not take the pod off a quota that selects by what it is."""
+        if policy.yields_to(request.user_info):
+            return None
+        return await self._selecting.objection(reserve, change, policy, until)
 
     def _traits(self, pod: Pod) -> Traits:
         return pod_traits(pod, self._surroundings.rules)
@@ -206,15 +233,12 @@ class PodJudge:
         return denial
 
 
-def _gains_an_end(pod: Pod, stored: Pod) -> bool:
-    """Return whether quotas of the scope Terminating count the pod from now on.
-
-    Of all that quotas select by, it is the one part of a spec that may be changed. Labels may be,
-    too, but who writes them must not depend on this service.
-    """
-    return pod.spec.active_deadline_seconds is not None and (
-        stored.spec.active_deadline_seconds is None
-    )
+def _asks_for_more(new: tuple[Pod, Demand], old: tuple[Pod, Demand]) -> bool:
+    """Return whether a pod asks for more than before, or no longer waits behind the gate."""
+    (pod, demand), (stored, before) = new, old
+    if is_gated(pod.spec):
+        return False
+    return is_gated(stored.spec) or not covers(before.amounts, demand.amounts)
 
 
 def _question(

@@ -16,6 +16,7 @@ from ledger.kube.objects import Workload
 from webhook.attempts import Attempts, observation, on_behalf, unqualified
 from webhook.judging import templates
 from webhook.judging.asking import Asking, Question
+from webhook.judging.selecting import Change, Selecting
 from webhook.judging.standing import forged, not_made_by, standing_of
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
 from webhook.kinds.kind import Kind
@@ -61,6 +62,7 @@ class WorkloadJudge:
         self._policy = policy
         self._attempts = attempts
         self._surroundings = surroundings
+        self._selecting = Selecting(surroundings)
 
     async def judge(
         self, request: Request, write: Write, policy: NamespacePolicy, until: float
@@ -69,7 +71,7 @@ class WorkloadJudge:
         change = self._read(write, policy)
         if isinstance(change, Denial):
             return Verdict(change)
-        reserve = await self._claim(request, change, until)
+        reserve = await self._claim(request, change, policy, until)
         if reserve is None:
             return UNTOUCHED
         if isinstance(reserve, Denial):
@@ -102,7 +104,7 @@ class WorkloadJudge:
         )
 
     async def _claim(
-        self, request: Request, change: _Change, until: float
+        self, request: Request, change: _Change, policy: NamespacePolicy, until: float
     ) -> Reserve | Denial | None:
         """Return what the object would reserve, None when it asks for nothing of its own."""
         if not change.envelope.traits:
@@ -113,7 +115,26 @@ class WorkloadJudge:
         reserve = self._reservation(request, change)
         if isinstance(reserve, Denial):
             return reserve
+        denial = await self._unselected(request, reserve, change, policy, until)
+        if denial is not None:
+            return denial
         return await self._rooted(request, reserve, change, until)
+
+    async def _unselected(
+        self,
+        request: Request,
+        reserve: Reserve,
+        change: _Change,
+        policy: NamespacePolicy,
+        until: float,
+    ) -> Denial | None:
+        """Return why an update may not take the object off a quota that selects by what it is."""
+        write = change.write
+        if write.old is None or policy.yields_to(request.user_info):
+            return None
+        before, after = change.before.traits, change.envelope.traits
+        found = Change(before or after, after, write.old.metadata, write.new.metadata)
+        return await self._selecting.objection(reserve, found, policy, until)
 
     def _template_refused(self, request: Request, write: Write) -> Denial | None:
         """Return why pods of the object would be refused, unless those of the old one were."""

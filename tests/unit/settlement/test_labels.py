@@ -5,6 +5,7 @@ from support.everything import (
     DEPLOYMENTS,
     FullWorld,
     full_world,
+    reference,
     settling_everything,
     template,
     workload,
@@ -105,3 +106,23 @@ async def test_changes_of_labels_are_told_once_and_others_never() -> None:
         await one.until(lambda: one.entry("last") is not None)
         assert len(one.asked) == before + 1
         assert one.drift == {Cause.UNRESERVED: 2}
+
+
+async def test_pods_whose_workload_asks_for_nothing_any_more_count_by_their_own_labels() -> None:
+    async with full_world() as one, settling_everything(one):
+        quota(one, team="a")
+        await one.until(lambda: used(one) == 0)
+        made = workload(DEPLOYMENTS, "web", replicas=2, template=template(team="a"))
+        stored = one.server.create(DEPLOYMENTS.name, "red", made)
+        body = pod_body("web-1")
+        body["metadata"] |= {"labels": {"team": "a"}, "ownerReferences": [reference(stored)]}
+        one.server.create("pods", "red", body)
+        await one.until(lambda: used(one) == 1 and one.root("deployments.apps/web") is not None)
+        plain = {"metadata": {"labels": {}}, "spec": {"containers": [{"name": "main"}]}}
+        one.server.update(
+            DEPLOYMENTS.name, "red", "web", metadata={"generation": 2}, spec={"template": plain}
+        )
+        await one.until(lambda: one.root("deployments.apps/web") is None)
+        assert used(one) == 1
+        quota(one, "later", tier="gold")
+        await one.until(lambda: used(one, "later") == 0)

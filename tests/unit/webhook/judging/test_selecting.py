@@ -1,0 +1,186 @@
+"""Changes of what quotas select by: onto a quota there must be room, off a quota nobody comes."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from support.admission import GPU, CoreLedger, review, serving
+from support.owned import (
+    DEPLOYER,
+    DEPLOYMENTS,
+    REPLICATOR,
+    SETS,
+    Manifest,
+    OwnedCluster,
+    around,
+    controlled_by,
+    manifest,
+    of,
+    template,
+)
+
+from ledger.core.commands import Reserve
+from ledger.core.traits import Requirement
+from ledger.kube.resources import PODS, Resource
+from webhook.surroundings.policies import NamespacePolicy
+
+GOLD = (Requirement("tier", "In", ("gold",)),)
+HIGH = (Requirement("!priority", "In", ("high",)),)
+GATE = [{"name": "gpuledger.io/quota"}]
+
+
+class Team:
+    """A namespace with a quota of two cards over what has the label tier=gold."""
+
+    def __init__(self, *objects: Manifest, selects: Any = GOLD, **policy: Any) -> None:
+        self.ledger = CoreLedger()
+        self.ledger.limit(selects=selects, cards=2)
+        self.cluster = OwnedCluster(*objects)
+        self.surroundings = around(self.ledger, self.cluster, default=NamespacePolicy(**policy))
+
+    async def ask(
+        self, resource: Resource, new: Manifest, old: Manifest | None = None, user: str = "ada"
+    ) -> dict[str, Any]:
+        operation = "CREATE" if old is None else "UPDATE"
+        info = {"username": user, "groups": []}
+        async with serving(self.ledger, surroundings=self.surroundings) as service:
+            one = review(new, old, operation=operation, userInfo=info, **of(resource))
+            return await service.post(one)
+
+    async def created(self, resource: Resource, new: Manifest, user: str = "ada") -> None:
+        assert (await self.ask(resource, new, user=user))["allowed"]
+
+    def used(self) -> int:
+        return self.ledger.used()[f"limits.{GPU}"]
+
+
+def pod(
+    name: str, *, owner: Manifest | None = None, gated: bool = False, **labels: str
+) -> Manifest:
+    found = manifest(PODS, name, labels=labels, owner=owner)
+    found["spec"] = template()["spec"] | ({"schedulingGates": GATE} if gated else {})
+    return found
+
+
+def changed(thing: Manifest, **labels: str) -> Manifest:
+    found = deepcopy(thing)
+    found["metadata"]["labels"] = labels
+    return found
+
+
+def reasons(response: dict[str, Any]) -> list[str]:
+    return [one["reason"] for one in response["status"]["details"]["causes"]]
+
+
+async def test_a_label_that_no_quota_selects_by_costs_nothing() -> None:
+    team = Team()
+    await team.created(PODS, pod("p", tier="gold"))
+    before = len(team.ledger.submitted)
+    answer = await team.ask(PODS, pod("p", tier="gold", app="other"), pod("p", tier="gold"))
+    assert answer["allowed"]
+    assert len(team.ledger.submitted) == before
+
+
+@pytest.mark.parametrize("gated", [False, True])
+async def test_a_pod_is_labelled_onto_a_quota_only_where_there_is_room(gated: bool) -> None:
+    team = Team()
+    for name in ("a", "b", "c"):
+        await team.created(PODS, pod(name, gated=gated))
+    for name in ("a", "b"):
+        gold = pod(name, gated=gated, tier="gold")
+        assert (await team.ask(PODS, gold, pod(name, gated=gated)))["allowed"]
+    last = await team.ask(PODS, pod("c", gated=gated, tier="gold"), pod("c", gated=gated))
+    assert reasons(last) == ["QuotaExceeded"]
+    assert team.used() == 2
+
+
+@pytest.mark.parametrize("labels", [{}, {"tier": "silver"}])
+@pytest.mark.parametrize("gated", [False, True])
+async def test_a_pod_is_not_labelled_off_a_quota(labels: dict[str, str], gated: bool) -> None:
+    team = Team()
+    stored = pod("a", gated=gated, tier="gold")
+    await team.created(PODS, stored)
+    answer = await team.ask(PODS, changed(stored, **labels), stored)
+    assert reasons(answer) == ["LeavesQuota"]
+
+
+async def test_a_pod_that_has_ended_may_be_labelled_as_one_likes() -> None:
+    team = Team()
+    stored = pod("a", tier="gold")
+    await team.created(PODS, stored)
+    stored["status"] = {"phase": "Succeeded"}
+    assert (await team.ask(PODS, changed(stored), stored))["allowed"]
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+async def test_a_template_stays_on_its_quota_whatever_the_replicas(replicas: int) -> None:
+    team = Team()
+    stored = manifest(DEPLOYMENTS, template=template(tier="gold"), replicas=2)
+    await team.created(DEPLOYMENTS, stored)
+    stored["spec"] |= {"replicas": replicas, "paused": True}
+    other = deepcopy(stored)
+    other["spec"]["template"] = template()
+    assert reasons(await team.ask(DEPLOYMENTS, other, stored)) == ["LeavesQuota"]
+    assert team.used() == 2
+
+
+async def test_a_template_keeps_a_priority_class_that_a_quota_selects_by() -> None:
+    team = Team(selects=HIGH)
+    stored = manifest(DEPLOYMENTS, template=template(), replicas=2)
+    stored["spec"]["template"]["spec"]["priorityClassName"] = "high"
+    await team.created(DEPLOYMENTS, stored)
+    other = deepcopy(stored)
+    other["spec"]["template"]["spec"]["priorityClassName"] = "low"
+    assert reasons(await team.ask(DEPLOYMENTS, other, stored)) == ["LeavesQuota"]
+
+
+async def test_exempt_users_may_take_an_object_off_a_quota() -> None:
+    team = Team(exempt_users=("ada",))
+    stored = pod("a", tier="gold")
+    await team.created(PODS, stored)
+    assert (await team.ask(PODS, changed(stored), stored))["allowed"]
+
+
+def adopting() -> tuple[Manifest, Manifest, Manifest]:
+    """Return a Deployment that no quota counts, a ReplicaSet that one does, and it adopted."""
+    web = manifest(DEPLOYMENTS, replicas=1)
+    stored = manifest(SETS, "set", template=template(tier="gold"), replicas=2)
+    adopted = deepcopy(stored)
+    adopted["metadata"]["ownerReferences"] = [controlled_by(web)]
+    return web, stored, adopted
+
+
+@pytest.mark.parametrize("charged", [False, True])
+async def test_what_a_quota_counts_is_not_adopted_by_what_it_does_not(charged: bool) -> None:
+    web, stored, adopted = adopting()
+    team = Team(web)
+    await team.created(SETS, stored)
+    if charged:
+        await team.created(DEPLOYMENTS, web)
+    assert reasons(await team.ask(SETS, adopted, stored, DEPLOYER)) == ["LeavesQuota"]
+
+
+async def test_an_exempt_controller_may_adopt_it() -> None:
+    web, stored, adopted = adopting()
+    team = Team(web, exempt_users=(DEPLOYER,))
+    await team.created(SETS, stored)
+    assert (await team.ask(SETS, adopted, stored, DEPLOYER))["allowed"]
+
+
+async def test_an_owner_that_cannot_be_read_lets_an_adoption_pass() -> None:
+    _, stored, adopted = adopting()
+    team = Team()
+    await team.created(SETS, stored)
+    assert (await team.ask(SETS, adopted, stored, DEPLOYER))["allowed"]
+
+
+async def test_a_pod_is_not_adopted_by_what_a_quota_does_not_count() -> None:
+    owner = manifest(SETS, "set", replicas=1)
+    team = Team(owner)
+    await team.created(SETS, owner)
+    stored = pod("a", tier="gold")
+    await team.created(PODS, stored)
+    adopted = pod("a", tier="gold", owner=owner)
+    assert reasons(await team.ask(PODS, adopted, stored, REPLICATOR)) == ["LeavesQuota"]
+    gold = [one for one in team.ledger.commands() if isinstance(one, Reserve)]
+    assert len(gold) == 2
