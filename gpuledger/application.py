@@ -41,7 +41,7 @@ from projections.metrics import UsageCollector
 from projections.reading import Readers
 from projections.store import StoreError
 from webhook import app as admission
-from webhook.explaining import Explanation, explain
+from webhook.explaining import Elsewhere, Explanation, explain
 from webhook.mutating import Mutating
 from webhook.review import BadReview
 from webhook.settlement import Settlement
@@ -143,6 +143,13 @@ class Application:
         with self._explaining.holding() as held:
             try:
                 explanation = await self._explained(request, held)
+            except Elsewhere as error:
+                return _refused(
+                    403,
+                    f"the request is about namespace {error.namespace}: name it in the query, where"
+                    " the right to ask is checked",
+                    "namespace",
+                )
             except BadReview as error:
                 return _refused(400, error.message, error.field)
             except Refused as refused:
@@ -151,13 +158,6 @@ class Application:
                 return answer
             except ClientGone:
                 return Response(status_code=400)
-        if not _is_about(request, explanation):
-            return _refused(
-                403,
-                f"the request is about namespace {explanation.namespace}: name it in the query,"
-                " where the right to ask is checked",
-                "namespace",
-            )
         return Response(msgspec.json.encode(explanation), media_type="application/json")
 
     async def _explained(self, request: Request, held: Held) -> Explanation:
@@ -169,6 +169,7 @@ class Application:
             deadline=seconds,
             username=request.query_params.get("user", ""),
             namespace=request.query_params.get("namespace", "default"),
+            only=request.query_params.get("namespace"),
         )
 
     def _add_checks(self, health: Health) -> None:
@@ -319,13 +320,6 @@ class Application:
             await self._usage.refresh()
         except (StoreError, TimeoutError):
             return
-
-
-def _is_about(request: Request, explanation: Explanation) -> bool:
-    """Return whether the namespace that was asked for, if one was, is the one explained."""
-    asked = request.query_params.get("namespace")
-    explained = explanation.namespace.rpartition("/")[2]
-    return asked is None or explained in ("", asked)
 
 
 def _refused(status: int, message: str, field: str) -> Response:

@@ -225,6 +225,7 @@ def namespace_policy(settings: Settings) -> NamespacePolicy:
         surge=settings.surge,
         elastic=settings.elastic,
         pods_only=settings.pods_only,
+        foreign_holders=settings.foreign_holders,
         exempt_users=settings.exempt_users,
         exempt_groups=settings.exempt_groups,
     )

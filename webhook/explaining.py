@@ -24,6 +24,7 @@ from webhook.review import (
     UserInfo,
     bad_review,
     decode,
+    optional_metadata,
     required_workload,
 )
 from webhook.validating import Validating
@@ -51,6 +52,14 @@ class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class Elsewhere(Exception):
+    """The request is about another namespace than the one that was asked for."""
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(namespace)
+        self.namespace = namespace
+
+
 async def explain(
     validating: Validating,
     body: bytes,
@@ -58,11 +67,13 @@ async def explain(
     deadline: float,
     username: str = "",
     namespace: str = "default",
+    only: str | None = None,
 ) -> Explanation:
     """Explain an AdmissionReview, or the creation of a bare manifest, given as JSON.
 
     A manifest is of a Pod or of any known kind. `username` and `namespace` stand in for what it
-    does not say; `deadline` is in seconds. Raises BadReview naming the field.
+    does not say; `deadline` is in seconds. With `only` nothing is explained about another namespace
+    than that. Raises Elsewhere then, and BadReview naming the field.
     """
     try:
         manifest = msgspec.json.decode(body, type=_Manifest)
@@ -77,9 +88,20 @@ async def explain(
             namespace=manifest.metadata.namespace or namespace,
             user_info=UserInfo(username),
         )
+    _require(request, only)
     request = msgspec.structs.replace(_persistable(request), dry_run=True)
     until = asyncio.get_running_loop().time() + deadline
     return _explained(await validating.judge(request, until))
+
+
+def _require(request: Request, namespace: str | None) -> None:
+    """Raise Elsewhere, before anything is judged, unless a request is about this namespace."""
+    if namespace is None:
+        return
+    found = (optional_metadata(request, "object"), optional_metadata(request, "oldObject"))
+    for one in (request.namespace, *(meta.namespace for meta in found if meta is not None)):
+        if one not in ("", namespace):
+            raise Elsewhere(one)
 
 
 def _creation(body: bytes, manifest: _Manifest, catalog: Catalog) -> Request:

@@ -146,6 +146,7 @@ class Gates:
             root=seen.root,
             traits=seen.traits,
             forced=policy.mode != "enforce",
+            own_holders=policy.foreign_holders == "none",
         )
         # The denial of a pod that was refused before is kept already: a dry run keeps no other.
         denial = await self._ask(command, dry_run=True) if seen.uid in queue.refused else None

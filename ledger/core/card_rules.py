@@ -111,16 +111,25 @@ def missing(node: Node, name: str, parts: Parts, *, lost_too: bool) -> Denial | 
     return None
 
 
-def busy(state: State, node: Node, name: str) -> Denial | None:
-    """Refuse a node whose keeper hands cards out to one pod at a time while it does so."""
+def busy(state: State, node: Node, name: str, asking: str) -> Denial | None:
+    """Refuse a node whose keeper hands cards out to one pod at a time while it does so.
+
+    `asking` is the namespace of the pod that is refused.
+    """
     if node.keeper != cards.HAMI:
         return None
-    for _, key, placed in residents(state, name):
+    for namespace, key, placed in residents(state, name):
         if placed.stage < Stage.ALLOCATED:
+            who = _named(namespace, key, asking)
             return refused(
-                Reason.NODE_BUSY, f"node {name} is handing out cards to {key}, to one pod at a time"
+                Reason.NODE_BUSY, f"node {name} is handing out cards to {who}, to one pod at a time"
             )
     return None
+
+
+def _named(namespace: str, key: str, asking: str) -> str:
+    """Name a pod to a namespace, which learns no names of others' objects."""
+    return key if namespace == asking else "a pod of another namespace"
 
 
 def unusable(state: State, node: Node, name: str, parts: Parts, *, alone: bool) -> Denial | None:
@@ -136,11 +145,16 @@ def unusable(state: State, node: Node, name: str, parts: Parts, *, alone: bool) 
 
 
 def in_the_way(
-    state: State, name: str, parts: Parts, leaving: Container[tuple[str, str, str]] = ()
+    state: State,
+    name: str,
+    parts: Parts,
+    asking: str,
+    leaving: Container[tuple[str, str, str]] = (),
 ) -> Denial | None:
     """Refuse a card that another pod has, or leaves to nobody, and instances that overlap.
 
-    The pods that are `leaving`, by namespace, key and uid, are in nobody's way.
+    `asking` is the namespace of the pod that is refused. The pods that are `leaving`, by namespace,
+    key and uid, are in nobody's way.
     """
     wanted = cards.exclusive_on(parts)
     ours = cards.uuids(parts)
@@ -150,16 +164,16 @@ def in_the_way(
         taken = bookings_of(placed)
         alone = cards.exclusive_on(placed.parts, initialised=placed.initialised)
         for uuid in ours.keys() & taken.keys():
-            where = f"card {uuid} of node {name}"
+            where, who = f"card {uuid} of node {name}", _named(namespace, key, asking)
             if uuid in alone or uuid in wanted:
                 return refused(
                     Reason.EXCLUSIVE_CONFLICT,
-                    f"{where} is {key}'s alone" if uuid in alone else f"{key} is on {where}",
+                    f"{who} has {where} alone" if uuid in alone else f"{who} is on {where}",
                     card=uuid,
                 )
             if _overlaps(_instances(placed, uuid), cards.instances(parts, uuid)):
                 return refused(
-                    Reason.CARD_MIG_INFEASIBLE, f"{key} has these slices of {where}", card=uuid
+                    Reason.CARD_MIG_INFEASIBLE, f"{who} has these slices of {where}", card=uuid
                 )
     return None
 

@@ -21,7 +21,9 @@ def make_room(state: State, command: commands.MakeRoom) -> Decision:
         card_rules.missing(node, command.node, command.parts, lost_too=False)
         or card_rules.at_odds(command.key, command.parts)
         or _never_free(state, node, command)
-        or card_rules.in_the_way(state, command.node, command.parts, command.victims)
+        or card_rules.in_the_way(
+            state, command.node, command.parts, command.namespace, command.victims
+        )
     )
     if denial is not None:
         return denial

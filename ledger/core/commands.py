@@ -39,6 +39,7 @@ class Reserve(Command, frozen=True, gc=False):
     `root` is the key of the root whose envelope the object draws from, empty when it has none,
     `BARRED` when it may not draw from the one it names. `traits` are what quotas select it by.
     `forced` reserves whatever there is room for: policy says that nobody is to be refused here.
+    With `own_holders` a denial names no other namespace, not even by its share.
     """
 
     namespace: str
@@ -53,6 +54,7 @@ class Reserve(Command, frozen=True, gc=False):
     root: str = ""
     traits: Traits = ()
     forced: bool = False
+    own_holders: bool = False
 
 
 class Observe(Command, frozen=True, gc=False):

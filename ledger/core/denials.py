@@ -83,7 +83,11 @@ class Shortage(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds how much of the first line that is short; `since` in microseconds of Unix time."""
+    """Who holds how much of the first line that is short; `since` in microseconds of Unix time.
+
+    `key` is that of an object of the namespace that asks. Of others it is the qualified namespace
+    alone, with all that is held there; `since` is 0 then.
+    """
 
     key: str
     amount: int

@@ -180,9 +180,9 @@ def _forbidden(state: State, command: commands.Place) -> Denial | None:
     if denial is not None or command.seen:
         return denial
     return (
-        card_rules.busy(state, node, name)
+        card_rules.busy(state, node, name, command.namespace)
         or card_rules.unusable(state, node, name, parts, alone=command.alone)
-        or card_rules.in_the_way(state, name, parts)
+        or card_rules.in_the_way(state, name, parts, command.namespace)
         or _kept_alone(state, command)
         or card_rules.at_odds(command.key, parts)
     )
@@ -226,7 +226,7 @@ def _if_there_is_room(
     if len(of_cards) == len(short):
         return _no_room_on_cards(state, of_cards)
     of_quotas = [one for one in short if kind(state.names[one.line][0]) is not Kind.CARD]
-    denial = shortages.no_room(state, space, of_quotas)
+    denial = shortages.no_room(state, space, of_quotas, own_holders=True)
     return msgspec.structs.replace(denial, reason=Reason.RESOURCE_QUOTA_NOT_FIT, transient=True)
 
 

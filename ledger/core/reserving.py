@@ -109,7 +109,7 @@ def _again(
         return [raised]
     if _is_simple(space, entry, command):
         after = amounts.largest(entry.charge, raised.demand)
-        denial = shortages.check(state, space, entry.charge, after)
+        denial = shortages.check(state, space, entry.charge, after, own_holders=command.own_holders)
     else:
         denial = shortages.attempt(state, space, raised, command)
     return [raised] if denial is None else denial
@@ -128,7 +128,7 @@ def _no_room(
         return shortages.attempt(state, space, reserved, command)
     before = _NOTHING if entry is None else entry.charge
     after = amounts.largest(before, command.demand)
-    return shortages.check(state, space, before, after)
+    return shortages.check(state, space, before, after, own_holders=command.own_holders)
 
 
 def _may_draw(entry: Entry) -> bool:

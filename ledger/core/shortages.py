@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Iterator
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -44,8 +44,13 @@ def check(
     space: Namespace,
     before: Amounts,
     after: Amounts,
+    *,
+    own_holders: bool,
 ) -> Denial | None:
-    """Return a denial when any line has no room for the increase from `before` to `after`."""
+    """Return a denial when any line has no room for the increase from `before` to `after`.
+
+    With `own_holders` it names no other namespace.
+    """
     limit = state.limit
     short = None
     for resource, line in space.plan:
@@ -57,7 +62,7 @@ def check(
             if used + need > limit[line]:
                 short = short or []
                 short.append(Short(line, need, used, after.get(resource, 0)))
-    return no_room(state, space, short) if short else None
+    return no_room(state, space, short, own_holders=own_holders) if short else None
 
 
 def attempt(
@@ -82,7 +87,9 @@ def attempt(
             if more > 0 and after > state.limit[line]
         ]
     short = short or _beyond(state, space, command)
-    return no_room(state, space, short, _about(space, command)) if short else None
+    if not short:
+        return None
+    return no_room(state, space, short, _about(space, command), own_holders=command.own_holders)
 
 
 def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[Short]:
@@ -123,13 +130,18 @@ def _about(space: Namespace, command: commands.Reserve) -> str:
     return f" (beyond the envelope of {command.root}, of which its pods take {parts})"
 
 
-def no_room(state: State, space: Namespace, short: list[Short], about: str = "") -> Denial:
-    """Return the denial: never before later, universe before quota, then by line number."""
+def no_room(
+    state: State, space: Namespace, short: list[Short], about: str = "", *, own_holders: bool
+) -> Denial:
+    """Return the denial: never before later, universe before quota, then by line number.
+
+    With `own_holders` it names no other namespace.
+    """
     ranked = sorted(short, key=lambda one: (_PRECEDENCE[_reason(state, one)], one.line))
     shortages = tuple(shortage_of(state, one) for one in ranked)
     reason = _reason(state, ranked[0])
     head = shortages[0]
-    holders, more = _holders(state, space, head)
+    holders, more = _holders(state, space, head, own_only=own_holders)
     # Others may have less of the same resource: what is advised has to pass all of them.
     same = accounts.resource_of(head.resource)
     alike = [one for one in shortages if accounts.resource_of(one.resource) == same]
@@ -165,18 +177,27 @@ def shortage_of(state: State, short: Short) -> Shortage:
     return Shortage(account, key, short.need, used, limit, free, used + short.need - limit)
 
 
-def _holders(state: State, space: Namespace, head: Shortage) -> tuple[tuple[Holder, ...], int]:
+def _holders(
+    state: State, space: Namespace, head: Shortage, *, own_only: bool
+) -> tuple[tuple[Holder, ...], int]:
     """Return the largest holders of a line, and how many more there are among the keys looked at.
 
-    Whoever holds in another namespace is named with it.
+    Objects of other namespaces are none of the asker's business: of these it learns the
+    namespace's share at most, and with `own_only` nothing.
     """
     resource = accounts.resource_of(head.resource)
-    found = islice(_holding(state, head.account), HOLDERS_SCANNED_MAX)
-    holding = [
-        (charge[resource], namespace, key) for namespace, key, charge in found if resource in charge
-    ]
-    top = heapq.nlargest(HOLDERS_SHOWN, holding, key=itemgetter(0))
-    holders = tuple(_holder(state, space, *one) for one in top)
+    own: list[Holder] = []
+    shares: dict[str, int] = {}
+    for namespace, key, charge in islice(_holding(state, head.account), HOLDERS_SCANNED_MAX):
+        amount = charge.get(resource, 0)
+        if not amount:
+            continue
+        if state.namespaces[namespace] is space:
+            own.append(Holder(key, amount, _since(space.entries.get(key))))
+        elif not own_only:
+            shares[namespace] = shares.get(namespace, 0) + amount
+    holding = [*own, *(Holder(name, amount, 0) for name, amount in shares.items())]
+    holders = tuple(heapq.nlargest(HOLDERS_SHOWN, holding, key=attrgetter("amount")))
     return holders, len(holding) - len(holders)
 
 
@@ -203,12 +224,6 @@ def _keys(state: State, account: Account) -> Iterator[tuple[str, str]]:
         for key in space.entries:
             if key not in space.draws:
                 yield namespace, key
-
-
-def _holder(state: State, space: Namespace, amount: int, namespace: str, key: str) -> Holder:
-    one = state.namespaces[namespace]
-    place = key if one is space else f"{namespace}/{key}"
-    return Holder(place, amount, _since(one.entries.get(key)))
 
 
 def _since(entry: Entry | None) -> int:

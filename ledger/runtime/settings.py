@@ -310,6 +310,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             " that it may become; where none selects."
         ),
     ] = "current"
+    foreign_holders: Annotated[
+        Literal["namespace", "none"],
+        Meta(
+            description="What a denial tells of other namespaces that hold a shared quota: the"
+            " share of each, or nothing; where no policy selects."
+        ),
+    ] = "namespace"
     pods_only: Annotated[
         bool,
         Meta(description="Charge pods alone and workloads nothing, where no policy selects."),

@@ -143,6 +143,21 @@ async def test_a_denial_reads_like_a_sentence_with_numbers_and_a_remedy(tmp_path
         assert piece in message
 
 
+async def test_what_is_explained_is_of_the_namespace_in_the_query(tmp_path: Path) -> None:
+    """The right to ask is checked for the namespace in the query."""
+    store = tmp_path / "store"
+    with live(store) as service:
+        set_quota(store, 12_000)
+        async with service.client() as client:
+            foreign = await client.post("/v1/explain?namespace=other", json=creation("a"))
+            own = await client.post("/v1/explain?namespace=team", json=creation("a"))
+    assert foreign.status_code == 403
+    assert "about namespace team" in foreign.text
+    assert "12000" not in foreign.text
+    assert own.status_code == 200
+    assert own.json()["allowed"]
+
+
 async def _explained(service: Live, head: bytes, part: bytes) -> int:
     """Send a part of a request to explain and nothing more; return the status of the answer."""
     host = f"127.0.0.1:{service.port}"

@@ -66,6 +66,7 @@ class Asking:
 
     async def ask(self, question: Question) -> Verdict:
         """Ask for a reservation. An update first shows its base, which fences earlier ones."""
+        question = msgspec.structs.replace(question, reserve=self._told(question.reserve))
         try:
             async with asyncio.timeout_at(question.until):
                 answer = await self._decided(question)
@@ -87,10 +88,15 @@ class Asking:
         """Return why a reservation would be refused now; nothing is reserved."""
         try:
             async with asyncio.timeout_at(until):
-                answer = await self._ledger.submit(reserve, dry_run=True)
+                answer = await self._ledger.submit(self._told(reserve), dry_run=True)
         except TimeoutError:
             return objections.too_late(self._policy.deadline)
         return answer if isinstance(answer, Denial) else None
+
+    def _told(self, reserve: Reserve) -> Reserve:
+        """Return a reservation whose denial names who holds as far as policy lets it."""
+        policy = self._surroundings.policies.of(unqualified(reserve.namespace))
+        return msgspec.structs.replace(reserve, own_holders=policy.foreign_holders == "none")
 
     async def _decided(self, question: Question) -> Accepted | Denial:
         reserve = question.reserve

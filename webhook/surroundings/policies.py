@@ -26,6 +26,7 @@ from webhook.surroundings.namespaces import Namespaces
 Mode = Literal["enforce", "warn", "off"]
 OnExceeded = Literal["deny", "pending"]
 Elastic = Literal["current", "max"]
+ForeignHolders = Literal["namespace", "none"]
 
 _SHOWN_MAX: Final = 200
 _log: Final = logging.getLogger(__name__)
@@ -45,7 +46,8 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
     does neither. `on_exceeded` says what becomes of a pod without room: refused, or created and
     waiting. `elastic` says what a workload is charged that an autoscaler may enlarge: what it is
     now, or the most that it may become. With `pods_only` workloads are charged nothing, only their
-    pods are. Who is exempt may exceed limits and is charged.
+    pods are. Who is exempt may exceed limits and is charged. `foreign_holders` says what a denial
+    tells of other namespaces that hold a shared quota: the share of each, or nothing.
     """
 
     mode: Mode = "enforce"
@@ -56,6 +58,7 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
     exempt_users: tuple[str, ...] = ()
     exempt_groups: tuple[str, ...] = ()
     default_quota: DefaultQuota | None = None
+    foreign_holders: ForeignHolders = "namespace"
     name: str = ""
 
     @property
@@ -93,6 +96,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     pods_only: bool = False
     exempt: _Exempt = _Exempt()
     default_quota: DefaultQuota | None = None
+    foreign_holders: ForeignHolders = "namespace"
 
 
 class _Ranked(msgspec.Struct, frozen=True):
@@ -231,6 +235,7 @@ def _ranked(seen: Workload) -> _Ranked:
         exempt_users=spec.exempt.users,
         exempt_groups=spec.exempt.groups,
         default_quota=spec.default_quota,
+        foreign_holders=spec.foreign_holders,
         name=seen.metadata.name,
     )
     selects = (*selectors.of_names(traits.NAME, spec.namespaces), *labels)

@@ -31,6 +31,7 @@ def test_every_setting_of_policy_is_used() -> None:
         pods_only=True,
         exempt_users=("ada",),
         exempt_groups=("ops",),
+        foreign_holders="none",
     )
     assert wiring.namespace_policy(settings) == NamespacePolicy(
         mode="warn",
@@ -40,6 +41,7 @@ def test_every_setting_of_policy_is_used() -> None:
         pods_only=True,
         exempt_users=("ada",),
         exempt_groups=("ops",),
+        foreign_holders="none",
     )
 
 

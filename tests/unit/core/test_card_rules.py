@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from support.placing import (
+    TEAM,
     after,
     app,
     card,
@@ -20,6 +22,8 @@ from support.placing import (
 
 from ledger.core import invariants
 from ledger.core.cards import MIG, Part, Phase, Profile
+from ledger.core.decisions import decide
+from ledger.core.denials import Denial
 from ledger.core.state import State
 
 PROFILES = (
@@ -59,6 +63,17 @@ def test_a_card_that_somebody_has_alone_is_nobody_elses() -> None:
     do(state, place("a", share(0, 10, 100, exclusive=True)))
     assert refused(state, place("b", share())) == "ExclusiveDeviceAllocateConflict"
     do(state, unplace("a"), place("b", share()))
+
+
+@pytest.mark.parametrize(("space", "who"), [(TEAM, "pods/a"), ("c1/b", "a pod of another ")])
+def test_who_is_in_the_way_is_named_to_its_own_namespace_alone(space: str, who: str) -> None:
+    state = after(register(card(0, cores=200)), pod("a"))
+    do(state, place("a", share(0, 10, 100, exclusive=True)))
+    do(state, msgspec.structs.replace(pod("b"), namespace=space))
+    denial = decide(state, msgspec.structs.replace(place("b", share()), namespace=space))
+    assert isinstance(denial, Denial)
+    assert who in denial.message
+    assert ("pods/a" in denial.message) is (space == TEAM)
 
 
 def test_a_card_on_which_somebody_is_can_be_had_alone_by_nobody() -> None:

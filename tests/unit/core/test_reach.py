@@ -4,7 +4,7 @@ import pytest
 from support.charging import KEY, kinds, mib, tell
 
 from ledger.core import accounts, commands, invariants, snapshots, traits
-from ledger.core.denials import Denial, Reason
+from ledger.core.denials import Denial, Reason, sentence
 from ledger.core.state import State
 from ledger.core.traits import Reach, Requirement, Traits
 
@@ -32,7 +32,32 @@ def test_everything_is_reached_that_no_condition_excludes() -> None:
     denial = tell(state, pod("c2/b", "q", 60))
     assert isinstance(denial, Denial)
     assert denial.reason is Reason.UNIVERSE_EXCEEDED
-    assert [holder.key for holder in denial.holders] == ["c1/a/pods/p"]
+    assert [holder.key for holder in denial.holders] == ["c1/a"]
+
+
+def test_a_denial_names_other_namespaces_by_their_share_and_none_of_their_objects() -> None:
+    state = limited(100, Reach())
+    for namespace, name, amount in (("c1/a", "p", 20), ("c1/a", "q", 30), ("c1/b", "mine", 40)):
+        tell(state, pod(namespace, name, amount))
+    denial = tell(state, pod("c1/b", "more", 20))
+    assert isinstance(denial, Denial)
+    held = [(one.key, one.amount, bool(one.since)) for one in denial.holders]
+    assert [one[:2] for one in held] == [("c1/a", 50), ("pods/mine", 40)]
+    assert not held[0][2], "nor since when"
+    assert "Held by: c1/a 50, pods/mine 40." in sentence(denial)
+    assert denial.holders_more == 0
+
+
+def test_where_policy_says_so_a_denial_names_no_other_namespace() -> None:
+    state = limited(100, Reach())
+    for number in range(4):
+        tell(state, pod(f"c1/a{number}", f"p{number}", 20))
+    tell(state, pod("c1/b", "mine", 10))
+    denial = tell(state, pod("c1/b", "more", 20, own_holders=True))
+    assert isinstance(denial, Denial)
+    assert [one.key for one in denial.holders] == ["pods/mine"]
+    assert denial.holders_more == 0
+    assert "c1/a" not in sentence(denial)
 
 
 @pytest.mark.parametrize(

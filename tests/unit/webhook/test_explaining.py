@@ -7,7 +7,7 @@ import pytest
 from support.admission import GPU, MEMORY, CoreLedger, pod, recorded, review, serving
 from support.owned import CRONJOBS, DEPLOYMENTS, around, manifest, template
 
-from webhook.explaining import Explanation, explain
+from webhook.explaining import Elsewhere, Explanation, explain
 from webhook.review import BadReview
 
 
@@ -48,6 +48,22 @@ async def test_a_bare_manifest_is_explained_as_its_creation() -> None:
 async def test_a_manifest_says_its_own_namespace() -> None:
     found = await explained(pod({GPU: "1", MEMORY: "1"}), CoreLedger(), namespace="other")
     assert found.namespace == "east/team"
+
+
+async def test_nothing_is_explained_about_another_namespace_than_the_one_that_may_be_asked() -> (
+    None
+):
+    ledger = CoreLedger()
+    card = {GPU: "1", MEMORY: "1"}
+    elsewhere, nowhere = review(pod(card)), review(pod(card))
+    elsewhere["request"]["object"]["metadata"]["namespace"] = "mine"
+    nowhere["request"]["namespace"] = ""
+    old = review(pod(card, namespace="mine"), pod(card), operation="UPDATE", namespace="mine")
+    for thing in (pod(card), review(pod(card)), elsewhere, nowhere, old):
+        with pytest.raises(Elsewhere, match="team"):
+            await explained(thing, ledger, only="mine")
+    assert ledger.submitted == [], "it is not even asked about"
+    assert (await explained(pod(card), ledger, only="team")).allowed
 
 
 async def test_a_manifest_of_any_known_kind_is_explained_as_its_creation() -> None:

@@ -84,6 +84,14 @@ async def test_who_is_exempt_exceeds_the_limit_and_is_charged(
     assert ledger.used() == {f"limits.{GPU}": int(allowed)}
 
 
+@pytest.mark.parametrize(("says", "own"), [("none", True), ("namespace", False)])
+async def test_policy_says_whether_a_denial_names_other_namespaces(says: str, own: bool) -> None:
+    for one in (POD, DEPLOYMENT):
+        ledger = full()
+        await answered(one, ledger, foreign_holders=says)
+        assert [asked.own_holders for asked, _ in ledger.submitted] == [own]
+
+
 async def test_a_ledger_that_refuses_also_what_is_forced_is_asked_no_third_time() -> None:
     ledger = CoreLedger()
     ledger.answer = Denial(Reason.QUOTA_EXCEEDED, "no", transient=True)

@@ -51,6 +51,7 @@ def test_everything_that_a_policy_says_is_read() -> None:
             podsOnly=True,
             exempt={"users": ["ada"], "groups": ["ops"]},
             defaultQuota={"hard": {"limits.nvidia.com/gpu": 4}},
+            foreignHolders="none",
         ),
         team={},
     ).policies.of("team")
@@ -67,6 +68,7 @@ def test_everything_that_a_policy_says_is_read() -> None:
         pods_only=True,
         exempt_users=("ada",),
         exempt_groups=("ops",),
+        foreign_holders="none",
         name="p",
     )
 
