@@ -236,6 +236,7 @@ def surroundings(
 ) -> Surroundings:
     """Return what is known of everything around a request. Raises as catalog and demand_rules."""
     rules = demand_rules(settings)
+    sizes = Sizes(view, settings.cluster, rules, settings.card_memory_max)
     return Surroundings(
         catalog(settings),
         rules,
@@ -243,7 +244,8 @@ def surroundings(
         settings.cluster,
         default=namespace_policy(settings),
         cluster=cluster,
-        current=Sizes(view, settings.cluster, rules, settings.card_memory_max).rules,
+        current=sizes.rules,
+        doubts=sizes.doubts,
     )
 
 

@@ -6,6 +6,7 @@ be, until it is known which one it is.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from msgspec import structs
@@ -22,6 +23,12 @@ from ledger.log.view import View
 
 CARD_MEMORY_MAX: Final = 294_912
 """MiB of the largest card that is sold: 288 GiB."""
+
+DOUBTS_MAX: Final = 3
+"""Cards that readiness names of those that are larger than what is believed."""
+
+TYPE_MAX: Final = 64
+"""Characters of a type that readiness shows."""
 
 
 def believed(nodes_with: Mapping[CardSize, int], most: int) -> tuple[CardSize, ...]:
@@ -101,6 +108,22 @@ class Sizes:
         if self._base.worst_card_memory is None and self._state is not self._view.state:
             self._load(self._view.state)
         return self._rules
+
+    def doubts(self) -> list[str]:
+        """Return which nodes announce larger cards than whole cards are charged as, and why."""
+        charged = {(one.vendor, one.type): one.memory for one in self.rules().sizes}
+        larger = (
+            (node.removeprefix(self._prefix), one)
+            for node, sizes in self._of_node.items()
+            for one in sizes
+            if one.memory > charged.get((one.vendor, one.type), one.memory)
+        )
+        return [
+            f"node {node} announces {one.type[:TYPE_MAX]!r} of {one.memory} MiB, which no second"
+            " node confirms or card_memory_max forbids: until they are placed, whole cards are"
+            f" charged {charged[one.vendor, one.type]} MiB of it"
+            for node, one in islice(larger, DOUBTS_MAX)
+        ]
 
     def _load(self, state: State) -> None:
         self._state = state

@@ -1,7 +1,7 @@
 """The surroundings of one replica, put together."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ledger.core.commands import Reserve
@@ -42,13 +42,16 @@ class Surroundings:
         default: NamespacePolicy | None = None,
         cluster: Surrounding | None = None,
         current: Callable[[], DemandRules] | None = None,
+        doubts: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """`name` is the cluster's in the ledger; `default` treats what no policy selects.
 
-        `current` returns `rules` with what is known by now of the cluster's cards.
+        `current` returns `rules` with what is known by now of the cluster's cards, and `doubts`
+        what of these is not believed.
         """
         self.catalog = catalog
         self._current = current or (lambda: rules)
+        self._doubts = doubts
         self._recording = Recording()
         self.view = view
         self.name = name
@@ -105,7 +108,7 @@ class Surroundings:
     def problems(self) -> list[str]:
         """Return what is not known or not understood of the cluster."""
         following = self.following.problems() if self.following is not None else []
-        return [*following, *self.policies.problems()]
+        return [*following, *self.policies.problems(), *self._doubts()]
 
     async def _first(self, told: asyncio.Event, deadline: float) -> None:
         try:

@@ -145,6 +145,10 @@ def test_one_node_alone_makes_no_whole_card_dearer(forged: str, scale: int) -> N
     assert asked({PERCENTAGE: "10"}, rules).amounts[MEMORY] == 8192
     small = asked({GPU: "1"}, rules, {"nvidia.com/use-gputype": "T4"})
     assert small.amounts[MEMORY] == 16_000
+    [doubt, *_] = sizes.doubts()
+    assert doubt.startswith(f"node forger announces '{forged}' of {HUGE} MiB")
+    log.do(RemoveNode("east/forger"))
+    assert sizes.doubts() == []
 
 
 def test_a_type_that_one_node_has_counts_at_its_size_where_another_has_a_larger_card() -> None:
