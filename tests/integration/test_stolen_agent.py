@@ -23,6 +23,8 @@ from gpuledger.agent_log import INBOX
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.owner import Owner
 from ledger.log.port import Ambiguous, Snapshot, Unreachable
+from ledger.log.records import RECORD_BYTES_MAX
+from ledger.log.streams import HEADERS_BYTES_MAX
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -150,20 +152,41 @@ async def test_no_answer_to_an_agent_comes_to_be_stored(
         await owner.close()
 
 
-async def test_an_agent_reads_the_log_and_writes_nothing(
-    servers: list[Shipped], log: JetStreamLog
-) -> None:
+async def reader_of(servers: list[Shipped]) -> JetStreamLog:
+    """Connect to these servers as an agent does."""
     settings = settings_for(
         servers[0],
         access=access(servers, AGENT, AGENT_PASSWORD),
         replicas=SERVERS,
-        deadline=2.0,
+        deadline=5.0,
         domain="agents",
         consumers=False,
     )
+    return await JetStreamLog.connect(settings)
+
+
+async def test_an_agent_reads_the_largest_record_whichever_server_it_asks(
+    servers: list[Shipped], log: JetStreamLog
+) -> None:
+    # What the API answers is larger than the largest message of a client.
+    largest = bytes(RECORD_BYTES_MAX - HEADERS_BYTES_MAX)
+    end = await log.append(largest, (await log.extent()).last)
+    for server in servers:
+        reader = await reader_of([server])
+        try:
+            assert await reader.get(end) == largest
+            async with asyncio.timeout(FORM_SECONDS), aclosing(reader.read(end, end)) as batches:
+                assert (await anext(batches))[0].payload == largest
+        finally:
+            await reader.close()
+
+
+async def test_an_agent_reads_the_log_and_writes_nothing(
+    servers: list[Shipped], log: JetStreamLog
+) -> None:
     payload, end = await log.get(1), (await log.extent()).last
     assert payload is not None
-    reader = await JetStreamLog.connect(settings)
+    reader = await reader_of(servers)
     try:
         assert (await reader.extent()).last == end
         assert await reader.get(1) == payload
