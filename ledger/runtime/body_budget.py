@@ -7,8 +7,6 @@ that are quick wait for one another.
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 ARRIVAL_SECONDS: Final = 2.0
@@ -16,7 +14,9 @@ ARRIVAL_SECONDS: Final = 2.0
 
 
 class Held:
-    """One request's share of the budget."""
+    """One request's share of the budget, held for the time of a `with` block."""
+
+    __slots__ = ("_budget", "began", "bytes", "gave_way", "timeout")
 
     def __init__(self, budget: "BodyBudget") -> None:
         """Hold nothing yet; `BodyBudget.holding` makes these."""
@@ -27,13 +27,21 @@ class Held:
         """What ends the reading of this body; set while it is read."""
         self.gave_way = False
 
+    def __enter__(self) -> "Held":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._budget.arrived(self)
+        self._budget.give_back(self, self.bytes)
+
     async def take(self, size: int, *, more: bool) -> None:
         """Take the next bytes of the body; `more` says whether others follow.
 
         Waits for room. The reader's deadline ends that, and so does giving way: both end
         `timeout`, inside of which this has to be called.
         """
-        await self._budget.take(self, size, more=more)
+        if more or not self._budget.takes_at_once(self, size):
+            await self._budget.take(self, size, more=more)
 
     def arrived(self) -> None:
         """Note that the body is whole, or is not read any further."""
@@ -54,15 +62,17 @@ class BodyBudget:
         self._freed = asyncio.Event()
         self.bytes = 0
 
-    @contextmanager
-    def holding(self) -> Iterator[Held]:
-        """Hold a share until the request is answered."""
-        held = Held(self)
-        try:
-            yield held
-        finally:
-            self.arrived(held)
-            self.give_back(held, held.bytes)
+    def holding(self) -> Held:
+        """Return a share to be held until the request is answered."""
+        return Held(self)
+
+    def takes_at_once(self, held: Held, size: int) -> bool:
+        """Take all of a body that needs no waiting; most arrive in one part."""
+        if self.bytes + size > self._bytes_max or held in self._arriving:
+            return False
+        self.bytes += size
+        held.bytes += size
+        return True
 
     async def take(self, held: Held, size: int, *, more: bool) -> None:
         """Do what `Held.take` says."""
