@@ -83,8 +83,6 @@ class BodyBudget:
             await self._make_room()
         self.bytes += size
         held.bytes += size
-        if not more:
-            self.arrived(held)
 
     def arrived(self, held: Held) -> None:
         """Note that a body is whole, or is not read any more."""

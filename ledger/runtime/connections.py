@@ -152,8 +152,6 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Note that a request has arrived whole."""
         self._whole = True
-        if self._seat is not None:
-            self._seat.used()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

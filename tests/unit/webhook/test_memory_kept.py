@@ -5,7 +5,7 @@ import json
 import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from support.admission import GPU, CoreLedger, Service, pod, review, serving
@@ -124,6 +124,35 @@ def test_a_long_selection_is_judged_as_a_short_one_is() -> None:
     names = tuple(f"name-{one}" for one in range(traits.REMEMBERED_CHARACTERS_MAX))
     assert traits.matches((Requirement("name", "In", names),), (f"name={names[-1]}",))
     assert not traits.matches((Requirement("name", "In", names),), ("name=other",))
+
+
+LABEL: Final = (Requirement("tier", "In", ("gold",)),)
+TEXTS: Final[list[Callable[[int], tuple[traits.Selection, str]]]] = [
+    lambda number: (LABEL, f"tier={number:08}{'x' * LABELS_BYTES}"),
+    lambda number: (
+        (Requirement("tier", "In", (f"{number:08}{'x' * LABELS_BYTES}",)),),
+        "tier=gold",
+    ),
+]
+
+
+@pytest.mark.parametrize("judge", [traits.matches, traits.is_read])
+@pytest.mark.parametrize("of", TEXTS)
+def test_long_texts_and_conditions_leave_nothing_behind(
+    of: Callable[[int], tuple[traits.Selection, str]],
+    judge: Callable[[traits.Selection, traits.Traits], bool],
+) -> None:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(ATTACK):
+            selection, text = of(number)
+            judge(selection, (text,))
+        del selection, text
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert kept < LABELS_BYTES / 2
 
 
 def test_texts_are_remembered_up_to_a_bound_of_bytes() -> None:
