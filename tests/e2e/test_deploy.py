@@ -117,6 +117,7 @@ async def test_an_empty_policy_is_the_strict_one(admin: Cluster) -> None:
         "priority": 0,
         "mode": "enforce",
         "onExceeded": "deny",
+        "foreignHolders": "namespace",
         "surge": "opportunistic",
         "elastic": "current",
         "podsOnly": False,
@@ -273,7 +274,8 @@ async def test_the_service_may_not(admin: Cluster, method: str, path: str) -> No
 
 
 async def test_webhooks_are_registered_as_the_page_says(admin: Cluster, kubectl: Kubectl) -> None:
-    [command] = commands_of(PAGE, "Register the webhooks")
+    command, network = commands_of(PAGE, "Register the webhooks")
+    kubectl.type(network.splitlines()[0])
     inside = "kubectl -n gpuledger-system exec deploy/gpuledger -- \\\n"
     assert inside in command
     command = command.replace(inside, "GPULEDGER_CONFIG=deploy/gpuledger.toml ")
