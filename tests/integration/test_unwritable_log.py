@@ -4,7 +4,6 @@ import asyncio
 import os
 import resource
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,8 +22,8 @@ pytestmark = pytest.mark.integration
 
 VALIDATE = "/admission/validate"
 REVIEWS = 20
-REVIEW_SECONDS = 3.0
-"""Well below the 7 s that a command may wait; an answer itself takes milliseconds."""
+REVIEWS_SECONDS = 60.0
+"""For all of them, on a busy machine; if each waited for the log, they would take 140 s."""
 
 
 def forbid_growth(server: NatsServer) -> None:
@@ -62,11 +61,9 @@ async def extent(server: NatsServer) -> Extent:
 
 async def refused(service: Live, reason: Reason, cause: str) -> None:
     """Check that reviews are refused without waiting and with the cause, and write nothing."""
-    async with service.client() as client:
+    async with service.client() as client, asyncio.timeout(REVIEWS_SECONDS):
         for number in range(REVIEWS):
-            begun = time.monotonic()
             denied = await post(client, f"refused-{number}")
-            assert time.monotonic() - begun < REVIEW_SECONDS
             assert not denied["allowed"]
             assert denied["status"]["message"].startswith(f"{reason}: ")
             assert cause in denied["status"]["message"]

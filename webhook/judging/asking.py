@@ -13,7 +13,7 @@ from webhook import objections
 from webhook.attempts import unqualified
 from webhook.policy import Policy
 from webhook.surroundings.whole import Surroundings
-from webhook.verdict import Verdict
+from webhook.verdict import UNTOUCHED, Verdict
 
 UNAVAILABLE: Final = frozenset(
     (
@@ -97,6 +97,16 @@ class Asking:
         """Return a reservation whose denial names who holds as far as policy lets it."""
         policy = self._surroundings.policies.of(unqualified(reserve.namespace))
         return msgspec.structs.replace(reserve, own_holders=policy.foreign_holders == "none")
+
+    async def share(self, reserve: Reserve, until: float) -> Verdict:
+        """Refuse a change that asks for nothing while the namespace is over its share of the log.
+
+        It is recorded all the same once it is stored, so it may not be made again and again.
+        """
+        denial = await self.foresee(reserve, until)
+        if denial is not None and denial.reason is Reason.LOG_SHARE_EXCEEDED:
+            return Verdict(denial)
+        return UNTOUCHED
 
     async def _decided(self, question: Question) -> Accepted | Denial:
         reserve = question.reserve

@@ -3,9 +3,10 @@
 * CREATE reserves for the attempt `(uid, 0)`. The pod draws from its root's envelope if the
   expected controller has made it.
 * UPDATE, also of `pods/resize`, reserves for `(uid, base)` when it asks for more than the old
-  object accounts for, or when more quotas count the pod by what it is. Any other change passes
-  without asking the ledger, unless a quota would no longer count the pod; so finalizers and labels
-  that no quota selects by can be written whatever the ledger's state. The types of cards that a
+  object accounts for, or when more quotas count the pod by what it is. Any other change passes,
+  unless a quota would no longer count the pod, or what the change records is more than the
+  namespace's share of the log. So finalizers and labels that no quota selects by can be written
+  whatever the ledger's state. The types of cards that a
   pod names stay what they are: it may have such a card.
 * A pod that waits behind the gate asks for nothing. Whoever takes the gate away asks for all of it.
 """
@@ -137,7 +138,7 @@ class PodJudge:
             if denial is not None:
                 return Verdict(denial)
             more = more or self._selecting.enters(reserve, change)
-        if not more:
+        if not more and not (counted and change.before != change.after):
             return UNTOUCHED
         surroundings = self._surroundings
         root = surroundings.recorded_root(reserve)
@@ -154,7 +155,8 @@ class PodJudge:
         known: tuple[Observe, ...] = ()
         if counted:
             known = (observation(reserve, self._promised(reserve, before), self._traits(stored)),)
-        return await self._asking.ask(_question(request, reserve, until, policy, known))
+        question = _question(request, reserve, until, policy, known)
+        return await (self._asking.ask(question) if more else self._asking.share(reserve, until))
 
     def _promised(self, reserve: Reserve, demand: Demand) -> Amounts:
         """Return what a pod that exists is charged for a demand."""

@@ -578,7 +578,8 @@ async def test_an_attempt_that_cannot_be_named_is_refused(field: str, text: str)
 
 
 @pytest.mark.parametrize(
-    "reason", [Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED, Reason.OVERLOADED]
+    "reason",
+    [Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED, Reason.OVERLOADED, Reason.LOG_FULL],
 )
 async def test_an_unavailable_ledger_denies_unless_the_policy_says_otherwise(
     reason: Reason,

@@ -19,9 +19,11 @@ from support.owned import (
     template,
 )
 
-from ledger.core.commands import Reserve
+from ledger.core.commands import AnyCommand, Reserve
+from ledger.core.denials import Denial, Reason
 from ledger.core.traits import Requirement
 from ledger.kube.resources import PODS, Resource
+from ledger.log.submission import Accepted
 from webhook.surroundings.policies import NamespacePolicy
 
 GOLD = (Requirement("tier", "In", ("gold",)),)
@@ -102,6 +104,34 @@ async def test_a_pod_is_not_labelled_off_a_quota(labels: dict[str, str], gated: 
     await team.created(PODS, stored)
     answer = await team.ask(PODS, changed(stored, **labels), stored)
     assert reasons(answer) == ["LeavesQuota"]
+
+
+class OverShare(CoreLedger):
+    """A ledger in which the namespace has written more than its share of the log."""
+
+    reason = Reason.LOG_SHARE_EXCEEDED
+    over = False
+
+    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
+        if self.over and isinstance(command, Reserve):
+            return Denial(self.reason, "not now", transient=True)
+        return await super().submit(command, dry_run=dry_run)
+
+
+@pytest.mark.parametrize("reason", [Reason.LOG_SHARE_EXCEEDED, Reason.LEDGER_UNAVAILABLE])
+async def test_labels_that_a_quota_selects_by_are_not_changed_again_and_again(
+    reason: Reason,
+) -> None:
+    """Each change is recorded, also one that no quota counts otherwise."""
+    team = Team(selects=(Requirement("tier", "Exists", ()),))
+    team.ledger.__class__ = OverShare
+    stored = pod("a", tier="1")
+    await team.created(PODS, stored)
+    assert (await team.ask(PODS, changed(stored, tier="2"), stored))["allowed"]
+    team.ledger.over, team.ledger.reason = True, reason
+    answer = await team.ask(PODS, changed(stored, tier="3"), stored)
+    assert answer["allowed"] is (reason is Reason.LEDGER_UNAVAILABLE)
+    assert (await team.ask(PODS, changed(stored, tier="1", app="x"), stored))["allowed"]
 
 
 async def test_a_pod_that_has_ended_may_be_labelled_as_one_likes() -> None:
