@@ -185,6 +185,24 @@ async def test_explaining_reads_no_endless_body_and_waits_for_no_late_one(tmp_pa
     assert "Traceback" not in (tmp_path / "store" / "service.log").read_text()
 
 
+async def test_bodies_that_never_arrive_keep_no_question_out(tmp_path: Path) -> None:
+    options = ("--admission-deadline-seconds=9", "--review-bytes-max=100000")
+    with live(tmp_path / "store", *options) as service:
+        head, part = b"Content-Length: 100000", b" " * 90_000
+        stalled = [asyncio.create_task(_explained(service, head, part)) for _ in range(8)]
+        async with service.client() as client:
+            assert (await post(client, creation("p")))["allowed"], "reviews have bytes of their own"
+            while not any(task.done() for task in stalled):  # noqa: ASYNC110 (nothing tells)
+                await asyncio.sleep(0.05)
+            large = creation("q")
+            large["request"]["object"]["metadata"]["annotations"] = {"a": "x" * 80_000}
+            asked = await client.post("/v1/explain?namespace=team", json=large)
+        assert asked.status_code == 200
+        statuses = await asyncio.gather(*stalled)
+    assert 503 in statuses, "the body that had been arriving for longest gave way"
+    assert set(statuses) <= {408, 503}
+
+
 async def test_the_metrics_tell_how_long_reviews_took_by_webhook(tmp_path: Path) -> None:
     with live(tmp_path / "store") as service:
         async with service.client() as client:
