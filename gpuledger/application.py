@@ -279,6 +279,8 @@ class Application:
         telemetry, parents = self._telemetry, self._surroundings.parents
         telemetry.read("holds_open", lambda: settlement.open_attempts)
         telemetry.read("settler", self._keeper.is_active)
+        unbelieved = self._surroundings.ancestry.unbelieved
+        telemetry.read("controllers_not_believed", lambda: len(unbelieved))
         telemetry.read("objects_not_understood", lambda: settlement.puzzling)
         telemetry.read("pods_waiting", lambda: settlement.waiting)
         telemetry.read("pods_waiting_seconds_max", lambda: settlement.waiting_seconds_max)

@@ -41,12 +41,21 @@ async def drift(
     """
     from gpuledger.viewing import microseconds_since, viewing
     from projections.queries.drift import drift as ask
+    from projections.queries.drift import unbelieved
     from projections.queries.scopes import Scope
 
     earliest = microseconds_since(since)
     async with viewing(loaded.settings, "") as (view, _):
         rows, more = await ask(view, Scope(namespace, cluster), limit=limit, since=earliest)
+        strangers = await unbelieved(view, Scope(namespace, cluster))
     show_rows(rows, _DRIFT, output, "No corrections found.")
+    for one in strangers:
+        typer.echo(
+            f"{one.username} made {one.objects} objects that count beside the owner that they name:"
+            " if it is the controller of their owners' KIND, add"
+            f" KIND={one.username} to controller_identities.",
+            err=True,
+        )
     if more is not None:
         typer.echo("There are older ones: raise --limit.", err=True)
 

@@ -167,6 +167,12 @@ METRICS: Final = (
         Kind.GAUGE,
         "Objects that exist, ask for what makes no sense, and are charged nothing.",
     ),
+    Metric(
+        "controllers_not_believed",
+        Kind.GAUGE,
+        "Users that made objects for a controller in the last hour and are not known as one; what"
+        " they made counts beside its owner.",
+    ),
     Metric("pods_waiting", Kind.GAUGE, "Pods that wait behind the gate for room."),
     Metric("pods_waiting_seconds_max", Kind.GAUGE, "How long the oldest of them exists."),
     Metric(

@@ -40,8 +40,25 @@ class Correction(msgspec.Struct, frozen=True):
     over: list[Over]
 
 
+class Unbelieved(msgspec.Struct, frozen=True):
+    """A user who made objects that name an owner, and was not known to act for it."""
+
+    username: str
+    objects: int
+
+
 Place = tuple[int, int]
 """Position and number of a correction."""
+
+
+async def unbelieved(view: View, scope: Scope) -> list[Unbelieved]:
+    """Return who made objects of a scope that count beside the owners that they name.
+
+    Only the newest charges are looked at, and of these users those who made most.
+    """
+    values = {"name": scope.namespace, "cluster": scope.cluster}
+    async with view.connection.execute(_UNBELIEVED, values) as rows:
+        return [Unbelieved(username, objects) async for username, objects in rows]
 
 
 async def drift(
@@ -98,4 +115,14 @@ _NEWEST: Final = """
     WHERE (drift.position, drift.number) < (:position, :number) AND records.time >= :since
     AND (:name = '' OR namespaces.name = :name) AND (:cluster = '' OR namespaces.cluster = :cluster)
     ORDER BY drift.position DESC, drift.number DESC LIMIT :limit
+"""
+
+_UNBELIEVED: Final = """
+    SELECT actor, COUNT(DISTINCT namespace || '/' || key) AS objects
+    FROM charges JOIN namespaces ON namespaces.number = charges.namespace
+    WHERE charges.number > (SELECT MAX(number) FROM charges) - 200000
+      AND root = '-' AND base = 0
+      AND (:name = '' OR namespaces.name = :name)
+      AND (:cluster = '' OR namespaces.cluster = :cluster)
+    GROUP BY actor ORDER BY objects DESC, actor LIMIT 16
 """

@@ -43,7 +43,10 @@ real cluster.
 class ControlPlane:
     """A running control plane; everything it writes is under `folder`."""
 
-    def __init__(self, assets: Path, folder: Path) -> None:
+    def __init__(self, assets: Path, folder: Path, controllers: str = CONTROLLERS) -> None:
+        """With another user than usual as `controllers`, every controller acts as that user."""
+        self._controllers = controllers
+        self._identities = {controllers: "system:masters"} | _IDENTITIES
         self.folder = folder
         self.url = f"https://127.0.0.1:{free_port()}"
         self.ca = folder / "certs" / "apiserver.crt"
@@ -89,7 +92,8 @@ class ControlPlane:
 
     def _write_credentials(self) -> None:
         lines = [
-            f'{self.token(user)},{user},{user},"{group}"' for user, group in _IDENTITIES.items()
+            f'{self.token(user)},{user},{user},"{group}"'
+            for user, group in self._identities.items()
         ]
         (self.folder / "tokens.csv").write_text("\n".join(lines) + "\n")
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -102,7 +106,7 @@ class ControlPlane:
 
     def _write_kubeconfigs(self) -> None:
         authority = base64.b64encode(self.ca.read_bytes()).decode()
-        for user in _IDENTITIES:
+        for user in self._identities:
             config = {
                 "apiVersion": "v1",
                 "kind": "Config",
@@ -157,8 +161,8 @@ class ControlPlane:
         certificates = self.folder / "controller-manager"
         manager = self._run(
             "kube-controller-manager",
-            f"--kubeconfig={self.kubeconfig(CONTROLLERS)}",
-            "--use-service-account-credentials=true",
+            f"--kubeconfig={self.kubeconfig(self._controllers)}",
+            f"--use-service-account-credentials={str(self._controllers == CONTROLLERS).lower()}",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",

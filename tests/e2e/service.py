@@ -135,6 +135,13 @@ class Service:
 
     async def run(self, *arguments: str) -> tuple[int, str]:
         """Run another `gpuledger` command on the same ledger; return exit status and output."""
+        status, output, complaint = await self.outcome(*arguments)
+        if status not in (0, 1) or not output:
+            raise AssertionError(f"gpuledger {' '.join(arguments)}: {status} {complaint}")
+        return status, output
+
+    async def outcome(self, *arguments: str) -> tuple[int, str, str]:
+        """Run another `gpuledger` command; return exit status, output and what else it says."""
         process = await asyncio.create_subprocess_exec(
             COMMAND,
             *arguments,
@@ -155,9 +162,7 @@ class Service:
             ) from None
         status = process.returncode
         assert status is not None, "a process that was waited for has a status"
-        if status not in (0, 1) or not output:
-            raise AssertionError(f"gpuledger {' '.join(arguments)}: {status} {complaint.decode()}")
-        return status, output.decode()
+        return status, output.decode(), complaint.decode()
 
     async def answer(self, *arguments: str) -> Any:
         """Run a command that has to succeed and decode the JSON that it prints."""

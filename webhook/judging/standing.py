@@ -49,6 +49,8 @@ async def standing_of(
     if kind is None and root is not None:
         kind = root.kind  # a pod that owns others acts for the controller of its own root
     controlled = kind is not None and is_controller(kind, user)
+    if kind is not None and root is not None and not controlled:
+        ancestry.unbelieved.note(kind.name, user.username)
     return Standing(root, kind is None or controlled, controlled)
 
 

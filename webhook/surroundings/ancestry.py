@@ -27,6 +27,7 @@ from ledger.kube.resources import Resource
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.kind import Kind, key_of
 from webhook.sighting import holds_uid
+from webhook.surroundings.unbelieved import Unbelieved
 
 DEPTH_MAX: Final = 8
 """Owners above an object that are followed; the deepest known chain has five."""
@@ -77,6 +78,7 @@ class Ancestry:
         name: str,
     ) -> None:
         """`name` is the cluster's in the ledger."""
+        self.unbelieved = Unbelieved()
         self._catalog = catalog
         self._parents = parents
         self._cluster = cluster

@@ -108,7 +108,8 @@ class Surroundings:
     def problems(self) -> list[str]:
         """Return what is not known or not understood of the cluster."""
         following = self.following.problems() if self.following is not None else []
-        return [*following, *self.policies.problems(), *self._doubts()]
+        unbelieved = self.ancestry.unbelieved.problems()
+        return [*following, *self.policies.problems(), *self._doubts(), *unbelieved]
 
     async def _first(self, told: asyncio.Event, deadline: float) -> None:
         try:

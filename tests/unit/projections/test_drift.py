@@ -10,7 +10,7 @@ from ledger.core import commands
 from ledger.core.commands import AnyCommand
 from ledger.core.state import State
 from ledger.log import records
-from projections.queries.drift import Correction, Over, drift
+from projections.queries.drift import Correction, Over, Unbelieved, drift, unbelieved
 from projections.queries.scopes import EVERYTHING, Scope
 from projections.tables.drift import RECOUNT
 from webhook.drift import drift_of
@@ -108,3 +108,20 @@ async def test_the_metric_counts_what_is_told(path: Path) -> None:
 
 def test_the_actor_of_a_comparison_is_the_one_that_settlement_names() -> None:
     assert RECOUNT == RECOUNTED
+
+
+async def test_who_made_objects_that_count_beside_their_owner_is_told(tmp_path: Path) -> None:
+    state, path = State(), tmp_path / "barred.sqlite"
+    made = [("a", "red", "ops"), ("b", "red", "ops"), ("c", "blue", "ada"), ("d", "red", "")]
+    step: list[AnyCommand] = [
+        commands.Reserve(
+            *where(name, f"c1/{space}"), {GPU: 1}, actor=actor, root=commands.BARRED * bool(actor)
+        )
+        for name, space, actor in made
+    ]
+    payload = record(state, step, time=START)
+    assert payload is not None
+    await project(path, log_of([payload]))
+    async with viewing(path) as view:
+        assert await unbelieved(view, EVERYTHING) == [Unbelieved("ops", 2), Unbelieved("ada", 1)]
+        assert await unbelieved(view, Scope("blue", "c1")) == [Unbelieved("ada", 1)]

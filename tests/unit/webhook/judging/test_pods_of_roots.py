@@ -116,6 +116,15 @@ async def test_pods_that_anybody_else_makes_in_its_name_do_not_draw() -> None:
     assert (await team.create("forged", username=ADA))["allowed"]
     assert [one.root for one in team.reserved()] == [BARRED, BARRED]
     assert team.ledger.used() == {f"limits.{GPU}": 4}
+    [problem] = team.surroundings.ancestry.unbelieved.problems()
+    assert f"{ADA} made 2 objects" in problem
+
+
+async def test_of_who_is_believed_nothing_is_said() -> None:
+    team = Namespace()
+    await team.deploy()
+    assert (await team.create("a"))["allowed"]
+    assert team.surroundings.ancestry.unbelieved.problems() == []
 
 
 @pytest.mark.parametrize(("username", "root"), [(REPLICATOR, ""), (ADA, BARRED)])

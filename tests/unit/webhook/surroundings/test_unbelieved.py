@@ -1,0 +1,34 @@
+"""Who makes objects for controllers without being known as one is named, and bounded."""
+
+import asyncio
+
+from webhook.surroundings.unbelieved import IDENTITIES_MAX, KEPT_SECONDS, Unbelieved
+
+
+async def test_who_is_not_believed_is_named_with_the_setting() -> None:
+    found = Unbelieved()
+    assert (len(found), found.problems()) == (0, [])
+    for _ in range(3):
+        found.note("replicasets.apps", "ops")
+    [problem] = found.problems()
+    assert "ops made 3 objects that replicasets.apps own" in problem
+    assert "add replicasets.apps=ops to controller_identities" in problem
+    assert len(found) == 1
+
+
+async def test_many_users_who_write_references_do_not_hide_who_makes_many_objects() -> None:
+    found = Unbelieved()
+    for _ in range(5):
+        found.note("jobs.batch", "controller")
+    for number in range(3 * IDENTITIES_MAX):
+        found.note("jobs.batch", f"tenant-{number}")
+    assert len(found) == len(found.problems()) == IDENTITIES_MAX
+    assert any("controller made 5 objects" in one for one in found.problems())
+
+
+async def test_a_name_is_forgotten_after_a_while(monkeypatch) -> None:
+    found, loop = Unbelieved(), asyncio.get_running_loop()
+    found.note("jobs.batch", "ops")
+    later = loop.time() + KEPT_SECONDS + 1
+    monkeypatch.setattr(loop, "time", lambda: later)
+    assert (len(found), found.problems()) == (0, [])
