@@ -5,7 +5,7 @@
 -- `opened` on, up to but without position `closed`, or still when `closed` is NULL.
 
 PRAGMA application_id = 0x67707564;  -- "gpud": a projection of gpuledger, and not another file
-PRAGMA user_version = 4;             -- another version is deleted and built again
+PRAGMA user_version = 5;             -- another version is deleted and built again
 
 -- One row per record. The last one says how far the projection is, in the same transaction as
 -- everything that follows from it.
@@ -73,7 +73,8 @@ CREATE TABLE coverages (
 
 -- What an account selects, where that is not simply all that it names: `reach` selects the clusters
 -- and namespaces that it covers (`null` when it names them), `selects` the objects that it counts in
--- them. JSON: lists of conditions `[key, operator, [value, …]]` that must all hold.
+-- them. JSON: lists of conditions `[key, operator, [value, …]]` that must all hold, those on
+-- labels with the number of their key.
 CREATE TABLE selections (
   account INTEGER NOT NULL,
   reach   TEXT NOT NULL,
@@ -107,6 +108,7 @@ CREATE TABLE charges (
   actor     TEXT NOT NULL,
   root      TEXT NOT NULL,             -- key of the root that it draws from; '-' if it may not
   traits    BLOB NOT NULL,             -- what quotas select it by
+  read      INTEGER NOT NULL,          -- up to which number its labels are told; -1 for a digest
   opened    INTEGER NOT NULL,
   closed    INTEGER,
   cause     TEXT,                      -- why it was closed
@@ -114,6 +116,7 @@ CREATE TABLE charges (
 ) STRICT;
 
 CREATE INDEX charges_open ON charges (namespace, key, base, uid, opened) WHERE closed IS NULL;
+CREATE INDEX charges_unread ON charges (read, namespace) WHERE closed IS NULL;
 CREATE INDEX charges_closed ON charges (fork, namespace, closed, opened)
   WHERE closed IS NOT NULL;
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuledger.command import command
-from gpuledger.output import Column, Format, Output, amounts, number, show_rows, text
+from gpuledger.output import Column, Format, Output, amounts, flag, number, show_rows, text
 from ledger.runtime.setting_sources import Loaded
 
 Namespace = Annotated[
@@ -222,6 +222,7 @@ _USAGE = (
     number("COMMITTED", "committed"),
     number("USED", "used"),
     number("FREE", "free"),
+    flag("INCOMPLETE", "incomplete"),
 )
 _SHARES = (
     text("QUOTA", "quota"),

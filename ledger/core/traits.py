@@ -105,12 +105,22 @@ def is_read(selection: Selection, traits: Traits) -> bool:
 
 def is_unread(traits: Traits) -> bool:
     """Return whether there is only a digest of what is selected by in any of an object's texts."""
-    return any(text.startswith(UNREAD) for text in traits)
+    return any(UNREAD in text and UNREAD in _items(text) for text in traits)
 
 
 def read_up_to(traits: Traits) -> int:
     """Return up to which number the labels of an object were looked at in all of its texts."""
     return min(int(_items(text).get(READ, "0")) for text in traits or _NONE)
+
+
+def told_up_to(traits: Traits) -> int:
+    """Return up to which number the labels of an object are told, -1 of what is only a digest."""
+    return -1 if is_unread(traits) else read_up_to(traits)
+
+
+def needs(selection: Selection) -> int:
+    """Return up to which number labels have to be told, to know whether conditions are met."""
+    return max((one.since for one in selection if isinstance(one, Numbered)), default=0)
 
 
 def matches(selection: Selection, traits: Traits) -> bool:

@@ -99,7 +99,8 @@ def fitting(texts: Iterable[str]) -> Traits:
     found = tuple(dict.fromkeys(texts))
     if sum(len(text) for text in found) <= RECORDED_MAX:
         return found
-    return (traits.text_of({traits.UNREAD: digest_of("\n".join(found))}),)
+    items = {traits.UNREAD: digest_of("\n".join(found))}
+    return (_marked(items, Labels(read=traits.read_up_to(found))),)
 
 
 def digest_of(text: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from ledger.core import accounts
 from ledger.core.accounts import Kind
+from projections.queries.completeness import incomplete
 from projections.queries.scopes import EVERYTHING, Scope
 from projections.reading import View
 
@@ -17,7 +18,8 @@ class Usage(msgspec.Struct, frozen=True):
     """One line of a quota; `resource` is the key in the quota, amounts are in its unit.
 
     `free` is limit - used, below zero when the limit was lowered under what is used. A quota over
-    many namespaces belongs to no single cluster and namespace: both are empty.
+    many namespaces belongs to no single cluster and namespace: both are empty. `incomplete` says
+    that the quota counts objects of which not all labels were read, whatever these are.
     """
 
     cluster: str
@@ -29,6 +31,7 @@ class Usage(msgspec.Struct, frozen=True):
     committed: int
     used: int
     free: int
+    incomplete: bool = False
 
 
 async def usage(
@@ -50,9 +53,13 @@ async def usage(
     statement = _EVERYTHING if scope == EVERYTHING else _COVERING
     async with view.connection.execute(statement, values) as rows:
         found = list(await rows.fetchall())
-    keys = await _keys(view, [number for number, _, _ in found[:limit]])
+    numbers = [number for number, _, _ in found[:limit]]
+    keys = await _keys(view, numbers)
+    unread = await incomplete(view, position, numbers)
     lines = [
-        line for _, name, body in found[:limit] for line in _lines(name, body or _NO_LINES, keys)
+        line
+        for number, name, body in found[:limit]
+        for line in _lines(name, body or _NO_LINES, keys, number in unread)
     ]
     return lines, found[limit - 1][1] if len(found) > limit else ""
 
@@ -67,7 +74,7 @@ async def _keys(view: View, found: list[int]) -> dict[int, str]:
         return {number: key async for number, key in rows}
 
 
-def _lines(account: str, body: bytes, keys: dict[int, str]) -> list[Usage]:
+def _lines(account: str, body: bytes, keys: dict[int, str], unread: bool) -> list[Usage]:
     cluster, namespace, name = accounts.parts(account)
     values = iter(_bodies.decode(body))
     return [
@@ -81,6 +88,7 @@ def _lines(account: str, body: bytes, keys: dict[int, str]) -> list[Usage]:
             committed,
             used,
             limit - used,
+            unread,
         )
         for line, limit, used, committed in zip(values, values, values, values, strict=True)
     ]

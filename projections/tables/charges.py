@@ -7,6 +7,7 @@ import msgspec
 
 from ledger.core.events import OBJECT
 from ledger.core.state import Entry, Hold, Object
+from ledger.core.traits import told_up_to
 from projections.folding import Change
 from projections.intervals import fork
 from projections.tables.damage import check_closed
@@ -128,7 +129,7 @@ class Row:
         place = None if closed is None else fork(opened, closed)
         root, traits = part.root, _encoder.encode(part.traits)
         own = (version, _encoder.encode(part.demand), part.time, owner, actor, root, traits)
-        return (*self.identity, *own, opened, closed, self.cause, place)
+        return (*self.identity, *own, told_up_to(part.traits), opened, closed, self.cause, place)
 
 
 _CLOSE: Final = """
@@ -138,6 +139,6 @@ WHERE namespace = ? AND key = ? AND base = ? AND uid = ? AND closed IS NULL
 _INSERT: Final = """
 INSERT INTO charges
   (namespace, key, base, uid, version, demand, since, owner, actor, root, traits,
-   opened, closed, cause, fork)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+   read, opened, closed, cause, fork)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """

@@ -196,19 +196,16 @@ async def test_a_dry_run_is_reviewed(setting: Setting) -> None:
     assert await setting.created(pod("a"), params={"dryRun": "All"}) == BOTH
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"metadata": {"labels": {"app": "b"}}},
-        {"metadata": {"finalizers": []}},
-    ],
-)
-async def test_an_update_that_changes_nothing_judged_is_not_reviewed(
-    setting: Setting, change: Manifest
-) -> None:
+async def test_an_update_that_changes_nothing_judged_is_not_reviewed(setting: Setting) -> None:
     await setting.created(pod("a", finalizers=["example.com/tracking"]))
-    assert await setting.patched(change) == []
-    await setting.patched({"metadata": {"finalizers": []}})
+    assert await setting.patched({"metadata": {"finalizers": []}}) == []
+
+
+async def test_labels_are_reviewed_until_it_is_known_which_quotas_select_by(
+    setting: Setting,
+) -> None:
+    await setting.created(pod("a"))
+    assert len(await setting.patched({"metadata": {"labels": {"app": "b"}}})) == 1
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,18 @@ def _most(several: list[Amounts]) -> Amounts:
     return {name: amount for name, amount in most.items() if amount}
 
 
+def is_unread(state: State, account: str) -> bool:
+    """Return whether an account selects by a label that was not read of something it covers."""
+    known = state.accounts[account]
+    since = max((state.labels.get(one.key, 0) for one in known.selects), default=0)
+    return any(
+        "!unread" in text or int((text.partition("!read=")[2] or "0").partition(",")[0]) < since
+        for namespace in (known.covers if since else ())
+        for entry in state.namespaces[namespace].entries.values()
+        for text in entry.traits or ("",)
+    )
+
+
 def usage_of(state: State) -> dict[tuple[str, str], tuple[int, int, int]]:
     """Return limit, used and committed of every line of a quota, added up from the entries."""
     found = {}
@@ -176,6 +188,10 @@ async def test_every_position_reads_as_the_state_was(seed: int, make: Source) ->
                     for line in lines
                 } == usage_of(state)
                 assert all(line.reserved == line.used - line.committed >= 0 for line in lines)
+                unread = {
+                    _account(one.cluster, one.namespace, one.quota): one.incomplete for one in lines
+                }
+                assert unread == {name: is_unread(state, name) for name in unread}
                 keys, _ = await holders(view, position, EVERYTHING, limit=1_000)
                 read = {f"{one.cluster}/{one.namespace}/{one.key}": one.amounts for one in keys}
                 assert read == charges_of(state)

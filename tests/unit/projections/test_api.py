@@ -73,6 +73,7 @@ async def test_usage_is_a_list_of_lines_with_the_numbers_of_a_quota(
             "committed": 4_000,
             "used": 12_000,
             "free": 4_000,
+            "incomplete": False,
         }
     ]
 

@@ -66,7 +66,7 @@ async def test_more_selected_labels_than_fit_are_charged_by_every_quota_and_coun
         pod(one, "p", dict.fromkeys(keys, "x" * 63))
         await one.until(lambda: one.entry("p") is not None)
         [text] = one.entry("p").traits
-        assert text.startswith("!unread=")
+        assert "!unread=" in text
         assert one.counted["labels_unread_total",] == 1
         assert one.used(accounts.universe("many"), CARDS) == 1
 

@@ -1,0 +1,69 @@
+"""Completeness: quotas that count objects of which not all is told that they select by.
+
+They count such an object whatever its labels are. Each question goes through an index: of the open
+rows to those that were read up to less than is needed, which in quiet times are none.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core.traits import Numbered, needs
+from projections.intervals import forks_around
+from projections.reading import View
+
+
+async def incomplete(view: View, position: int, numbers: list[int]) -> set[int]:
+    """Return those of these accounts, by number, that count what was not read as of a position."""
+    wanted = [[number, since] for number, since in await _needing(view, position, numbers)]
+    if not wanted:
+        return set()
+    values = {
+        "wanted": msgspec.json.encode(wanted).decode(),
+        "position": position,
+        "forks": msgspec.json.encode(forks_around(position, view.head.position)).decode(),
+    }
+    statement = _NOW if position == view.head.position else _THEN
+    async with view.connection.execute(statement, values) as rows:
+        return {number async for (number,) in rows}
+
+
+async def _needing(view: View, position: int, numbers: list[int]) -> list[tuple[int, int]]:
+    """Return those that select by labels with numbers, and up to which they need to be told."""
+    values = {"numbers": msgspec.json.encode(numbers).decode(), "position": position}
+    async with view.connection.execute(_SELECTING, values) as rows:
+        found = [(number, needs(_selections.decode(selects))) async for number, selects in rows]
+    return [one for one in found if one[1]]
+
+
+_selections: Final = msgspec.json.Decoder(tuple[Numbered, ...])
+
+_SELECTING: Final = """
+    SELECT account, selects FROM selections
+    WHERE account IN (SELECT value FROM json_each(:numbers))
+    AND opened <= :position AND (closed IS NULL OR closed > :position)
+"""
+_COVERS: Final = """
+    coverages.account = wanted.value ->> 0
+    AND coverages.opened <= :position
+    AND (coverages.closed IS NULL OR coverages.closed > :position)
+"""
+_OPEN: Final = f"""
+    EXISTS (
+        SELECT 1 FROM charges INDEXED BY charges_unread
+        CROSS JOIN coverages ON coverages.namespace = charges.namespace
+        WHERE charges.closed IS NULL AND charges.read < wanted.value ->> 1
+        AND charges.opened <= :position AND {_COVERS}
+    )
+"""
+_CLOSED: Final = f"""
+    EXISTS (
+        SELECT 1 FROM coverages CROSS JOIN charges INDEXED BY charges_closed
+        ON charges.namespace = coverages.namespace
+        WHERE charges.fork IN (SELECT value FROM json_each(:forks))
+        AND charges.closed > :position AND charges.opened <= :position
+        AND charges.read < wanted.value ->> 1 AND {_COVERS}
+    )
+"""
+_NOW: Final = f"SELECT wanted.value ->> 0 FROM json_each(:wanted) AS wanted WHERE {_OPEN}"
+_THEN: Final = f"{_NOW} OR {_CLOSED}"
