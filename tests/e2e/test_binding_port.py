@@ -63,8 +63,8 @@ async def test_a_binding_writes_node_annotations_and_labels_at_once(
         await port.bind(binding(made, node))
         bound = (await told(changes, "p")).object  # the very next write
     assert bound.spec.node_name == node
-    assert bound.metadata.annotations == {"mine": "stays", "hami.io/vgpu-node": node}
-    assert (bound.metadata.labels or {})["hami.io/vgpu-node"] == node
+    assert bound.metadata.annotations == {"mine": "stays", "example.com/cards-on": node}
+    assert (bound.metadata.labels or {})["example.com/cards-on"] == node
     assert await port.get_pod(namespace, "p") == bound
 
 
@@ -218,15 +218,18 @@ async def created(cluster: Cluster, namespace: str, **metadata: Any) -> Manifest
 
 
 def binding(made: Manifest, node: str, *, uid: str = "", version: str | None = None) -> Binding:
-    """Return the binding of a pod as it was created."""
+    """Return the binding of a pod as it was created.
+
+    Its annotation is none of those that the product reserves, because an administrator binds here.
+    """
     meta = made["metadata"]
     return Binding(
         namespace=meta["namespace"],
         name=meta["name"],
         uid=uid or meta["uid"],
         node=node,
-        annotations={"hami.io/vgpu-node": node},
-        labels={"hami.io/vgpu-node": node},
+        annotations={"example.com/cards-on": node},
+        labels={"example.com/cards-on": node},
         version=meta["resourceVersion"] if version is None else version,
     )
 
