@@ -23,6 +23,7 @@ from ledger.core.state import State
 from ledger.log import opening
 from ledger.log.memory import MemoryStore
 from ledger.log.port import Log, Snapshot
+from ledger.log.storing import Storing
 from ledger.log.writer import Writer
 from webhook import sighting
 from webhook.ages import Ages
@@ -114,7 +115,7 @@ def _unclear_means_stored(put: Put) -> None:
     async def find_out(*_: Any) -> bool:
         return True
 
-    put(Writer, "_find_out", find_out)
+    put(Storing, "_find_out", find_out)
 
 
 def _stale_denial(put: Put) -> None:
