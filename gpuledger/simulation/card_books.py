@@ -81,6 +81,9 @@ class CardBooks:
             self._keepers[event.node] = event.keeper
         elif isinstance(event, events.NodeRemoved):
             self.cards[event.node] = {}
+            # Nothing is kept on a node that is gone, nor when one of its name comes.
+            kept = {at: one for at, one in self.kept.items() if one.wanted.node != event.node}
+            self.kept = kept
         else:
             yield from self._enter_pod(event)
 
@@ -135,7 +138,7 @@ class CardBooks:
             wanted = Held(event.uid, event.node, event.parts, 0)
             self.kept[place] = Kept(wanted, event.victims)
         else:
-            del self.kept[place]
+            self.kept.pop(place, None)
 
     def _place(self, place: Place, event: events.Placed) -> Iterator[str]:
         """Give a pod cards; what somebody else has placed there keeps no rule."""

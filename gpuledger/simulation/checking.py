@@ -11,9 +11,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from gpuledger.simulation import card_truth, truth
-from gpuledger.simulation.apiserver import TERMINAL, ApiServer
+from gpuledger.simulation.apiserver import ApiServer
 from gpuledger.simulation.books import ALONE, Books
 from gpuledger.simulation.card_books import Held, Place
+from gpuledger.simulation.living import Living, lives
 from gpuledger.simulation.settings import demand
 from ledger.core import commands, decisions, invariants, snapshots
 from ledger.core.amounts import Amounts, covers
@@ -55,6 +56,7 @@ class Checker:
         self._servers: dict[str, ApiServer] = {}
         self._note = note
         self._books = Books()
+        self._living = Living()
         self._placed_before: dict[Place, Held] = {}
         self._images = [snapshots.encode(self.state)]
         self._payloads: list[bytes] = []
@@ -91,6 +93,7 @@ class Checker:
             event = item.event
             space, key = getattr(event, "namespace", ""), getattr(event, "key", "")
             server = self._servers.get(space.partition("/")[0])
+            self._living.enter(event, server.reviewed if server is not None else set())
             if server is not None and key:
                 self._proved(server, event)
                 self._bound(server, event)
@@ -101,6 +104,8 @@ class Checker:
         """Look at an object the moment it is written."""
         self._charged(server, namespace, key)
         self._has_cards(server, namespace, key)
+        for problem in self._living.excess(server, namespace):
+            self.fail("no more lives than was allowed", problem)
 
     def applied(self, replica: str, state: State) -> None:
         """Compare a replica's state, at the end of a record, with the fold from zero."""
@@ -265,7 +270,7 @@ class Checker:
     def _has_cards(self, server: ApiServer, namespace: str, key: str) -> None:
         """Whoever our Binding has bound has its cards, from its write until it ends."""
         item = _stored(server, namespace, key)
-        if not isinstance(item, Pod) or not _lives(item):
+        if not isinstance(item, Pod) or not lives(item):
             return
         if item.metadata.uid not in server.bindings:
             return
@@ -287,7 +292,7 @@ class Checker:
             return
         if item.metadata.uid in server.foreign and not before.stage:
             return  # somebody else bound it after our Binding was proved not to have been stored
-        if f"{server.name}/{item.spec.node_name}" == before.node and _lives(item):
+        if f"{server.name}/{item.spec.node_name}" == before.node and lives(item):
             self.fail(
                 "cards of a bound pod are not given back",
                 f"{event.key} {event.uid} is bound to {before.node} and {event.cause}",
@@ -358,13 +363,8 @@ def _must_be_charged(server: ApiServer, item: Pod | Workload) -> bool:
     if meta.uid not in server.reviewed:
         return False
     if isinstance(item, Pod):
-        return _lives(item)
+        return lives(item)
     return not truth.is_finished(item) and meta.namespace not in server.lenient
-
-
-def _lives(pod: Pod) -> bool:
-    """Return whether a pod counts by every clock: it has not ended and is not going."""
-    return pod.metadata.deletion_timestamp is None and pod.status.phase not in TERMINAL
 
 
 def _unlike(what: str, found: Mapping[K, object], expected: Mapping[K, object]) -> list[str]:

@@ -53,7 +53,7 @@ def pods(fleet: Fleet) -> Iterator[Observe]:
             demand.amounts,
             ACTOR,
             root=root_key(root),
-            traits=pod_traits(seen),
+            traits=pod_traits(seen, RULES),
         )
 
 

@@ -412,3 +412,11 @@ async def test_an_unreachable_log_is_a_clear_denial_and_not_ready(tmp_path: Path
         assert str(Reason.LEDGER_UNAVAILABLE) in denied["status"]["message"]
     finally:
         assert service.stop() == 0
+
+
+def test_a_setting_of_an_earlier_version_is_warned_about_once(tmp_path: Path) -> None:
+    with live(tmp_path, "--stamp-key-file=/nowhere/stamp.key"):
+        lines = (tmp_path / "service.log").read_text().splitlines()
+    told = [line for line in lines if "setting_ignored" in line]
+    assert len(told) == 1
+    assert "stamp_key_file" in told[0]

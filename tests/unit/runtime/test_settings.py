@@ -103,6 +103,25 @@ def test_a_misspelt_key_of_the_file_is_refused_with_the_nearest_name(tmp_path: P
     assert "did you mean memory_factor?" in reported
 
 
+def test_a_setting_of_an_earlier_version_is_ignored_and_named_with_its_source(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "gpuledger.toml"
+    file.write_text('stamp_key_file = "/etc/gpuledger/stamp/stamp.key"\n')
+    loaded = setting_sources.load(
+        {"stamp_key_file": "a"}, {"GPULEDGER_STAMP_KEY_FILE": "b"}, str(file)
+    )
+    assert loaded.settings == settings.Settings()
+    assert [one.source for one in loaded.ignored] == [
+        f"file {file}",
+        "environment",
+        "command line",
+    ]
+    assert {one.field for one in loaded.ignored} == {"stamp_key_file"}
+    assert "remove it" in loaded.ignored[0].remedy
+    assert setting_sources.load({}, {}).ignored == ()
+
+
 def test_variables_that_kubernetes_sets_for_a_service_of_our_name_are_no_settings() -> None:
     links = {
         "GPULEDGER_SERVICE_HOST": "10.96.0.7",
