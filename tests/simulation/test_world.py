@@ -13,7 +13,7 @@ from ledger.kube.objects import ObjectMeta, Workload
 from webhook.kinds.envelope import Envelope, envelope_of
 from webhook.policy import Policy
 
-SEEDS = range(120)
+SEEDS = range(200)
 
 
 @pytest.fixture(scope="module")
