@@ -25,7 +25,7 @@ from ledger.kube.port import Writes
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
 from webhook.gate_queue import Queue, Waiter
-from webhook.sighting import Sighting, holds_uid
+from webhook.sighting import Sighting, is_let_in
 from webhook.surroundings.policies import Policies
 from webhook.tenure import WATCHED, Tenure
 
@@ -127,7 +127,7 @@ class Gates:
         """Ask for a pod and remove its gate; return whether to go on with others."""
         seen = one.seen
         entry = self._tenure.entry(seen.namespace, seen.key)
-        if seen.demand and not holds_uid(entry, seen.uid):
+        if seen.demand and not is_let_in(entry, seen):
             denial = await self._reserve(queue, one)
             if denial is not None:
                 return self._refused(queue, one, denial)

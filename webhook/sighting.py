@@ -56,7 +56,7 @@ def news(entry: Entry | None, seen: Sighting, actor: str) -> Observe | End | Non
     known = stored is not None or bool(attempts)
     if seen.cause:
         return told(seen, actor) if known else None
-    if seen.gated and not known:
+    if seen.gated and not is_let_in(entry, seen):
         return None
     if entry is None or (entry.committed is None and not attempts):
         return told(seen, actor) if seen.demand else None
@@ -79,6 +79,24 @@ def holds_uid(entry: Entry | None, uid: str) -> bool:
     """Return whether an entry is charged for the object of this uid, or holds something for it."""
     stored, attempts = _known(entry, uid)
     return stored is not None or bool(attempts)
+
+
+def is_let_in(entry: Entry | None, seen: Sighting) -> bool:
+    """Return whether room is reserved for a gated pod as it was seen.
+
+    A change that was reviewed and not written, such as one that lost against another, may hold room
+    of quotas that do not count the pod as it is.
+    """
+    stored, attempts = _known(entry, seen.uid)
+    return stored is not None or any(
+        hold.base == CREATE
+        or (
+            hold.base < seen.version
+            and hold.traits == seen.traits
+            and amounts.covers(hold.demand, seen.demand)
+        )
+        for hold in attempts
+    )
 
 
 def recorded_root(entry: Entry | None, uid: str) -> str:
@@ -114,9 +132,14 @@ def missing(
 
 
 def unwritten(entry: Entry, seen: Sighting, actor: str, proven: Proven) -> Iterator[Refute]:
-    """Yield the ends of updates whose base is still what is stored, where that is `proven`."""
+    """Yield the ends of updates whose base is still what is stored, where that is `proven`.
+
+    Of a pod that still waits, they end also where a newer version is stored: nothing commits it.
+    """
+    waits = seen.gated and not is_let_in(entry, seen)
     for hold in entry.holds:
-        if hold.uid == seen.uid and hold.base >= seen.version and proven((hold.uid, hold.base)):
+        unwritten = hold.base >= seen.version or waits
+        if hold.uid == seen.uid and unwritten and proven((hold.uid, hold.base)):
             where = (seen.namespace, seen.key, hold.uid, hold.base)
             yield Refute(*where, Cause.ABSENT, actor, raises=hold.raises)
 

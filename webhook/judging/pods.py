@@ -8,7 +8,9 @@
   namespace's share of the log. So finalizers and labels that no quota selects by can be written
   whatever the ledger's state. The types of cards that a
   pod names stay what they are: it may have such a card.
-* A pod that waits behind the gate asks for nothing. Whoever takes the gate away asks for all of it.
+* A pod that waits behind the gate asks for nothing. A change that takes the gate away asks for all
+  of it, and so does one by which the pod asks for more or other quotas count it: settlement may be
+  reserving what the pod was before, or this replica may not know yet that the pod is charged.
 """
 
 from typing import Final
@@ -137,7 +139,7 @@ class PodJudge:
             denial = await self._unselected(request, reserve, change, policy, until)
             if denial is not None:
                 return Verdict(denial)
-            more = more or self._selecting.enters(reserve, change)
+        more = more or self._selecting.enters(reserve, change)
         if not more and not (counted and change.before != change.after):
             return UNTOUCHED
         surroundings = self._surroundings
@@ -238,9 +240,8 @@ class PodJudge:
 def _asks_for_more(new: tuple[Pod, Demand], old: tuple[Pod, Demand]) -> bool:
     """Return whether a pod asks for more than before, or no longer waits behind the gate."""
     (pod, demand), (stored, before) = new, old
-    if is_gated(pod.spec):
-        return False
-    return is_gated(stored.spec) or not covers(before.amounts, demand.amounts)
+    is_let_in = is_gated(stored.spec) and not is_gated(pod.spec)
+    return is_let_in or not covers(before.amounts, demand.amounts)
 
 
 def _question(

@@ -232,3 +232,16 @@ async def test_after_a_recount_waiting_pods_count_if_something_is_reserved_for_t
             assert (one.entry("p") is not None) is held
             if held:
                 assert one.entry("p").committed.uid == "uid-p"
+
+
+async def test_a_change_that_was_never_written_lets_no_pod_in():
+    async with full_world(settle_seconds=0.5) as one, settling_everything(one):
+        await one.synced()
+        await limited(one, 0)
+        version = int(wait(one, "p")["metadata"]["resourceVersion"])
+        await one.reserve("p", "uid-p", base=version, demand={"nvidia.com/gpumem": 1})
+        one.server.update("pods", "red", "p", status={"phase": "Pending"})
+        await one.until(lambda: any(isinstance(told, Reserve) for told in one.asked))
+        await one.until(lambda: one.entry("p") is None)
+        assert is_gated(one, "p")
+        assert one.used("quota/c/red/q", GPUS) == 0

@@ -11,7 +11,7 @@ from ledger.core.state import Entry, Hold, Object
 from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules
 from webhook.pod_sighting import sight
-from webhook.sighting import Sighting, missing, news, unwritten
+from webhook.sighting import Sighting, is_let_in, missing, news, unwritten
 
 ONE = {"nvidia.com/gpu": 1}
 TWO = {"nvidia.com/gpu": 2}
@@ -151,3 +151,45 @@ def test_an_update_is_refuted_only_with_proof_and_while_its_base_is_stored():
     refuted = list(unwritten(known, SEEN, "a", lambda _: True))
     assert refuted == [Refute("c/red", "pods/p", "u1", 20, "absent", "a", raises=0)]
     assert list(unwritten(entry(hold(base=19)), SEEN, "a", lambda _: True)) == []
+
+
+GATED = msgspec.structs.replace(SEEN, gated=True, traits=("tier=gold",))
+
+
+def with_traits(one: Hold, *traits: str) -> Hold:
+    return msgspec.structs.replace(one, traits=traits)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        entry(stored=stored()),
+        entry(hold(base=0)),
+        entry(with_traits(hold(base=10), "tier=gold")),
+    ],
+    ids=["charged", "created", "changed"],
+)
+def test_a_gated_pod_is_let_in_by_what_is_reserved_for_it(known):
+    assert is_let_in(known, GATED)
+    assert isinstance(news(known, GATED, "settlement"), Observe)
+    assert not list(unwritten(known, GATED, "settlement", lambda _: True))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        with_traits(hold(base=10), "tier=silver"),
+        with_traits(hold(base=20), "tier=gold"),
+        with_traits(hold(base=10, demand={"nvidia.com/gpumem": 1}), "tier=gold"),
+        with_traits(hold(uid="u2", base=10), "tier=gold"),
+    ],
+    ids=["another quota", "not written", "less", "another pod"],
+)
+def test_a_gated_pod_waits_on_where_only_another_change_of_it_holds_room(held):
+    assert not is_let_in(entry(held), GATED)
+    assert news(entry(held), GATED, "settlement") is None
+    ends = list(unwritten(entry(held), GATED, "settlement", lambda _: True))
+    assert [(one.uid, one.base) for one in ends] == (
+        [("u1", held.base)] if held.uid == "u1" else []
+    )
+    assert not list(unwritten(entry(held), GATED, "settlement", lambda _: False))

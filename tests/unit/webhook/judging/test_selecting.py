@@ -134,6 +134,41 @@ async def test_labels_that_a_quota_selects_by_are_not_changed_again_and_again(
     assert (await team.ask(PODS, changed(stored, tier="1", app="x"), stored))["allowed"]
 
 
+async def test_a_pod_that_waits_is_labelled_onto_a_quota_only_where_there_is_room() -> None:
+    team = Team(on_exceeded="pending")
+    for name in ("a", "b"):
+        await team.created(PODS, pod(name, tier="gold"))
+    await team.created(PODS, pod("c", gated=True))
+    assert team.used() == 2
+    last = await team.ask(PODS, pod("c", gated=True, tier="gold"), pod("c", gated=True))
+    assert reasons(last) == ["QuotaExceeded"]
+
+
+async def test_a_replica_that_has_not_heard_of_a_gated_pod_asks_for_room_too() -> None:
+    team = Team()
+    behind = deepcopy(team.ledger.state)
+    for name in ("a", "b", "c"):
+        await team.created(PODS, pod(name, gated=True))
+    team.surroundings.view = CoreLedger()
+    team.surroundings.view.state = behind
+    for name in ("a", "b"):
+        gold = pod(name, gated=True, tier="gold")
+        assert (await team.ask(PODS, gold, pod(name, gated=True)))["allowed"]
+    last = await team.ask(PODS, pod("c", gated=True, tier="gold"), pod("c", gated=True))
+    assert reasons(last) == ["QuotaExceeded"]
+
+
+async def test_a_pod_that_is_charged_behind_the_gate_is_enlarged_only_where_there_is_room() -> None:
+    team = Team(selects=())
+    await team.created(PODS, pod("a", gated=True))
+    await team.created(PODS, pod("b"))
+    larger = pod("a", gated=True)
+    larger["spec"] = deepcopy(larger["spec"])
+    [container] = larger["spec"]["containers"]
+    container["resources"]["limits"][GPU] = "2"
+    assert reasons(await team.ask(PODS, larger, pod("a", gated=True))) == ["QuotaExceeded"]
+
+
 async def test_a_pod_that_has_ended_may_be_labelled_as_one_likes() -> None:
     team = Team()
     stored = pod("a", tier="gold")
