@@ -22,6 +22,7 @@ BODY = HEAD + b"content-length: 1000000\r\n\r\n"
 KINDS = {
     "silent": (None, b""),
     "handshaken": (b"", b""),
+    "idle": (LIVEZ, b""),
     "stray": (b"", b"\r\n"),
     "headless": (b"GET /livez HTTP/1.1\r\nx: ", b"a"),
     "bodiless": (BODY, b" "),
