@@ -83,7 +83,8 @@ async def usage(
 
     used = reserved + committed: reserved is held for objects that are admitted and not yet seen
     in the cluster. free = limit - used. Amounts are in the unit of the resource: cards, MiB,
-    percent of a card.
+    percent of a card. A quota that is INCOMPLETE counts objects of which not all labels were read
+    yet, whatever these are.
 
     With --by, shows who uses quotas over many namespaces: what each cluster or namespace takes.
     """
@@ -92,7 +93,9 @@ async def usage(
 
     asked = (loaded.settings, Scope(namespace, cluster), at, quota)
     if by is None:
-        show_rows(await sharing.lines(*asked), _USAGE, output, "No quotas found.")
+        rows = await sharing.lines(*asked)
+        columns = _USAGE_UNREAD if any(row.incomplete for row in rows) else _USAGE
+        show_rows(rows, columns, output, "No quotas found.")
     else:
         shares = await sharing.shares(*asked, by.value)
         show_rows(shares, _SHARES, output, "No use of quotas over many namespaces found.")
@@ -222,8 +225,8 @@ _USAGE = (
     number("COMMITTED", "committed"),
     number("USED", "used"),
     number("FREE", "free"),
-    flag("INCOMPLETE", "incomplete"),
 )
+_USAGE_UNREAD = (*_USAGE, flag("INCOMPLETE", "incomplete"))
 _SHARES = (
     text("QUOTA", "quota"),
     *_PLACE,

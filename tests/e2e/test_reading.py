@@ -59,4 +59,5 @@ def _row(team: Team, resource: str, *, limit: int, used: int) -> dict[str, objec
         "committed": used,
         "used": used,
         "free": limit - used,
+        "incomplete": False,
     }

@@ -360,4 +360,5 @@ def _line(resource: str, *, limit: int, reserved: int) -> dict[str, object]:
         "committed": 0,
         "used": reserved,
         "free": limit - reserved,
+        "incomplete": False,
     }
