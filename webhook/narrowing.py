@@ -38,6 +38,9 @@ LOOK_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 300.0
 """After how long the condition is written again: somebody may have applied the wide one."""
 
+RETRY_SECONDS: Final = 2.0
+"""After how long a condition that could not be written is tried again."""
+
 PATCH_SECONDS: Final = 15.0
 
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -82,7 +85,7 @@ class Narrowing:
         except ClusterError as error:
             if str(error) != self._problem:
                 _log.warning("registration_not_narrowed", reason=str(error))
-            self._problem = str(error)
+            self._problem, self._again = str(error), now + RETRY_SECONDS
         else:
             self._problem = ""
 

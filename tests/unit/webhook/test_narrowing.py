@@ -9,7 +9,7 @@ import pytest
 from support.owned import policy
 
 from ledger.kube.client import Client
-from ledger.kube.errors import Forbidden, NotFound
+from ledger.kube.errors import Forbidden, NotFound, Unavailable
 from ledger.kube.port import Changed, Listed
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import chosen
@@ -38,6 +38,12 @@ class Cluster(Client):
         """Return when so many conditions were written."""
         async with asyncio.timeout(30):
             while len(self.written) < count:  # noqa: ASYNC110 - another task writes
+                await asyncio.sleep(0.001)
+
+    async def has_last(self, expression: str) -> None:
+        """Return when this condition was the last to be written."""
+        async with asyncio.timeout(30):
+            while self.written[-1] != expression:  # noqa: ASYNC110 - another task writes
                 await asyncio.sleep(0.001)
 
 
@@ -91,6 +97,22 @@ async def test_the_condition_is_written_again_after_a_while(
     async with running(cluster, policies):
         await cluster.has(3)
     assert set(cluster.written) == {condition(DemandRules(), "")}
+
+
+async def test_a_condition_that_could_not_be_written_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(narrowing, "RETRY_SECONDS", 0.01)
+    cluster, policies = Cluster(Unavailable("busy")), policies_of()
+    policies.take(Listed(1, []))
+    async with running(cluster, policies):
+        await cluster.has(2)
+        policies.take(Changed(2, policy("p", onExceeded="pending")))
+        await cluster.has_last(narrowing.WIDE)
+        count = len(cluster.written)
+        cluster.refusal = None
+        await cluster.has(count + 1)
+    assert cluster.written[-1] == narrowing.WIDE
 
 
 @pytest.mark.parametrize("refusal", [Forbidden("no"), NotFound("gone")], ids=["right", "absent"])

@@ -1,0 +1,97 @@
+"""When the labels in the condition of the validating webhook are written, and which ones."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from ledger.kube.client import Client
+from ledger.kube.errors import Forbidden, NotFound, Unavailable
+from ledger.kube.pod_traits import Labels
+from webhook import matching, selected_labels
+from webhook.selected_labels import SelectedLabels
+
+
+class Cluster(Client):
+    """An API server that notes which conditions are written, and where; it may refuse."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.named: set[tuple[str, str, str]] = set()
+        self.refusal: Exception | None = None
+        self.labels = Labels()
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        [webhook] = msgspec.json.decode(options["body"])["webhooks"]
+        [one] = webhook["matchConditions"]
+        self.named.add((path, webhook["name"], one["name"]))
+        self.written.append(one["expression"])
+        if self.refusal is not None:
+            raise self.refusal
+        return b"{}"
+
+    async def has(self, count: int) -> None:
+        """Return when so many conditions were written."""
+        async with asyncio.timeout(30):
+            while len(self.written) < count:  # noqa: ASYNC110 - another task writes
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selected_labels, "LOOK_SECONDS", 0.001)
+
+
+@contextlib.asynccontextmanager
+async def running(cluster: Cluster) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(SelectedLabels(cluster, lambda: cluster.labels).run())
+    yield task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_condition_follows_the_labels_and_is_written_once_each_time() -> None:
+    cluster = Cluster()
+    async with running(cluster):
+        await cluster.has(1)
+        cluster.labels = Labels(("team", "tier"), 2)
+        await cluster.has(2)
+        await asyncio.sleep(0.02)
+    assert cluster.written == [matching.changed(()), matching.changed(("team", "tier"))]
+    [(path, webhook, condition)] = cluster.named
+    assert path.endswith("/validatingwebhookconfigurations/gpuledger")
+    assert (webhook, condition) == ("pods.validate.gpuledger.io", "changes-what-is-judged")
+
+
+async def test_the_condition_is_written_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(selected_labels, "AGAIN_SECONDS", 0.01)
+    cluster = Cluster()
+    async with running(cluster):
+        await cluster.has(3)
+    assert set(cluster.written) == {matching.changed(())}
+
+
+async def test_a_condition_that_could_not_be_written_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(selected_labels, "RETRY_SECONDS", 0.01)
+    cluster = Cluster()
+    cluster.refusal = Unavailable("busy")
+    async with running(cluster):
+        await cluster.has(3)
+
+
+@pytest.mark.parametrize("refusal", [Forbidden("no"), NotFound("gone")], ids=["right", "absent"])
+async def test_what_cannot_be_written_ends_nothing(refusal: Exception) -> None:
+    cluster = Cluster()
+    cluster.refusal = refusal
+    async with running(cluster) as task:
+        await cluster.has(1)
+        cluster.labels = Labels(("tier",), 1)
+        await cluster.has(2)
+        assert not task.done()
