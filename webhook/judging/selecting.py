@@ -26,12 +26,16 @@ _NOBODY: Final = ("", BARRED)
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What an update does to the traits of an object, and what it names as its controller."""
+    """What an update does to the traits of an object, and what it names as its controller.
+
+    `asked` says whether the object asked for anything before; if not, `before` is what it becomes.
+    """
 
     before: Traits
     after: Traits
     was: ObjectMeta
     now: ObjectMeta
+    asked: bool = True
 
     @property
     def is_any(self) -> bool:
@@ -105,12 +109,17 @@ class Selecting:
         return space.entries.get(reserve.key) if space is not None else None
 
     def _before(self, reserve: Reserve, space: Namespace, change: Change) -> Traits:
-        """Return by what an object and its pods are counted as far as it is known."""
+        """Return by what an object and its pods are counted as far as it is known.
+
+        A root that asked for nothing may still have the pods of what it asked for earlier.
+        """
         found = change.before
         entry = space.entries.get(reserve.key)
+        if entry is not None and not change.asked:
+            found = united(found, tuple(text for text in entry.traits if text) or found)
         if change.is_adopted and entry is not None and drawn_from(entry) in space.entries:
             found = united(found, space.entries[drawn_from(entry)].traits)
-        if entry is None and not reserve.key.startswith(PODS):
+        if (entry is None or not change.asked) and not reserve.key.startswith(PODS):
             for member in space.members.get(reserve.key, ()):
                 found = united(found, space.entries[member].traits)
         return found

@@ -133,7 +133,8 @@ class WorkloadJudge:
         if write.old is None or policy.yields_to(request.user_info):
             return None
         before, after = change.before.traits, change.envelope.traits
-        found = Change(before or after, after, write.old.metadata, write.new.metadata)
+        metadata = write.old.metadata, write.new.metadata
+        found = Change(before or after, after, *metadata, asked=bool(before))
         return await self._selecting.objection(reserve, found, policy, until)
 
     def _template_refused(self, request: Request, write: Write) -> Denial | None:

@@ -19,7 +19,7 @@ from support.owned import (
     template,
 )
 
-from ledger.core.commands import AnyCommand, Reserve
+from ledger.core.commands import AnyCommand, Observe, Reserve
 from ledger.core.denials import Denial, Reason
 from ledger.core.traits import Requirement
 from ledger.kube.resources import PODS, Resource
@@ -175,6 +175,37 @@ async def test_a_pod_that_has_ended_may_be_labelled_as_one_likes() -> None:
     await team.created(PODS, stored)
     stored["status"] = {"phase": "Succeeded"}
     assert (await team.ask(PODS, changed(stored), stored))["allowed"]
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+async def test_a_template_does_not_leave_its_quota_by_asking_for_nothing_in_between(
+    is_seen: bool,
+) -> None:
+    team = Team()
+    stored = manifest(DEPLOYMENTS, template=template(tier="gold"), replicas=2)
+    await team.created(DEPLOYMENTS, stored)
+    [created] = [one for one in team.ledger.commands() if isinstance(one, Reserve)]
+    asked, traits = created.demand, created.traits
+    where = (created.namespace, created.key, created.uid)
+    await team.ledger.submit(Observe(*where, 2, asked, traits=traits, generation=1))
+    for number in range(2):
+        one = (created.namespace, f"pods/p-{number}", f"u-p-{number}", 3)
+        half = {name: amount // 2 for name, amount in asked.items()}
+        await team.ledger.submit(Observe(*one, half, root=created.key, traits=traits))
+    nothing = deepcopy(stored)
+    nothing["metadata"]["resourceVersion"] = "4"
+    nothing["spec"] |= {"paused": True}
+    nothing["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
+    assert (await team.ask(DEPLOYMENTS, nothing, stored))["allowed"]
+    if is_seen:
+        await team.ledger.submit(Observe(*where, 4, {}, generation=2))
+    other = deepcopy(nothing)
+    other["spec"]["template"] = template()
+    assert reasons(await team.ask(DEPLOYMENTS, other, nothing)) == ["LeavesQuota"]
+    gold = deepcopy(nothing)
+    gold["spec"]["template"] = template(tier="gold")
+    assert (await team.ask(DEPLOYMENTS, gold, nothing))["allowed"]
+    assert team.used() == 2
 
 
 @pytest.mark.parametrize("replicas", [0, 2])
