@@ -48,7 +48,7 @@ class CoreLedger:
     def limit_keys(self, keys: dict[str, int], *, selects: Selection = ()) -> None:
         """Limit the namespace, or what is selected in it, by limit key, in one quota."""
         account = accounts.quota(CLUSTER, "team", "gpu")
-        self._do(SetLimits(account, (NAMESPACE,), keys, selects=selects))
+        self.apply(SetLimits(account, (NAMESPACE,), keys, selects=selects))
 
     def used(self) -> dict[str, int]:
         """Return what is charged, by limit key."""
@@ -70,7 +70,8 @@ class CoreLedger:
             self._apply(decision)
         return Accepted(self.state.position, "d-1", bool(decision))
 
-    def _do(self, command: AnyCommand) -> None:
+    def apply(self, command: AnyCommand) -> None:
+        """Have a command decided that is not submitted."""
         decision = decide(self.state, command)
         assert not isinstance(decision, Denial)
         self._apply(decision)

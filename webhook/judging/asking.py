@@ -38,6 +38,9 @@ NO_ROOM: Final = frozenset(
 )
 """Reasons that policy may overrule: what is charged all the same is still counted."""
 
+_UNRECORDED: Final = frozenset((Reason.LOG_SHARE_EXCEEDED, Reason.LOG_FULL))
+"""Reasons of a ledger that records nothing new, of a namespace or at all."""
+
 _ACTOR: Final = "webhook"
 _log: Final = structlog.get_logger("webhook")
 
@@ -99,14 +102,19 @@ class Asking:
         return msgspec.structs.replace(reserve, own_holders=policy.foreign_holders == "none")
 
     async def share(self, reserve: Reserve, until: float) -> Verdict:
-        """Refuse a change that asks for nothing while the namespace is over its share of the log.
+        """Refuse a change that asks for nothing while the log is to hold nothing new about it.
 
-        It is recorded all the same once it is stored, so it may not be made again and again.
+        It is recorded all the same once it is stored, so it may not be made again and again: not
+        beyond its namespace's share of the log, and not out of the reserve. What quotas lack is no
+        reason here, nor does it hide one.
         """
-        denial = await self.foresee(reserve, until)
-        if denial is not None and denial.reason is Reason.LOG_SHARE_EXCEEDED:
-            return Verdict(denial)
-        return UNTOUCHED
+        forced = msgspec.structs.replace(reserve, forced=True)
+        denial = await self.foresee(forced, until)
+        if denial is None or denial.reason not in _UNRECORDED:
+            return UNTOUCHED
+        if denial.reason in UNAVAILABLE and self._policy.allow_unavailable:
+            return UNTOUCHED
+        return Verdict(denial)
 
     async def _decided(self, question: Question) -> Accepted | Denial:
         reserve = question.reserve

@@ -4,7 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from support.admission import GPU, CoreLedger, review, serving
+from support.admission import GPU, NAMESPACE, CoreLedger, review, serving
 from support.owned import (
     DEPLOYER,
     DEPLOYMENTS,
@@ -20,10 +20,12 @@ from support.owned import (
 )
 
 from ledger.core.commands import AnyCommand, Observe, Reserve
+from ledger.core.decisions import decide
 from ledger.core.denials import Denial, Reason
 from ledger.core.traits import Requirement
 from ledger.kube.resources import PODS, Resource
 from ledger.log.submission import Accepted
+from webhook.policy import Policy
 from webhook.surroundings.policies import NamespacePolicy
 
 GOLD = (Requirement("tier", "In", ("gold",)),)
@@ -37,6 +39,7 @@ class Team:
     def __init__(self, *objects: Manifest, selects: Any = GOLD, **policy: Any) -> None:
         self.ledger = CoreLedger()
         self.ledger.limit(selects=selects, cards=2)
+        self.policy: Policy | None = None
         self.cluster = OwnedCluster(*objects)
         self.surroundings = around(self.ledger, self.cluster, default=NamespacePolicy(**policy))
 
@@ -44,8 +47,8 @@ class Team:
         self, resource: Resource, new: Manifest, old: Manifest | None = None, user: str = "ada"
     ) -> dict[str, Any]:
         operation = "CREATE" if old is None else "UPDATE"
-        info = {"username": user, "groups": []}
-        async with serving(self.ledger, surroundings=self.surroundings) as service:
+        info, ledger, policy = {"username": user, "groups": []}, self.ledger, self.policy
+        async with serving(ledger, policy=policy, surroundings=self.surroundings) as service:
             one = review(new, old, operation=operation, userInfo=info, **of(resource))
             return await service.post(one)
 
@@ -106,31 +109,46 @@ async def test_a_pod_is_not_labelled_off_a_quota(labels: dict[str, str], gated: 
     assert reasons(answer) == ["LeavesQuota"]
 
 
-class OverShare(CoreLedger):
-    """A ledger in which the namespace has written more than its share of the log."""
+class Sparing(CoreLedger):
+    """A ledger that records nothing new any more, once it is told why."""
 
-    reason = Reason.LOG_SHARE_EXCEEDED
-    over = False
+    reason: Reason | None = None
 
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
-        if self.over and isinstance(command, Reserve):
-            return Denial(self.reason, "not now", transient=True)
+        if self.reason is not None and isinstance(command, Reserve):
+            decision = decide(self.state, command)
+            if decision and not isinstance(decision, Denial):
+                return Denial(self.reason, "not now", transient=True)
         return await super().submit(command, dry_run=dry_run)
 
 
-@pytest.mark.parametrize("reason", [Reason.LOG_SHARE_EXCEEDED, Reason.LEDGER_UNAVAILABLE])
+def sparing() -> tuple[Team, Sparing]:
+    """Return a team whose quota counts whatever has the label tier, and its ledger."""
+    team = Team(selects=(Requirement("tier", "Exists", ()),))
+    team.ledger.__class__ = Sparing
+    assert isinstance(team.ledger, Sparing)
+    return team, team.ledger
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_allowed"),
+    [
+        (Reason.LOG_SHARE_EXCEEDED, False),
+        (Reason.LOG_FULL, False),
+        (Reason.LEDGER_UNAVAILABLE, True),
+    ],
+)
 async def test_labels_that_a_quota_selects_by_are_not_changed_again_and_again(
-    reason: Reason,
+    reason: Reason, is_allowed: bool
 ) -> None:
     """Each change is recorded, also one that no quota counts otherwise."""
-    team = Team(selects=(Requirement("tier", "Exists", ()),))
-    team.ledger.__class__ = OverShare
+    team, ledger = sparing()
     stored = pod("a", tier="1")
     await team.created(PODS, stored)
     assert (await team.ask(PODS, changed(stored, tier="2"), stored))["allowed"]
-    team.ledger.over, team.ledger.reason = True, reason
+    ledger.reason = reason
     answer = await team.ask(PODS, changed(stored, tier="3"), stored)
-    assert answer["allowed"] is (reason is Reason.LEDGER_UNAVAILABLE)
+    assert answer["allowed"] is is_allowed
     assert (await team.ask(PODS, changed(stored, tier="1", app="x"), stored))["allowed"]
 
 
@@ -167,6 +185,29 @@ async def test_a_pod_that_is_charged_behind_the_gate_is_enlarged_only_where_ther
     [container] = larger["spec"]["containers"]
     container["resources"]["limits"][GPU] = "2"
     assert reasons(await team.ask(PODS, larger, pod("a", gated=True))) == ["QuotaExceeded"]
+
+
+async def test_where_an_unavailable_ledger_lets_pass_a_full_log_does_too() -> None:
+    team, ledger = sparing()
+    team.policy = Policy(allow_unavailable=True)
+    stored = pod("a", tier="1")
+    await team.created(PODS, stored)
+    for reason, is_allowed in ((Reason.LOG_FULL, True), (Reason.LOG_SHARE_EXCEEDED, False)):
+        ledger.reason = reason
+        answer = await team.ask(PODS, changed(stored, tier="2"), stored)
+        assert answer["allowed"] is is_allowed
+
+
+async def test_what_a_quota_lacks_does_not_let_labels_change_again_and_again() -> None:
+    """A pod of an envelope that nobody asked for would be refused for want of room."""
+    team, ledger = sparing()
+    root, key, demand = "deployments.apps/d", "pods/a", {GPU: 5}
+    ledger.apply(Observe(NAMESPACE, root, "u-d", 1, demand, traits=("tier=1",)))
+    stored = pod("a", tier="1")
+    uid, version = stored["metadata"]["uid"], int(stored["metadata"]["resourceVersion"])
+    ledger.apply(Observe(NAMESPACE, key, uid, version, {GPU: 1}, root=root, traits=("tier=1",)))
+    ledger.reason = Reason.LOG_SHARE_EXCEEDED
+    assert not (await team.ask(PODS, changed(stored, tier="2"), stored))["allowed"]
 
 
 async def test_a_pod_that_has_ended_may_be_labelled_as_one_likes() -> None:
