@@ -1,18 +1,14 @@
 """Listing quotas: their limits and what they select, as the projection has them."""
 
-from typing import Final
-
 import msgspec
 
 from gpuledger.viewing import paged, viewing
 from ledger.core import accounts
 from ledger.runtime.settings import Settings
 from projections.queries.scopes import Scope
-from projections.queries.selections import Selected, selections
+from projections.queries.selections import EVERYTHING, Selected, selections
 from projections.queries.usage import Usage, usage
 from projections.wording import reach_in_words, selection_in_words
-
-_EVERYTHING: Final = Selected(None, ())
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -39,7 +35,7 @@ async def listed(settings: Settings, namespace: str) -> list[Limit]:
             lambda size, after: usage(view, position, scope, limit=size, after=after)
         )
         selected = await selections(view, position)
-    return [_limit(one, selected.get(_account(one), _EVERYTHING)) for one in rows]
+    return [_limit(one, selected.get(_account(one), EVERYTHING)) for one in rows]
 
 
 def _account(one: Usage) -> str:

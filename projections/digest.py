@@ -79,13 +79,13 @@ _TABLES: Final = {
     """,
     "charges": f"""
         SELECT
-            namespace, key, uid, base, version, demand, since, owner, actor, root, traits,
+            namespace, key, uid, base, version, demand, admitted, since, owner, actor, root, traits,
             opened, {_CLOSED},
             CASE WHEN closed <= :p THEN cause END, CASE WHEN closed <= :p THEN fork END
         FROM charges WHERE opened <= :p ORDER BY number
     """,
     "selections": f"""
-        SELECT account, reach, selects, opened, {_CLOSED} FROM selections
+        SELECT account, reach, selects, asked_only, opened, {_CLOSED} FROM selections
         WHERE opened <= :p ORDER BY account, opened
     """,
     "draws": f"""

@@ -5,7 +5,7 @@
 -- `opened` on, up to but without position `closed`, or still when `closed` is NULL.
 
 PRAGMA application_id = 0x67707564;  -- "gpud": a projection of gpuledger, and not another file
-PRAGMA user_version = 5;             -- another version is deleted and built again
+PRAGMA user_version = 6;             -- another version is deleted and built again
 
 -- One row per record. The last one says how far the projection is, in the same transaction as
 -- everything that follows from it.
@@ -74,11 +74,13 @@ CREATE TABLE coverages (
 -- What an account selects, where that is not simply all that it names: `reach` selects the clusters
 -- and namespaces that it covers (`null` when it names them), `selects` the objects that it counts in
 -- them. JSON: lists of conditions `[key, operator, [value, …]]` that must all hold, those on
--- labels with the number of their key.
+-- labels with the number of their key. With `asked_only` it counts envelopes as far as they were
+-- asked for.
 CREATE TABLE selections (
   account INTEGER NOT NULL,
   reach   TEXT NOT NULL,
   selects TEXT NOT NULL,
+  asked_only INTEGER NOT NULL,
   opened  INTEGER NOT NULL,
   closed  INTEGER,
   PRIMARY KEY (account, opened)
@@ -103,6 +105,7 @@ CREATE TABLE charges (
   base      INTEGER NOT NULL,
   version   INTEGER NOT NULL,          -- of an object; 0 for a hold
   demand    BLOB NOT NULL,
+  admitted  BLOB,                      -- the part of an object's demand that was let in; NULL for all
   since     INTEGER NOT NULL,          -- time
   owner     TEXT NOT NULL,
   actor     TEXT NOT NULL,

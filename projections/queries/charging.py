@@ -18,7 +18,8 @@ _ROWS_AT_ONCE: Final = 1_000
 class Part(msgspec.Struct, frozen=True, gc=False):
     """One part of a key's charge: an open hold, or with base -1 the committed object.
 
-    `since` is in µs of Unix time.
+    `since` is in µs of Unix time. `admitted` is the part of an object's demand that was let in,
+    None for all of it.
     """
 
     namespace: Namespace
@@ -26,6 +27,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     uid: str
     base: int
     demand: Amounts
+    admitted: Amounts | None
     traits: Traits
     root: str
     since: int
@@ -50,15 +52,16 @@ async def parts(
     statement = _NOW if position == view.head.position else _THEN
     async with view.connection.execute(statement, values) as cursor:
         while rows := await cursor.fetchmany(_ROWS_AT_ONCE):
-            for key, uid, base, demand, traits, *rest in rows:
-                bodies = (_demands.decode(demand), _traits.decode(traits))
+            for key, uid, base, demand, admitted, traits, *rest in rows:
+                part = None if admitted is None else _demands.decode(admitted)
+                bodies = (_demands.decode(demand), part, _traits.decode(traits))
                 yield Part(namespace, key, uid, base, *bodies, *rest)
 
 
 _demands: Final = msgspec.msgpack.Decoder(Amounts)
 _traits: Final = msgspec.msgpack.Decoder(Traits)
 
-_COLUMNS: Final = "key, uid, base, demand, traits, root, since, owner, actor"
+_COLUMNS: Final = "key, uid, base, demand, admitted, traits, root, since, owner, actor"
 _STILL_OPEN: Final = f"""
     SELECT {_COLUMNS} FROM charges
     WHERE namespace = :namespace AND closed IS NULL AND opened <= :position AND key > :after

@@ -24,7 +24,8 @@ _NOTHING: Final[Amounts] = {}
 class Held(msgspec.Struct, frozen=True, gc=False):
     """What a key held: see `ledger.core.state.Entry`. `root` is empty when it draws from none.
 
-    `uid` and `since` are the committed object's, of the first hold when there is none.
+    `uid` and `since` are the committed object's, of the first hold when there is none. `asked` and
+    `admitted` are the charge and the committed amounts as far as they were asked for, None for all.
     """
 
     namespace: Namespace
@@ -36,6 +37,8 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     since: int
     root: str
     traits: Traits
+    asked: Amounts | None
+    admitted: Amounts | None
 
 
 class Drawn(msgspec.Struct, frozen=True, gc=False):
@@ -48,11 +51,25 @@ class Drawn(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
-    """What is charged as one, what part of it is committed, and what quotas select it by."""
+    """What is charged as one, what part of it is committed, and what quotas select it by.
+
+    `asked` and `admitted` are both as far as they were asked for, None for all.
+    """
 
     traits: Traits
     charge: Amounts
     committed: Amounts
+    asked: Amounts | None
+    admitted: Amounts | None
+
+    def on(self, *, asked_only: bool) -> tuple[Amounts, Amounts]:
+        """Return charge and committed amounts on a line."""
+        if not asked_only:
+            return self.charge, self.committed
+        return (
+            self.charge if self.asked is None else self.asked,
+            self.committed if self.admitted is None else self.admitted,
+        )
 
 
 Draws = dict[str, Drawn]
@@ -102,9 +119,14 @@ async def units(view: View, position: int, namespace: Namespace) -> AsyncGenerat
 def unit_of(held: Held, drawn: Drawn | None) -> Unit:
     """Return what a key that draws from nobody is charged, with what is drawn from it."""
     if drawn is None:
-        return Unit(held.traits, held.charge, held.committed)
-    charge, committed = largest(held.charge, drawn.charge), largest(held.committed, drawn.committed)
-    return Unit(held.traits, charge, committed)
+        return Unit(held.traits, held.charge, held.committed, held.asked, held.admitted)
+    return Unit(
+        held.traits,
+        largest(held.charge, drawn.charge),
+        largest(held.committed, drawn.committed),
+        None if held.asked is None else largest(held.asked, drawn.charge),
+        None if held.admitted is None else largest(held.admitted, drawn.committed),
+    )
 
 
 async def by_key(stream: AsyncGenerator[Part, None]) -> AsyncGenerator[list[Part], None]:
@@ -123,9 +145,10 @@ async def by_key(stream: AsyncGenerator[Part, None]) -> AsyncGenerator[list[Part
 def _held(found: list[Part]) -> Held:
     """Put the parts of a key together, as `ledger.core.charging.entry_of` does."""
     first = found[0]
-    charge, root, traits = first.demand, first.root, first.traits
+    charge, root, traits, asked = first.demand, first.root, first.traits, first.admitted
     for part in found[1:]:
         charge, traits = largest(charge, part.demand), united(traits, part.traits)
+        asked = None if asked is None else largest(asked, part.demand)
         if part.root != root:
             root = ""
     is_committed = first.base == OBJECT
@@ -139,6 +162,8 @@ def _held(found: list[Part]) -> Held:
         first.since,
         "" if root == BARRED else root,
         traits,
+        asked,
+        first.admitted,
     )
 
 

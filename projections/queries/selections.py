@@ -9,18 +9,26 @@ from projections.reading import View
 
 
 class Selected(msgspec.Struct, frozen=True):
-    """Which namespaces an account covers, when it selects them, and which objects it counts."""
+    """Which namespaces an account covers, when it selects them, and which objects it counts.
+
+    With `asked_only` it counts envelopes only as far as they were asked for.
+    """
 
     reach: Reach | None
     selects: Selection
+    asked_only: bool = False
+
+
+EVERYTHING: Final = Selected(None, ())
+"""What an account without a row selects."""
 
 
 async def selections(view: View, position: int) -> dict[str, Selected]:
     """Return what every account that selects anything selected at a position, by account."""
     async with view.connection.execute(_SELECTIONS, {"position": position}) as rows:
         return {
-            account: Selected(_reaches.decode(reach), _selections.decode(selects))
-            async for account, reach, selects in rows
+            account: Selected(_reaches.decode(reach), _selections.decode(selects), bool(asked_only))
+            async for account, reach, selects, asked_only in rows
         }
 
 
@@ -28,7 +36,7 @@ _reaches: Final = msgspec.json.Decoder(Reach | None)
 _selections: Final = msgspec.json.Decoder(tuple[Numbered, ...])
 
 _SELECTIONS: Final = """
-    SELECT accounts.name, reach, selects
+    SELECT accounts.name, reach, selects, asked_only
     FROM selections JOIN accounts ON accounts.number = selections.account
     WHERE selections.opened <= :position
     AND (selections.closed IS NULL OR selections.closed > :position)

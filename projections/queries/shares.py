@@ -11,7 +11,7 @@ from ledger.core import accounts
 from ledger.core.traits import Selection, matches
 from projections.queries.entries import Unit, units
 from projections.queries.scopes import Namespace, Scope
-from projections.queries.selections import selections
+from projections.queries.selections import EVERYTHING, selections
 from projections.reading import View
 
 
@@ -38,11 +38,15 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Covered(msgspec.Struct, frozen=True):
-    """A namespace as an account covers it: the account's quota keys, and which objects count."""
+    """A namespace as an account covers it: the account's quota keys, and which objects count.
+
+    With `asked_only` envelopes count only as far as they were asked for.
+    """
 
     namespace: Namespace
     account: str
     selects: Selection
+    asked_only: bool
     keys: tuple[str, ...]
 
 
@@ -98,13 +102,14 @@ def _count(unit: Unit, counting: list[Covered], totals: Totals) -> None:
     for one in counting:
         if one.selects and not matches(one.selects, unit.traits):
             continue
+        charge, stored = unit.on(asked_only=one.asked_only)
         for key in one.keys:
             resource = accounts.resource_of(key)
-            if resource in unit.charge:
+            if resource in charge:
                 used, committed = totals.get((one.account, key), (0, 0))
                 totals[one.account, key] = (
-                    used + unit.charge[resource],
-                    committed + unit.committed.get(resource, 0),
+                    used + charge[resource],
+                    committed + stored.get(resource, 0),
                 )
 
 
@@ -123,7 +128,8 @@ async def _covered(view: View, position: int, scope: Scope, quota: str) -> list[
             Covered(
                 Namespace(number, cluster, name),
                 account,
-                selected[account].selects if account in selected else (),
+                selected.get(account, EVERYTHING).selects,
+                selected.get(account, EVERYTHING).asked_only,
                 tuple(_keys.decode(keys)),
             )
             async for number, cluster, name, account, keys in rows

@@ -12,7 +12,7 @@ from projections.folding import Change
 from projections.tables.names import Names
 
 _NO_ACCOUNT: Final = Account((), {})
-_EVERYTHING: Final[tuple[Reach | None, Selection]] = (None, ())
+_EVERYTHING: Final[tuple[Reach | None, Selection, bool]] = (None, (), False)
 
 
 class Catalog:
@@ -53,17 +53,19 @@ class Catalog:
 
     def _select(self, change: Change, name: str, before: Account, after: Account) -> None:
         """Keep what an account selects, if it does not simply count everything that it names."""
-        old, new = (before.reach, before.selects), (after.reach, after.selects)
+        old = (before.reach, before.selects, before.asked_only)
+        new = (after.reach, after.selects, after.asked_only)
         position = change.record.position
         if old == new and not _is_numbered(change, after):
             return
-        new = (after.reach, numbered(after.selects, change.state.labels))
         account = self._names.account(name, position)
         if old != _EVERYTHING:
             self._statements.append((_CLOSE_SELECTION, (position, account)))
         if new != _EVERYTHING:
-            reach, selects = (msgspec.json.encode(one).decode() for one in new)
-            self._statements.append((_OPEN_SELECTION, (account, reach, selects, position)))
+            counted = numbered(after.selects, change.state.labels)
+            reach, selects = (msgspec.json.encode(one).decode() for one in (after.reach, counted))
+            values = (account, reach, selects, after.asked_only, position)
+            self._statements.append((_OPEN_SELECTION, values))
 
     def _cover(self, name: str, before: Account, after: Account, position: int) -> None:
         account = self._names.account(name, position)
@@ -95,7 +97,9 @@ def _is_numbered(change: Change, account: Account) -> bool:
 _CLUSTER = "INSERT INTO clusters (name, uid, opened) VALUES (?, ?, ?)"
 _OPEN_LINE = "INSERT INTO lines (number, account, key, opened, closed) VALUES (?, ?, ?, ?, ?)"
 _CLOSE_LINE = "UPDATE lines SET closed = ? WHERE number = ? AND closed IS NULL"
-_OPEN_SELECTION = "INSERT INTO selections (account, reach, selects, opened) VALUES (?, ?, ?, ?)"
+_OPEN_SELECTION = """
+INSERT INTO selections (account, reach, selects, asked_only, opened) VALUES (?, ?, ?, ?, ?)
+"""
 _CLOSE_SELECTION = "UPDATE selections SET closed = ? WHERE account = ? AND closed IS NULL"
 _COVER = "INSERT INTO coverages (account, namespace, opened) VALUES (?, ?, ?)"
 _UNCOVER = "UPDATE coverages SET closed = ? WHERE account = ? AND namespace = ? AND closed IS NULL"

@@ -121,14 +121,17 @@ class Row:
     def values(self) -> tuple[int | str | bytes | None, ...]:
         """Return the columns in the order of the insert."""
         part, opened, closed = self.part, self.opened, self.closed
-        version, owner, actor = 0, "", ""
+        version, owner, actor, admitted = 0, "", "", None
         if isinstance(part, Hold):
             owner, actor = part.owner, part.actor
         else:
             version = part.version
+            if part.admitted is not None:
+                admitted = _encoder.encode(part.admitted)
         place = None if closed is None else fork(opened, closed)
         root, traits = part.root, _encoder.encode(part.traits)
-        own = (version, _encoder.encode(part.demand), part.time, owner, actor, root, traits)
+        demand = _encoder.encode(part.demand)
+        own = (version, demand, admitted, part.time, owner, actor, root, traits)
         return (*self.identity, *own, told_up_to(part.traits), opened, closed, self.cause, place)
 
 
@@ -138,7 +141,7 @@ WHERE namespace = ? AND key = ? AND base = ? AND uid = ? AND closed IS NULL
 """
 _INSERT: Final = """
 INSERT INTO charges
-  (namespace, key, base, uid, version, demand, since, owner, actor, root, traits,
+  (namespace, key, base, uid, version, demand, admitted, since, owner, actor, root, traits,
    read, opened, closed, cause, fork)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """

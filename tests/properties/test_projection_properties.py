@@ -40,11 +40,16 @@ def scratch() -> Iterator[Path]:
 
 
 class Charged(NamedTuple):
-    """What is charged as one, worked out slowly: a root with its pods, or anything alone."""
+    """What is charged as one, worked out slowly: a root with its pods, or anything alone.
+
+    `asked` and `admitted` are what accounts count of it that count what was asked for alone.
+    """
 
     traits: Traits
     charge: Amounts
     committed: Amounts
+    asked: Amounts
+    admitted: Amounts
 
 
 def charged(space: Namespace) -> dict[str, Charged]:
@@ -56,12 +61,21 @@ def charged(space: Namespace) -> dict[str, Charged]:
         drawing = [one for one in space.entries.values() if one.root == key]
         bodies = [entry.charge, _sum(one.charge for one in drawing)]
         stored = [_stored(entry), _sum(map(_stored, drawing))]
-        found[key] = Charged(entry.traits, _most(bodies), _most(stored))
+        let_in = [_admitted(entry), stored[1]]
+        asked = [let_in[0], bodies[1], *(hold.demand for hold in entry.holds)]
+        found[key] = Charged(
+            entry.traits, _most(bodies), _most(stored), _most(asked), _most(let_in)
+        )
     return found
 
 
 def _stored(entry: Entry) -> Amounts:
     return entry.committed.demand if entry.committed is not None else {}
+
+
+def _admitted(entry: Entry) -> Amounts:
+    stored = entry.committed
+    return _stored(entry) if stored is None or stored.admitted is None else stored.admitted
 
 
 def _sum(several: Iterable[Amounts]) -> Amounts:
@@ -116,11 +130,13 @@ def shares_of(state: State) -> dict[tuple[str, str], list[tuple[str, int, int]]]
                 for one in charged(state.namespaces[namespace]).values()
                 if not selects or matches(selects, one.traits)
             ]
+            used = [one.asked if account.asked_only else one.charge for one in counted]
+            committed = [one.admitted if account.asked_only else one.committed for one in counted]
             found[name, namespace] = [
                 (
                     key,
-                    sum(one.charge.get(accounts.resource_of(key), 0) for one in counted),
-                    sum(one.committed.get(accounts.resource_of(key), 0) for one in counted),
+                    sum(one.get(accounts.resource_of(key), 0) for one in used),
+                    sum(one.get(accounts.resource_of(key), 0) for one in committed),
                 )
                 for key in account.lines
             ]
