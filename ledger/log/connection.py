@@ -323,6 +323,7 @@ class Connection:
         if access.login:
             login = credentials.read_login(access.login)
             user, password = login.user, login.password
+        credentials.check_keys(access)
 
         async def disconnected() -> None:
             # One that was replaced is closed on purpose.

@@ -10,9 +10,14 @@ from typing import Final
 
 import msgspec
 import nats.errors
+import nkeys  # type: ignore[import-untyped]
 from nats.aio.client import Client
 
 LOGIN_BYTES_MAX: Final = 4096
+FILE_BYTES_MAX: Final = 65_536
+
+_TOKEN: Final = b"BEGIN NATS USER JWT"
+_SEED: Final = b"BEGIN USER NKEY SEED"
 
 Marks = tuple[tuple[int, int, int] | None, ...]
 """What changes when one of some files is replaced."""
@@ -85,6 +90,37 @@ def read_login(path: str) -> Login:
     if not user or not password or "\n" in text:
         raise CredentialsError(f"{path}: is not one line USER:PASSWORD; write it so")
     return Login(user, password)
+
+
+def check_keys(access: Access) -> None:
+    """Check the files of NATS before its library reads them. Raises CredentialsError.
+
+    On a file without a token the library loops for ever, and on one without a seed it raises errors
+    of many kinds.
+    """
+    if access.nkey_seed:
+        _check_seed(access.nkey_seed, _content(access.nkey_seed))
+    if access.credentials:
+        text = _content(access.credentials)
+        if _TOKEN not in text:
+            raise CredentialsError(f"{access.credentials}: holds no token of a user; write one")
+        _check_seed(access.credentials, text.partition(_SEED)[2].partition(b"\n")[2])
+
+
+def _content(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(FILE_BYTES_MAX)
+    except OSError as error:
+        raise CredentialsError(f"{path}: cannot be read ({error}); check the file") from error
+
+
+def _check_seed(path: str, text: bytes) -> None:
+    """Check that a text begins with a seed in a line of its own."""
+    try:
+        nkeys.from_seed(bytearray(text.strip().partition(b"\n")[0].strip())).wipe()
+    except (nkeys.NkeysError, ValueError) as error:
+        raise CredentialsError(f"{path}: holds no seed of a user ({error}); write one") from error
 
 
 def trusting(authority: str) -> ssl.SSLContext:

@@ -3,12 +3,14 @@
 import asyncio
 import gc
 import json
+import os
 import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
+import nkeys
 import pytest
 from nats.aio.msg import Msg
 from support.live import Live, creation, live
@@ -16,6 +18,7 @@ from support.nats import NatsServer
 
 from ledger.log import connection as connections
 from ledger.log.connection import Access, Connection
+from ledger.log.credentials import CredentialsError, check_keys
 from ledger.runtime import certificates
 
 pytestmark = pytest.mark.integration
@@ -234,3 +237,50 @@ async def test_a_user_that_is_removed_first_is_followed_by_the_one_in_the_file(
     await connection.close()
     # The library leaves sockets of refused attempts to the collector; it runs within this test.
     gc.collect()
+
+
+def made_seed() -> str:
+    """Return the seed of a new user of NATS."""
+    return nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER).decode()
+
+
+@pytest.mark.parametrize("broken", ["", "not a seed\n", "SU\n"])
+async def test_a_seed_that_is_half_written_changes_nothing_until_it_is_whole(
+    server: Guarded, quick: None, broken: str, tmp_path: Path
+) -> None:
+    (server.directory / "users.conf").write_text("")
+    server.stop()
+    await server.start()
+    seed = tmp_path / "seed"
+    seed.write_text(made_seed())
+    connection = await Connection.connect(Access((server.url,), nkey_seed=str(seed)), deadline=5)
+    client = await connection.client()
+    replaced(seed, broken)
+    await asyncio.sleep(1)
+    assert await connection.client() is client
+    replaced(seed, made_seed() + "\n")
+    async with asyncio.timeout(WAIT_SECONDS):
+        while await connection.client() is client:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    await connection.close()
+
+
+def creds(token: str, seed: str) -> str:
+    return f"-----BEGIN {token}-----\nx\n------END\n\n-----BEGIN {seed}-----\n{made_seed()}\n---\n"
+
+
+def test_credentials_that_are_half_written_are_not_given_to_the_library(tmp_path: Path) -> None:
+    """It would look for a token for ever and hold the event loop."""
+    token, seed = "NATS USER JWT", "USER NKEY SEED"
+    whole = creds(token, seed)
+    file = tmp_path / "creds"
+    file.write_text(whole)
+    check_keys(Access((), credentials=str(file)))
+    halves = ("", whole[: whole.index(seed)], creds("x", seed), creds(token, "x"))
+    for text in halves:
+        file.write_text(text)
+        with pytest.raises(CredentialsError, match=str(file)):
+            check_keys(Access((), credentials=str(file)))
+    file.unlink()
+    with pytest.raises(CredentialsError, match="cannot be read"):
+        check_keys(Access((), credentials=str(file)))
