@@ -234,3 +234,19 @@ async def test_a_workload_of_any_kind_with_a_megabyte_of_labels_is_charged(group
     await space.pods_are(2)
     await group.counts(2)
     assert (await space.create(pod("more", labels=group.labels()))).status == 403
+
+
+@large
+async def test_labels_that_no_quota_selects_by_do_not_fill_the_log(group: Group) -> None:
+    space = group.space()
+    await space.created(pod("p", labels=group.labels()))
+    await group.counts(1)
+    before = await group.team.service.metric("gpuledger_log_bytes")
+    for turn in range(20):
+        filler = dict.fromkeys(HUGE, f"{turn:063}")
+        assert (await relabelled(space, "Pod", "p", **filler)).status == 200
+    await space.created(pod("q", labels=group.labels()))
+    await group.counts(2)
+    # 18 MB of labels were written. What is recorded of them is that there are none of interest.
+    grown = await group.team.service.metric("gpuledger_log_bytes") - before
+    assert grown < 100_000, grown
