@@ -297,12 +297,12 @@ class Connection:
             client = await self._connected(())
             old, before = self._client, self._subscribed
             self._client, self._marks, self._subscribed = client, marks, {}
+            self._begin(self._retire(old))
             for subject in tuple(self._subscriptions):
                 if subject in before:
                     self._begin(_drain(before[subject], self.deadline))
                 await self._resubscribe(client, subject)
         self._tell()
-        self._begin(self._retire(old))
         _logger.info("nats_credentials_renewed", servers=self._servers())
 
     async def _retire(self, client: Client) -> None:
