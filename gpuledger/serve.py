@@ -180,7 +180,8 @@ def _tls(settings: Settings, listener: Listener) -> Tls | None:
 def _accepting(settings: Settings, telemetry: Telemetry) -> Accepting:
     """Return how connections are accepted.
 
-    Without a client CA nobody can be told from the API server, so all share its bound.
+    Without a client CA the server cannot distinguish the API server from other clients, so all
+    clients share one bound.
     """
     dropped = partial(telemetry.count, "connections_dropped_total")
     if not settings.client_ca:

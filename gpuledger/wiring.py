@@ -189,7 +189,7 @@ def policy(settings: Settings) -> Policy:
 
 
 def trusted(settings: Settings, *own: str) -> tuple[str, ...]:
-    """Return the user names that may write what tells of allocations.
+    """Return the user names that may write annotations of allocations.
 
     `own` are names that this service is known to have. The service accounts of the shipped
     manifests are always among them, for the service and for the extender of its scheduler.

@@ -107,8 +107,8 @@ def unqualified(namespace: str) -> str:
 def on_behalf(reserve: Reserve, meta: ObjectMeta) -> Reserve:
     """Return the reservation of what a controller has made for one of its objects.
 
-    Each of these has a bound of its own. Whoever is not the controller that the object names is
-    bounded as a user: a name that anybody may write would be a new bound each time.
+    Each of these has a bound of its own. A user that is not the controller that the object names
+    is bounded as a user: any user may write such a name, and each would be a new bound.
     """
     controller = meta.controller()
     if controller is None:

@@ -1,9 +1,9 @@
 """Which reviews the API server sends: CEL conditions, so that only what concerns us waits for us.
 
 An object is selected when it, or what it was before, asks for a managed resource or carries an
-annotation that tells of an allocation. An update is selected only when it changes something that
-is judged: whoever writes finalizers and labels that no quota selects by, the Job controller for
-one, must not depend on this service being up.
+annotation of an allocation. An update is selected only when it changes something that is judged: a
+client that writes finalizers and labels that no quota selects by, for example the Job controller,
+must not depend on this service being up.
 
 An expression that fails counts as a failed webhook, so every field that may be absent is guarded.
 """

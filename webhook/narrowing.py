@@ -2,8 +2,8 @@
 
 Those are pods that leave something out which it completes, pods of the default scheduler where a
 setting names another, and, where any policy has pods wait for room, all that ask for cards. A
-registration begins wide, with a condition that always holds: whoever writes it does not know the
-policies. This replica then replaces that condition, and does so again whenever a policy changes
+registration begins wide, with a condition that always holds: when it is written, the policies are
+not known. This replica then replaces that condition, and does so again whenever a policy changes
 what it has to be. A registration that was written by hand is narrowed alike.
 
 A condition that is too narrow for a moment costs a convenience and no limit: the validating webhook
@@ -36,7 +36,7 @@ LOOK_SECONDS: Final = 1.0
 """How often it is looked whether a policy has changed what the condition has to be."""
 
 AGAIN_SECONDS: Final = 300.0
-"""After how long the condition is written again: somebody may have applied the wide one."""
+"""After how long the condition is written again: an operator may have applied the wide one."""
 
 RETRY_SECONDS: Final = 2.0
 """After how long a condition that could not be written is tried again."""

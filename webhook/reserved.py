@@ -1,8 +1,8 @@
-"""Annotations that tell what was allocated: only who allocates may write them.
+"""Annotations of allocations: only trusted identities and the service itself may write them.
 
-Whoever could write them could claim cards that the ledger never gave, so they are checked in every
-mode, and in every request that can write metadata of a pod: of the pod itself, of its status, and
-in a Binding, whose annotations and labels the API server merges into the pod. HAMi's other
+A user that could write them could claim cards that the ledger never gave. So they are checked in
+every mode, and in every request that can write metadata of a pod: of the pod itself, of its status,
+and in a Binding, whose annotations and labels the API server merges into the pod. HAMi's other
 annotations express wishes (which policy, which card) and stay the users' own.
 """
 

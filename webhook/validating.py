@@ -6,7 +6,7 @@ does not answer in time is an unavailable ledger.
 
 Pods, objects of every known kind and their scales are judged when they are created or updated;
 definitions of limits are looked over. Whatever can write annotations of a pod, Bindings and
-statuses too, is checked for those that tell of allocations, in every mode. Everything else (DELETE,
+statuses too, is checked for annotations of allocations, in every mode. Everything else (DELETE,
 eviction, other kinds) passes untouched.
 """
 
@@ -117,7 +117,7 @@ class Validating:
         return UNTOUCHED
 
     def _trusted(self) -> Collection[str]:
-        """Return who may write what tells of allocations: who is named, and the service itself."""
+        """Return who may write annotations of allocations: the named users and the service."""
         own = self._surroundings.identity
         return (*self._trusted_identities, own) if own else self._trusted_identities
 

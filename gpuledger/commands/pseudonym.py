@@ -20,7 +20,9 @@ def register(app: typer.Typer) -> None:
 
 def pseudonym(
     loaded: Loaded,
-    user: Annotated[str, typer.Argument(help="The name, as the API server knows the user.")],
+    user: Annotated[
+        str, typer.Argument(metavar="USER", help="The name, as the API server knows the user.")
+    ],
 ) -> None:
     """Print what the log holds in the place of a user's name.
 

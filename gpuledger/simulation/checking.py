@@ -291,7 +291,7 @@ class Checker:
         if not isinstance(item, Pod) or before is None or item.metadata.uid != event.uid:
             return
         if item.metadata.uid in server.foreign and not before.stage:
-            return  # somebody else bound it after our Binding was proved not to have been stored
+            return  # another client bound it after our Binding was proved not to have been stored
         if f"{server.name}/{item.spec.node_name}" == before.node and lives(item):
             self.fail(
                 "cards of a bound pod are not given back",

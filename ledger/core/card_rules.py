@@ -151,10 +151,10 @@ def in_the_way(
     asking: str,
     leaving: Container[tuple[str, str, str]] = (),
 ) -> Denial | None:
-    """Refuse a card that another pod has, or leaves to nobody, and instances that overlap.
+    """Refuse a card that another pod has, or does not share, and instances that overlap.
 
     `asking` is the namespace of the pod that is refused. The pods that are `leaving`, by namespace,
-    key and uid, are in nobody's way.
+    key and uid, do not count.
     """
     wanted = cards.exclusive_on(parts)
     ours = cards.uuids(parts)

@@ -34,11 +34,11 @@ class Reserve(Command, frozen=True, gc=False):
     `unknown` names a resource of which the object takes an amount that nobody knows yet, if any:
     refused where an account limits it. `owner` bounds unsettled CREATE holds: at most
     `owner_holds_max` of one owner in a namespace, 0 for no bound. An UPDATE attempt proves that
-    its base exists: whoever reviews one sends `Observe` of the old object first.
+    its base exists: the webhook that reviews one sends `Observe` of the old object first.
 
     `root` is the key of the root whose envelope the object draws from, empty when it has none,
     `BARRED` when it may not draw from the one it names. `traits` are what quotas select it by.
-    `forced` reserves whatever there is room for: policy says that nobody is to be refused here.
+    `forced` reserves whatever there is room for: the policy refuses no request here.
     With `own_holders` a denial names no other namespace, not even by its share.
     """
 

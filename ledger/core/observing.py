@@ -81,7 +81,7 @@ def _is_stale(stored: Object, command: commands.Observe) -> bool:
         return command.version < stored.version
     if stored.uid != command.uid:
         return False
-    # Whoever reads the same version may not have heard of the newest labels to look at.
+    # A client that reads the same version may not know the newest label keys yet.
     is_older = traits.read_up_to(command.traits) < traits.read_up_to(stored.traits)
     return is_older or _adds_nothing(stored, command)
 

@@ -42,7 +42,7 @@ REMEMBERED_MAX: Final = 8_192
 """Judgements that are remembered; each costs at most what the two bounds below allow."""
 
 REMEMBERED_CHARACTERS_MAX: Final = 512
-"""Longest text whose judgement is remembered. Whoever writes labels decides how long a text is."""
+"""Longest text whose judgement is remembered. Users write the labels, so texts have any length."""
 
 REMEMBERED_SELECTION_MAX: Final = 1_024
 """Most characters of conditions whose judgement is remembered, all keys and values together."""

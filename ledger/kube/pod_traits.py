@@ -3,7 +3,7 @@
 Traits are recorded with every object that is charged, so of labels only those are in them that some
 account selects by, and of these as much as fits. Labels that differ between the pods of one
 workload, or that change when a pod is bound, are left out in any case: they would only cost room
-and events. Nobody can select by them, and a quota that tries to is warned about.
+and events. Quotas cannot select by them, and a quota that tries to gets a warning.
 """
 
 import re

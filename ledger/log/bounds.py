@@ -26,7 +26,7 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """First pause after a failed append; doubles up to `retry_seconds_max`."""
     retry_seconds_max: float = 1.0
     refresh_seconds: float = 0.25
-    """How often an idle writer looks whether somebody else wrote."""
+    """How often an idle writer checks whether another writer has appended."""
     outage_seconds: float = 10.0
     """A log out of reach for so long is said to be so at once, without waiting for it again.
 

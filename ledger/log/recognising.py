@@ -41,7 +41,7 @@ class Recognising:
         self.is_estranged = False
 
     def _find_behind(self, state: State, last: int) -> NoReturn:
-        """The log tells of an end before the one that was seen: lost, unless that may pass."""
+        """The log ends before a position that was acknowledged: lost, unless that may pass."""
         now = asyncio.get_running_loop().time()
         since = self._behind_since = now if self._behind_since is None else self._behind_since
         found = f"the log ends at position {last}, but position {state.position} was acknowledged"

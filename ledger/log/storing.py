@@ -1,7 +1,7 @@
 """Storing one record at its position, whatever becomes of the append's acknowledgement.
 
-An append without an answer may have been stored or not; the position itself tells. What stands
-there is ours, somebody else's, or nothing yet.
+An append without an answer may have been stored or not; reading the position shows which. It holds
+our record, another writer's record, or nothing yet.
 """
 
 import asyncio

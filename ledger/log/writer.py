@@ -239,7 +239,7 @@ class Writer:
         return more and len(group.answers) < most
 
     def _judge(self, group: Group, ticket: Ticket, time_us: int, clock: float) -> bool:
-        """Decide one command, unless nobody waits for it any more; False: the group is full."""
+        """Decide one command, unless no caller waits for it any more; False: the group is full."""
         if ticket.answer.done():
             return True
         if clock > ticket.deadline:

@@ -83,7 +83,7 @@ class _Handshake:
         return self._clock() - self._began < STALLED_SECONDS
 
     def drop(self) -> None:
-        """End it; whoever waits for the handshake sees the end of the connection."""
+        """End it; the task that waits for the handshake sees the end of the connection."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -65,7 +65,7 @@ class Seat(Protocol):
 
 
 class Connection(HttpToolsProtocol):
-    """One connection; a subclass because uvicorn hands the transport to nobody else.
+    """One connection; a subclass because uvicorn passes the transport to its protocol only.
 
     `place` gives it a seat by the subject of its certificate, or None where there is no room.
     `certificate` is what the client presented, DER; empty where it presented none.

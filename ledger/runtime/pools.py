@@ -1,8 +1,8 @@
 """Pools: a bounded number of connections, shared between addresses, the least used of which goes.
 
-A newcomer to a full pool takes the place of another: the one that was used least recently of the
-address that has most. So whoever opens many connections loses his own. A connection that is busy
-with an answer is never taken.
+A new connection to a full pool replaces another: the one that was used least recently, of the
+address that has most. So a client that opens many connections loses its own. A connection that is
+busy with an answer is never closed for another.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final, Generic, Protocol, TypeVar
 
 _NETWORK_BYTES: Final = 8
-"""Of an address of IPv6; whoever has one has the whole /64."""
+"""Of an IPv6 address, the network prefix: one client usually has a whole /64."""
 
 
 class Member(Protocol):
@@ -77,7 +77,7 @@ class Pool(Generic[M]):
         return self._count >= self._members_max
 
     def has_room(self) -> bool:
-        """Return whether somebody could be added, for whose place another may be dropped."""
+        """Return whether a member could be added; to make room, this may drop another."""
         return not self.is_full or self.drop_one()
 
     def drop_one(self) -> bool:

@@ -313,8 +313,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     foreign_holders: Annotated[
         Literal["namespace", "none"],
         Meta(
-            description="What a denial tells of other namespaces that hold a shared quota: the"
-            " share of each, or nothing; where no policy selects."
+            description="What a denial shows of other namespaces that hold a shared quota: each"
+            " namespace with its share, or nothing; where no policy selects."
         ),
     ] = "namespace"
     pods_only: Annotated[

@@ -163,7 +163,7 @@ async def test_ordinary_writes_do_not_wait_for_the_service(
     bound = await user.ask("POST", f"{team.path}/bindings", binding("ordinary", node))
     assert bound.status == 201, bound
     claimed = await user.patch(f"{team.path}/pods/ordinary/status", {"metadata": claim(node)})
-    assert claimed.status == 500, "a claim is not let in while nobody can check it"
+    assert claimed.status == 500, "a claim is refused while no replica can check it"
     await team.service.run_again()
 
 

@@ -1,6 +1,6 @@
-"""What the agents' password is good for in other hands: reading the log, and nothing else.
+"""A client with a stolen agents' password can read the log and do nothing else.
 
-The servers are those of deploy/nats.conf, and whoever has the password asks what it likes.
+The servers run deploy/nats.conf. The client sends any request it likes.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ async def log(servers: list[Shipped]) -> AsyncIterator[JetStreamLog]:
 
 @pytest.fixture
 async def agent(servers: list[Shipped]) -> AsyncIterator[Client]:
-    """Connect as whoever has the agents' password."""
+    """Connect as a client that has the agents' password."""
     connected = await agent_of(servers)
     yield connected
     await connected.close()
@@ -216,7 +216,7 @@ async def test_an_agent_hears_how_far_the_log_is_and_nothing_else_that_is_said_t
     for subject in ("_INBOX.>", f"{INBOX}.>", "ledger.>", log.names.news_subject, ">"):
         await agent.subscribe(subject, cb=hear)
     await agent.flush()
-    # Whoever knows the name of a consumer could make it another; it is in the subject.
+    # A client that knows a consumer's name could redefine it. The subject contains the name.
     async with asyncio.timeout(FORM_SECONDS), aclosing(log.follow(1)) as batches:
         assert (await anext(batches))[0].position == 1
     await log.connection.publish(log.names.hints_subject, b"hint")

@@ -32,7 +32,7 @@ def access(servers: list[Shipped], user: str, password: str) -> Access:
 
 
 async def agent_of(servers: list[Shipped]) -> Client:
-    """Connect as whoever has the agents' password, and asks what it likes."""
+    """Connect as a client that has the agents' password and sends any request it likes."""
     return await nats.connect(
         servers[0].url, user=AGENT, password=AGENT_PASSWORD, inbox_prefix=INBOX
     )

@@ -1,7 +1,7 @@
 """Strangers: a program that opens connections without a certificate and keeps them, on loopback.
 
 `python strangers.py PORT COUNT ADDRESSES KIND…`: so many connections, from so many addresses of
-127.0.0.0/8, of each kind alike. Whoever is turned away comes again. It prints `ready` once as
+127.0.0.0/8, of each kind alike. A refused client connects again. It prints `ready` once as
 many were made, and at the end, on SIGTERM, how many connections it had made.
 """
 

@@ -236,9 +236,9 @@ def _read_all(holders: Sequence[Held]) -> _Read:
 def _said(holders: Sequence[Held], before: _Read, after: _Read) -> dict[tuple[str, str], int]:
     """Return what pods say they use, by uid and card: the larger of two readings of each region.
 
-    A container without a region, or with one that cannot be read, says that it uses nothing. What
-    one says beyond its limits does not count: the library gives no more, so only a region that was
-    written by something else says so, to hide what is used past the library.
+    A container without a region, or with one that cannot be read, claims that it uses nothing. A
+    claim beyond the container's limits does not count. The library gives no more, so such a region
+    was written by another program, to hide what is used past the library.
     """
     found: dict[tuple[str, str], int] = {}
     for held in holders:

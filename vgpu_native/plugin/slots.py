@@ -15,7 +15,7 @@ from typing import Final
 from vgpu_native.plugin.removing import empty_tree
 
 BYTES_MAX: Final = 8 * 1024**2
-"""A larger file system is no slot: somebody has mounted something else there."""
+"""A larger file system is no slot: something else is mounted there."""
 
 NAME_DIGITS_MAX: Final = 4
 """Longest name of a slot, which is a number."""

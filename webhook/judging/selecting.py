@@ -1,7 +1,8 @@
 """Selecting: which quotas count an object by what it is, and which by what a change makes of it.
 
 A change by which more quotas count an object asks them for room. One by which a quota no longer
-counts it is refused: its pods run on, and whoever could take them off the quota could use it again.
+counts it is refused: its pods run on, and a user that could take them off the quota could use the
+quota again.
 """
 
 from typing import Final

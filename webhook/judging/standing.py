@@ -21,7 +21,7 @@ FIELD = "metadata.ownerReferences"
 class Standing(msgspec.Struct, frozen=True):
     """The root that an object leads to, None without one or when it cannot be read.
 
-    `trusted` says that whoever writes the object is the controller that it names, if it does;
+    `trusted`: the user that writes the object is the controller that it names, if it names one;
     `controlled` that it is one, of a kind that is known.
     """
 

@@ -2,8 +2,8 @@
 
 An object is selected when it, or what it was before, asks in any template for one of the resources;
 an update only when it changes the spec or the labels that quotas select by, or annotations by
-which the kind counts its pods, or names a controller that the object did not have, so that whoever
-writes a finalizer does not depend on this service being up.
+which the kind counts its pods, or names a controller that the object did not have, so that a client
+that writes a finalizer does not depend on this service being up.
 
 Every field may be absent, so all of them are read as optional ones. CEL has those since Kubernetes
 1.29; an expression that fails counts as a failed webhook.

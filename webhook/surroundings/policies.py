@@ -47,7 +47,7 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
     waiting. `elastic` says what a workload is charged that an autoscaler may enlarge: what it is
     now, or the most that it may become. With `pods_only` workloads are charged nothing, only their
     pods are. Who is exempt may exceed limits and is charged. `foreign_holders` says what a denial
-    tells of other namespaces that hold a shared quota: the share of each, or nothing.
+    shows of other namespaces that hold a shared quota: each with its share, or nothing.
     """
 
     mode: Mode = "enforce"

@@ -1,6 +1,6 @@
-"""Who makes objects for controllers without being known as one.
+"""Users that make objects for controllers and are not known as a controller.
 
-What such a user makes counts beside its root, so that nobody draws from an envelope by writing an
+What such a user makes counts beside its root, so that no user draws from an envelope by writing an
 ownerReference. If the user is the controller, under a name that was not expected, each of its
 objects is charged twice; so the names are kept here, for readiness and a metric.
 """

@@ -62,7 +62,7 @@ def test_a_key_has_one_number_for_all_accounts_and_never_the_same_again() -> Non
     observe(state, "p", 1, "!read=2")
     limit(state, OTHER, TIER)
     assert state.labels == {"team": 1, "tier": 3, READ: 3}
-    assert used(state, OTHER) == 10, "nobody looked at the tier while no account named it"
+    assert used(state, OTHER) == 10, "the tier was not read while no account named it"
     assert used(state) == 0
 
 
@@ -73,7 +73,7 @@ def test_an_older_look_at_the_same_version_changes_nothing() -> None:
     observe(state, "p", 5)
     assert used(state) == 0
     observe(state, "p", 6)
-    assert used(state) == 10, "of a newer version nobody has looked at the label"
+    assert used(state) == 10, "the label of the newer version was not read"
 
 
 def test_a_digest_meets_every_condition_but_those_on_what_stands_beside_it() -> None:

@@ -169,7 +169,7 @@ async def test_a_server_that_takes_smaller_messages_gets_smaller_records(
 
 
 async def test_a_log_that_is_fuller_than_was_known_gets_what_fits() -> None:
-    """Somebody else filled it since its extent was read."""
+    """Another writer filled it since its extent was read."""
     store = MemoryStore(size_max=SIZE_MAX)
     seldom = msgspec.structs.replace(SETTINGS, refresh_seconds=3_600.0)
     async with running(store, settings=seldom) as writer:

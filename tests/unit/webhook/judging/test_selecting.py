@@ -1,4 +1,4 @@
-"""Changes of what quotas select by: onto a quota there must be room, off a quota nobody comes."""
+"""Changes of what quotas select by: joining a quota needs room, leaving one is refused."""
 
 from copy import deepcopy
 from typing import Any
@@ -199,7 +199,7 @@ async def test_where_an_unavailable_ledger_lets_pass_a_full_log_does_too() -> No
 
 
 async def test_what_a_quota_lacks_does_not_let_labels_change_again_and_again() -> None:
-    """A pod of an envelope that nobody asked for would be refused for want of room."""
+    """A pod of an envelope that was never reserved would be refused for want of room."""
     team, ledger = sparing()
     root, key, demand = "deployments.apps/d", "pods/a", {GPU: 5}
     ledger.apply(Observe(NAMESPACE, root, "u-d", 1, demand, traits=("tier=1",)))
