@@ -41,7 +41,7 @@ from projections.metrics import UsageCollector
 from projections.reading import Readers
 from projections.store import StoreError
 from webhook import app as admission
-from webhook.explaining import Elsewhere, Explanation, explain
+from webhook.explaining import Elsewhere, Explanation, NamespaceMissing, explain
 from webhook.mutating import Mutating
 from webhook.review import BadReview
 from webhook.settlement import Settlement
@@ -144,12 +144,9 @@ class Application:
             try:
                 explanation = await self._explained(request, held)
             except Elsewhere as error:
-                return _refused(
-                    403,
-                    f"the request is about namespace {error.namespace}: name it in the query, where"
-                    " the right to ask is checked",
-                    "namespace",
-                )
+                return _refused(400, str(error), "namespace")
+            except NamespaceMissing as error:
+                return _refused(404, str(error), "namespace")
             except BadReview as error:
                 return _refused(400, error.message, error.field)
             except Refused as refused:
@@ -168,8 +165,7 @@ class Application:
             await bodies.read(request.receive, self._settings.review_bytes_max, until, held),
             deadline=seconds,
             username=request.query_params.get("user", ""),
-            namespace=request.query_params.get("namespace", "default"),
-            only=request.query_params.get("namespace"),
+            namespace=request.query_params.get("namespace") or None,
         )
 
     def _add_checks(self, health: Health) -> None:

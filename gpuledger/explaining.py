@@ -8,13 +8,15 @@ from ledger.core.denials import Reason
 from ledger.log.submission import Ledger
 from ledger.runtime.settings import Settings
 from webhook import explaining
-from webhook.explaining import Explanation
+from webhook.explaining import Elsewhere, Explanation, NamespaceMissing
 from webhook.review import BadReview
 from webhook.surroundings.whole import Surroundings
 from webhook.validating import Validating
 
 
-async def explain(settings: Settings, file: str, namespace: str, username: str) -> Explanation:
+async def explain(
+    settings: Settings, file: str, namespace: str | None, username: str
+) -> Explanation:
     """Explain the review or pod in a file. Raises Stop, and what opening the log raises."""
     body = manifests.read(file, settings.review_bytes_max)
     async with log_of(settings) as found, writer_on(settings, found) as writer:
@@ -34,7 +36,7 @@ async def explain_to(
     ledger: Ledger,
     surroundings: Surroundings,
     body: bytes,
-    namespace: str,
+    namespace: str | None,
     username: str = "",
 ) -> Explanation:
     """Explain what a ledger would answer to a review or a manifest. Raises BadReview, Stop."""
@@ -45,10 +47,15 @@ async def explain_to(
         wiring.policy(settings),
         surroundings,
     )
-    return await explaining.explain(
-        validating,
-        body,
-        deadline=settings.admission_deadline_seconds,
-        namespace=namespace,
-        username=username,
-    )
+    try:
+        return await explaining.explain(
+            validating,
+            body,
+            deadline=settings.admission_deadline_seconds,
+            namespace=namespace,
+            username=username,
+        )
+    except Elsewhere as error:
+        raise Stop(Exit.USAGE, f"--namespace: {error}") from error
+    except NamespaceMissing as error:
+        raise Stop(Exit.NOT_FOUND, f"--namespace: {error}") from error

@@ -35,6 +35,7 @@ from ledger.kube.rules import DemandRules
 from ledger.kube.wishes import PodWish
 from ledger.kube.wishing import wish_of
 from ledger.runtime.settings import Settings
+from webhook.explaining import NAMESPACE
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.templates import templates_of
 from webhook.kinds.values import Unfit
@@ -114,7 +115,7 @@ class _Manifest(msgspec.Struct, rename="camel"):
     kind: str
 
 
-async def fit(settings: Settings, file: str, namespace: str, at: str) -> Fit:
+async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> Fit:
     """Fit the pods of a file. Raises Stop, and what finding and reading the log raises."""
     body = manifests.read(file, settings.review_bytes_max)
     preferences = extender_settings(settings).preferences
@@ -122,7 +123,7 @@ async def fit(settings: Settings, file: str, namespace: str, at: str) -> Fit:
     around = surroundings_of(settings, recalled)
     try:
         explained = await explain_to(settings, recalled, around, body, namespace)
-        where = explained.namespace.rpartition("/")[2] or namespace
+        where = explained.namespace.rpartition("/")[2] or namespace or NAMESPACE
         pods = list(_pods(body, where, around.catalog))
     except BadReview as error:
         raise Stop(Exit.USAGE, f"{file}: {error}") from error

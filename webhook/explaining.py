@@ -27,11 +27,18 @@ from webhook.review import (
     optional_metadata,
     required_workload,
 )
+from webhook.surroundings.whole import Surroundings
 from webhook.validating import Validating
 from webhook.verdict import Verdict
 
 UID: Final = "explain"
 """The uid of an explained object that has none, because nobody has created it."""
+
+NAMESPACE: Final = "default"
+"""The namespace of an object that names none, when none was asked for either."""
+
+NAME_SHOWN_MAX: Final = 64
+"""Characters of a name that an error shows; a name of a namespace has at most so many."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -53,11 +60,20 @@ class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Elsewhere(Exception):
-    """The request is about another namespace than the one that was asked for."""
+    """The object is of another namespace than the one that was asked for."""
 
-    def __init__(self, namespace: str) -> None:
-        super().__init__(namespace)
+    def __init__(self, namespace: str, asked: str) -> None:
+        """Keep the object's namespace; the message names both."""
+        super().__init__(
+            f"the object is of namespace {namespace[:NAME_SHOWN_MAX]!r}, which does not match the"
+            f" namespace {asked[:NAME_SHOWN_MAX]!r} that was asked for: give both the same, or"
+            " leave one out"
+        )
         self.namespace = namespace
+
+
+class NamespaceMissing(Exception):
+    """There is no such namespace; the message names it and its cluster."""
 
 
 async def explain(
@@ -66,14 +82,14 @@ async def explain(
     *,
     deadline: float,
     username: str = "",
-    namespace: str = "default",
-    only: str | None = None,
+    namespace: str | None = None,
 ) -> Explanation:
     """Explain an AdmissionReview, or the creation of a bare manifest, given as JSON.
 
     A manifest is of a Pod or of any known kind. `username` and `namespace` stand in for what it
-    does not say; `deadline` is in seconds. With `only` nothing is explained about another namespace
-    than that. Raises Elsewhere then, and BadReview naming the field.
+    does not say; `deadline` is in seconds. Nothing is judged about another namespace than the given
+    one: raises Elsewhere then, NamespaceMissing when the namespace does not exist, and BadReview
+    naming the field.
     """
     try:
         manifest = msgspec.json.decode(body, type=_Manifest)
@@ -85,12 +101,13 @@ async def explain(
         request = _creation(body, manifest, validating.surroundings.catalog)
         request = msgspec.structs.replace(
             request,
-            namespace=manifest.metadata.namespace or namespace,
+            namespace=manifest.metadata.namespace or namespace or NAMESPACE,
             user_info=UserInfo(username),
         )
-    _require(request, only)
-    request = msgspec.structs.replace(_persistable(request), dry_run=True)
+    _require(request, namespace)
     until = asyncio.get_running_loop().time() + deadline
+    await _must_exist(request.namespace, validating.surroundings, until)
+    request = msgspec.structs.replace(_persistable(request), dry_run=True)
     return _explained(await validating.judge(request, until))
 
 
@@ -101,7 +118,22 @@ def _require(request: Request, namespace: str | None) -> None:
     found = (optional_metadata(request, "object"), optional_metadata(request, "oldObject"))
     for one in (request.namespace, *(meta.namespace for meta in found if meta is not None)):
         if one not in ("", namespace):
-            raise Elsewhere(one)
+            raise Elsewhere(one, namespace)
+
+
+async def _must_exist(namespace: str, surroundings: Surroundings, until: float) -> None:
+    """Raise NamespaceMissing for a namespace of which it is known that it does not exist."""
+    if not namespace or await surroundings.has_namespace(namespace, until) is not False:
+        return
+    shown = f"namespace {namespace[:NAME_SHOWN_MAX]!r}"
+    if surroundings.is_watched():
+        raise NamespaceMissing(
+            f"{shown} does not exist in cluster {surroundings.name}: create it, or name another"
+        )
+    raise NamespaceMissing(
+        f"{shown} of cluster {surroundings.name} is not in the ledger: no quota covers it and no"
+        " object of it was reviewed, so nothing is limited there; name another, or set a quota"
+    )
 
 
 def _creation(body: bytes, manifest: _Manifest, catalog: Catalog) -> Request:

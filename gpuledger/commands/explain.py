@@ -32,11 +32,14 @@ async def explain(
         ),
     ],
     namespace: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--namespace", "-n", metavar="NAMESPACE", help="Of an object that names none."
+            "--namespace",
+            "-n",
+            metavar="NAMESPACE",
+            help="Of an object that names none; default if neither does.",
         ),
-    ] = "default",
+    ] = None,
     username: Annotated[
         str, typer.Option("--as", metavar="USER", help="Who would create it.")
     ] = "",

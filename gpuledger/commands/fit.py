@@ -73,11 +73,14 @@ async def fit(
         ),
     ],
     namespace: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--namespace", "-n", metavar="NAMESPACE", help="Of an object that names none."
+            "--namespace",
+            "-n",
+            metavar="NAMESPACE",
+            help="Of an object that names none; default if neither does.",
         ),
-    ] = "default",
+    ] = None,
     at: At = "",
     cards: Annotated[
         bool, typer.Option("--cards", help="Show every card with what is free of it.")

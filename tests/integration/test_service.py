@@ -143,6 +143,9 @@ async def test_a_denial_reads_like_a_sentence_with_numbers_and_a_remedy(tmp_path
         assert piece in message
 
 
+MANIFEST = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+
+
 async def test_what_is_explained_is_of_the_namespace_in_the_query(tmp_path: Path) -> None:
     """The right to ask is checked for the namespace in the query."""
     store = tmp_path / "store"
@@ -151,8 +154,10 @@ async def test_what_is_explained_is_of_the_namespace_in_the_query(tmp_path: Path
         async with service.client() as client:
             foreign = await client.post("/v1/explain?namespace=other", json=creation("a"))
             own = await client.post("/v1/explain?namespace=team", json=creation("a"))
-    assert foreign.status_code == 403
-    assert "about namespace team" in foreign.text
+            missing = await client.post("/v1/explain?namespace=nowhere", json=MANIFEST)
+    assert foreign.status_code == 400
+    assert "of namespace 'team', which does not match the namespace 'other'" in foreign.text
+    assert (missing.status_code, "'nowhere'" in missing.text) == (404, True)
     assert "12000" not in foreign.text
     assert own.status_code == 200
     assert own.json()["allowed"]

@@ -56,15 +56,23 @@ class Namespaces:
 
     async def read(self, name: str, until: float) -> bool:
         """Read a namespace that is not known, by loop time `until`; return whether it is now."""
+        return await self._read(name, until) is True
+
+    async def exists(self, name: str, until: float) -> bool | None:
+        """Return whether a namespace exists, by loop time `until`; None when that is not known."""
+        return True if name in self._labels else await self._read(name, until)
+
+    async def _read(self, name: str, until: float) -> bool | None:
+        """Read a namespace; return whether there is one, None when the cluster does not answer."""
         if self._cluster is None:
-            return False
+            return None
         try:
             async with asyncio.timeout_at(until):
                 seen = await self._cluster.get_object(NAMESPACES, "", name)
         except (ClusterError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
             _log.warning("namespace_not_read", extra={"namespace": name, "reason": reason})
-            return False
+            return None
         if seen is None:
             return False
         self._labels.setdefault(name, _labels(seen))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ledger.core import accounts
 from ledger.core.commands import Reserve
 from ledger.core.state import State
 from ledger.kube.cache import Parents
@@ -98,6 +99,28 @@ class Surroundings:
         if self.policies.is_in_use() and self.namespaces.labels_of(namespace) is None:
             await self.namespaces.read(namespace, self.until(deadline))
         return self.policies.of(namespace)
+
+    def is_watched(self) -> bool:
+        """Return whether the ledger is told of this cluster by a service that watches it."""
+        return self.cluster is not None or self.name in self.view.state.clusters
+
+    async def has_namespace(self, namespace: str, deadline: float) -> bool | None:
+        """Return whether a namespace exists, None when that is not known.
+
+        Of a cluster that is not asked, the ledger knows the namespaces that a service has described
+        and, where no service watches, those that a quota covers or a review was about.
+        """
+        if self.cluster is not None:
+            return await self.namespaces.exists(namespace, self.until(deadline))
+        state, prefix = self.view.state, accounts.qualified(self.name, "")
+        if prefix + namespace in state.described:
+            return True
+        if self.is_watched():
+            return False if any(one.startswith(prefix) for one in state.described) else None
+        known = any(one.startswith(prefix) for one in state.namespaces)
+        if prefix + namespace in state.namespaces or not known or state.reaching:
+            return None
+        return False
 
     async def traits_of(self, namespace: str, deadline: float) -> str | None:
         """Return the traits of a namespace for `Describe`, None when they cannot be known."""

@@ -62,11 +62,11 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitting:
 
     monkeypatch.setattr(fitting_pods, "recall", recalled)
 
-    async def fitted(manifest: object, **settings: Any) -> Fit:
+    async def fitted(manifest: object, namespace: str | None = None, **settings: Any) -> Fit:
         file = tmp_path / "manifest.yaml"
         file.write_text(yaml.safe_dump(manifest))
         where = Settings(store_dir=str(tmp_path), **settings)
-        return await fitting_pods.fit(where, str(file), "default", "")
+        return await fitting_pods.fit(where, str(file), namespace, "")
 
     return fitted
 
@@ -171,9 +171,24 @@ async def test_each_template_of_a_workload_is_tried(fit: Fitting) -> None:
         "metadata": {"name": "web"},
         "spec": spec,
     }
-    found = await fit(manifest)
+    found = await fit(manifest, "team")
     assert [(one.pod, one.fits) for one in found.pods] == [("spec.template", True)]
-    assert found.namespace == "default"
+    assert found.namespace == "team"
+
+
+async def test_a_pod_is_fitted_in_its_own_namespace_or_not_at_all(fit: Fitting) -> None:
+    assert (await fit(pod(gpu=1))).namespace == "team"
+    with pytest.raises(Stop, match="'team', which does not match the namespace 'other'") as stopped:
+        await fit(pod(gpu=1), "other")
+    assert stopped.value.status is Exit.USAGE
+
+
+async def test_a_namespace_that_the_ledger_does_not_know_is_not_found(fit: Fitting) -> None:
+    one: Any = pod(gpu=1)
+    del one["metadata"]["namespace"]
+    with pytest.raises(Stop, match="namespace 'nowhere'") as stopped:
+        await fit(one, "nowhere")
+    assert stopped.value.status is Exit.NOT_FOUND
 
 
 async def test_a_pod_that_wants_no_card_fits_without_one(fit: Fitting) -> None:

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 from support.admission import GPU, MEMORY, CoreLedger, pod, recorded, review, serving
-from support.owned import CRONJOBS, DEPLOYMENTS, around, manifest, template
+from support.owned import CRONJOBS, DEPLOYMENTS, OwnedCluster, around, manifest, template
 
-from webhook.explaining import Elsewhere, Explanation, explain
+from ledger.core.commands import Describe, RegisterCluster
+from ledger.kube.errors import ClusterError
+from webhook.explaining import Elsewhere, Explanation, NamespaceMissing, explain
 from webhook.review import BadReview
 
 
@@ -46,8 +48,52 @@ async def test_a_bare_manifest_is_explained_as_its_creation() -> None:
 
 
 async def test_a_manifest_says_its_own_namespace() -> None:
-    found = await explained(pod({GPU: "1", MEMORY: "1"}), CoreLedger(), namespace="other")
+    found = await explained(pod({GPU: "1", MEMORY: "1"}), CoreLedger())
     assert found.namespace == "east/team"
+
+
+async def test_an_object_of_another_namespace_than_the_one_asked_for_is_refused_with_both() -> None:
+    ledger = CoreLedger()
+    ledger.limit(cards=2)
+    with pytest.raises(Elsewhere, match=r"namespace 'team', .* match the namespace 'other' that"):
+        await explained(pod({GPU: "1", MEMORY: "1"}), ledger, namespace="other")
+    assert ledger.submitted == [], "it is not even asked about"
+
+
+async def test_a_namespace_that_the_cluster_does_not_have_is_named_and_nothing_is_judged() -> None:
+    ledger, cluster = CoreLedger(), OwnedCluster()
+    cluster.namespace("team")
+    one = pod({GPU: "1"}, namespace="")
+    async with serving(ledger, surroundings=around(ledger, cluster)) as service:
+        body = json.dumps(one).encode()
+        with pytest.raises(NamespaceMissing, match="'nowhere' does not exist in cluster east"):
+            await explain(service.validating, body, deadline=5, namespace="nowhere")
+        assert ledger.submitted == []
+        assert (await explain(service.validating, body, deadline=5, namespace="team")).allowed
+        cluster.failing = ClusterError("refused")
+        assert (await explain(service.validating, body, deadline=5, namespace="nowhere")).allowed
+
+
+async def test_from_the_log_of_a_watched_cluster_an_undescribed_namespace_is_missing() -> None:
+    ledger, one = CoreLedger(), pod({GPU: "1"}, namespace="")
+    ledger.apply(RegisterCluster("east", "uid"))
+    assert (await explained(one, ledger, namespace="nowhere")).allowed, "none is described yet"
+    ledger.apply(Describe("east/team", "kubernetes.io/metadata.name=team"))
+    assert (await explained(one, ledger, namespace="team")).allowed
+    with pytest.raises(NamespaceMissing, match="'nowhere' does not exist in cluster east"):
+        await explained(one, ledger, namespace="nowhere")
+
+
+async def test_without_a_watched_cluster_a_namespace_that_the_ledger_does_not_know_is_named() -> (
+    None
+):
+    ledger, one = CoreLedger(), pod({GPU: "1"}, namespace="")
+    ledger.limit(cards=2)
+    with pytest.raises(NamespaceMissing, match="'nowhere' of cluster east is not in the ledger"):
+        await explained(one, ledger, namespace="nowhere")
+    with pytest.raises(NamespaceMissing, match="'default'"):
+        await explained(one, ledger)
+    assert (await explained(one, ledger, namespace="team")).allowed
 
 
 async def test_nothing_is_explained_about_another_namespace_than_the_one_that_may_be_asked() -> (
@@ -61,9 +107,9 @@ async def test_nothing_is_explained_about_another_namespace_than_the_one_that_ma
     old = review(pod(card, namespace="mine"), pod(card), operation="UPDATE", namespace="mine")
     for thing in (pod(card), review(pod(card)), elsewhere, nowhere, old):
         with pytest.raises(Elsewhere, match="team"):
-            await explained(thing, ledger, only="mine")
+            await explained(thing, ledger, namespace="mine")
     assert ledger.submitted == [], "it is not even asked about"
-    assert (await explained(pod(card), ledger, only="team")).allowed
+    assert (await explained(pod(card), ledger, namespace="team")).allowed
 
 
 async def test_a_manifest_of_any_known_kind_is_explained_as_its_creation() -> None:
