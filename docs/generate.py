@@ -1,4 +1,4 @@
-"""Generate the reference pages from the code that they describe.
+"""Generate the reference pages, and what is shipped for schedulers, from the code.
 
 `python docs/generate.py` writes them; with `--check` it changes nothing and exits with 1 when a
 page is not what the code says. A page cannot be forgotten, because what is not described in the
@@ -6,22 +6,37 @@ code stops the generator.
 """
 
 import argparse
+import re
 import sys
+import textwrap
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import typer
+import yaml
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from gpuledger.app import build
 from gpuledger.command import help_of
 from gpuledger.exits import Exit
 from ledger.core.denials import Reason
+from ledger.kube.managed import managed_resources
+from ledger.kube.vendors import chosen
 from ledger.runtime.setting_texts import documentation
+from ledger.runtime.settings import Settings
 from ledger.runtime.telemetry import METRICS
 
 HERE: Final = Path(__file__).parent
+
+SCHEDULER_SETTINGS: Final = "../deploy/scheduler/settings.yaml"
+"""Not a page: only its managed resources are generated."""
+
+MANAGED_INDENT: Final = " " * 6
+MANAGED: Final = re.compile(r"(?m)^      managedResources:\n(?:      (?:- |  ).*\n)*")
+"""The list of managed resources with that indent."""
 
 NOTE: Final = "<!-- Made by docs/generate.py; edit the code that it describes. -->\n"
 
@@ -381,11 +396,22 @@ def reasons_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def scheduler_settings() -> str:
+    """Return the shipped settings of a scheduler, with the managed resources of its vendors."""
+    text = (HERE / SCHEDULER_SETTINGS).read_text()
+    extender = tomllib.loads(yaml.safe_load(text)["data"]["extender.toml"])
+    names = extender.get("vendors", Settings().vendors)
+    found = {"managedResources": msgspec.to_builtins(managed_resources(chosen(names)))}
+    block = textwrap.indent(yaml.safe_dump(found, sort_keys=False), MANAGED_INDENT)
+    return MANAGED.sub(lambda _: block, text)
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "command-line.md": command_line,
     "settings.md": settings_page,
     "metrics.md": metrics_page,
     "reasons.md": reasons_page,
+    SCHEDULER_SETTINGS: scheduler_settings,
 }
 
 

@@ -46,6 +46,7 @@ from extender.wire import (
 from ledger.core.card_rules import residents
 from ledger.core.cards import Placement
 from ledger.core.denials import Denial, sentence
+from ledger.kube import hami
 from ledger.kube.errors import ClusterError
 from ledger.kube.objects import Pod
 from ledger.kube.port import Binds
@@ -259,7 +260,8 @@ class Extender:
         wish = wish_of(pod, self._service.rules())
         if isinstance(wish, Denial):
             return wish
-        who = asked(pod, wish, self.inventory.cluster)
+        # Nodes announce no cards of the other vendors: the scheduler itself counts those.
+        who = asked(pod, wish.among(hami.WORDS), self.inventory.cluster)
         self._pods.put(who.uid, who)
         return who
 

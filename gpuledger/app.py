@@ -20,6 +20,7 @@ from gpuledger.commands import (
     quota,
     reading,
     resize,
+    scheduler,
     serve,
     settle,
     simulate,
@@ -73,6 +74,7 @@ def build() -> typer.Typer:
     app.add_typer(audit.app, name="audit")
     app.add_typer(projection.app, name="projection")
     app.add_typer(webhook.app, name="webhook")
+    app.add_typer(scheduler.app, name="scheduler")
     app.add_typer(importing.app, name="import")
     app.add_typer(node.app, name="node")
     app.add_typer(vgpu.app, name="vgpu")

@@ -30,6 +30,7 @@ from gpuledger.wiring import surroundings as surroundings_of
 from ledger.core.cards import Parts
 from ledger.core.denials import Denial
 from ledger.core.state import State
+from ledger.kube import hami
 from ledger.kube.objects import Pod, Workload
 from ledger.kube.rules import DemandRules
 from ledger.kube.wishes import PodWish
@@ -181,6 +182,7 @@ class _Seats:
         wish = wish_of(pod, rules)
         if isinstance(wish, Denial):
             raise denied(wish)
+        wish = wish.among(hami.WORDS)
         if not wish.wants_cards():
             return PodFit(name, True, [], [])
         # Written down, so that what is asked for otherwise can be about a policy of the settings.

@@ -22,6 +22,7 @@ from gpuledger import wiring
 from gpuledger.application import Application
 from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
+from ledger.kube.managed import counted_only
 from ledger.log.embedded import EmbeddedServer
 from ledger.runtime import collector, logs, serving, tls
 from ledger.runtime.accepting import HANDSHAKES_MAX, Accepting
@@ -62,6 +63,7 @@ async def serve(
     logs.configure(settings.log_level, settings.log_format)
     for one in ignored:
         _logger.warning("setting_ignored", source=one.source, field=one.field, reason=one.remedy)
+    _tell_vendors(settings)
     collector.relax()
     wiring.prepare(settings)
     _raise_descriptors(settings)
@@ -73,6 +75,14 @@ async def serve(
                 await _serve(settings, listener, stop, stack, started, admission)
     finally:
         listener.close()
+
+
+def _tell_vendors(settings: Settings) -> None:
+    """Log which vendors' cards are charged and never placed. Raises as wiring.demand_rules."""
+    vendors = counted_only(wiring.demand_rules(settings).vendors)
+    if vendors:
+        reason = "nodes announce a number of these cards, so kube-scheduler chooses the node alone"
+        _logger.info("vendors_counted_only", vendors=list(vendors), reason=reason)
 
 
 async def _serve(

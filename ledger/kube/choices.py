@@ -1,7 +1,8 @@
 """Choices: by which annotations pods say which cards of a vendor they accept.
 
 Most vendors' keys begin with the domain of their resources. HAMi named some otherwise, and these
-are in a table.
+are in a table. The keys of HAMi's vendors are constants: they stay where `vendors_file` renames
+the resources.
 """
 
 from collections.abc import Mapping
@@ -56,7 +57,7 @@ def items_of(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def keys_of(vendor: Vendor) -> Keys:
     """Return the annotations by which cards of a vendor are chosen."""
-    return _OTHERWISE.get(vendor.name) or _by_domain(vendor.names()[0].partition("/")[0])
+    return _HAMIS.get(vendor.name) or _by_domain(_domain_of(vendor))
 
 
 def _by_domain(domain: str) -> Keys:
@@ -67,6 +68,10 @@ def _by_domain(domain: str) -> Keys:
         f"{domain}/nouse-gpuuuid",
         f"{domain}/vgpu-mode",
     )
+
+
+def _domain_of(vendor: Vendor) -> str:
+    return vendor.names()[0].partition("/")[0]
 
 
 def _by_word(word: str) -> Keys:
@@ -82,7 +87,8 @@ _NEURON: Final = Keys(
     use_uuids="aws.amazon.com/use-neuron-uuid", nouse_uuids="aws.amazon.com/nouse-neuron-uuid"
 )
 
-_OTHERWISE: Final[dict[str, Keys]] = {
+_HAMIS: Final[dict[str, Keys]] = {
+    **{vendor.name: _by_domain(_domain_of(vendor)) for vendor in BUILT_IN},
     "amd": Keys(
         "amd.com/use-gputype",
         "amd.com/nouse-gputype",

@@ -50,10 +50,11 @@ def load(path: Path) -> tuple[Vendor, ...]:
 def _problem(vendor: Vendor) -> str:
     """Return what is wrong with a vendor whose fields are right one by one, or nothing."""
     names, steps = vendor.names(), list(vendor.memory_steps)
+    every = (*names, vendor.priority) if vendor.priority else names
     problems = {
         "names no resource; give count, or memory or cores of a shared card": not names,
-        "uses one resource twice; count, memory, percentage and cores are different ones": (
-            len(set(names)) < len(names)
+        "uses one resource twice; each of its fields names another one": (
+            len(set(every)) < len(every)
         ),
         f"percentage {vendor.percentage} is charged as memory; name that as well": (
             bool(vendor.percentage) and not vendor.memory

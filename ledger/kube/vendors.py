@@ -35,6 +35,8 @@ class Vendor(
     not known. The defaults apply per card to what a container leaves out: `default_memory` in MiB,
     0 for the whole card; `default_count` 0 refuses who names memory or cores alone.
 
+    `priority` ranks a container's tasks on its card. It is charged nowhere, and no node offers it.
+
     `several_whole` says that only a single card can be shared. `completed` says that the mutating
     webhook writes count and cores that are left out into the pod, as HAMi does for nvidia; for
     others that could ask for a resource that no node has.
@@ -45,6 +47,7 @@ class Vendor(
     memory: ResourceName = ""
     percentage: ResourceName = ""
     cores: ResourceName = ""
+    priority: ResourceName = ""
     memory_factor: Annotated[int, Meta(ge=1, le=2**20)] = 1
     memory_steps: Annotated[tuple[MiB, ...], Meta(max_length=64)] = ()
     card_memory: MiB = 0
@@ -70,6 +73,7 @@ NVIDIA: Final = Vendor(
     memory="nvidia.com/gpumem",
     percentage="nvidia.com/gpumem-percentage",
     cores="nvidia.com/gpucores",
+    priority="nvidia.com/priority",
     completed=True,
 )
 

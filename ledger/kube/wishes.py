@@ -4,6 +4,7 @@ Read by the same rules as its demand (`ledger.kube.containers`), and by the anno
 users know. What cannot be understood is refused, never ignored.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -87,6 +88,18 @@ class PodWish(msgspec.Struct, frozen=True):
     def wants_cards(self) -> bool:
         """Return whether any container wants a card."""
         return any(wish.cards for wish in self.wishes)
+
+    def among(self, vendors: Collection[str]) -> "PodWish":
+        """Return the wish without cards of other vendors than these."""
+        if all(card.vendor in vendors for wish in self.wishes for card in wish.cards):
+            return self
+        wishes = tuple(
+            msgspec.structs.replace(
+                wish, cards=tuple(card for card in wish.cards if card.vendor in vendors)
+            )
+            for wish in self.wishes
+        )
+        return msgspec.structs.replace(self, wishes=wishes)
 
     def of(self, container: str) -> tuple[CardWish, ...]:
         """Return what a container wants, nothing for one that is not known."""

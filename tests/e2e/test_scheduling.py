@@ -59,6 +59,20 @@ async def test_pods_of_every_shape_get_what_they_ask_for(team: Team) -> None:
     await team.was_always_within_limits()
 
 
+async def test_a_pod_with_a_priority_comes_to_a_card(team: Team) -> None:
+    """No node offers `nvidia.com/priority`, so the scheduler must not look for it."""
+    await team.yard.scheduler()
+    with_gpu, without = container(**SMALL), container()
+    with_gpu["resources"]["limits"]["nvidia.com/priority"] = "1"
+    without["resources"] = {"limits": {"nvidia.com/priority": "0"}}
+    await team.create(pod("urgent", with_gpu), pod("cardless", without))
+    bound = await team.are_bound(2)
+    cards = {one["metadata"]["name"]: one["metadata"].get("annotations", {}) for one in bound}
+    assert cards["urgent"]["hami.io/vgpu-devices-allocated"].endswith(",NVIDIA,4000,20:;")
+    assert "hami.io/vgpu-devices-allocated" not in cards["cardless"]
+    await team.agrees()
+
+
 async def test_deployments_and_jobs_run_and_leave_their_cards_when_they_end(team: Team) -> None:
     await team.yard.scheduler()
     small = pod("share", container(**SMALL))

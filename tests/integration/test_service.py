@@ -419,6 +419,14 @@ async def test_an_unreachable_log_is_a_clear_denial_and_not_ready(tmp_path: Path
         assert service.stop() == 0
 
 
+def test_vendors_that_are_charged_and_never_placed_are_named_at_the_start(tmp_path: Path) -> None:
+    with live(tmp_path, "--vendors=nvidia,metax,hygon"):
+        lines = (tmp_path / "service.log").read_text().splitlines()
+    [told] = [line for line in lines if "vendors_counted_only" in line]
+    assert "metax-sgpu" in told
+    assert "hygon" not in told
+
+
 def test_a_setting_of_an_earlier_version_is_warned_about_once(tmp_path: Path) -> None:
     with live(tmp_path, "--stamp-key-file=/nowhere/stamp.key"):
         lines = (tmp_path / "service.log").read_text().splitlines()

@@ -90,6 +90,7 @@ NEED_NONE: Final = {
     ("version",),
     ("simulate",),
     ("webhook", "print"),
+    ("scheduler", "resources"),
     ("demo",),
     ("pseudonym",),
     ("node", "top"),

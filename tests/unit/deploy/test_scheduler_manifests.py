@@ -7,8 +7,10 @@ import kubernetes_validate
 import pytest
 import yaml
 from support.manifests import DEPLOY, VERSIONS, Folder, Manifest, documents, name_of
+from typer.testing import CliRunner
 
 from extender.app import PATH
+from gpuledger.app import build
 from gpuledger.version import VERSION
 from ledger.kube.vendors import NVIDIA
 from ledger.runtime import setting_sources
@@ -112,9 +114,47 @@ def test_the_scheduler_looks_at_every_node_and_leaves_cards_alone(
     assert profile["schedulerName"] == NAME
     [extender] = configuration["extenders"]
     assert extender["nodeCacheCapable"]
-    managed = {one["name"] for one in extender["managedResources"]}
-    assert managed == set(NVIDIA.names())
-    assert all(one["ignoredByScheduler"] for one in extender["managedResources"])
+    assert [*extender["managedResources"]] == printed()["managedResources"]
+
+
+def printed(*options: str) -> Manifest:
+    """Return what the command prints for a scheduler's configuration."""
+    shown = CliRunner().invoke(build(), ["scheduler", "resources", *options])
+    assert shown.exit_code == 0, shown.output
+    read: Manifest = yaml.safe_load(shown.stdout)
+    return read
+
+
+def names_in(found: Manifest) -> list[str]:
+    assert all(one["ignoredByScheduler"] for one in found["managedResources"])
+    return [one["name"] for one in found["managedResources"]]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_the_managed_resources_are_those_of_the_vendors_that_are_on(output: str) -> None:
+    alone = names_in(printed("-o", output))
+    assert alone == [*NVIDIA.names(), "nvidia.com/priority"]
+    both = names_in(printed("--vendors", "nvidia,hygon", "-o", output))
+    assert both == [*alone, "hygon.com/dcunum", "hygon.com/dcumem", "hygon.com/dcucores"]
+
+
+def test_vendors_that_are_only_counted_are_left_to_the_scheduler() -> None:
+    """Nodes offer a number of them, which only the scheduler looks at."""
+    assert names_in(printed("--vendors", "metax,cambricon")) == []
+    shown = CliRunner().invoke(
+        build(), ["scheduler", "resources", "--vendors", "metax", "-o", "table"]
+    )
+    assert (shown.exit_code, shown.stdout) == (0, "")
+
+
+def test_renamed_resources_are_managed_by_their_names(tmp_path: Path) -> None:
+    file = tmp_path / "vendors.yaml"
+    file.write_text(
+        "- name: nvidia\n  count: example.com/gpu\n  memory: example.com/gpumem\n"
+        "  priority: example.com/priority\n"
+    )
+    found = names_in(printed("--vendors-file", str(file)))
+    assert found == ["example.com/gpu", "example.com/gpumem", "example.com/priority"]
 
 
 def test_the_scheduler_may_use_its_own_lease_alone(configuration: Manifest) -> None:

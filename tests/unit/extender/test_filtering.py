@@ -16,6 +16,7 @@ from ledger.core.commands import End, RegisterCards, SetLimits
 from ledger.kube.card_types import CardType
 from ledger.kube.objects import Node, ObjectMeta
 from ledger.kube.rules import DemandRules
+from ledger.kube.vendors import chosen
 from ledger.log.memory import MemoryStore
 
 WANTS = pod("a", gpu=1, gpumem=8000)
@@ -56,6 +57,23 @@ async def test_a_pod_that_wants_no_card_passes_everywhere():
         assert answer.node_names == ["n1", "n2"]
         scores = await found.extender.prioritize(Args(pod("a"), None, ["n1"]))
         assert [(one.host, one.score) for one in scores] == [("n1", 0)]
+
+
+async def test_cards_that_nodes_only_count_are_left_to_the_scheduler(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """No node announces single cards of such a vendor, so the extender knows none of them."""
+    rules = DemandRules(vendors=chosen(["nvidia", "metax"]))
+    monkeypatch.setattr("support.extended.RULES", rules)
+    both = pod("a", gpu=1, gpumem=8000)
+    [container] = both.spec.containers or []
+    assert container.resources is not None
+    container.resources.limits["metax-tech.com/gpu"] = "1"
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        answer = await found.extender.filter(Args(both, None, ["n1", "n2"]))
+        assert answer.node_names == ["n1"]
+        assert answer.failed_and_unresolvable_nodes == {"n2": NEVER}
 
 
 async def test_a_request_that_makes_no_sense_fits_nowhere_and_no_eviction_helps():

@@ -1,10 +1,13 @@
 """By which annotations pods choose among the cards of each vendor."""
 
+from pathlib import Path
+
 import pytest
 
 from ledger.core.denials import Denial, Reason
+from ledger.kube import vendor_files
 from ledger.kube.choices import ITEMS_MAX, choice_of, keys_of
-from ledger.kube.vendors import BUILT_IN, NVIDIA, Vendor
+from ledger.kube.vendors import BUILT_IN, NVIDIA, Vendor, chosen
 from ledger.kube.wishes import ANY, Choice
 
 VENDORS = {vendor.name: vendor for vendor in BUILT_IN}
@@ -48,6 +51,27 @@ def test_every_vendor_has_the_keys_that_its_users_know(
 ) -> None:
     keys = keys_of(VENDORS[vendor])
     assert (keys.use_uuids, keys.use_types) == (use_uuids, use_types)
+
+
+@pytest.mark.parametrize("vendor", BUILT_IN, ids=lambda one: one.name)
+def test_the_keys_of_hamis_vendors_stay_where_resources_are_renamed(vendor: Vendor) -> None:
+    renamed = Vendor(name=vendor.name, count="example.com/card", memory="example.com/card-memory")
+    assert keys_of(renamed) == keys_of(vendor)
+
+
+def test_a_renamed_nvidia_is_chosen_by_hamis_constants(tmp_path: Path) -> None:
+    """As `resourceCountName` in HAMi's device configuration: its annotations do not follow."""
+    file = tmp_path / "vendors.yaml"
+    file.write_text("- {name: nvidia, count: example.com/gpu, memory: example.com/gpumem}\n")
+    [renamed] = chosen(["nvidia"], vendor_files.load(file))
+    assert keys_of(renamed).names() == (
+        "nvidia.com/use-gputype",
+        "nvidia.com/nouse-gputype",
+        "nvidia.com/use-gpuuuid",
+        "nvidia.com/nouse-gpuuuid",
+        "nvidia.com/vgpu-mode",
+    )
+    assert choice_of({"example.com/use-gputype": "A100"}, renamed) == ANY
 
 
 def test_a_vendor_of_ones_own_has_keys_of_its_domain() -> None:

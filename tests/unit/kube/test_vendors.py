@@ -10,6 +10,7 @@ import pytest
 from ledger.core.denials import Denial, Reason
 from ledger.kube import vendor_files
 from ledger.kube.demand import Demand, demand_of
+from ledger.kube.managed import is_placed
 from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendor_files import BadVendors
@@ -72,6 +73,14 @@ def test_the_page_about_quotas_lists_every_vendor_with_its_resources() -> None:
     page = PAGE.read_text()
     names = [name for vendor in BUILT_IN for name in (vendor.name, *vendor.names())]
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("vendor", BUILT_IN, ids=lambda one: one.name)
+def test_the_page_about_quotas_says_which_vendors_are_placed_on_cards(vendor: Vendor) -> None:
+    [row] = [
+        line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{vendor.name}`")
+    ]
+    assert row.endswith("| yes |" if is_placed(vendor) else "| counted only |")
 
 
 def test_the_example_on_the_page_is_a_file_of_vendors(tmp_path: Path) -> None:

@@ -1,0 +1,35 @@
+"""`gpuledger scheduler`: what a kube-scheduler is configured with."""
+
+import msgspec
+
+from gpuledger.command import command, group
+from gpuledger.output import Format, Output, show_object, show_rows, text
+from ledger.runtime.setting_sources import Loaded
+
+app = group("Show what a kube-scheduler is configured with.")
+
+_RESOURCES = (text("RESOURCE", "name"),)
+
+
+@command(
+    app,
+    "gpuledger scheduler resources",
+    "gpuledger scheduler resources --vendors nvidia,hygon",
+    "gpuledger scheduler resources --config /etc/gpuledger/gpuledger.toml -o json",
+    takes=("vendors", "vendors_file"),
+)
+def resources(loaded: Loaded, output: Output = Format.YAML) -> None:
+    """Print the resources that kube-scheduler leaves alone.
+
+    They are the managedResources of the extender in a KubeSchedulerConfiguration: all resources
+    of the vendors in the settings whose cards the extender places. A pod that requests a resource
+    that is missing there stays Pending.
+    """
+    from gpuledger import wiring
+    from ledger.kube.managed import managed_resources
+
+    found = managed_resources(wiring.demand_rules(loaded.settings).vendors)
+    if output is Format.TABLE:
+        show_rows(found, _RESOURCES, output, "The extender places no cards of these vendors.")
+    else:
+        show_object({"managedResources": msgspec.to_builtins(found)}, output)
