@@ -278,6 +278,7 @@ class Application:
         unbelieved = self._surroundings.ancestry.unbelieved
         telemetry.read("controllers_not_believed", lambda: len(unbelieved))
         telemetry.read("objects_not_understood", lambda: settlement.puzzling)
+        telemetry.read("quotas_not_understood", lambda: settlement.odd_quotas)
         telemetry.read("pods_waiting", lambda: settlement.waiting)
         telemetry.read("pods_waiting_seconds_max", lambda: settlement.waiting_seconds_max)
         telemetry.read("owners_known", lambda: len(parents))

@@ -14,7 +14,7 @@ from gpuledger.projecting import show_written
 from ledger.core import accounts
 from ledger.core.commands import CloseAccount, SetLimits
 from ledger.core.state import State
-from ledger.kube import quotas
+from ledger.kube import hard, quotas
 from ledger.kube.objects import ResourceQuota, ResourceQuotaSpec
 from ledger.runtime.settings import Settings
 
@@ -37,18 +37,18 @@ def read(texts: Sequence[str], settings: Settings) -> dict[str, int]:
     What would only earn a warning in a cluster, where the object exists already, is refused here.
     Raises Stop naming the text.
     """
-    hard: dict[str, str] = {}
+    given: dict[str, str] = {}
     for text in texts:
         key, equals, quantity = text.partition("=")
         if not (key and equals and quantity):
             raise Stop(
                 Exit.USAGE, f"{text!r} is not KEY=QUANTITY, as limits.nvidia.com/gpumem=8000"
             )
-        if key in hard:
-            raise Stop(Exit.USAGE, f"{key} is given twice, as {hard[key]} and {quantity}")
-        hard[key] = quantity
+        if key in given:
+            raise Stop(Exit.USAGE, f"{key} is given twice, as {given[key]} and {quantity}")
+        given[key] = quantity
     limits: dict[str, int] = {}
-    for key, quantity in hard.items():
+    for key, quantity in given.items():
         limits |= _limit(key, quantity, settings)
     if not limits:
         raise Stop(
@@ -61,6 +61,8 @@ def read(texts: Sequence[str], settings: Settings) -> dict[str, int]:
 
 def _limit(key: str, quantity: str, settings: Settings) -> dict[str, int]:
     rules = wiring.demand_rules(settings)
+    for mistake in hard.mistakes({key: quantity}, {}, rules):
+        raise Stop(Exit.USAGE, f"{key} is {mistake.value}, which {mistake.why}; {mistake.remedy}")
     quota = ResourceQuota(spec=ResourceQuotaSpec(hard={key: quantity}))
     found = quotas.limits_of(quota, rules)
     if found.warnings:

@@ -7,10 +7,12 @@ does not want it changes the policy. What is changed by hand stays as it is.
 import logging
 from typing import Final
 
+from ledger.kube import hard
 from ledger.kube.errors import ClusterError
 from ledger.kube.objects import ResourceQuota, Workload
 from ledger.kube.pausing import Pausing
 from ledger.kube.port import Change, Changed, Listed, Writes
+from ledger.kube.rules import DemandRules
 from ledger.log.turns import Stride
 from webhook.surroundings.policies import DefaultQuota, Policies
 
@@ -30,7 +32,9 @@ _log: Final = logging.getLogger(__name__)
 class DefaultQuotas:
     """Makes the quotas that policies want in the namespaces of one cluster."""
 
-    def __init__(self, writes: Writes, policies: Policies) -> None:
+    def __init__(self, writes: Writes, policies: Policies, rules: DemandRules) -> None:
+        """`rules` say which keys count no bytes; such amounts are written as plain numbers."""
+        self._rules = rules
         self._writes = writes
         self._policies = policies
         self._quotas: set[tuple[str, str]] | None = None
@@ -77,7 +81,8 @@ class DefaultQuotas:
 
     async def _make(self, namespace: str, wanted: DefaultQuota) -> None:
         try:
-            await self._writes.create_quota(namespace, wanted.name, wanted.hard)
+            limits = hard.corrected(wanted.hard, self._rules)
+            await self._writes.create_quota(namespace, wanted.name, limits)
         except ClusterError as error:
             pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
             self._pauses.setdefault(namespace, pausing).failed()

@@ -20,6 +20,7 @@ from webhook.gates import Gates
 from webhook.pods import Pods
 from webhook.puzzling import Puzzling
 from webhook.quota_accounts import QuotaAccounts
+from webhook.quota_warnings import QuotaWarnings
 from webhook.recounting import find_open
 from webhook.relooking import Relooking
 from webhook.rereading import Rereading
@@ -61,6 +62,11 @@ class Duties:
     def gates(self) -> Gates | None:
         """What lets waiting pods in, None where no full cluster is settled."""
         return self._more.gates if self._more is not None else None
+
+    def odd_quotas(self) -> list[QuotaWarnings]:
+        """Return what is odd about the quotas that exist."""
+        more = [self._more.odd_quotas] if self._more is not None else []
+        return [self._quotas.warnings, *more]
 
     async def run(self) -> None:
         """Do all of it until cancelled."""

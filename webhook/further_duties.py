@@ -23,6 +23,7 @@ from webhook.kinds.kind import Kind
 from webhook.manners import Manners
 from webhook.puzzling import Puzzling
 from webhook.quota_status import QuotaStatus
+from webhook.quota_warnings import QuotaWarnings
 from webhook.relooking import Relooking
 from webhook.roots import Roots
 from webhook.tenure import Tenure
@@ -55,7 +56,7 @@ class FurtherDuties:
         self._cluster = cluster
         self._watches = watches
         self._descriptions = Descriptions(tenure)
-        self._defaults = DefaultQuotas(cluster, policies)
+        self._defaults = DefaultQuotas(cluster, policies, tenure.settings.rules)
         self._status = QuotaStatus(tenure, cluster)
         self._universe = UniverseAccounts(tenure)
         self._universe_status = UniverseStatus(tenure, cluster, self._universe, self._breakdown)
@@ -102,6 +103,11 @@ class FurtherDuties:
             take, write = self._ignored.take, self._ignored.write
         tasks.create_task(follow(UNIVERSE, self._watch_universe, take))
         tasks.create_task(every(universe_status.WRITE_SECONDS, write))
+
+    @property
+    def odd_quotas(self) -> QuotaWarnings:
+        """What is odd about the universe quotas that exist."""
+        return self._universe.warnings
 
     def follow(self, record: Record) -> None:
         """Take note of what a record changes."""

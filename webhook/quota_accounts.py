@@ -1,8 +1,5 @@
 """Quota accounts: every ResourceQuota with managed keys is an account of its namespace."""
 
-import logging
-from typing import Final
-
 from ledger.core import accounts
 from ledger.core.commands import CloseAccount, SetLimits
 from ledger.kube.objects import ResourceQuota
@@ -10,17 +7,19 @@ from ledger.kube.port import Change, Changed, Listed
 from ledger.kube.quotas import limits_of
 from ledger.log.turns import Stride
 from webhook.limits import is_set
+from webhook.quota_warnings import QuotaWarnings
 from webhook.tenure import RECOUNTED, WATCHED, Tenure
-
-_log: Final = logging.getLogger(__name__)
 
 
 class QuotaAccounts:
-    """Keeps the accounts of one cluster at what its ResourceQuotas say."""
+    """Keeps the accounts of one cluster at what its ResourceQuotas say.
+
+    `warnings` has what is odd about each.
+    """
 
     def __init__(self, tenure: Tenure) -> None:
         self._tenure = tenure
-        self._warned: dict[str, tuple[str, ...]] = {}
+        self.warnings = QuotaWarnings()
 
     async def take(self, change: Change[ResourceQuota]) -> None:
         """Tell the ledger what a change of the watch means."""
@@ -39,6 +38,7 @@ class QuotaAccounts:
             await self._set(quota, RECOUNTED)
             await stride.step()
         present = {self._account(quota) for quota in quotas}
+        self.warnings.keep(present)
         for account in self._tenure.quota_accounts():
             if account not in present:
                 await self._close(account, RECOUNTED)
@@ -50,7 +50,7 @@ class QuotaAccounts:
         account, meta = self._account(quota), quota.metadata
         settings = tenure.settings
         read = limits_of(quota, settings.rules, zero_is_unlimited=settings.zero_is_unlimited)
-        self._warn(account, read.warnings)
+        self.warnings.note(account, read.warnings)
         if not read.limits:
             await self._close(account, actor, forget=False)
             return
@@ -63,7 +63,7 @@ class QuotaAccounts:
 
     async def _close(self, account: str, actor: str, *, forget: bool = True) -> None:
         if forget:
-            self._warned.pop(account, None)
+            self.warnings.forget(account)
         is_open = account in self._tenure.view.state.accounts
         if is_open or self._tenure.courier.is_pending("", account):
             await self._tenure.courier.send(CloseAccount(account, actor))
@@ -71,11 +71,3 @@ class QuotaAccounts:
     def _account(self, quota: ResourceQuota) -> str:
         meta = quota.metadata
         return accounts.quota(self._tenure.name, meta.namespace, meta.name)
-
-    def _warn(self, account: str, warnings: tuple[str, ...]) -> None:
-        """Say what is odd about a quota once, not at every change of its status."""
-        if warnings == self._warned.get(account, ()):
-            return
-        self._warned[account] = warnings
-        for warning in warnings:
-            _log.warning("quota_not_understood", extra={"account": account, "reason": warning})

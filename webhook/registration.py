@@ -3,9 +3,9 @@
 Validating of pods and workloads fails closed, or a quota would be advice; it has the API server's
 longest time, because a log that changes its leader takes seconds. Mutating fails open and quickly:
 what it adds is convenience, and validating judges the result anyway. `webhook.narrowing` says about
-which pods it is asked. Scales fail open, because no
-condition can tell which of them matter, and the pods that follow are validated. So do definitions
-of limits, which are only commented on.
+which pods it is asked. Scales fail open, because no condition can tell which of them matter, and
+the pods that follow are validated. So do definitions of limits: an amount that makes no sense is
+read as what was probably meant where nobody refused it.
 """
 
 import base64
@@ -201,7 +201,7 @@ def _scales(reviewed: Reviewed) -> Entry:
 
 
 def _definitions() -> Entry:
-    """Return the entry of quotas and policies, which are never refused."""
+    """Return the entry of quotas and policies: not one of them waits for this service."""
     found = [QUOTAS, UNIVERSE_QUOTAS, POLICIES]
     return _entry("definitions.validate", [_CHANGED]) | {
         "failurePolicy": "Ignore",

@@ -89,6 +89,12 @@ class Settlement:
         return len(self._duties.puzzling) if self._duties is not None else 0
 
     @property
+    def odd_quotas(self) -> int:
+        """How many quotas exist in which something does not hold as it is written."""
+        duties = self._duties
+        return sum(map(len, duties.odd_quotas())) if duties is not None else 0
+
+    @property
     def waiting(self) -> int:
         """How many pods wait behind the gate."""
         gates = self._duties.gates if self._duties is not None else None
@@ -106,8 +112,11 @@ class Settlement:
         return [f"registration: {self._unregistered}", *found] if self._unregistered else found
 
     def warnings(self) -> list[str]:
-        """Return which kinds and labels the ledger does not hear of; empty on a passive replica."""
-        return self._duties.watches.warnings() if self._duties is not None else []
+        """Return what the ledger does not hear of or understand; empty on a passive replica."""
+        if self._duties is None:
+            return []
+        odd = [line for one in self._duties.odd_quotas() for line in one.shown()]
+        return [*self._duties.watches.warnings(), *odd]
 
     async def register(self) -> None:
         """Bind the cluster's name to its identity.

@@ -5,18 +5,14 @@ accounts alone. Many namespaces share such an account, so a workload counts on i
 was asked for: a change that no review saw must not take the room of others before any pod runs.
 """
 
-import logging
-from typing import Final
-
 from ledger.core import accounts
 from ledger.core.commands import CloseAccount, SetLimits
 from ledger.kube.objects import Workload
 from ledger.kube.port import Change, Changed, Listed
 from ledger.kube.universe import UniverseLimits, limits_of_universe, spec_of
 from webhook.limits import is_set
+from webhook.quota_warnings import QuotaWarnings
 from webhook.tenure import RECOUNTED, WATCHED, Tenure
-
-_log: Final = logging.getLogger(__name__)
 
 
 class UniverseAccounts:
@@ -28,7 +24,7 @@ class UniverseAccounts:
 
     def __init__(self, tenure: Tenure) -> None:
         self.existing: dict[str, Workload] = {}
-        self.warnings: dict[str, tuple[str, ...]] = {}
+        self.warnings = QuotaWarnings()
         self._tenure = tenure
 
     async def take(self, change: Change[Workload]) -> None:
@@ -79,32 +75,23 @@ class UniverseAccounts:
 
     def _read(self, quota: Workload) -> UniverseLimits | None:
         """Return what a quota limits, None when that cannot be read: it then limits as before."""
-        settings, name = self._tenure.settings, quota.metadata.name
+        settings, account = self._tenure.settings, accounts.universe(quota.metadata.name)
         try:
             read = limits_of_universe(
                 spec_of(quota.spec), settings.rules, zero_is_unlimited=settings.zero_is_unlimited
             )
         except ValueError as error:
-            self._warn(name, (str(error),))
+            self.warnings.note(account, (str(error),))
             return None
-        self._warn(name, read.warnings)
+        self.warnings.note(account, read.warnings)
         return read
 
     async def _forget(self, name: str, actor: str) -> None:
         self.existing.pop(name, None)
-        self.warnings.pop(name, None)
+        self.warnings.forget(accounts.universe(name))
         await self._close(accounts.universe(name), actor)
 
     async def _close(self, account: str, actor: str) -> None:
         is_open = account in self._tenure.view.state.accounts
         if is_open or self._tenure.courier.is_pending("", account):
             await self._tenure.courier.send(CloseAccount(account, actor))
-
-    def _warn(self, name: str, warnings: tuple[str, ...]) -> None:
-        """Say what is odd about a quota once, not at every change of its status."""
-        if warnings == self.warnings.get(name, ()):
-            return
-        self.warnings[name] = warnings
-        for warning in warnings:
-            extra = {"account": accounts.universe(name), "reason": warning}
-            _log.warning("quota_not_understood", extra=extra)

@@ -133,7 +133,7 @@ class UniverseStatus:
         }
 
     def _conditions(self, name: str, quota: Workload, *, in_effect: bool) -> list[Status]:
-        warnings = self._universe.warnings.get(name, ())
+        warnings = self._universe.warnings.of(accounts.universe(name))
         known = self._written.get(name) or quota.status or {}
         effect = Condition(IN_EFFECT, "True", "Enforced", "Its limits hold.")
         if not in_effect:

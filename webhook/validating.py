@@ -5,9 +5,9 @@ answer "allowed" is given after the reservation is durable, and before the deadl
 does not answer in time is an unavailable ledger.
 
 Pods, objects of every known kind and their scales are judged when they are created or updated;
-definitions of limits are looked over. Whatever can write annotations of a pod, Bindings and
-statuses too, is checked for annotations of allocations, in every mode. Everything else (DELETE,
-eviction, other kinds) passes untouched.
+definitions of limits are looked over, and refused where an amount makes no sense. Whatever can
+write annotations of a pod, Bindings and statuses too, is checked for annotations of allocations, in
+every mode. Everything else (DELETE, eviction, other kinds) passes untouched.
 """
 
 from collections.abc import Collection
@@ -102,12 +102,7 @@ class Validating:
         if _is_judged(request, kind):
             return await self._judge(request, kind, until)
         if _is_definition(request):
-            return definitions.judge(
-                request,
-                request.resource.name,
-                self._surroundings.rules,
-                universe_authority=self._universe_authority,
-            )
+            return await self._judge_definition(request, until)
         _log.debug(
             "review passed untouched",
             operation=shown(request.operation),
@@ -115,6 +110,19 @@ class Validating:
             subresource=shown(request.sub_resource),
         )
         return UNTOUCHED
+
+    async def _judge_definition(self, request: Request, until: float) -> Verdict:
+        """Decide about limits; where limits refuse nothing, senseless ones are not refused."""
+        verdict = definitions.judge(
+            request,
+            request.resource.name,
+            self._surroundings.rules,
+            universe_authority=self._universe_authority,
+        )
+        if verdict.denial is None or not request.namespace:
+            return verdict
+        policy = await self._surroundings.policy_of(request.namespace, until)
+        return verdict if policy.mode == "enforce" else _softened(verdict)
 
     def _trusted(self) -> Collection[str]:
         """Return who may write annotations of allocations: the named users and the service."""

@@ -24,7 +24,6 @@ from ledger.kube.quantities import (
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import WHOLE, Vendor
 
-_MEBIBYTE: Final = 1 << 20
 _SHOWN_MAX: Final = 64
 _NO_RESOURCES: Final = Resources()
 
@@ -276,7 +275,7 @@ def _instead_of_bytes(name: str, value: str | int, unit: str) -> str:
     if unit != "MiB":
         return f"{name} counts {unit}: write a plain whole number"
     try:
-        mebibytes = -(-quantities.parse_scaled(value) // _MEBIBYTE)
+        mebibytes = quantities.parse_units(value, quantities.MEBIBYTE)
     except QuantityError:
         return f"{name} counts MiB: write a plain whole number"
     return f"{name} counts MiB: write {mebibytes} for {shown(value)}"

@@ -21,6 +21,9 @@ REMEMBERED_MAX: Final = 4_096
 TEN_MAX: Final = 128
 """Beyond this power of ten, either way, no text of that length comes between 1 and 2^53."""
 
+MEBIBYTE: Final = 1 << 20
+"""The bytes of one MiB."""
+
 _DECIMAL: Final = {
     "n": -9,
     "u": -6,
@@ -103,6 +106,20 @@ def parse_scaled(quantity: str | int, scale: int = 0) -> int:
         raise Negative("is negative")
     value, rest = _shifted(digits << two, ten - scale)
     return _in_range(value + (rest > 0))
+
+
+def parse_units(quantity: str | int, unit: int) -> int:
+    """Return a quantity in units of `unit`, rounded up: `16Gi` in units of 2^20 is 16384.
+
+    Only the result must be within 2^53, so more bytes than that can be read as MiB. Raises
+    NotAQuantity, Negative and TooLarge.
+    """
+    digits, ten, two = (quantity, 0, 0) if isinstance(quantity, int) else _parts(quantity)
+    if digits < 0:
+        raise Negative("is negative")
+    value, rest = _shifted(digits << two, ten)
+    whole, left = divmod(value, unit)
+    return _in_range(whole + (left > 0 or rest > 0))
 
 
 def parse_milli(quantity: str | int) -> int:

@@ -163,6 +163,11 @@ METRICS: Final = (
     Metric("settle_lists_total", Kind.COUNTER, "Linearizable lists read to prove holds dead."),
     Metric("settle_failures_total", Kind.COUNTER, "Of these, lists that failed and prove nothing."),
     Metric(
+        "quotas_not_understood",
+        Kind.GAUGE,
+        "Quotas that exist and in which something does not hold as it is written.",
+    ),
+    Metric(
         "objects_not_understood",
         Kind.GAUGE,
         "Objects that exist, ask for what makes no sense, and are charged nothing.",

@@ -1,12 +1,17 @@
 """ResourceQuota objects come, change and go; the ledger follows them and evicts nobody."""
 
+from typing import Final
+
 import pytest
 
+from tests.e2e.cluster import Manifest
 from tests.e2e.pods import CARDS, MEMORY, pod
 from tests.e2e.polling import eventually
 from tests.e2e.team import QUOTA, SEEN_SECONDS, Team
 
 pytestmark = pytest.mark.e2e
+
+MEM: Final = f"limits.{MEMORY}"
 
 
 async def test_a_quota_created_after_the_pods_knows_them(team: Team) -> None:
@@ -53,6 +58,48 @@ async def test_an_explicit_zero_blocks_until_the_quota_is_deleted(team: Team) ->
     await team.created(pod("first"))
     await team.limit({f"limits.{CARDS}": "5"})
     await team.agrees(cards=1)
+
+
+@pytest.mark.parametrize(
+    ("written", "stored", "limit"),
+    [("16384", "16384", 16_384), ("16000", "16k", 16_000), ("1000", "1k", 1_000)],
+)
+async def test_a_plain_number_holds_however_the_api_server_stores_it(
+    team: Team, written: str, stored: str, limit: int
+) -> None:
+    await team.create_quota({MEM: written}, QUOTA)
+    found = await team.cluster.must("GET", f"{team.path}/resourcequotas/{QUOTA}")
+    assert found["spec"]["hard"] == {MEM: stored}
+    await team.limits_are({MEM: str(limit)})
+
+
+@pytest.mark.parametrize("written", ["16Gi", "16384Mi", "16777216Ki"])
+async def test_a_limit_in_bytes_is_refused_with_the_mebibytes(team: Team, written: str) -> None:
+    answer = await team.cluster.ask("POST", f"{team.path}/resourcequotas", _quota(MEM, written))
+    assert answer.status == 403, answer
+    assert "nvidia.com/gpumem counts MiB: write 16384 for 16Gi" in answer.message, answer.message
+
+
+async def test_a_limit_of_an_enormous_number_leaves_the_service_in_order(team: Team) -> None:
+    for written in ("1e400", "9223372036854775808", "16G"):
+        quota = _quota(MEM, written)
+        quota["metadata"] = {"generateName": "huge-"}
+        answer = await team.cluster.ask("POST", f"{team.path}/resourcequotas", quota)
+        assert answer.status == 201, answer
+        assert answer.warnings, written
+    await team.limit({f"limits.{CARDS}": "1"})
+    await team.created(pod("a"))
+    assert (await team.create(pod("b"))).status == 403
+    await team.agrees(cards=1)
+
+
+def _quota(key: str, limit: str) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": QUOTA},
+        "spec": {"hard": {key: limit}},
+    }
 
 
 async def _change(team: Team, hard: dict[str, str]) -> None:

@@ -206,6 +206,12 @@ def lint(seen: Workload) -> tuple[str, ...]:
     return tuple(found)
 
 
+def default_limits(seen: Workload) -> Quantities:
+    """Return what the default quota of a LedgerPolicy limits. Raises ValueError."""
+    wanted = _ranked(seen).policy.default_quota
+    return wanted.hard if wanted is not None else {}
+
+
 def _uncharged(policy: NamespacePolicy) -> list[str]:
     """Return why a policy has workloads charged nothing."""
     causes = ["onExceeded is pending"] if policy.on_exceeded == "pending" else []

@@ -28,7 +28,7 @@ def test_an_unknown_option_is_wrong_usage() -> None:
     ("limit", "says"),
     [
         ("limits.nvidia.com/gpumem", "is not KEY=QUANTITY"),
-        ("limits.nvidia.com/gpumem=16Gi", "counts no bytes"),
+        ("limits.nvidia.com/gpumem=16Gi", "write 16384 for 16Gi"),
         ("limits.nvidia.com/gpumem=-1", "is negative"),
         ("limits.nvidia.com/gpumem=1.5", "is not a whole number"),
         ("limits.nvidia.com/gpumem=lots", "is not a quantity"),

@@ -79,9 +79,11 @@ def test_a_fraction_holds_as_the_whole_number_below_it_and_says_so():
     )
 
 
-def test_a_binary_suffix_means_what_kubernetes_means_and_is_warned_about():
-    assert limits({MEM: "16Gi"}) == {MEM: 16 * 2**30}
-    assert "16Gi counts no bytes here" in warnings({MEM: "16Gi"})
+def test_a_binary_suffix_means_bytes_and_is_warned_about():
+    assert limits({MEM: "16Gi"}) == {MEM: 16_384}
+    assert "16Gi has a binary suffix and so counts bytes, so it holds as 16384" in warnings(
+        {MEM: "16Gi"}
+    )
 
 
 @pytest.mark.parametrize("bad", ["many", "-1", "1e30", "9" * 80])

@@ -78,3 +78,14 @@ async def test_a_namespace_that_refuses_is_tried_again_after_a_pause():
             await asyncio.sleep(0.3)
             one.every.refusing = None
             await one.until(lambda: quotas(one) == {("red", "given")})
+
+
+async def test_a_default_quota_in_bytes_is_made_with_the_number_that_it_means():
+    memory = "limits.nvidia.com/gpumem"
+    async with full_world() as one:
+        namespace(one, "red")
+        policy(one, defaultQuota={"name": "given", "hard": {memory: "16Gi", "pods": "3"}})
+        async with settling_everything(one):
+            await one.until(lambda: one.limits("given") == {memory: 16_384})
+            made = one.server.objects["resourcequotas", "red", "given"]
+            assert made["spec"]["hard"] == {memory: "16384", "pods": "3"}

@@ -95,7 +95,7 @@ def test_without_kinds_that_scale_there_is_no_entry_for_scales() -> None:
     assert names == [f"{one}.validate.gpuledger.io" for one in ("pods", "claims", "definitions")]
 
 
-def test_definitions_of_limits_are_commented_on_and_never_hold_anybody_up() -> None:
+def test_a_definition_of_limits_does_not_wait_for_a_service_that_is_down() -> None:
     webhook = named("definitions.validate")
     assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Ignore", "None")
     assert webhook["timeoutSeconds"] == 2

@@ -1,4 +1,4 @@
-"""Whoever writes a limit or a policy is told what it does not do, and never refused."""
+"""Limits and policies: what makes no sense is refused, what does nothing is commented on."""
 
 from typing import Any
 
@@ -8,6 +8,9 @@ from support.owned import CATALOG, around, of
 
 from ledger.kube.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
 from webhook.policy import Policy
+from webhook.surroundings.policies import NamespacePolicy
+
+MEM = "limits.nvidia.com/gpumem"
 
 
 async def warned(resource: Resource, spec: dict[str, Any], **more: Any) -> tuple[str, ...]:
@@ -17,12 +20,81 @@ async def warned(resource: Resource, spec: dict[str, Any], **more: Any) -> tuple
 
 
 async def answered(one: dict[str, Any], policy: Policy | None = None) -> tuple[str, ...]:
-    ledger = CoreLedger()
-    async with serving(ledger, policy=policy, surroundings=around(ledger)) as service:
-        response = await service.post(one)
+    response = await responded(one, policy)
     assert response["allowed"]
-    assert ledger.submitted == []
     return tuple(response.get("warnings", ()))
+
+
+async def responded(
+    one: dict[str, Any], policy: Policy | None = None, **namespace: Any
+) -> dict[str, Any]:
+    ledger = CoreLedger()
+    surroundings = around(ledger, default=NamespacePolicy(**namespace))
+    async with serving(ledger, policy=policy, surroundings=surroundings) as service:
+        response = await service.post(one)
+    assert ledger.submitted == []
+    return response
+
+
+def quota(value: str, **more: Any) -> dict[str, Any]:
+    """Return the review of a ResourceQuota that limits card memory so."""
+    thing = {"metadata": {"name": "q", "namespace": "team"}, "spec": {"hard": {MEM: value}}}
+    return review(thing, **of(QUOTAS), **more)
+
+
+async def test_a_quota_in_bytes_is_refused_with_the_number_to_write() -> None:
+    response = await responded(quota("16Gi"))
+    assert not response["allowed"]
+    message = response["status"]["message"]
+    assert f"{MEM} is 16Gi, which has a binary suffix and so counts bytes" in message
+    assert "nvidia.com/gpumem counts MiB: write 16384 for 16Gi" in message
+    [cause] = response["status"]["details"]["causes"]
+    assert (cause["reason"], cause["field"]) == ("InvalidQuantity", f"spec.hard[{MEM}]")
+
+
+@pytest.mark.parametrize("value", ["16384", "16k", "16G", "1e3"])
+async def test_a_plain_number_is_let_in_however_the_api_server_writes_it(value: str) -> None:
+    assert (await responded(quota(value)))["allowed"]
+
+
+async def test_every_amount_in_bytes_is_named_at_once() -> None:
+    spec = {"hard": {MEM: "16Gi", "requests.nvidia.com/gpumem": "8Gi", "limits.memory": "1Gi"}}
+    response = await responded(review({"metadata": {}, "spec": spec}, **of(QUOTAS)))
+    message = response["status"]["message"]
+    assert "write 16384 for 16Gi; nvidia.com/gpumem counts MiB: write 8192 for 8Gi" in message
+    assert "limits.memory" not in message
+
+
+@pytest.mark.parametrize(("before", "allowed"), [("16Gi", True), ("8Gi", False), ("16k", False)])
+async def test_a_stored_quota_in_bytes_may_be_changed_otherwise(
+    before: str, *, allowed: bool
+) -> None:
+    now = quota("16Gi", operation="UPDATE")
+    old = quota(before)["request"]["object"]
+    now["request"]["oldObject"] = old
+    assert (await responded(now))["allowed"] == allowed
+
+
+@pytest.mark.parametrize("mode", ["warn", "off"])
+async def test_where_nothing_is_refused_a_quota_in_bytes_is_warned_about(mode: str) -> None:
+    response = await responded(quota("16Gi"), mode=mode)
+    assert response["allowed"]
+    [warning] = response["warnings"]
+    assert warning.startswith("not refused here: InvalidQuantity: ")
+
+
+async def test_a_universe_quota_in_bytes_is_refused_in_every_mode() -> None:
+    one = review({"metadata": {}, "spec": {"hard": {MEM: "16Gi"}}}, **of(UNIVERSE_QUOTAS))
+    one["request"]["namespace"] = ""
+    assert not (await responded(one, mode="off"))["allowed"]
+
+
+async def test_a_policy_whose_default_quota_is_in_bytes_is_refused() -> None:
+    spec = {"defaultQuota": {"hard": {MEM: "16Gi"}}}
+    response = await responded(review({"metadata": {}, "spec": spec}, **of(POLICIES)))
+    [cause] = response["status"]["details"]["causes"]
+    assert cause["field"] == f"spec.defaultQuota.hard[{MEM}]"
+    assert "write 16384 for 16Gi" in response["status"]["message"]
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])

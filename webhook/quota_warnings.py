@@ -1,0 +1,51 @@
+"""Warnings about stored quotas: logged once, counted, and shown by readiness."""
+
+import logging
+from collections.abc import Collection
+from itertools import islice
+from typing import Final
+
+SHOWN_MAX: Final = 8
+"""Quotas that readiness names; of the others it gives the number."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class QuotaWarnings:
+    """What is odd about the quotas that exist, by account."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        """Return how many quotas are odd."""
+        return len(self._of)
+
+    def of(self, account: str) -> tuple[str, ...]:
+        """Return what is odd about a quota."""
+        return self._of.get(account, ())
+
+    def note(self, account: str, warnings: tuple[str, ...]) -> None:
+        """Take note of a quota as it is; what is new is logged, not each change of a status."""
+        if warnings == self.of(account):
+            return
+        if not warnings:
+            del self._of[account]
+            return
+        self._of[account] = warnings
+        for warning in warnings:
+            _log.warning("quota_not_understood", extra={"account": account, "reason": warning})
+
+    def forget(self, account: str) -> None:
+        """Forget a quota that is gone."""
+        self._of.pop(account, None)
+
+    def keep(self, accounts: Collection[str]) -> None:
+        """Forget all quotas but these."""
+        self._of = {account: one for account, one in self._of.items() if account in accounts}
+
+    def shown(self) -> list[str]:
+        """Return a line for each of the first quotas, and how many more there are."""
+        found = [f"{account}: {one[0]}" for account, one in islice(self._of.items(), SHOWN_MAX)]
+        more = len(self._of) - len(found)
+        return [*found, f"{more} more quotas have warnings"] if more else found
