@@ -2,15 +2,16 @@
 
 import msgspec
 
-from gpuledger import wiring
-from gpuledger.deciding import ACTOR, submit, writer_on
-from gpuledger.exits import Exit, Stop
+from gpuledger import resize_advice, wiring
+from gpuledger.deciding import ACTOR, writer_on
+from gpuledger.exits import Exit, Stop, denied
 from gpuledger.finding import log_of
 from gpuledger.projecting import show_written
-from ledger.core import accounts
+from ledger.core import accounts, cards
 from ledger.core.cards import Part, Parts, Placement
 from ledger.core.charging import PODS
 from ledger.core.commands import Resize
+from ledger.core.denials import Denial
 from ledger.core.state import State
 from ledger.kube.rules import DemandRules
 from ledger.kube.stands import charged_by
@@ -61,10 +62,29 @@ async def resize(settings: Settings, wanted: Wanted, *, dry_run: bool) -> Resize
             placed = _placed(writer.state, settings.cluster, wanted)
             command = _command(writer.state, settings.cluster, wanted, placed, rules)
             changes = _changes(placed, command.parts, wanted.container)
-            accepted = await submit(writer, command, dry_run=dry_run)
+            accepted = await writer.submit(command, dry_run=dry_run)
+            if isinstance(accepted, Denial):
+                raise _denied(writer.state, accepted, settings, wanted, placed)
         if not dry_run:
             await show_written(settings, found, accepted.position)
     return Resized(wanted.namespace, wanted.pod, accepted.changed, accepted.position, changes)
+
+
+def _denied(
+    state: State, denial: Denial, settings: Settings, wanted: Wanted, placed: Placement
+) -> Stop:
+    """Return how a resize ends that was denied."""
+    rules = wiring.demand_rules(settings)
+    given = {cards.MEMORY: wanted.memory, cards.CORES: wanted.cores}
+
+    def command(amounts: dict[str, int]) -> Resize:
+        other = msgspec.structs.replace(wanted, **{**dict.fromkeys(given), **amounts})
+        return _command(state, settings.cluster, other, placed, rules)
+
+    amounts = {name: amount for name, amount in given.items() if amount is not None}
+    asked = resize_advice.Asked(wanted.container, placed, amounts, command)
+    remedy = resize_advice.advice(state, asked) if denial.shortages else denial.remedy
+    return denied(msgspec.structs.replace(denial, remedy=remedy))
 
 
 def resized(parts: Parts, wanted: Wanted) -> Parts:

@@ -6,6 +6,7 @@ import typer
 
 from gpuledger.command import LEDGER, command
 from gpuledger.output import Format, Output, number, show_object, show_rows, text
+from ledger.core.amounts import AMOUNT_MAX
 from ledger.runtime.setting_sources import Loaded
 
 _CARDS = (
@@ -39,11 +40,20 @@ async def resize(
         str, typer.Option("--container", "-c", metavar="CONTAINER", help="Name of its container.")
     ],
     memory: Annotated[
-        int | None, typer.Option("--memory", metavar="MIB", min=1, help="MiB of each of its cards.")
+        int | None,
+        typer.Option(
+            "--memory", metavar="MIB", min=1, max=AMOUNT_MAX, help="MiB of each of its cards."
+        ),
     ] = None,
     cores: Annotated[
         int | None,
-        typer.Option("--cores", metavar="PERCENT", min=0, help="Percent of each of its cards."),
+        typer.Option(
+            "--cores",
+            metavar="PERCENT",
+            min=0,
+            max=AMOUNT_MAX,
+            help="Percent of each of its cards.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be decided; change nothing.")

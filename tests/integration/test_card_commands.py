@@ -146,6 +146,59 @@ def test_a_card_without_room_denies_a_resize(store: Path) -> None:
     assert "CardInsufficientCore: cores on card GPU-a of node n1" in denied.err
 
 
+@pytest.mark.parametrize(
+    ("option", "amount", "advice"),
+    [
+        # The quota allows 13,000 more on the two cards; 1,000 of card a are the proxy's.
+        ("--memory", "14501", "Ask for at most 14500 MiB now"),
+        ("--memory", "99999", "It can never fit: at most 14500 MiB now"),
+        ("--cores", "96", "It can never fit: at most 95 % of the cores now"),
+    ],
+)
+def test_a_denied_resize_says_how_much_fits_the_card_and_the_quota(
+    store: Path, option: str, amount: str, advice: str
+) -> None:
+    denied = gpuledger(*RESIZE, option, amount, "--dry-run", store=store)
+    assert (denied.status, "Another card" in denied.err) == (4, False)
+    assert advice in denied.err
+    most = advice.split("at most ")[1].split()[0]
+    assert gpuledger(*RESIZE, option, most, "--dry-run", store=store).status == 0
+
+
+def test_a_resize_that_fits_in_neither_amount_says_both(store: Path) -> None:
+    denied = gpuledger(*RESIZE, "--memory", "30000", "--cores", "200", store=store)
+    memory = "It can never fit: at most 14500 MiB now"
+    assert f"{memory}, and at most 95 % of the cores now" in denied.err
+
+
+async def test_a_denied_resize_says_what_fits_now_and_with_no_other_pod_on_the_card(
+    store: Path,
+) -> None:
+    other = ("local/team-b", "pods/other", "u-1")
+    parts = (Part("main", Phase.APP, (Share("GPU-b", 7_000, 0),)),)
+    small = (Part("main", Phase.APP, (Share("GPU-b", 1_000, 0),)),)
+    pod = ("local/team-c", "pods/small", "u-2")
+    settings = Settings(store_dir=str(store))
+    async with log_of(settings) as found, writer_on(settings, found) as writer:
+        for step in (
+            commands.Reserve(*other, {GPU: 1, MEMORY: 7_000}),
+            commands.Place(*other, "local/n1", parts),
+            commands.Reserve(*pod, {GPU: 1, MEMORY: 1_000}),
+            commands.Place(*pod, "local/n1", small),
+        ):
+            assert isinstance(await writer.submit(step), Accepted)
+    resize = ("resize", "-n", "team-c", "small", "-c", "main", "--memory")
+    denied = gpuledger(*resize, "6000", store=store)
+    assert "Ask for at most 5000 MiB now, 20000 MiB if no other pod is on the card" in denied.err
+    never = gpuledger(*resize, "25000", store=store)
+    wanted = "It can never fit: at most 5000 MiB now, 20000 MiB if no other pod is on the card"
+    assert wanted in never.err
+    full = gpuledger(*resize, "5000", "-o", "json", store=store).json
+    assert full["changed"]
+    again = gpuledger(*resize, "5001", store=store)
+    assert "Ask for no more than its 5000 MiB now, 20000 MiB if no other pod" in again.err
+
+
 async def test_a_pod_that_named_a_type_of_cards_is_charged_as_that_too(store: Path) -> None:
     typed, share = f"v100.{MEMORY}", Share("GPU-c", 1_000, 0)
     pod = ("local/team-b", "pods/typed", "u-1")

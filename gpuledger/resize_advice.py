@@ -1,0 +1,101 @@
+"""How much of a card a container could be given, where a resize is denied.
+
+The amounts are found by deciding, so that what is advised passes the card and every quota together.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ledger.core import cards, events
+from ledger.core.cards import Placement
+from ledger.core.commands import Resize
+from ledger.core.decisions import decide
+from ledger.core.denials import Denial
+from ledger.core.evolution import evolve
+from ledger.core.placements import lines_of
+from ledger.core.state import State
+
+_UNITS: Final = {cards.MEMORY: "MiB", cards.CORES: "% of the cores"}
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a container would have of each of its cards, and how to ask for another amount.
+
+    `amounts` are by `cards.MEMORY` (MiB) and `cards.CORES` (percent), as far as they were given;
+    `command` returns the resize with such amounts, and with what the container has of the others.
+    """
+
+    container: str
+    placed: Placement
+    amounts: dict[str, int]
+    command: Callable[[dict[str, int]], Resize]
+
+
+def advice(state: State, asked: Asked) -> str:
+    """Return how much would fit, now and with no other pod on the cards, without a full stop."""
+    found = [text for one in asked.amounts if (text := _most(state, asked, one))]
+    if not found:
+        return "There is room by now: ask again"
+    never = not _fits_cards(state, asked.placed, asked.command(asked.amounts))
+    return f"{'It can never fit:' if never else 'Ask for'} {', and '.join(found)}"
+
+
+def _most(state: State, asked: Asked, which: str) -> str:
+    """Say how much of one amount would fit with nothing else changed; nothing if all of it does."""
+    wanted = asked.amounts[which]
+    now = _largest(state, asked, which, wanted)
+    if now >= wanted:
+        return ""
+    with state.trying():
+        _leave(state, asked.placed)
+        alone = _largest(state, asked, which, max(wanted, _limit(state, asked.placed, which)))
+    has, unit = _has(asked, which), _UNITS[which]
+    fits = f"at most {now} {unit} now" if now > has else f"no more than its {has} {unit} now"
+    return f"{fits}, {alone} {unit} if no other pod is on the card" if alone > now else fits
+
+
+def _has(asked: Asked, which: str) -> int:
+    """Return what the container has of the card of which it has least."""
+    parts = (part for part in asked.placed.parts if part.container == asked.container)
+    amounts: list[int] = [getattr(share, which) for part in parts for share in part.shares]
+    return min(amounts)
+
+
+def _limit(state: State, placed: Placement, which: str) -> int:
+    """Return what the largest of the pod's cards has."""
+    place = cards.LINES.index(which)
+    lines = (lines_of(state, placed.node, uuid)[place] for uuid in cards.uuids(placed.parts))
+    return max(state.limit[line] for line in lines)
+
+
+def _largest(state: State, asked: Asked, which: str, high: int) -> int:
+    """Return the largest amount up to `high` that would be let in, 0 when none would."""
+    low = 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        if isinstance(decide(state, asked.command({which: middle})), Denial):
+            high = middle - 1
+        else:
+            low = middle
+    return low
+
+
+def _leave(state: State, placed: Placement) -> None:
+    """Take every other pod off the cards of a placement. The caller takes that back."""
+    mine = cards.uuids(placed.parts).keys()
+    for namespace, key in tuple(state.residents[placed.node]):
+        other = state.namespaces[namespace].placed[key]
+        if other.uid != placed.uid and not mine.isdisjoint(cards.uuids(other.parts)):
+            evolve(state, events.Unplaced(namespace, key, other.uid, ""), state.time)
+
+
+def _fits_cards(state: State, placed: Placement, command: Resize) -> bool:
+    """Return whether the resized pod would have room on its cards if nothing else were there."""
+    booked = cards.booked(command.parts, initialised=placed.initialised)
+    return all(
+        amount <= state.limit[line]
+        for uuid, booking in booked.items()
+        for line, amount in zip(lines_of(state, placed.node, uuid), booking, strict=True)
+    )
