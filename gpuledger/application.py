@@ -277,6 +277,8 @@ class Application:
         telemetry.read("settler", self._keeper.is_active)
         unbelieved = self._surroundings.ancestry.unbelieved
         telemetry.read("controllers_not_believed", lambda: len(unbelieved))
+        refused = self._surroundings.refused_allocators
+        telemetry.read("allocators_refused", lambda: len(refused))
         telemetry.read("objects_not_understood", lambda: settlement.puzzling)
         telemetry.read("quotas_not_understood", lambda: settlement.odd_quotas)
         telemetry.read("pods_waiting", lambda: settlement.waiting)

@@ -4,7 +4,10 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
-from extender.settling.importing import ACTOR, Imported, Importing
+import msgspec
+from msgspec import structs
+
+from extender.settling.importing import ACTOR, Imported, Importing, Problem
 from gpuledger import cards, wiring
 from gpuledger.deciding import submit, writer_on
 from gpuledger.exits import Exit, Stop
@@ -16,8 +19,11 @@ from ledger.core.decisions import decide
 from ledger.core.denials import Denial
 from ledger.core.evolution import evolve
 from ledger.core.state import State
+from ledger.kube import hami_accounts
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
+from ledger.kube.errors import ClusterError
+from ledger.kube.hami_accounts import Accounts
 from ledger.kube.objects import Node, Pod
 from ledger.log.writer import Writer
 from ledger.runtime.settings import Settings
@@ -31,7 +37,14 @@ async def import_hami(settings: Settings, *, dry_run: bool) -> Imported:
 
     A dry run decides on a copy of the state and writes nothing.
     """
-    uid, nodes, pods = await _read(settings)
+    uid, nodes, pods, accounts = await _read(settings)
+    done = await _take(settings, uid, nodes, pods, dry_run=dry_run)
+    return with_accounts(settings, done, accounts)
+
+
+async def _take(
+    settings: Settings, uid: str, nodes: list[Node], pods: list[Pod], *, dry_run: bool
+) -> Imported:
     if dry_run:
         state = await _copied(settings)
         importing = _importing(settings, lambda: state, _rehearsing(state))
@@ -57,13 +70,36 @@ async def _copied(settings: Settings) -> State:
         return State()
 
 
-async def _read(settings: Settings) -> tuple[str, list[Node], list[Pod]]:
-    """Return the cluster's identity, its nodes and its pods. Raises ClusterError."""
+def with_accounts(settings: Settings, done: Imported, found: Accounts | Problem) -> Imported:
+    """Return an import with HAMi's accounts, or with why these are not known."""
+    if isinstance(found, Problem):
+        return structs.replace(done, problems=(*done.problems, found))
+    trusted = wiring.trusted(settings)
+    missing = [one.user for one in found.proven if one.user not in trusted]
+    # A text of JSON is one of TOML, too.
+    named = [msgspec.json.encode(one).decode() for one in (*settings.trusted_identities, *missing)]
+    setting = f"trusted_identities = [{', '.join(named)}]" if missing else ""
+    return structs.replace(done, accounts=found, setting=setting)
+
+
+async def _accounts(client: Client) -> Accounts | Problem:
+    """Return HAMi's accounts, or why they cannot be known."""
+    try:
+        return await hami_accounts.find(client)
+    except (ClusterError, ConnectionError) as error:
+        return Problem("accounts", "of HAMi", f"{error}; to find them, {hami_accounts.RIGHTS}")
+
+
+async def _read(
+    settings: Settings,
+) -> tuple[str, list[Node], list[Pod], Accounts | Problem]:
+    """Return the cluster's identity, nodes and pods, and HAMi's accounts. Raises ClusterError."""
     async with await Client.connect(wiring.kubeconfig(settings)) as client:
         cluster = KubernetesCluster(client)
         uid = await cluster.kube_system_uid()
         nodes = await cluster.list_nodes()
-        return uid, nodes.objects, (await cluster.list_pods("")).objects
+        pods = await cluster.list_pods("")
+        return uid, nodes.objects, pods.objects, await _accounts(client)
 
 
 def _importing(settings: Settings, state: Callable[[], State], decided: Decide) -> Importing:

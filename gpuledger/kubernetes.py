@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import time
 from typing import Final
 
@@ -11,6 +12,7 @@ from gpuledger import cards, wiring
 from gpuledger.confirmed import Confirmed
 from gpuledger.keeper import Keeper
 from gpuledger.visible import Visible
+from ledger.kube import hami_accounts
 from ledger.kube.access import KubernetesReviewer
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
@@ -23,6 +25,7 @@ from webhook.beyond import Beyond
 from webhook.narrowing import Narrowing
 from webhook.selected_labels import SelectedLabels
 from webhook.settlement import Settlement
+from webhook.surroundings.refused_allocators import RefusedAllocators
 from webhook.tenure import Site
 
 REGISTER_AGAIN_SECONDS: Final = 2.0
@@ -45,7 +48,9 @@ class Kubernetes:
         self.registration: str | None = "not registered yet" if settings.register_webhook else None
         self._settings, self._client, self._keeper = settings, client, keeper
         self.cluster = cluster = KubernetesCluster(client)
+        may_allocate = functools.partial(hami_accounts.may_allocate, self.reviewer)
         self.surroundings = wiring.surroundings(settings, keeper, cluster)
+        self.surroundings.refused_allocators = RefusedAllocators(may_allocate)
         self.cards = cards.settlement(settings, keeper, cluster, count)
         self.settlement = Settlement(
             Visible(keeper, keeper),

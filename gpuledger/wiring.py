@@ -192,13 +192,15 @@ def trusted(settings: Settings, *own: str) -> tuple[str, ...]:
     """Return the user names that may write annotations of allocations.
 
     `own` are names that this service is known to have. The service accounts of the shipped
-    manifests are always among them, for the service and for the extender of its scheduler.
+    manifests are always among them, for the service and for the extender of its scheduler; HAMi's
+    usual ones are unless a setting says otherwise.
     """
     accounts = (
         f"system:serviceaccount:{settings.namespace}:{name}" for name in _OWN_SERVICE_ACCOUNTS
     )
-    named = settings.trusted_identities or HAMI_IDENTITIES
-    return tuple(name for name in dict.fromkeys((*named, *accounts, *own)) if name)
+    usual = HAMI_IDENTITIES if settings.trust_hami_defaults else ()
+    named = (*usual, *settings.trusted_identities, *accounts, *own)
+    return tuple(name for name in dict.fromkeys(named) if name)
 
 
 def catalog(settings: Settings) -> Catalog:

@@ -8,8 +8,12 @@ import msgspec
 HAMI_IDENTITIES: Final = (
     "system:serviceaccount:kube-system:hami-scheduler",
     "system:serviceaccount:kube-system:hami-device-plugin",
+    "system:serviceaccount:kube-system:hami-ascend",
 )
-"""Who writes HAMi's allocation annotations in an installation by its own chart."""
+"""Who writes HAMi's allocation annotations where its chart is installed as `hami` in kube-system.
+
+Another release name or namespace gives other accounts: `ledger.kube.hami_accounts` finds them.
+"""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Final
 
 from ledger.core.denials import Denial, Reason
-from ledger.kube.containers import shown
+from ledger.kube.access import SERVICE_ACCOUNTS
 from ledger.kube.objects import ObjectMeta
 from webhook.review import Request, optional_metadata, required_metadata
 
@@ -28,6 +28,10 @@ _ALLOCATION: Final = re.compile(
     r")"
 )
 _NODE_LABEL: Final = "hami.io/vgpu-node"
+_REMEDY: Final = (
+    "Leave it as it is, or out of a new manifest; the setting trusted_identities names who"
+    " allocates"
+)
 
 
 def is_checked(request: Request) -> bool:
@@ -41,14 +45,29 @@ def is_checked(request: Request) -> bool:
     return request.resource.name == "bindings" and request.operation == "CREATE"
 
 
-def objection(request: Request, trusted: Collection[str]) -> Denial | None:
-    """Return why a checked request may not be made, None where it may. Raises BadReview."""
-    username = request.user_info.username
-    if username in trusted:
-        return None
+def claim(request: Request, trusted: Collection[str]) -> str:
+    """Return the reserved field that a checked request may not write, "" where it may be made.
+
+    Raises BadReview.
+    """
+    if request.user_info.username in trusted:
+        return ""
     old = optional_metadata(request, "oldObject")
-    field = changed_reserved(required_metadata(request, "object"), old)
-    return refusal(field, shown(username)) if field else None
+    return changed_reserved(required_metadata(request, "object"), old)
+
+
+def resembles_hami(request: Request, field: str) -> bool:
+    """Return whether a service account writes one of HAMi's annotations as HAMi does.
+
+    HAMi changes pods that exist. A pod that is created with such an annotation may come from a
+    tenant's template, and the account be a controller with many rights.
+    """
+    is_update = request.is_pods() and not request.sub_resource and request.operation == "UPDATE"
+    return (
+        is_update
+        and "hami.io/" in field
+        and request.user_info.username.startswith(SERVICE_ACCOUNTS)
+    )
 
 
 def changed_reserved(new: ObjectMeta, old: ObjectMeta | None) -> str:
@@ -62,16 +81,25 @@ def changed_reserved(new: ObjectMeta, old: ObjectMeta | None) -> str:
     )
 
 
-def refusal(field: str, username: str) -> Denial:
-    """Return why a user may not write this field."""
+def refusal(field: str, username: str, *, may_allocate: bool = False) -> Denial:
+    """Return why a user may not write this field.
+
+    `may_allocate` says that the user has the rights of HAMi's accounts.
+    """
     return Denial(
         Reason.RESERVED_ANNOTATION,
         f"{field} tells what was allocated, and {username or 'an unnamed user'} may not write it",
         transient=False,
-        remedy="Leave it as it is, or out of a new manifest; the setting trusted_identities names"
-        " who allocates",
+        remedy=_hami_remedy(username) if may_allocate else _REMEDY,
         field=field,
         value=username,
+    )
+
+
+def _hami_remedy(username: str) -> str:
+    return (
+        f"If {username} is an account of HAMi's, add it to the setting trusted_identities of"
+        " gpuledger; `gpuledger import hami --dry-run` finds HAMi's accounts"
     )
 
 

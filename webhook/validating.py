@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.core.denials import Reason, sentence
+from ledger.core.denials import Denial, Reason, sentence
 from ledger.kube.containers import shown
 from ledger.kube.rules import DemandRules
 from ledger.log.submission import Ledger
@@ -93,9 +93,9 @@ class Validating:
         Raises BadReview.
         """
         if reserved.is_checked(request):
-            denial = reserved.objection(request, self._trusted())
-            if denial is not None:
-                return Verdict(denial)
+            field = reserved.claim(request, self._trusted())
+            if field:
+                return Verdict(await self._refusal(request, field, until))
         kind = self._surroundings.catalog.of_resource(
             request.resource.group, request.resource.resource
         )
@@ -128,6 +128,14 @@ class Validating:
         """Return who may write annotations of allocations: the named users and the service."""
         own = self._surroundings.identity
         return (*self._trusted_identities, own) if own else self._trusted_identities
+
+    async def _refusal(self, request: Request, field: str, until: float) -> Denial:
+        """Return why a reserved field may not be written; note who resembles a HAMi."""
+        user = request.user_info
+        allocators = self._surroundings.refused_allocators
+        resembles = reserved.resembles_hami(request, field)
+        may = resembles and await allocators.note(user, self._surroundings.until(until))
+        return reserved.refusal(field, shown(user.username), may_allocate=may)
 
     async def _judge(self, request: Request, kind: Kind | None, until: float) -> Verdict:
         """Decide about an object of a namespace; without a kind it is a pod."""

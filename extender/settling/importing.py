@@ -20,6 +20,7 @@ from ledger.core.commands import AnyCommand, RegisterCards
 from ledger.core.denials import Denial, sentence
 from ledger.core.placements import account_of, lines_of
 from ledger.core.state import State
+from ledger.kube.hami_accounts import Accounts
 from ledger.kube.objects import Node, Pod
 from ledger.kube.rules import DemandRules
 
@@ -55,7 +56,11 @@ class CardTotal(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What an import came to; of nodes and pods, how many are new and how many were known."""
+    """What an import came to; of nodes and pods, how many are new and how many were known.
+
+    `accounts` are HAMi's, `None` where they were not looked for; `setting` is the line of
+    gpuledger.toml by which all of them are trusted, empty where they are already.
+    """
 
     dry_run: bool
     nodes: int
@@ -64,6 +69,8 @@ class Imported(msgspec.Struct, frozen=True):
     pods_known: int
     problems: tuple[Problem, ...]
     cards: tuple[CardTotal, ...]
+    accounts: Accounts | None = None
+    setting: str = ""
 
 
 class Importing:

@@ -10,6 +10,7 @@ from ledger.runtime.setting_sources import Loaded
 
 if TYPE_CHECKING:
     from extender.settling.importing import Imported
+    from ledger.kube.hami_accounts import Accounts
 
 app = group("Take over what another system has placed.")
 
@@ -22,6 +23,9 @@ _TAKES = (
     "gpu_types",
     "node_keeper",
     "card_scaling",
+    "namespace",
+    "trusted_identities",
+    "trust_hami_defaults",
 )
 
 
@@ -61,8 +65,10 @@ async def hami(
 
     Imports the cards that nodes announce and the pods that HAMi has placed on them. Reads both once
     through the API server. Shows for every card what the ledger counts and what HAMi does. A
-    service that settles the cluster does the same by itself and goes on doing it. Exits with 1 when
-    something was not understood.
+    service that settles the cluster does the same by itself and goes on doing it.
+
+    Finds HAMi's accounts, whatever its release and namespace, and prints the setting by which the
+    webhooks let them write. Exits with 1 when something was not understood.
     """
     from gpuledger.exits import Exit
     from gpuledger.importing import import_hami
@@ -87,3 +93,33 @@ def _tell(found: "Imported") -> None:
     )
     for one in found.problems:
         typer.echo(f"Not imported: {one.kind} {one.name}: {one.reason}", err=True)
+    if found.accounts is not None:
+        for sentence in about_accounts(found.accounts, found.setting):
+            typer.echo(sentence, err=True)
+
+
+def about_accounts(accounts: "Accounts", setting: str) -> list[str]:
+    """Return in sentences which accounts HAMi has, and what to write into the settings."""
+    found = [f"HAMi writes as {one.user} ({one.workload})." for one in accounts.proven]
+    if not found:
+        found = [
+            "No HAMi was found: no Deployment or DaemonSet with its labels or image has its rights."
+        ]
+    found += [
+        f"Not HAMi's: {one.user} ({one.workload}) may not patch all pods and nodes."
+        for one in accounts.unproven
+    ]
+    if accounts.unproven_more:
+        found.append(f"Not HAMi's, without these rights: {accounts.unproven_more} more accounts.")
+    if accounts.unasked:
+        found.append(
+            f"Not asked about: {accounts.unasked} more accounts of workloads that look like HAMi's."
+        )
+    if setting:
+        found += [
+            "The webhooks refuse what HAMi writes until the settings have this line:",
+            setting,
+        ]
+    elif accounts.proven:
+        found.append("The webhooks let all of them write.")
+    return found

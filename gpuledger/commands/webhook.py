@@ -17,6 +17,7 @@ _TAKES = (
     "namespace",
     "exempt_namespaces",
     "trusted_identities",
+    "trust_hami_defaults",
     "workload_kinds",
     "controller_identities",
 )

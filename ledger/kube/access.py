@@ -13,6 +13,9 @@ from ledger.kube.errors import ClusterError
 
 GROUP: Final = "gpuledger.io"
 
+SERVICE_ACCOUNTS: Final = "system:serviceaccount:"
+"""What user names of service accounts begin with."""
+
 REVIEW_SECONDS: Final = 5.0
 """Deadline of one question to the API server."""
 
@@ -66,11 +69,13 @@ class KubernetesReviewer:
         accepted = answer.status.authenticated and answer.status.user.username
         return answer.status.user if accepted else None
 
-    async def may(self, caller: Subject, verb: str, resource: str, namespace: str) -> bool:
+    async def may(
+        self, caller: Subject, verb: str, resource: str, namespace: str, *, group: str = GROUP
+    ) -> bool:
         """Return whether the subject may; namespace "" asks for all namespaces.
 
         A resource that begins with `/` is a path outside all namespaces, as Kubernetes' own
-        `nonResourceURLs` are.
+        `nonResourceURLs` are. The core group is "".
         """
         answer = await self._ask(
             "/apis/authorization.k8s.io/v1/subjectaccessreviews",
@@ -82,7 +87,7 @@ class KubernetesReviewer:
                     "uid": caller.uid,
                     "groups": caller.groups,
                     "extra": caller.extra,
-                    **_asked(verb, resource, namespace),
+                    **_asked(verb, resource, namespace, group),
                 },
             },
             _AccessReview,
@@ -99,8 +104,8 @@ class KubernetesReviewer:
             raise ConnectionError(str(error)) from error
 
 
-def _asked(verb: str, resource: str, namespace: str) -> dict[str, dict[str, str]]:
+def _asked(verb: str, resource: str, namespace: str, group: str) -> dict[str, dict[str, str]]:
     if resource.startswith("/"):
         return {"nonResourceAttributes": {"path": resource, "verb": verb}}
-    named = {"group": GROUP, "resource": resource, "verb": verb, "namespace": namespace}
+    named = {"group": group, "resource": resource, "verb": verb, "namespace": namespace}
     return {"resourceAttributes": named}

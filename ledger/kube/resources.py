@@ -47,6 +47,8 @@ QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet")
 BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 UNIVERSE_QUOTAS: Final = Resource(
     GROUP, "v1alpha1", "universeresourcequotas", "UniverseResourceQuota", namespaced=False

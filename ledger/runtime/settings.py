@@ -275,10 +275,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     trusted_identities: Annotated[
         tuple[str, ...],
         Meta(
-            description="User names that may write the ledger's and HAMi's allocation annotations.",
-            examples=["system:serviceaccount:kube-system:hami-device-plugin"],
+            description="Further user names that may write the ledger's and HAMi's allocation"
+            " annotations; `gpuledger import hami --dry-run` finds HAMi's.",
+            examples=["system:serviceaccount:gpu-tools:vgpu-hami-device-plugin"],
         ),
     ] = ()
+    trust_hami_defaults: Annotated[
+        bool,
+        Meta(
+            description="Whether the accounts of a HAMi that is release hami in kube-system may"
+            " write them, too."
+        ),
+    ] = True
     pseudonym_key_file: Annotated[
         str,
         Meta(

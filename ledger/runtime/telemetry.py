@@ -178,6 +178,12 @@ METRICS: Final = (
         "Users that made objects for a controller in the last hour and are not known as one; what"
         " they made counts beside its owner.",
     ),
+    Metric(
+        "allocators_refused",
+        Kind.GAUGE,
+        "Accounts with the rights of HAMi's that were refused its annotations in the last hour and"
+        " are not among the trusted identities.",
+    ),
     Metric("pods_waiting", Kind.GAUGE, "Pods that wait behind the gate for room."),
     Metric("pods_waiting_seconds_max", Kind.GAUGE, "How long the oldest of them exists."),
     Metric(

@@ -2,18 +2,16 @@
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import pytest
 
+from tests.e2e import alone
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import _connected
 from tests.e2e.controlplane import SERVICE, ControlPlane
-from tests.e2e.later import LaterWebhook
-from tests.e2e.opening import kinds_are_served, let_serve, make_canary, webhooks_are_in_effect
 from tests.e2e.pods import CARDS
 from tests.e2e.polling import eventually
-from tests.e2e.rights import RIGHTS
 from tests.e2e.service import Service
 from tests.e2e.team import QUOTA, Team
 from tests.e2e.workloads import Space, replicated
@@ -26,9 +24,6 @@ WAIT_SECONDS: Final = 60.0
 CONTROLLERS: Final = "platform:controllers"
 """Who the controller manager is here."""
 
-NO_WEBHOOK: Final = cast("LaterWebhook", None)
-"""No second webhook is registered here."""
-
 SETTING: Final = f"replicasets.apps={CONTROLLERS}"
 BELIEVED: Final = f"deployments.apps={CONTROLLERS},{SETTING}"
 
@@ -36,10 +31,8 @@ BELIEVED: Final = f"deployments.apps={CONTROLLERS},{SETTING}"
 @pytest.fixture(scope="module")
 def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """Run a control plane whose controllers all act as the controller manager itself."""
-    running = ControlPlane(assets, tmp_path_factory.mktemp("unexpected"), CONTROLLERS)
-    running.start()
-    yield running
-    running.stop()
+    with alone.control_plane(assets, tmp_path_factory.mktemp("unexpected"), CONTROLLERS) as found:
+        yield found
 
 
 @pytest.fixture
@@ -51,16 +44,11 @@ async def cluster(plane: ControlPlane) -> AsyncIterator[Cluster]:
 async def test_an_unexpected_controller_is_named_with_the_setting_that_has_it_believed(
     plane: ControlPlane, cluster: Cluster, tmp_path: Path
 ) -> None:
-    await let_serve(cluster, RIGHTS)
-    await kinds_are_served(cluster)
-    await make_canary(cluster)
+    await alone.prepare(cluster)
     kubeconfig = plane.kubeconfig(SERVICE)
     (tmp_path / "believing").mkdir()
-    service = Service(tmp_path, kubeconfig)
-    await service.run_again()
-    try:
-        await webhooks_are_in_effect(cluster)
-        team = await opened(cluster, service)
+    async with alone.running(Service(tmp_path, kubeconfig), cluster) as service:
+        team = await alone.team_of(cluster, service, NAMESPACE, **{LINE: "9"})
         await Space(team).created(replicated("Deployment", 1))
         # The Deployment, and beside it the ReplicaSet and the pod that it did not believe.
         await used_is(team, 3)
@@ -71,28 +59,13 @@ async def test_an_unexpected_controller_is_named_with_the_setting_that_has_it_be
         assert await service.metric("gpuledger_controllers_not_believed") == 2
         _, _, said = await service.outcome("drift")
         assert f"KIND={CONTROLLERS}" in said, said
-    finally:
-        service.stop()
     believing = Service(tmp_path / "believing", kubeconfig, controller_identities=BELIEVED)
-    await believing.run_again()
-    try:
-        await webhooks_are_in_effect(cluster)
-        team = Team(NAMESPACE, cluster, believing, NO_WEBHOOK)
+    async with alone.running(believing, cluster):
+        team = await alone.team_of(cluster, believing, NAMESPACE)
         await Space(team).created(replicated("Deployment", 2, "second"))
         await used_is(team, 3)
         ok, reason = await believing.check("surroundings")
         assert (ok, CONTROLLERS in reason) == (True, False), reason
-    finally:
-        believing.stop()
-
-
-async def opened(cluster: Cluster, service: Service) -> Team:
-    """Make a namespace with a quota."""
-    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    await cluster.must("POST", "/api/v1/namespaces", made)
-    team = Team(NAMESPACE, cluster, service, NO_WEBHOOK)
-    await team.limit({LINE: "9"})
-    return team
 
 
 async def used_is(team: Team, cards: int) -> None:

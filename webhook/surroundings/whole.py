@@ -15,6 +15,7 @@ from webhook.surroundings.ancestry import Ancestry, View
 from webhook.surroundings.following import Following, Surrounding
 from webhook.surroundings.namespaces import Namespaces
 from webhook.surroundings.policies import NamespacePolicy, Policies
+from webhook.surroundings.refused_allocators import RefusedAllocators
 from webhook.surroundings.remembering import digest_of
 
 LOOK_SECONDS: Final = 2.0
@@ -61,6 +62,8 @@ class Surroundings:
         """The user name that this service has at the API server, empty while it is not known."""
         self.parents: Parents[bytes] = Parents(digest_of(catalog, rules))
         self.ancestry = Ancestry(catalog, self.parents, cluster, view, name)
+        self.refused_allocators = RefusedAllocators(None)
+        """Accounts that may be a HAMi's; without a cluster, none is kept."""
         self.namespaces = Namespaces(cluster)
         self.policies = Policies(default or NamespacePolicy(), self.namespaces)
         self.following = (
@@ -132,7 +135,8 @@ class Surroundings:
         """Return what is not known or not understood of the cluster."""
         following = self.following.problems() if self.following is not None else []
         unbelieved = self.ancestry.unbelieved.problems()
-        return [*following, *self.policies.problems(), *self._doubts(), *unbelieved]
+        refused = self.refused_allocators.problems()
+        return [*following, *self.policies.problems(), *self._doubts(), *unbelieved, *refused]
 
     async def _first(self, told: asyncio.Event, deadline: float) -> None:
         try:

@@ -6,6 +6,7 @@ import pytest
 
 from gpuledger import importing
 from ledger.kube import hami
+from ledger.kube.hami_accounts import Accounts
 from ledger.kube.objects import Node, ObjectMeta, Pod
 from ledger.runtime.settings import Settings
 
@@ -18,9 +19,9 @@ CARD = (
 async def test_a_dry_run_shows_cards_before_there_is_a_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def read(_: Settings) -> tuple[str, list[Node], list[Pod]]:
+    async def read(_: Settings) -> tuple[str, list[Node], list[Pod], Accounts]:
         register = {hami.WORDS["nvidia"].register: CARD}
-        return "uid", [Node(metadata=ObjectMeta(name="n1", annotations=register))], []
+        return "uid", [Node(metadata=ObjectMeta(name="n1", annotations=register))], [], Accounts()
 
     monkeypatch.setattr(importing, "_read", read)
     store = tmp_path / "none"

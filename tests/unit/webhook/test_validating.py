@@ -21,10 +21,12 @@ from support.owned import around
 from ledger.core.commands import Observe, Reserve
 from ledger.core.denials import Denial, Reason
 from ledger.core.traits import TERMINATING, Requirement
+from ledger.kube.access import Subject
 from ledger.kube.card_types import CardType
 from ledger.kube.rules import DemandRules
 from webhook.policy import HAMI_IDENTITIES, Policy
 from webhook.reserved import STAMP
+from webhook.surroundings.refused_allocators import RefusedAllocators
 
 CARD = {GPU: "1", MEMORY: "8k"}
 DEMAND = {GPU: 1, MEMORY: 8000}
@@ -438,6 +440,39 @@ async def test_users_may_not_say_what_was_allocated(
 
 CLAIM: dict[str, Any] = {"annotations": {ALLOCATED: "GPU-1,NVIDIA,8000,0:;"}}
 BINDING = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}}
+
+
+HAMI_ELSEWHERE = "system:serviceaccount:gpu-tools:vgpu-hami-scheduler"
+
+
+@pytest.mark.parametrize(
+    ("username", "operation", "may", "named"),
+    [
+        (HAMI_ELSEWHERE, "UPDATE", True, True),
+        (HAMI_ELSEWHERE, "UPDATE", False, False),
+        (HAMI_ELSEWHERE, "CREATE", True, False),
+        ("kubernetes-admin", "UPDATE", True, False),
+    ],
+)
+async def test_a_refused_account_with_hamis_rights_is_named_with_the_setting(
+    username: str, operation: str, may: bool, named: bool
+) -> None:
+    async def may_allocate(_: Subject) -> bool:
+        return may
+
+    request = update(pod(CARD, **CLAIM), pod(CARD))
+    if operation == "CREATE":
+        request = review(pod(CARD, **CLAIM))
+    request["request"]["userInfo"]["username"] = username
+    async with serving(CoreLedger()) as service:
+        surroundings = service.validating.surroundings
+        surroundings.refused_allocators = RefusedAllocators(may_allocate)
+        answer = await service.post(request)
+        assert causes(answer)[0][0] == "ReservedAnnotation"
+        advice = "add it to the setting trusted_identities"
+        assert (advice in answer["status"]["message"]) == named
+        problems = [one for one in surroundings.problems() if username in one]
+        assert len(problems) == len(surroundings.refused_allocators) == named
 
 
 def status_of(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from webhook.surroundings.unbelieved import IDENTITIES_MAX, KEPT_SECONDS, Unbelieved
+from webhook.surroundings.lately import KEPT_SECONDS, KEYS_MAX
+from webhook.surroundings.unbelieved import Unbelieved
 
 
 async def test_who_is_not_believed_is_named_with_the_setting() -> None:
@@ -20,9 +21,9 @@ async def test_many_users_who_write_references_do_not_hide_who_makes_many_object
     found = Unbelieved()
     for _ in range(5):
         found.note("jobs.batch", "controller")
-    for number in range(3 * IDENTITIES_MAX):
+    for number in range(3 * KEYS_MAX):
         found.note("jobs.batch", f"tenant-{number}")
-    assert len(found) == len(found.problems()) == IDENTITIES_MAX
+    assert len(found) == len(found.problems()) == KEYS_MAX
     assert any("controller made 5 objects" in one for one in found.problems())
 
 

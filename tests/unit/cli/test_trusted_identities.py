@@ -1,0 +1,85 @@
+"""Who is trusted by the settings, and what an import advises about HAMi's accounts."""
+
+import tomllib
+from pathlib import Path
+
+from extender.settling.importing import Imported, Problem
+from gpuledger import wiring
+from gpuledger.commands.importing import about_accounts
+from gpuledger.importing import with_accounts
+from ledger.kube.hami_accounts import Account, Accounts
+from ledger.runtime.settings import Settings
+from webhook.policy import HAMI_IDENTITIES
+
+PAGE = Path(__file__).parents[3] / "docs" / "from-hami.md"
+OWN = (
+    "system:serviceaccount:gpuledger-system:gpuledger",
+    "system:serviceaccount:gpuledger-system:gpuledger-scheduler",
+)
+SCHEDULER = Account("system:serviceaccount:gpu:vgpu-hami-scheduler", "Deployment gpu/scheduler")
+PLUGIN = Account("system:serviceaccount:gpu:vgpu-hami-device-plugin", "DaemonSet gpu/plugin")
+COPY = Account("system:serviceaccount:team:default", "Deployment team/copy")
+NOTHING = Imported(False, 0, 0, 0, 0, (), ())
+
+
+def test_the_setting_adds_to_hamis_usual_accounts() -> None:
+    settings = Settings(trusted_identities=(PLUGIN.user,))
+    assert wiring.trusted(settings) == (*HAMI_IDENTITIES, PLUGIN.user, *OWN)
+    assert wiring.policy(settings).trusted == wiring.trusted(settings)
+
+
+def test_hamis_usual_accounts_can_be_left_out() -> None:
+    settings = Settings(trusted_identities=(PLUGIN.user,), trust_hami_defaults=False)
+    assert wiring.trusted(settings) == (PLUGIN.user, *OWN)
+    assert wiring.reviewed(settings).trusted == (PLUGIN.user, *OWN)
+
+
+def test_an_import_prints_the_whole_setting_with_what_it_has_already() -> None:
+    settings = Settings(trusted_identities=(PLUGIN.user,))
+    found = with_accounts(settings, NOTHING, Accounts((SCHEDULER, PLUGIN), (COPY,)))
+    assert tomllib.loads(found.setting) == {"trusted_identities": [PLUGIN.user, SCHEDULER.user]}
+    said = about_accounts(found.accounts or Accounts(), found.setting)
+    assert said == [
+        f"HAMi writes as {SCHEDULER.user} (Deployment gpu/scheduler).",
+        f"HAMi writes as {PLUGIN.user} (DaemonSet gpu/plugin).",
+        f"Not HAMi's: {COPY.user} (Deployment team/copy) may not patch all pods and nodes.",
+        "The webhooks refuse what HAMi writes until the settings have this line:",
+        found.setting,
+    ]
+
+
+def test_an_import_prints_no_setting_where_all_are_trusted() -> None:
+    usual = Account(HAMI_IDENTITIES[0], "Deployment kube-system/hami-scheduler")
+    found = with_accounts(Settings(), NOTHING, Accounts((usual,)))
+    assert found.setting == ""
+    assert about_accounts(found.accounts or Accounts(), "")[-1] == (
+        "The webhooks let all of them write."
+    )
+
+
+def test_an_import_says_what_it_did_not_look_at() -> None:
+    said = about_accounts(Accounts(unproven_more=3, unasked=7), "")
+    assert said == [
+        "No HAMi was found: no Deployment or DaemonSet with its labels or image has its rights.",
+        "Not HAMi's, without these rights: 3 more accounts.",
+        "Not asked about: 7 more accounts of workloads that look like HAMi's.",
+    ]
+
+
+def test_an_import_that_may_not_look_for_accounts_says_so() -> None:
+    problem = Problem("accounts", "of HAMi", "403")
+    found = with_accounts(Settings(), NOTHING, problem)
+    assert (found.problems, found.accounts, found.setting) == ((problem,), None, "")
+
+
+def test_the_page_shows_what_an_import_prints() -> None:
+    pairs = (("scheduler", "Deployment"), ("device-plugin", "DaemonSet"))
+    names = [(kind, f"vgpu-hami-{part}") for part, kind in pairs]
+    accounts = Accounts(
+        tuple(
+            Account(f"system:serviceaccount:gpu-tools:{name}", f"{kind} gpu-tools/{name}")
+            for kind, name in names
+        )
+    )
+    found = with_accounts(Settings(), NOTHING, accounts)
+    assert "\n".join(about_accounts(accounts, found.setting)) in PAGE.read_text()

@@ -1,0 +1,95 @@
+"""Refused accounts that may be a HAMi's are kept; tenants' accounts are not, however many."""
+
+import asyncio
+
+import pytest
+
+from ledger.kube.access import Subject
+from webhook.review import UserInfo
+from webhook.surroundings.lately import KEPT_SECONDS, KEYS_MAX
+from webhook.surroundings.refused_allocators import QUESTIONS_MAX, RefusedAllocators
+
+HAMI = UserInfo("system:serviceaccount:gpu:vgpu-hami-scheduler", ("system:serviceaccounts",))
+
+
+class Rights:
+    """Gives HAMi its rights once `answering` is set, and fails with `failure`."""
+
+    def __init__(self) -> None:
+        self.answering = asyncio.Event()
+        self.answering.set()
+        self.asked: list[Subject] = []
+        self.failure: ConnectionError | None = None
+        self.everybody = False
+
+    async def __call__(self, subject: Subject) -> bool:
+        self.asked.append(subject)
+        await self.answering.wait()
+        if self.failure is not None:
+            raise self.failure
+        return self.everybody or subject.username == HAMI.username
+
+
+def soon() -> float:
+    return asyncio.get_running_loop().time() + 30.0
+
+
+async def test_an_account_with_hamis_rights_is_kept_with_the_setting() -> None:
+    rights = Rights()
+    found = RefusedAllocators(rights)
+    assert [await found.note(HAMI, soon()) for _ in range(3)] == [True] * 3
+    assert rights.asked[0] == Subject(HAMI.username, groups=HAMI.groups)
+    [problem] = found.problems()
+    for words in (HAMI.username, "3 of its writes", "trusted_identities", "import hami --dry-run"):
+        assert words in problem, problem
+
+
+async def test_tenants_do_not_fill_the_memory() -> None:
+    found = RefusedAllocators(Rights())
+    await found.note(HAMI, soon())
+    for number in range(3 * KEYS_MAX):
+        assert not await found.note(UserInfo(f"tenant-{number}"), soon())
+    assert len(found) == len(found.problems()) == 1
+
+
+async def test_the_memory_is_bounded_even_for_accounts_with_rights() -> None:
+    rights = Rights()
+    rights.everybody = True
+    found = RefusedAllocators(rights)
+    for number in range(3 * KEYS_MAX):
+        await found.note(UserInfo(f"operator-{number}"), soon())
+    assert len(found) == KEYS_MAX
+
+
+async def test_few_questions_are_open_at_once() -> None:
+    rights = Rights()
+    rights.answering.clear()
+    found = RefusedAllocators(rights)
+    tenants = [UserInfo(f"tenant-{number}") for number in range(QUESTIONS_MAX)]
+    async with asyncio.TaskGroup() as tasks:
+        for one in tenants:
+            tasks.create_task(found.note(one, soon()))
+        await asyncio.sleep(0)
+        assert not await found.note(HAMI, soon()), "it is not waited for"
+        assert len(rights.asked) == QUESTIONS_MAX
+        rights.answering.set()
+    assert await found.note(HAMI, soon())
+
+
+async def test_what_is_not_answered_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    rights = Rights()
+    found = RefusedAllocators(rights)
+    rights.failure = ConnectionError("away")
+    assert not await found.note(HAMI, soon())
+    rights.answering.clear()
+    assert not await found.note(HAMI, asyncio.get_running_loop().time())
+    assert found.problems() == []
+    assert not await RefusedAllocators(None).note(HAMI, soon())
+
+
+async def test_an_account_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, loop = RefusedAllocators(Rights()), asyncio.get_running_loop()
+    await found.note(HAMI, soon())
+    later = loop.time() + KEPT_SECONDS + 1
+    monkeypatch.setattr(loop, "time", lambda: later)
+    assert (len(found), found.problems()) == (0, [])
