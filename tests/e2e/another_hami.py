@@ -1,14 +1,35 @@
 """A HAMi as its chart installs it under another release name, and a tenant who copies it."""
 
+import json
+from collections.abc import Mapping
 from typing import Final
 
 from tests.e2e.cluster import Cluster, Manifest
+from tests.e2e.scheduling.nodes import LOCK, NODES
 
 NAMESPACE: Final = "gpu-tools"
 RELEASE: Final = "vgpu"
 SCHEDULER: Final = f"system:serviceaccount:{NAMESPACE}:{RELEASE}-hami-scheduler"
 PLUGIN: Final = f"system:serviceaccount:{NAMESPACE}:{RELEASE}-hami-device-plugin"
 COPIES: Final = 5
+NODE: Final = "n-hami"
+CARD: Final = f"GPU-{NODE}-0"
+MEMORY: Final = 4_000
+"""What the pod that is placed asks for, MiB."""
+
+_CARDS: Final = json.dumps(
+    [
+        {
+            "id": CARD,
+            "index": 0,
+            "count": 10,
+            "devmem": 24_576,
+            "devcore": 100,
+            "type": "NVIDIA A10",
+            "health": True,
+        }
+    ]
+)
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _RULES: Final[dict[str, list[Manifest]]] = {
@@ -51,6 +72,46 @@ async def install(cluster: Cluster) -> None:
             subjects=[subject],
         )
         await run(cluster, NAMESPACE, _WORKLOADS[component], component, name)
+
+
+async def place(cluster: Cluster, pod: str) -> None:
+    """Place a pod, given by its path, on a card as HAMi's two accounts do, one write at a time."""
+    scheduler, plugin = cluster.as_user(SCHEDULER), cluster.as_user(PLUGIN)
+    node = f"{NODES}/{NODE}"
+    await cluster.must("POST", NODES, {"kind": "Node", "metadata": {"name": NODE}})
+    given = f"{CARD},NVIDIA,{MEMORY},10:;"
+    to_allocate, time = "hami.io/vgpu-devices-to-allocate", "2026-01-31T12:00:00Z"
+    chosen = {
+        "hami.io/vgpu-node": NODE,
+        "hami.io/vgpu-time": "1769860800",
+        "hami.io/vgpu-devices-allocated": given,
+        to_allocate: given,
+    }
+    bound = {"hami.io/bind-phase": "allocating", "hami.io/bind-time": "1769860800"}
+    done = {"hami.io/bind-phase": "success", to_allocate: ";"}
+    *_, space, _, named = pod.split("/")
+    binding = {
+        "metadata": {"name": named},
+        "target": {"kind": "Node", "name": NODE},
+    }
+    await _annotate(plugin, node, {"hami.io/node-nvidia-register": _CARDS})
+    await _annotate(scheduler, pod, chosen, {"hami.io/vgpu-node": NODE})
+    await _annotate(scheduler, node, {LOCK: f"{time},{space},{named}"})
+    await _annotate(scheduler, pod, bound)
+    await scheduler.must("POST", f"{pod}/binding", binding)
+    await _annotate(plugin, pod, done)
+    await _annotate(plugin, node, {LOCK: None})
+
+
+async def _annotate(
+    user: Cluster,
+    path: str,
+    annotations: Mapping[str, str | None],
+    labels: Mapping[str, str] | None = None,
+) -> None:
+    change = {"metadata": {"annotations": annotations, "labels": labels or {}}}
+    answer = await user.patch(path, change)
+    assert answer.status == 200, answer
 
 
 async def copy(cluster: Cluster, namespace: str) -> list[str]:

@@ -14,8 +14,9 @@ from tests.e2e.conftest import _connected
 from tests.e2e.controlplane import SERVICE, ControlPlane
 from tests.e2e.opening import grant
 from tests.e2e.pods import CARDS, pod
+from tests.e2e.polling import eventually
 from tests.e2e.service import Service
-from tests.e2e.team import Team
+from tests.e2e.team import SEEN_SECONDS, Team
 
 pytestmark = pytest.mark.e2e
 
@@ -50,7 +51,8 @@ async def test_a_hami_of_another_name_is_found_named_and_trusted(
     async with alone.running(Service(tmp_path, kubeconfig), cluster) as service:
         team = await alone.team_of(cluster, service, TENANT, **{f"limits.{CARDS}": "9"})
         copies = await another_hami.copy(cluster, TENANT)
-        await cluster.must("POST", f"{team.path}/pods", pod("waiting"))
+        asked = pod("waiting", memory=another_hami.MEMORY)
+        await cluster.must("POST", f"{team.path}/pods", asked)
         await copies_are_refused(team, copies)
         for user, annotations in ((SCHEDULER, GIVEN), (PLUGIN, PHASE)):
             answer = await writes(team, user, annotations)
@@ -63,9 +65,14 @@ async def test_a_hami_of_another_name_is_found_named_and_trusted(
     trusting = Service(tmp_path, kubeconfig, trusted_identities=",".join(setting))
     async with alone.running(trusting, cluster):
         team = await alone.team_of(cluster, trusting, TENANT)
-        for user, annotations in ((SCHEDULER, GIVEN), (PLUGIN, PHASE), (USUAL, AGAIN)):
-            answer = await writes(team, user, annotations)
-            assert answer.status == 200, answer
+        await another_hami.place(cluster, f"{team.path}/pods/waiting")
+        assert (await writes(team, USUAL, AGAIN)).status == 200
+        await eventually(
+            lambda: used(trusting),
+            lambda memory: memory == another_hami.MEMORY,
+            within=SEEN_SECONDS,
+            what="the pod that HAMi placed is charged on its card",
+        )
         await copies_are_refused(team, copies)
         assert await trusting.metric("gpuledger_allocators_refused") == 0
 
@@ -73,6 +80,11 @@ async def test_a_hami_of_another_name_is_found_named_and_trusted(
 async def writes(team: Team, user: str, annotations: dict[str, str]) -> Answer:
     change = {"metadata": {"annotations": annotations}}
     return await team.cluster.as_user(user).patch(f"{team.path}/pods/waiting", change)
+
+
+async def used(service: Service) -> int:
+    """Return the memory of cards that is used, MiB."""
+    return sum(one["used_memory"] for one in await service.answer("cards", "-o", "json"))
 
 
 async def copies_are_refused(team: Team, copies: list[str]) -> None:
