@@ -89,6 +89,10 @@ class Barrier:
             self._tenure.count("settle_failures_total")
             self._postpone(place, str(error))
             return
+        except Exception as error:  # noqa: BLE001 - a defect may not cost the service
+            self._tenure.failures.note(place[1], f"of namespace {place[0]}", error)
+            self._postpone(place, str(error))
+            return
         self._pauses.pop(place, None)
         for key, asked in keys.items():
             found = self._judge(place[0], key, looked, begun)

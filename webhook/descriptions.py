@@ -14,6 +14,9 @@ from ledger.kube.port import Change, Changed, Listed
 from ledger.log.turns import Stride
 from webhook.tenure import RECOUNTED, WATCHED, Tenure
 
+NAMESPACES: Final = "namespaces"
+"""What their watch is called in readiness."""
+
 GONE: Final = ""
 """The description of what is to be forgotten."""
 
@@ -53,7 +56,8 @@ class Descriptions:
                 await self._tell(subject, GONE, RECOUNTED, listed.version)
         for meta in (one.metadata for one in listed.objects):
             await stride.step()
-            await self._tell(self._subject(meta.name), _traits(meta), RECOUNTED, meta.version())
+            with tenure.failures.taking(NAMESPACES, meta.full_name()):
+                await self._tell(self._subject(meta.name), _traits(meta), RECOUNTED, meta.version())
         await tenure.courier.flush()
 
     async def _tell(self, subject: str, traits: str, actor: str, version: int) -> None:

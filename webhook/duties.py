@@ -17,9 +17,9 @@ from webhook.beside import Beside
 from webhook.drift import drift_of
 from webhook.further_duties import FurtherDuties
 from webhook.gates import Gates
-from webhook.pods import Pods
+from webhook.pods import PODS, Pods
 from webhook.puzzling import Puzzling
-from webhook.quota_accounts import QuotaAccounts
+from webhook.quota_accounts import QUOTAS, QuotaAccounts
 from webhook.quota_warnings import QuotaWarnings
 from webhook.recounting import find_open
 from webhook.relooking import Relooking
@@ -29,9 +29,8 @@ from webhook.tenure import Tenure
 TICK_SECONDS: Final = 1.0
 """How often grace periods and open attempts are looked at, less when the bound is short."""
 
-PODS: Final = "pods"
-QUOTAS: Final = "quotas"
-"""What the watches are called in readiness."""
+PLACEMENTS: Final = "placements"
+"""What is settled beside, as readiness calls it."""
 
 
 class Duties:
@@ -45,7 +44,7 @@ class Duties:
         self._beside = beside
         self.ages = Ages()
         self.puzzling = Puzzling()
-        self.watches = Watches(tenure.settings.recount_seconds)
+        self.watches = Watches(tenure.settings.recount_seconds, tenure.failures)
         self._tenure = tenure
         self._quotas = QuotaAccounts(tenure)
         self._pods = Pods(tenure, self.ages, self.puzzling)
@@ -111,7 +110,8 @@ class Duties:
     async def _take_pod(self, change: Change[Pod]) -> None:
         await self._charge_pod(change)
         if self._beside is not None:
-            await self._beside.take(change)
+            with self._tenure.failures.taking(PLACEMENTS, "of pods"):
+                await self._beside.take(change)
 
     async def _charge_pod(self, change: Change[Pod]) -> None:
         if self._more is None:

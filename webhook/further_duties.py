@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Final
 
 from ledger.kube.objects import ResourceQuota, Workload
 from ledger.kube.port import Change
@@ -16,7 +15,7 @@ from webhook.ages import Ages
 from webhook.beyond import Beyond
 from webhook.breakdown import Breakdown
 from webhook.default_quotas import DefaultQuotas
-from webhook.descriptions import Descriptions
+from webhook.descriptions import NAMESPACES, Descriptions
 from webhook.gates import Gates
 from webhook.kind_watches import KindWatches
 from webhook.kinds.kind import Kind
@@ -27,13 +26,9 @@ from webhook.quota_warnings import QuotaWarnings
 from webhook.relooking import Relooking
 from webhook.roots import Roots
 from webhook.tenure import Tenure
-from webhook.universe_accounts import UniverseAccounts
+from webhook.universe_accounts import UNIVERSE, UniverseAccounts
 from webhook.universe_ignored import IgnoredQuotas
 from webhook.universe_status import UniverseStatus
-
-NAMESPACES: Final = "namespaces"
-UNIVERSE: Final = "universe quotas"
-"""What the watches are called in readiness."""
 
 
 class FurtherDuties:

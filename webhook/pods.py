@@ -1,9 +1,11 @@
 """Pods: what the watch tells becomes commits, releases and, after every list, a recount."""
 
 from collections.abc import Callable, Collection
+from typing import Final
 
 import msgspec
 
+from ledger.core import accounts
 from ledger.core.events import Cause
 from ledger.kube.objects import Pod
 from ledger.kube.port import Change, Changed, Listed
@@ -18,6 +20,9 @@ from webhook.puzzling import Puzzling
 from webhook.recounting import Present
 from webhook.sighting import Sighting, holds_uid, news, told
 from webhook.tenure import RECOUNTED, WATCHED, Tenure
+
+PODS: Final = "pods"
+"""What their watch is called in readiness."""
 
 Hear = Callable[[Pod, Sighting], None]
 
@@ -60,12 +65,16 @@ class Pods:
         stride, deadline = Stride(), within(LIST_READ_SECONDS)
         for pod in pods:
             await stride.step()
-            seen = await self._sighting(pod, deadline=deadline)
-            entry = self._tenure.entry(seen.namespace, seen.key)
-            if holds_uid(entry, seen.uid) and not seen.cause:
-                command = news(entry, seen, WATCHED)
-                if command is not None:
-                    await self._tenure.courier.send(command)
+            with self._tenure.failures.taking(PODS, pod.metadata.full_name()):
+                await self._look_again(pod, deadline)
+
+    async def _look_again(self, pod: Pod, deadline: float) -> None:
+        seen = await self._sighting(pod, deadline=deadline)
+        entry = self._tenure.entry(seen.namespace, seen.key)
+        if holds_uid(entry, seen.uid) and not seen.cause:
+            command = news(entry, seen, WATCHED)
+            if command is not None:
+                await self._tenure.courier.send(command)
 
     def astray(self) -> list[str]:
         """Return, once, the namespaces of pods whose root could not be found: it may be later."""
@@ -127,12 +136,15 @@ class Pods:
         deadline = within(RECOUNT_READ_SECONDS)
         present: Present = {}
         for pod in pods:
-            seen = await self._see(pod, deleted=False, deadline=deadline)
-            hear(pod, seen)
-            present[seen.namespace, seen.key] = seen.uid
-            command = news(tenure.entry(seen.namespace, seen.key), seen, RECOUNTED)
-            if command is not None:
-                await tenure.courier.send(command)
+            meta = pod.metadata
+            where = accounts.qualified(tenure.name, meta.namespace), POD_KEYS + meta.name
+            present[where] = meta.uid
+            with tenure.failures.taking(PODS, meta.full_name()):
+                seen = await self._see(pod, deleted=False, deadline=deadline)
+                hear(pod, seen)
+                command = news(tenure.entry(*where), seen, RECOUNTED)
+                if command is not None:
+                    await tenure.courier.send(command)
             await stride.step()
         return present
 

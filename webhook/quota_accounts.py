@@ -1,5 +1,7 @@
 """Quota accounts: every ResourceQuota with managed keys is an account of its namespace."""
 
+from typing import Final
+
 from ledger.core import accounts
 from ledger.core.commands import CloseAccount, SetLimits
 from ledger.kube.objects import ResourceQuota
@@ -9,6 +11,9 @@ from ledger.log.turns import Stride
 from webhook.limits import is_set
 from webhook.quota_warnings import QuotaWarnings
 from webhook.tenure import RECOUNTED, WATCHED, Tenure
+
+QUOTAS: Final = "quotas"
+"""What their watch is called in readiness."""
 
 
 class QuotaAccounts:
@@ -35,7 +40,8 @@ class QuotaAccounts:
         await self._tenure.catch_up()
         stride = Stride()
         for quota in quotas:
-            await self._set(quota, RECOUNTED)
+            with self._tenure.failures.taking(QUOTAS, quota.metadata.full_name()):
+                await self._set(quota, RECOUNTED)
             await stride.step()
         present = {self._account(quota) for quota in quotas}
         self.warnings.keep(present)

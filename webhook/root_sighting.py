@@ -33,10 +33,14 @@ AS_USUAL: Final = Charged()
 
 
 class RootSighting(msgspec.Struct, frozen=True, gc=False):
-    """A root as the ledger sees it, and the controller that may make it part of another root."""
+    """A root as the ledger sees it, and the controller that may make it part of another root.
+
+    `unread` is why it could not be read: it then stays charged as it is.
+    """
 
     seen: Sighting
     controller: OwnerReference | None = None
+    unread: Exception | None = None
 
     def metadata(self) -> ObjectMeta:
         """Return what the object's ancestors are looked up by."""
@@ -46,6 +50,14 @@ class RootSighting(msgspec.Struct, frozen=True, gc=False):
         return ObjectMeta(
             name=name, namespace=namespace, uid=self.seen.uid, owner_references=references
         )
+
+
+def unread_root(kind: Kind, workload: Workload, cluster: str, why: Exception) -> RootSighting:
+    """Return what is remembered of an object that could not be read: which one it is, and why."""
+    meta = workload.metadata
+    namespace = accounts.qualified(cluster, meta.namespace)
+    seen = Sighting(namespace, key_of(kind, meta.name), meta.uid, 0, {})
+    return RootSighting(seen, meta.controller(), why)
 
 
 def sight_root(

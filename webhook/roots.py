@@ -27,7 +27,7 @@ from webhook.manners import Manners
 from webhook.promises import as_promised
 from webhook.puzzling import Puzzling
 from webhook.recounting import Present
-from webhook.root_sighting import RootSighting, sight_root
+from webhook.root_sighting import RootSighting, sight_root, unread_root
 from webhook.sighting import Sighting, news, told
 from webhook.tenure import RECOUNTED, WATCHED, Tenure
 
@@ -67,8 +67,11 @@ class Roots:
     def keep(self, workload: Workload) -> RootSighting:
         """Return what is remembered of an object while a list is read."""
         tenure, namespace = self._tenure, workload.metadata.namespace
-        manner = self._manners.of(namespace)
-        return sight_root(self._kind, workload, tenure.name, tenure.rules, manner)
+        try:
+            manner = self._manners.of(namespace)
+            return sight_root(self._kind, workload, tenure.name, tenure.rules, manner)
+        except Exception as error:  # noqa: BLE001 - a defect may cost one object, not the service
+            return unread_root(self._kind, workload, tenure.name, error)
 
     async def take(self, change: Change[RootSighting]) -> None:
         """Tell the ledger what a change of the watch means."""
@@ -80,8 +83,11 @@ class Roots:
     async def sighting(self, one: RootSighting, deadline: float = 0.0) -> Sighting | None:
         """Return what counts of an object, None when it is part of another and not charged.
 
-        Owners that are not remembered are read until loop time `deadline`.
+        Owners that are not remembered are read until loop time `deadline`. Raises why the object
+        could not be read.
         """
+        if one.unread is not None and not one.seen.cause:
+            raise one.unread
         seen, is_part = await self._lineage.of_root(
             one, was_part=one.seen.uid in self._parts, deadline=deadline
         )
@@ -100,7 +106,8 @@ class Roots:
         listed = await self._list(namespace)
         found = {one.seen.key: one for one in listed.objects if one.seen.key in keys}
         deadline = within(LIST_READ_SECONDS)
-        told = {key: await self.sighting(one, deadline) for key, one in found.items()}
+        readable = {key: one for key, one in found.items() if one.unread is None}
+        told = {key: await self.sighting(one, deadline) for key, one in readable.items()}
         return Looked(
             listed.version,
             {key: one.seen.uid for key, one in found.items()},
@@ -171,9 +178,10 @@ class Roots:
         deadline = within(RECOUNT_READ_SECONDS)
         for one in objects:
             present[one.seen.namespace, one.seen.key] = one.seen.uid
-            seen = await self.sighting(one, deadline)
-            if seen is not None:
-                await self._send_news(seen, RECOUNTED)
+            with self._tenure.failures.taking(self._kind.name, one.metadata().full_name()):
+                seen = await self.sighting(one, deadline)
+                if seen is not None:
+                    await self._send_news(seen, RECOUNTED)
             await stride.step()
         self._parts.intersection_update(present.values())
         return present

@@ -9,6 +9,7 @@ from ledger.core import accounts
 from ledger.core.commands import End
 from ledger.core.events import Cause
 from ledger.core.state import Entry
+from ledger.kube.failures import Failures
 from ledger.kube.pod_traits import Labels
 from ledger.kube.port import Cluster
 from ledger.kube.rules import DemandRules, Recording
@@ -75,6 +76,7 @@ class Tenure:
         self.now = now
         self.courier = courier
         self.count = count
+        self.failures = Failures(count)
         self._recording = Recording()
         roots = beyond.surroundings.catalog.roots if beyond is not None else ()
         self._settled = frozenset(("pods", *(kind.name for kind in roots)))

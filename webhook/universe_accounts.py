@@ -5,6 +5,8 @@ accounts alone. Many namespaces share such an account, so a workload counts on i
 was asked for: a change that no review saw must not take the room of others before any pod runs.
 """
 
+from typing import Final
+
 from ledger.core import accounts
 from ledger.core.commands import CloseAccount, SetLimits
 from ledger.kube.objects import Workload
@@ -13,6 +15,9 @@ from ledger.kube.universe import UniverseLimits, limits_of_universe, spec_of
 from webhook.limits import is_set
 from webhook.quota_warnings import QuotaWarnings
 from webhook.tenure import RECOUNTED, WATCHED, Tenure
+
+UNIVERSE: Final = "universe quotas"
+"""What their watch is called in readiness."""
 
 
 class UniverseAccounts:
@@ -43,7 +48,8 @@ class UniverseAccounts:
         for name in [name for name in self.existing if name not in present]:
             await self._forget(name, RECOUNTED)
         for quota in quotas:
-            await self._set(quota, RECOUNTED)
+            with self._tenure.failures.taking(UNIVERSE, quota.metadata.full_name()):
+                await self._set(quota, RECOUNTED)
         prefix = accounts.universe("")
         for account in list(self._tenure.view.state.accounts):
             if account.startswith(prefix) and account.removeprefix(prefix) not in present:

@@ -14,6 +14,7 @@ from typing import Final
 from extender.settling import node_reading
 from extender.settling.node_reading import NodeReading, NodeRules
 from ledger.kube import port
+from ledger.kube.failures import Failures
 from ledger.kube.objects import Node
 from ledger.kube.pair_scores import PairScores
 from ledger.kube.port import Change, Changed, Listed
@@ -54,15 +55,19 @@ class Nodes:
     """
 
     def __init__(
-        self, cluster: port.Nodes, rules: NodeRules, recount_seconds: float = RECOUNT_SECONDS
+        self,
+        cluster: port.Nodes,
+        rules: NodeRules,
+        recount_seconds: float = RECOUNT_SECONDS,
+        failures: Failures | None = None,
     ) -> None:
-        """Know nothing; `run` follows."""
+        """Know nothing; `run` follows, and notes in `failures` what cannot be taken in."""
         self.known: dict[str, NodeReading] = {}
         self.version = 0
         self.listed = asyncio.Event()
         self.set_scores: SetScores = _no_scores
         self._cluster, self._rules = cluster, rules
-        self._watches = Watches(recount_seconds)
+        self._watches = Watches(recount_seconds, failures)
         self._watches.expect(WATCHED)
         self._hear: Hear = _unheard
 
@@ -109,7 +114,8 @@ class Nodes:
             self._forget(name)
         for node in listed.objects:
             await stride.step()
-            self._note(node)
+            with self._watches.failures.taking(WATCHED, node.metadata.name):
+                self._note(node)
         self.version = listed.version
         self.listed.set()
 

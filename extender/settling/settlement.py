@@ -18,6 +18,7 @@ from extender.settling.registering import ANNOUNCED_BYTES_PER_SECOND, Registerin
 from extender.settling.tenure import CardSettings, CardTenure
 from extender.settling.unbound import Unbound
 from ledger.kube import port
+from ledger.kube.failures import Failures
 from ledger.kube.objects import Pod
 from ledger.kube.port import Change, Listed
 from ledger.log.courier import Courier
@@ -100,7 +101,7 @@ class CardSettlement:
         count: Count = uncounted,
     ) -> None:
         """`name` is the cluster's in the ledger; `now` tells µs of Unix time."""
-        self.nodes = Nodes(cluster, rules or NodeRules())
+        self.nodes = Nodes(cluster, rules or NodeRules(), failures=Failures(count))
         self._view, self._cluster, self._name = view, cluster, name
         self._now, self._count = now, count
         self._settings = settings or CardSettings()

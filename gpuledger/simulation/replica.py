@@ -5,6 +5,7 @@ What survives a kill is what would be on its disk: the head it noted last.
 
 import asyncio
 import random
+import sys
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from ledger.core import snapshots
 from ledger.core.commands import AnyCommand
 from ledger.core.denials import Denial
 from ledger.core.state import State
-from ledger.kube import place_traits
+from ledger.kube import failures, place_traits
 from ledger.log.bounds import WriterSettings
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.memory import MemoryStore
@@ -168,6 +169,7 @@ class Replica:
             now=self.now,
             is_active=lambda: self.name in self._lease.settlers,
             settings=self._settings(),
+            count=_raise_failures,
             beside=placing.settlement.begin if placing is not None else None,
         )
 
@@ -275,3 +277,10 @@ class _Answers(Observer):
 def take_snapshot(state: State) -> Snapshot:
     """Return a snapshot of a state at the end of a record."""
     return Snapshot(state.position, snapshots.encode(state))
+
+
+def _raise_failures(name: str, *_: str) -> None:
+    """Let what the service would only count end the run, because it is a defect."""
+    error = sys.exception()
+    if name == failures.METRIC and error is not None:
+        raise error

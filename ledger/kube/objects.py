@@ -52,6 +52,10 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
                 return one
         return None
 
+    def full_name(self) -> str:
+        """Return the name, with the namespace before it where there is one."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
     def version(self) -> int:
         """Return the resourceVersion as the integer it is, 0 when the object has none yet.
 

@@ -2,12 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Final, TypeVar
 
-from ledger.kube.port import Change, Interrupted
+from ledger.kube.failures import Failures
+from ledger.kube.objects import ObjectMeta
+from ledger.kube.port import Change, Changed, Interrupted, Listed
+from ledger.kube.watching import Backoff
 
 NOT_LISTED: Final = "not listed yet"
+
+_ALL: Final = "as a whole"
+_REASON_MAX: Final = 200
 
 T = TypeVar("T")
 
@@ -19,8 +25,9 @@ class Watches:
     to list it; a single kind that may not be read must not keep the whole service from serving.
     """
 
-    def __init__(self, recount_seconds: float) -> None:
+    def __init__(self, recount_seconds: float, failures: Failures | None = None) -> None:
         """Begin every watch anew with a list after so many seconds."""
+        self.failures = failures or Failures()
         self.waiting: dict[str, str] = {}
         self._recount_seconds = recount_seconds
         self._turns: dict[str, asyncio.Timeout] = {}
@@ -38,7 +45,8 @@ class Watches:
 
     def warnings(self) -> list[str]:
         """Return what else cannot be told, with the reasons."""
-        return [f"{what}: {why}" for what, why in self.waiting.items() if not self._matters(what)]
+        found = [f"{what}: {why}" for what, why in self.waiting.items() if not self._matters(what)]
+        return [*found, *self.failures.shown()]
 
     def was_told(self, what: str) -> bool:
         """Return whether something was listed, or it was told why it cannot be."""
@@ -56,17 +64,39 @@ class Watches:
         watch: Callable[[], AsyncGenerator[Change[T], None]],
         take: Callable[[Change[T]], Awaitable[None]],
     ) -> None:
-        """Take every change, and begin anew with a list when a recount is due."""
+        """Take every change, and begin anew with a list when a recount is due.
+
+        A change that cannot be taken in is noted and passed over; a list that cannot is asked for
+        again after a while.
+        """
+        backoff = Backoff(asyncio.sleep)
         while True:
-            with suppress(TimeoutError):
-                async with (
-                    asyncio.timeout(self._recount_seconds) as turn,
-                    aclosing(watch()) as changes,
-                ):
+            turn = asyncio.timeout(self._recount_seconds)
+            try:
+                async with turn, aclosing(watch()) as changes:
                     self._turns[what] = turn
                     async for change in changes:
-                        await take(change)
+                        await self._take(what, change, take)
                         self._note(what, change)
+                        backoff.reset()
+            except Exception as error:  # noqa: BLE001 - a defect may not cost the service
+                if isinstance(error, TimeoutError) and turn.expired():
+                    continue
+                self._turns.pop(what, None)
+                self.failures.note(what, _ALL, error)
+                self.waiting[what] = f"its list cannot be taken in: {error}"[:_REASON_MAX]
+                await backoff.wait()
+
+    async def _take(
+        self, what: str, change: Change[T], take: Callable[[Change[T]], Awaitable[None]]
+    ) -> None:
+        if isinstance(change, Changed):
+            with self.failures.taking(what, _name(change.object)):
+                await take(change)
+            return
+        if isinstance(change, Listed):
+            self.failures.forget(what)
+        await take(change)
 
     def _matters(self, what: str) -> bool:
         return what in self._essential or not self.was_told(what)
@@ -77,3 +107,10 @@ class Watches:
             self.waiting[what] = change.reason
         else:
             self.waiting.pop(what, None)
+
+
+def _name(seen: object) -> str:
+    """Return the name of an object, or of what is kept of it, as far as it has one."""
+    meta = getattr(seen, "metadata", None)
+    meta = meta() if callable(meta) else meta
+    return meta.full_name() if isinstance(meta, ObjectMeta) else ""

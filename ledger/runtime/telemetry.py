@@ -149,6 +149,12 @@ METRICS: Final = (
         ("cause",),
     ),
     Metric(
+        "watch_failures_total",
+        Kind.COUNTER,
+        "Objects, and whole lists, of a watch that could not be taken in, by watch: a defect.",
+        ("watch",),
+    ),
+    Metric(
         "labels_unread_total",
         Kind.COUNTER,
         "Objects charged with a digest of their labels: too many of them are selected by.",

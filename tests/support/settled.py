@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from ledger.core import accounts, commands
 from ledger.core.commands import AnyCommand, Reserve
 from ledger.core.state import Entry, State
+from ledger.kube import failures
 from ledger.kube.rules import DemandRules
 from ledger.log.memory import MemoryStore
 from ledger.log.records import Record
@@ -42,6 +43,8 @@ class World:
         self.now = 1_800_000_000_000_000
         self.asked: list[AnyCommand] = []
         self.counted: Counter[tuple[str, ...]] = Counter()
+        self.fails = False
+        """Whether the test plants a defect, by which objects cannot be taken in."""
         self.settlement = Settlement(
             self,
             writer,
@@ -130,3 +133,4 @@ async def settling(one: World) -> AsyncIterator[None]:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+    assert one.fails or not [what for what, *_ in one.counted if what == failures.METRIC]

@@ -12,9 +12,10 @@ from typing import Final, Protocol
 
 from ledger.kube.cache import Parents
 from ledger.kube.errors import ClusterError
+from ledger.kube.failures import Failures
 from ledger.kube.objects import Workload
 from ledger.kube.port import Change, Governed, Kept, Workloads
-from ledger.kube.resources import Resource
+from ledger.kube.resources import NAMESPACES, POLICIES, Resource
 from webhook.kinds.catalog import Catalog
 from webhook.surroundings.namespaces import Namespaces
 from webhook.surroundings.policies import Policies
@@ -25,6 +26,7 @@ DISCOVER_SECONDS: Final = 45.0
 RETRY_SECONDS: Final = 2.0
 """Pause before that is asked again after it failed."""
 
+_ALL: Final = "as a whole"
 _log: Final = logging.getLogger(__name__)
 
 
@@ -50,11 +52,13 @@ class Following:
         self._namespaces = namespaces
         self._policies = policies
         self._followed: dict[str, tuple[Resource, asyncio.Task[None]]] = {}
+        self._failures = Failures()
         self._problem = "not asked yet which kinds are served"
 
     def problems(self) -> list[str]:
         """Return what is not known of the cluster; reviews read it through meanwhile."""
-        return [f"discovery: {self._problem}"] if self._problem else []
+        found = [f"discovery: {self._problem}"] if self._problem else []
+        return [*found, *self._failures.shown()]
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -99,10 +103,12 @@ class Following:
         changes: AsyncGenerator[Change[Workload], None]
         async with aclosing(self._cluster.watch_namespaces()) as changes:
             async for change in changes:
-                self._policies.relabelled(self._namespaces.take(change))
+                with self._failures.taking(NAMESPACES.plural, _ALL):
+                    self._policies.relabelled(self._namespaces.take(change))
 
     async def _follow_policies(self) -> None:
         changes: AsyncGenerator[Change[Workload], None]
         async with aclosing(self._cluster.watch_policies()) as changes:
             async for change in changes:
-                self._policies.take(change)
+                with self._failures.taking(POLICIES.plural, _ALL):
+                    self._policies.take(change)

@@ -1,0 +1,72 @@
+"""Failures: an object of a watch that cannot be taken in costs that object, and not the service.
+
+That is always a defect of ours, so it is logged with its traceback, counted, and shown by readiness
+until the object is taken in or gone.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final
+
+METRIC: Final = "watch_failures_total"
+
+REMEMBERED_MAX: Final = 256
+"""Objects that are remembered; further ones are logged and counted only."""
+
+SHOWN_MAX: Final = 8
+"""Objects that readiness names; of the others it gives the number."""
+
+Count = Callable[..., None]
+"""Raises the counter of a name and its labels by one."""
+
+_REASON_MAX: Final = 200
+_log: Final = logging.getLogger(__name__)
+
+
+def _uncounted(name: str, *labels: str) -> None:
+    """Count nothing, where there are no metrics."""
+
+
+class Failures:
+    """The objects that could not be taken in, by watch and name."""
+
+    def __init__(self, count: Count = _uncounted) -> None:
+        self._count = count
+        self._of: dict[tuple[str, str], str] = {}
+
+    @contextmanager
+    def taking(self, watch: str, name: str) -> Iterator[None]:
+        """Take in an object in the block; an error is noted and does not leave the block."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - a defect may cost one object, not the service
+            self.note(watch, name, error)
+        else:
+            self._of.pop((watch, name), None)
+
+    def note(self, watch: str, name: str, error: Exception) -> None:
+        """Note that an object could not be taken in. Call it where the error is handled."""
+        reason = f"{type(error).__name__}: {error}"[:_REASON_MAX]
+        _log.error(
+            "object_not_taken_in",
+            exc_info=error,
+            extra={"path": watch, "key": name, "reason": reason},
+        )
+        self._count(METRIC, watch)
+        if len(self._of) < REMEMBERED_MAX:
+            self._of[watch, name] = reason
+
+    def forget(self, watch: str) -> None:
+        """Forget what failed of a watch: all its objects are about to be told again."""
+        self._of = {where: reason for where, reason in self._of.items() if where[0] != watch}
+
+    def shown(self) -> list[str]:
+        """Return a line for each of the first objects, and how many more there are."""
+        found = [
+            f"{watch} {name}: not taken in, {reason}"
+            for (watch, name), reason in islice(self._of.items(), SHOWN_MAX)
+        ]
+        more = len(self._of) - len(found)
+        return [*found, f"{more} more objects were not taken in"] if more else found
