@@ -107,8 +107,17 @@ REASONS: Final = {
         " change them.",
     ),
     Reason.PRIVILEGED_CONTAINER: (
-        "A privileged container asks for cards, and could go around every limit on them.",
-        "Drop `privileged`, or allow it with the setting privileged.",
+        "The pod asks for cards and one of its containers is privileged: an init container, a"
+        " sidecar, an app container or an ephemeral one. A privileged container sees all cards of"
+        " the node, and no limit holds for it.",
+        "Remove `securityContext.privileged` (for a debugging container: `kubectl debug"
+        " --profile=general`), or allow it with the setting privileged.",
+    ),
+    Reason.NODE_ASSIGNED: (
+        "The pod asks for cards, its scheduler places pods on cards, and `spec.nodeName` would have"
+        " the pod go around that scheduler.",
+        "Leave out `spec.nodeName` and select the node by nodeSelector or affinity, or name a"
+        " scheduler that does not place on cards.",
     ),
     Reason.CARD_MEMORY_UNKNOWN: (
         "A whole card or a percentage of one is asked for, a quota limits memory, and no size of"

@@ -116,8 +116,8 @@ class Kubernetes:
         await self.settlement.registered.wait()
         if self._settings.register_webhook:
             await self._write_registration(authority)
-        rules, scheduler = self.surroundings.rules, self._settings.scheduler_name
-        narrowing = Narrowing(self._client, self.surroundings.policies, rules, scheduler)
+        rules, schedulers = self.surroundings.rules, wiring.schedulers(self._settings)
+        narrowing = Narrowing(self._client, self.surroundings.policies, rules, schedulers)
         selected = SelectedLabels(self._client, lambda: self.surroundings.rules.labels)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(narrowing.run())

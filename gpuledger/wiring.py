@@ -28,6 +28,7 @@ from ledger.runtime.settings import Settings
 from webhook.kinds.catalog import Catalog, KindError
 from webhook.policy import HAMI_IDENTITIES, Policy
 from webhook.registration import Reviewed
+from webhook.schedulers import Schedulers
 from webhook.surroundings.following import Surrounding
 from webhook.surroundings.policies import NamespacePolicy
 from webhook.surroundings.whole import Surroundings
@@ -182,10 +183,15 @@ def policy(settings: Settings) -> Policy:
         allow_privileged=settings.privileged == "allow",
         owner_holds_max=settings.owner_holds_max if settings.kubernetes else 0,
         trusted=trusted(settings),
-        scheduler_name=settings.scheduler_name,
+        schedulers=schedulers(settings),
         universe_authority=settings.universe_authority,
         recorded=recorded_names(settings),
     )
+
+
+def schedulers(settings: Settings) -> Schedulers:
+    """Return which schedulers place pods on cards."""
+    return Schedulers(settings.scheduler_name, settings.card_schedulers)
 
 
 def trusted(settings: Settings, *own: str) -> tuple[str, ...]:

@@ -48,6 +48,24 @@ def claims(trusted: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
+def debugging(resources: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the match conditions of ephemeral containers.
+
+    Only a privileged one is looked at; others are added while this service is down.
+    """
+    privileged = "c.?securityContext.?privileged.orValue(false)"
+    return [
+        {
+            "name": "asks-for-accelerators",
+            "expression": resource_requests.asks("object.spec", _literal(resources)),
+        },
+        {
+            "name": "has-a-privileged-one",
+            "expression": f"object.spec.?ephemeralContainers.orValue([]).exists(c, {privileged})",
+        },
+    ]
+
+
 def _claimed() -> str:
     mine, before = _annotations("object"), _annotations("oldObject")
     differs = (

@@ -1,12 +1,14 @@
 """The mutating webhook: a new pod that asks for cards gets what it left out.
 
-Where pods wait for room instead of being refused, it also gets the gate behind which it waits. The
-webhook never decides and never charges: whatever it does not understand passes untouched and is
+That is so for pods of schedulers that place on cards. Other schedulers look for nodes that offer
+every resource in the pod, and nodes with NVIDIA's own device plugin offer `nvidia.com/gpu` alone,
+so pods of other schedulers stay as they are. Where pods wait for room instead of being refused, a
+pod of any scheduler gets the gate behind which it waits.
+
+The webhook never decides and never charges: whatever it does not understand passes untouched and is
 refused, with a reason, by the validating webhook. What it writes is no proof of anything, and a pod
 that it was not asked about is judged alike. Its patch is the same however often it is asked.
 """
-
-from typing import Final
 
 import msgspec
 
@@ -20,8 +22,6 @@ from webhook.policy import Policy
 from webhook.review import Request, Response, required_pod
 from webhook.surroundings.policies import NamespacePolicy
 from webhook.surroundings.whole import Surroundings
-
-_DEFAULT_SCHEDULERS: Final = ("", "default-scheduler")
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -66,6 +66,9 @@ class Mutating:
         patch: list[Operation] = []
         if treated.on_exceeded == "pending" and not treated.yields_to(request.user_info):
             patch = _gated(pod)
+        schedulers = self._policy.schedulers
+        if pod.spec.node_name or not schedulers.place(pod.spec):
+            return patch
         asking = False
         for kind, containers in _containers(pod):
             for number, container in enumerate(containers):
@@ -73,13 +76,10 @@ class Mutating:
                     asking = True
                     place = f"/spec/{kind}/{number}/resources/limits"
                     patch += _completed(container, place, self._surroundings.rules)
-        return patch + self._scheduled(pod) if asking else patch
-
-    def _scheduled(self, pod: Pod) -> list[Operation]:
-        name, spec = self._policy.scheduler_name, pod.spec
-        if not name or spec.node_name or spec.scheduler_name not in _DEFAULT_SCHEDULERS:
-            return []
-        return [Operation("/spec/schedulerName", name)]
+        scheduler = schedulers.of(pod.spec)
+        if asking and schedulers.given == scheduler != pod.spec.scheduler_name:
+            patch.append(Operation("/spec/schedulerName", scheduler))
+        return patch
 
 
 def _gated(pod: Pod) -> list[Operation]:

@@ -1,7 +1,8 @@
 """Narrowing: the mutating webhook is asked about pods only where it has something to write.
 
-Those are pods that leave something out which it completes, pods of the default scheduler where a
-setting names another, and, where any policy has pods wait for room, all that ask for cards. A
+Those are pods of schedulers that place on cards which leave something out that it completes, pods
+of the default scheduler where a setting names another, and, where any policy has pods wait for
+room, all that ask for cards. A
 registration begins wide, with a condition that always holds: when it is written, the policies are
 not known. This replica then replaces that condition, and does so again whenever a policy changes
 what it has to be. A registration that was written by hand is narrowed alike.
@@ -11,6 +12,7 @@ is asked about every pod, and charges what the mutating one would have written.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -21,6 +23,7 @@ from ledger.kube.errors import ClusterError, NotFound
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import WHOLE, Vendor
 from webhook import resource_requests
+from webhook.schedulers import DEFAULT, Schedulers
 from webhook.surroundings.policies import Policies
 
 CONDITION: Final = "has-something-to-write"
@@ -44,7 +47,6 @@ RETRY_SECONDS: Final = 2.0
 PATCH_SECONDS: Final = 15.0
 
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
-_DEFAULT_SCHEDULERS: Final = '["", "default-scheduler"]'
 _log: Final = structlog.get_logger("webhook")
 
 
@@ -52,12 +54,12 @@ class Narrowing:
     """Keeps the condition of one cluster's mutating webhook as its policies need it."""
 
     def __init__(
-        self, client: Client, policies: Policies, rules: DemandRules, scheduler_name: str
+        self, client: Client, policies: Policies, rules: DemandRules, schedulers: Schedulers
     ) -> None:
-        """`scheduler_name` is given to pods of the default scheduler, when not empty."""
+        """Narrow to pods of `schedulers`, which place on cards."""
         self._client = client
         self._policies = policies
-        self._narrow = condition(rules, scheduler_name)
+        self._narrow = condition(rules, schedulers)
         self._written = ""
         self._again = 0.0
         self._problem = ""
@@ -102,15 +104,22 @@ class Narrowing:
         )
 
 
-def condition(rules: DemandRules, scheduler_name: str) -> str:
+def condition(rules: DemandRules, schedulers: Schedulers) -> str:
     """Return, as CEL, whether the mutating webhook has to write something into a new pod.
 
-    That a policy has pods wait is not asked here.
+    That a policy has pods wait is not asked here. A pod that names its node stays as it is.
     """
-    either = [_leaves_out(vendor) for vendor in rules.vendors if vendor.completed]
-    if scheduler_name:
-        either.append(_has_default_scheduler())
-    return " || ".join(f"({one})" for one in either) or "false"
+    missing = [_leaves_out(vendor) for vendor in rules.vendors if vendor.completed]
+    either = []
+    if missing:
+        incomplete = " || ".join(f"({one})" for one in missing)
+        either.append(f"{_is_of(schedulers.names)} && ({incomplete})")
+    if schedulers.given:
+        either.append(_is_of([DEFAULT]))
+    if not either:
+        return "false"
+    found = " || ".join(f"({one})" for one in either)
+    return f"object.spec.?nodeName.orValue('') == '' && ({found})"
 
 
 def _leaves_out(vendor: Vendor) -> str:
@@ -145,11 +154,10 @@ def _shares(vendor: Vendor) -> str:
     return f"[{maps}].exists(m, m.exists(r, {found}))"
 
 
-def _has_default_scheduler() -> str:
-    return (
-        "object.spec.?nodeName.orValue('') == ''"
-        f" && object.spec.?schedulerName.orValue('') in {_DEFAULT_SCHEDULERS}"
-    )
+def _is_of(names: Sequence[str]) -> str:
+    """Return whether a pod names one of these schedulers; who names none has the default one."""
+    known = ["", *names] if DEFAULT in names else list(names)
+    return f"object.spec.?schedulerName.orValue('') in {_literal(known)}"
 
 
 def _literal(value: str | list[str]) -> str:

@@ -1,29 +1,94 @@
 """Objections: the webhook's own denials, for what no ledger needs to be asked about."""
 
+from collections.abc import Iterator
+
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Reason
-from ledger.kube.containers import asks_for_cards, shown
+from ledger.kube.containers import shown, takes_cards
 from ledger.kube.demand import Demand
-from ledger.kube.objects import Pod
+from ledger.kube.objects import Container, Pod, PodSpec
 from ledger.kube.rules import DemandRules
 from ledger.kube.wishing import unclear
+from webhook.schedulers import Schedulers
 
 
-def privileged(pod: Pod, rules: DemandRules) -> Denial | None:
-    """Return a denial when a container that asks for cards is privileged."""
-    for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
-        context = container.security_context
-        if context is not None and context.privileged and asks_for_cards(container, rules):
-            return Denial(
-                Reason.PRIVILEGED_CONTAINER,
-                f"container {shown(container.name)} asks for cards and is privileged, so no limit"
-                " on them could be enforced",
-                transient=False,
-                remedy="Remove securityContext.privileged, or have the policy allow it",
-                field="securityContext.privileged",
-                value="true",
-            )
+def privileged(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
+    """Return a denial when a pod that takes cards has a privileged container.
+
+    A privileged container sees every card of its node, whichever container asks for one. Those that
+    the old pod had beside cards stay, or its labels and finalizers could not be written; they are
+    known by their names, which are unique in a pod.
+    """
+    found = list(_privileged(pod.spec))
+    taking = _taking_cards(pod.spec, rules) if found else None
+    if taking is None:
+        return None
+    before: frozenset[str] = frozenset()
+    if old is not None and _taking_cards(old.spec, rules) is not None:
+        before = frozenset(container.name for _, container in _privileged(old.spec))
+    new = ((field, one) for field, one in found if one.name not in before)
+    first = next(new, None)
+    return None if first is None else _is_privileged(*first, taking, rules)
+
+
+def _is_privileged(
+    field: str, container: Container, taking: Container, rules: DemandRules
+) -> Denial:
+    if takes_cards(container, rules):
+        where = "and asks for cards"
+    else:
+        where = f"beside container {shown(taking.name)}, which asks for cards"
+    return Denial(
+        Reason.PRIVILEGED_CONTAINER,
+        f"container {shown(container.name)} is privileged {where}, so no limit on cards would hold",
+        transient=False,
+        remedy="Remove securityContext.privileged, or have the setting privileged allow it",
+        field=f"{field}.securityContext.privileged",
+        value="true",
+    )
+
+
+def _privileged(spec: PodSpec) -> Iterator[tuple[str, Container]]:
+    """Yield the privileged containers of every kind, each with its field."""
+    for field, containers in _containers(spec):
+        for number, container in enumerate(containers or ()):
+            context = container.security_context
+            if context is not None and context.privileged:
+                yield f"{field}[{number}]", container
+
+
+def _taking_cards(spec: PodSpec, rules: DemandRules) -> Container | None:
+    """Return the first container that takes cards, None where none does."""
+    for _, containers in _containers(spec):
+        for container in containers or ():
+            if takes_cards(container, rules):
+                return container
     return None
+
+
+def _containers(spec: PodSpec) -> tuple[tuple[str, list[Container] | None], ...]:
+    return (
+        ("spec.initContainers", spec.init_containers),
+        ("spec.containers", spec.containers),
+        ("spec.ephemeralContainers", spec.ephemeral_containers),
+    )
+
+
+def assigned(pod: Pod, rules: DemandRules, schedulers: Schedulers) -> Denial | None:
+    """Return a denial when a new pod names its node, and its scheduler would place it on cards."""
+    spec = pod.spec
+    if not spec.node_name or not schedulers.place(spec) or _taking_cards(spec, rules) is None:
+        return None
+    return Denial(
+        Reason.NODE_ASSIGNED,
+        f"spec.nodeName is {shown(spec.node_name)}, so {shown(schedulers.of(spec))} could"
+        " not choose cards for the pod",
+        transient=False,
+        remedy="Leave spec.nodeName out, and select the node with spec.nodeSelector or"
+        " spec.affinity, for example by the label kubernetes.io/hostname",
+        field="spec.nodeName",
+        value=shown(spec.node_name),
+    )
 
 
 def misplaced(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:

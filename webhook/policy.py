@@ -5,6 +5,8 @@ from typing import Final
 
 import msgspec
 
+from webhook.schedulers import Schedulers
+
 HAMI_IDENTITIES: Final = (
     "system:serviceaccount:kube-system:hami-scheduler",
     "system:serviceaccount:kube-system:hami-device-plugin",
@@ -23,7 +25,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     bytes. `allow_unavailable` admits, uncharged, what the ledger cannot decide on now. At most
     `owner_holds_max` creations of one owner in a namespace may be unsettled, 0 for no bound.
     `trusted` names the users that may write the annotations of allocation and of the ledger.
-    `scheduler_name` is given to pods of the default scheduler that ask for cards, when not empty.
+    `schedulers` are those that place pods on cards.
     `universe_authority` says whether universe quotas of this cluster count. `recorded` returns what
     the log holds for the name of a user.
     """
@@ -34,6 +36,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     allow_privileged: bool = False
     owner_holds_max: int = 64
     trusted: tuple[str, ...] = HAMI_IDENTITIES
-    scheduler_name: str = ""
+    schedulers: Schedulers = Schedulers()
     universe_authority: bool = True
     recorded: Callable[[str], str] = str

@@ -88,6 +88,7 @@ def configurations(address: Address, reviewed: Reviewed) -> tuple[Configuration,
         | {"clientConfig": client, **_CLOSED}
         | {"rules": [_rule("", "v1", ["pods"]), _rule("", "v1", ["pods/resize"], "UPDATE")]},
         _claims(reviewed) | {"clientConfig": client},
+        _ephemeral(reviewed) | {"clientConfig": client},
         *(_workloads(kind, reviewed) | {"clientConfig": client} for kind in reviewed.kinds),
     ]
     if reviewed.kinds.scalable:
@@ -163,6 +164,16 @@ def _claims(reviewed: Reviewed) -> Entry:
                 _rule("", "v1", ["pods/binding", "bindings"], "CREATE"),
             ]
         }
+    )
+
+
+def _ephemeral(reviewed: Reviewed) -> Entry:
+    """Return the entry of privileged ephemeral containers of pods that ask for cards."""
+    return (
+        _entry("ephemeralcontainers.validate", matching.debugging(reviewed.resources))
+        | _governed(reviewed)
+        | _CLOSED
+        | {"rules": [_rule("", "v1", ["pods/ephemeralcontainers"], "UPDATE")]}
     )
 
 

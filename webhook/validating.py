@@ -7,7 +7,8 @@ does not answer in time is an unavailable ledger.
 Pods, objects of every known kind and their scales are judged when they are created or updated;
 definitions of limits are looked over, and refused where an amount makes no sense. Whatever can
 write annotations of a pod, Bindings and statuses too, is checked for annotations of allocations, in
-every mode. Everything else (DELETE, eviction, other kinds) passes untouched.
+every mode. Of ephemeral containers only privileged ones are judged. Everything else (DELETE,
+eviction, other kinds) passes untouched.
 """
 
 from collections.abc import Collection
@@ -43,6 +44,9 @@ from webhook.surroundings.whole import Surroundings
 from webhook.verdict import UNTOUCHED, Verdict
 
 _WRITES: Final = ("CREATE", "UPDATE")
+
+EPHEMERAL: Final = "ephemeralcontainers"
+"""The subresource of pods by which debugging containers are added."""
 
 _STRICT: Final = frozenset((Reason.RESERVED_ANNOTATION, Reason.FORGED_OWNER))
 """Reasons that hold whatever the mode: they guard what is recorded, not how much there is."""
@@ -153,6 +157,8 @@ class Validating:
     async def _judge_pod(self, request: Request, policy: NamespacePolicy, until: float) -> Verdict:
         pod = required_pod(request, "object")
         old = required_pod(request, "oldObject") if request.operation == "UPDATE" else None
+        if old is not None and request.sub_resource == EPHEMERAL:
+            return self._pods.judge_debugging(pod, old)
         return await self._pods.judge(request, pod, old, policy, until)
 
     async def _judge_workload(
@@ -172,7 +178,7 @@ def _is_judged(request: Request, kind: Kind | None) -> bool:
     if request.operation != "UPDATE":
         return False
     if kind is None:
-        return request.sub_resource == "resize"
+        return request.sub_resource in ("resize", EPHEMERAL)
     return request.sub_resource == "scale" and kind.root and kind.scale is not None
 
 

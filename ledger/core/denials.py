@@ -29,6 +29,7 @@ class Reason(StrEnum):
     FORGED_OWNER = "ForgedOwner"
     LEAVES_QUOTA = "LeavesQuota"
     PRIVILEGED_CONTAINER = "PrivilegedContainer"
+    NODE_ASSIGNED = "NodeAssigned"
     CARD_MEMORY_UNKNOWN = "CardMemoryUnknown"
     ATTEMPT_DIFFERS = "AttemptDiffers"
     CLUSTER_NAME_TAKEN = "ClusterNameTaken"

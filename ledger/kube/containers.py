@@ -87,6 +87,14 @@ def asks_for_cards(container: Container, rules: DemandRules) -> bool:
     return resources is not None and _names_any(resources, rules.of_cards)
 
 
+def takes_cards(container: Container, rules: DemandRules) -> bool:
+    """Return whether a container asks for at least one card, or for what cannot be understood."""
+    try:
+        return bool(cards_of(container, rules))
+    except Refusal:
+        return True
+
+
 def cards_of(container: Container, rules: DemandRules, card_memory: int = 0) -> list[CardRequest]:
     """Return the cards a container asks for, by vendor. Raises Refusal.
 

@@ -141,6 +141,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
+    ephemeral_containers: list[Container] | None = None
     resources: Resources | None = None
     overhead: Quantities | None = None
     node_name: str = ""

@@ -499,8 +499,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         bool, Meta(description="Read an explicit quota of 0 as no limit, as older HAMi does.")
     ] = False
     scheduler_name: Annotated[
-        str, Meta(description="schedulerName to give to pods that ask for cards; none: as it is.")
+        str,
+        Meta(
+            description="schedulerName to give to pods of the default scheduler that ask for cards;"
+            " none: as it is."
+        ),
     ] = ""
+    card_schedulers: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Further schedulers that place pods on cards, besides scheduler_name,"
+            " gpuledger-scheduler and hami-scheduler; the pods of no others are completed.",
+            examples=["my-scheduler"],
+        ),
+    ] = ()
 
     queue_commands_max: Annotated[
         int, Meta(ge=1, le=1_000_000, description="Commands that wait, above which is Overloaded.")

@@ -20,6 +20,7 @@ from tests.e2e.pods import CARDS, CORES, MEMORY, pod
 from tests.e2e.polling import eventually
 from tests.e2e.test_registration import BOTH, VALIDATE, Seen, Setting, plane, setting
 from webhook.narrowing import Narrowing
+from webhook.schedulers import Schedulers
 from webhook.surroundings.namespaces import Namespaces
 from webhook.surroundings.policies import NamespacePolicy, Policies
 
@@ -30,15 +31,17 @@ pytestmark = pytest.mark.e2e
 WITHIN: Final = 30.0
 VALIDATED: Final = [(VALIDATE, "CREATE", "")]
 PERCENTAGE: Final = "nvidia.com/gpumem-percentage"
+CARDS_SCHEDULER: Final = "gpuledger-scheduler"
+PLAIN: Final = Schedulers()
 
 
 def asking(**spec: Any) -> Manifest:
-    """Return a pod of one container, with these limits by short name."""
+    """Return a pod of one container for the cards' scheduler, with these limits by short name."""
     names = {"cards": CARDS, "memory": MEMORY, "cores": CORES, "percentage": PERCENTAGE}
     manifest = pod("a")
     limits = {names[name]: spec.pop(name) for name in list(spec) if name in names}
     manifest["spec"]["containers"][0]["resources"] = {"limits": limits}
-    manifest["spec"].update(spec)
+    manifest["spec"].update({"schedulerName": CARDS_SCHEDULER, **spec})
     return manifest
 
 
@@ -59,11 +62,11 @@ async def becomes(setting: Setting, manifest: Manifest, wanted: list[Seen]) -> N
 
 @asynccontextmanager
 async def narrowed(
-    at: ControlPlane, policies: Policies, scheduler: str = "", **rules: Any
+    at: ControlPlane, policies: Policies, schedulers: Schedulers = PLAIN, **rules: Any
 ) -> AsyncIterator[None]:
     """Keep the registration narrow while the block runs."""
     async with await Client.connect(at.kubeconfig(ADMIN)) as client:
-        narrowing = Narrowing(client, policies, DemandRules(**rules), scheduler)
+        narrowing = Narrowing(client, policies, DemandRules(**rules), schedulers)
         task = asyncio.create_task(narrowing.run())
         yield
         task.cancel()
@@ -124,10 +127,36 @@ async def test_with_default_cores_pods_that_leave_them_out_are_asked_about(
 async def test_where_a_scheduler_is_named_pods_of_the_default_one_are_asked_about(
     plane: ControlPlane, setting: Setting
 ) -> None:
-    other = asking(cards="1", cores="100", schedulerName="other")
-    async with narrowed(plane, known(), "cards"):
+    default = "default-scheduler"
+    other = asking(cards="1", schedulerName="other")
+    async with narrowed(plane, known(), Schedulers("cards")):
         await becomes(setting, other, VALIDATED)
-        assert await seen_of(setting, WHOLE) == BOTH
+        for name in (default, ""):
+            complete = asking(cards="1", cores="100", schedulerName=name)
+            assert await seen_of(setting, complete) == BOTH, name
+        assert await seen_of(setting, WHOLE) == VALIDATED
+
+
+async def test_pods_of_schedulers_that_do_not_place_on_cards_are_not_asked_about(
+    plane: ControlPlane, setting: Setting
+) -> None:
+    async with narrowed(plane, known(), Schedulers(further=("mine",))):
+        await becomes(setting, asking(cards="1", schedulerName=""), VALIDATED)
+        for name in ("default-scheduler", "other", "Gpuledger-Scheduler"):
+            assert await seen_of(setting, asking(cards="1", schedulerName=name)) == VALIDATED, name
+        for name in ("gpuledger-scheduler", "hami-scheduler", "mine"):
+            assert await seen_of(setting, asking(cards="1", schedulerName=name)) == BOTH, name
+        named = asking(cards="1", nodeName="n1")
+        assert await seen_of(setting, named) == VALIDATED
+
+
+async def test_a_default_scheduler_that_places_on_cards_can_be_named(
+    plane: ControlPlane, setting: Setting
+) -> None:
+    async with narrowed(plane, known(), Schedulers(further=("default-scheduler",))):
+        await becomes(setting, WHOLE, VALIDATED)
+        for name in ("default-scheduler", ""):
+            assert await seen_of(setting, asking(cards="1", schedulerName=name)) == BOTH, name
 
 
 async def test_where_a_policy_has_pods_wait_all_are_asked_about_and_again_none(

@@ -239,6 +239,28 @@ async def test_a_resize_is_reviewed(setting: Setting) -> None:
     assert setting.recorder.of(setting.namespace) == [(VALIDATE, "UPDATE", "resize")]
 
 
+async def test_privileged_ephemeral_containers_of_pods_that_ask_for_cards_are_reviewed(
+    setting: Setting,
+) -> None:
+    kind = {"Content-Type": "application/strategic-merge-patch+json"}
+
+    async def debug(pod: str, name: str, privileged: bool) -> list[Seen]:
+        context = {"securityContext": {"privileged": privileged}}
+        added = {"name": name, "image": "i", **context}
+        path = f"{setting.pods}/{pod}/ephemeralcontainers"
+        change = {"spec": {"ephemeralContainers": [added]}}
+        await setting.cluster.must("PATCH", path, change, headers=kind)
+        return setting.recorder.of(setting.namespace, pod)
+
+    await setting.created(pod("a"))
+    assert await debug("a", "one", privileged=False) == []
+    assert await debug("a", "two", privileged=True) == [(VALIDATE, "UPDATE", "ephemeralcontainers")]
+    other = plain()
+    other["metadata"]["name"] = "b"
+    await setting.cluster.must("POST", setting.pods, other)
+    assert await debug("b", "one", privileged=True) == []
+
+
 async def test_a_status_and_a_deletion_are_not_reviewed(setting: Setting) -> None:
     await setting.created(pod("a"))
     assert await setting.patched({"status": {"phase": "Running"}}, "/status") == []
@@ -410,7 +432,7 @@ async def test_registering_again_changes_what_is_different(plane: ControlPlane) 
     async with _connected(plane) as cluster:
         path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
         webhooks = (await cluster.must("GET", path))["webhooks"]
-    assert len(webhooks) == 4 + len(list(Catalog.load()))
+    assert len(webhooks) == 5 + len(list(Catalog.load()))
     for webhook in webhooks:
         assert webhook["clientConfig"] == {
             "url": "https://two.example/admission/validate",
@@ -428,4 +450,9 @@ async def test_kinds_that_are_taken_away_are_not_reviewed_any_more(plane: Contro
     async with _connected(plane) as cluster:
         path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
         webhooks = (await cluster.must("GET", path))["webhooks"]
-    assert [one["name"].split(".")[0] for one in webhooks] == ["pods", "claims", "definitions"]
+    assert [one["name"].split(".")[0] for one in webhooks] == [
+        "pods",
+        "claims",
+        "ephemeralcontainers",
+        "definitions",
+    ]

@@ -8,6 +8,8 @@
   namespace's share of the log. So finalizers and labels that no quota selects by can be written
   whatever the ledger's state. The types of cards that a
   pod names stay what they are: it may have such a card.
+* Beside a container that asks for cards none may be privileged, in any request that can add one.
+  A new pod that names its node is refused where its scheduler would place it on cards.
 * A pod that waits behind the gate asks for nothing. A change that takes the gate away asks for all
   of it, and so does one by which the pod asks for more or other quotas count it: settlement may be
   reserving what the pod was before, or this replica may not know yet that the pod is charged.
@@ -42,6 +44,9 @@ from webhook.verdict import UNTOUCHED, Verdict
 
 _NO_DEMAND: Final = Demand({})
 
+_KUBELETS: Final = "system:nodes"
+"""The group of the kubelets. What a kubelet creates shows a static pod, which runs already."""
+
 
 class PodJudge:
     """Judges pods."""
@@ -66,7 +71,7 @@ class PodJudge:
         """Decide about a pod, by loop time `until`. Raises BadReview."""
         demand = demand_of(pod, self._surroundings.rules)
         before = _NO_DEMAND if old is None else demand_of(old, self._surroundings.rules)
-        denial = self._forbidden(pod, old)
+        denial = self._forbidden(request, pod, old)
         if isinstance(demand, Denial) and demand != before:
             denial = demand
         if denial is not None:
@@ -229,12 +234,23 @@ class PodJudge:
             ),
         )
 
-    def _forbidden(self, pod: Pod, old: Pod | None) -> Denial | None:
+    def judge_debugging(self, pod: Pod, old: Pod) -> Verdict:
+        """Decide about ephemeral containers, which can ask for nothing, but may be privileged."""
+        denial = self._privileged(pod, old)
+        return UNTOUCHED if denial is None else Verdict(denial)
+
+    def _forbidden(self, request: Request, pod: Pod, old: Pod | None) -> Denial | None:
         """Return why the pod may not be written, whatever there is room for."""
-        denial = objections.misplaced(pod, old, self._surroundings.rules)
-        if denial is None and old is None and not self._policy.allow_privileged:
-            denial = objections.privileged(pod, self._surroundings.rules)
+        rules = self._surroundings.rules
+        denial = objections.misplaced(pod, old, rules) or self._privileged(pod, old)
+        if denial is None and old is None and _KUBELETS not in request.user_info.groups:
+            denial = objections.assigned(pod, rules, self._policy.schedulers)
         return denial
+
+    def _privileged(self, pod: Pod, old: Pod | None) -> Denial | None:
+        if self._policy.allow_privileged:
+            return None
+        return objections.privileged(pod, old, self._surroundings.rules)
 
 
 def _asks_for_more(new: tuple[Pod, Demand], old: tuple[Pod, Demand]) -> bool:

@@ -30,5 +30,5 @@ def _refused(
         return refusal(field, shown(username))
     denial = objections.misplaced(template.pod, None, rules)
     if denial is None and not policy.allow_privileged:
-        denial = objections.privileged(template.pod, rules)
-    return denial
+        denial = objections.privileged(template.pod, None, rules)
+    return denial or objections.assigned(template.pod, rules, policy.schedulers)

@@ -14,6 +14,7 @@ from tests.e2e.processes import Child
 PROGRAM: Final = "kube-scheduler"
 READY_SECONDS: Final = 60.0
 PROFILE: Final = "gpuledger-scheduler"
+DEFAULT_PROFILE: Final = "default-scheduler"
 BURST: Final = 2_000
 """Requests of the scheduler's client per second: the usual 50 would be what a test measures."""
 
@@ -50,14 +51,22 @@ def _within(document: Any) -> list[Manifest]:
     return [document, *(yaml.safe_load(files[name]) for name in files if name.endswith(".yaml"))]
 
 
-def adapted(shipped: Manifest, kubeconfig: Path, extender: Extender, profile: str) -> Manifest:
-    """Return the configuration with what an installation has to fill in, and a shorter back-off."""
+def adapted(
+    shipped: Manifest, kubeconfig: Path, extender: Extender | None, profile: str
+) -> Manifest:
+    """Return the configuration with what an installation has to fill in, and a shorter back-off.
+
+    Without an extender it is a scheduler as every cluster has one.
+    """
     made = copy.deepcopy(shipped)
     made["clientConnection"] = {"kubeconfig": str(kubeconfig), "qps": BURST, "burst": BURST}
     made["leaderElection"] = {"leaderElect": False}
     made["podInitialBackoffSeconds"] = 1
     made["podMaxBackoffSeconds"] = BACKOFF_SECONDS_MAX
     made["profiles"][0]["schedulerName"] = profile
+    if extender is None:
+        del made["extenders"]
+        return made
     asked = made["extenders"][0]
     asked["urlPrefix"] = f"https://{extender.address}{extender.path}"
     asked["enableHTTPS"] = True
@@ -76,8 +85,8 @@ class Scheduler:
         self._child: Child | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
-    def start(self, extender: Extender, profile: str = PROFILE) -> None:
-        """Start it and return when it is healthy."""
+    def start(self, extender: Extender | None, profile: str = PROFILE) -> None:
+        """Start it, with or without an extender, and return when it is healthy."""
         made = adapted(configuration(), self._kubeconfig, extender, profile)
         file = self._folder / "configuration.json"
         file.write_text(json.dumps(made))

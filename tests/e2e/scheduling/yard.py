@@ -18,7 +18,13 @@ from tests.e2e.opening import kinds_are_served, let_serve, make_canary, webhooks
 from tests.e2e.processes import Child
 from tests.e2e.rights import PREEMPTION, RIGHTS
 from tests.e2e.scheduling import kwok
-from tests.e2e.scheduling.scheduler import PROFILE, PROGRAM, Extender, Scheduler
+from tests.e2e.scheduling.scheduler import (
+    DEFAULT_PROFILE,
+    PROFILE,
+    PROGRAM,
+    Extender,
+    Scheduler,
+)
 from tests.e2e.service import COMMAND, Service
 
 CONNECTIONS_MAX: Final = 64
@@ -93,12 +99,12 @@ class Yard:
 
     async def scheduler(self, service: Service | None = None, profile: str = PROFILE) -> Scheduler:
         """Start a kube-scheduler that asks an extender, the service's own by default."""
-        folder = self._folder / f"scheduler-{next(self._numbers)}"
-        made = Scheduler(self._assets, folder, self.plane.kubeconfig(SCHEDULER))
-        self._schedulers.append(made)
         asked = service or self.service
-        await asyncio.to_thread(made.start, Extender(asked.address, asked.authority), profile)
-        return made
+        return await self._scheduler(Extender(asked.address, asked.authority), profile)
+
+    async def standard_scheduler(self) -> Scheduler:
+        """Start the kube-scheduler that every cluster has, which asks no extender."""
+        return await self._scheduler(None, DEFAULT_PROFILE)
 
     def stop_schedulers(self) -> None:
         """End all kube-schedulers, and the extenders that were started besides the service.
@@ -122,6 +128,13 @@ class Yard:
             assert status == 0, "SIGTERM ends the service cleanly"
         finally:
             self.nats.stop()
+
+    async def _scheduler(self, extender: Extender | None, profile: str) -> Scheduler:
+        folder = self._folder / f"scheduler-{next(self._numbers)}"
+        made = Scheduler(self._assets, folder, self.plane.kubeconfig(SCHEDULER))
+        self._schedulers.append(made)
+        await asyncio.to_thread(made.start, extender, profile)
+        return made
 
     def _service(
         self, kind: type[Service], folder: Path, kubeconfig: Path | None = None

@@ -22,15 +22,19 @@ from ledger.kube.gates import GATE
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import chosen
 from webhook.policy import Policy
+from webhook.schedulers import Schedulers
 from webhook.surroundings.policies import NamespacePolicy
 
 PERCENTAGE = "nvidia.com/gpumem-percentage"
 
 
-def new_pod(limits: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    """Return a pod as the mutating webhook sees it: without uid."""
+def new_pod(
+    limits: dict[str, Any], *, scheduler: str = "gpuledger-scheduler", **metadata: Any
+) -> dict[str, Any]:
+    """Return a pod as the mutating webhook sees it: without uid, with a scheduler's name."""
     found = pod(limits, **metadata)
     del found["metadata"]["uid"]
+    found["spec"]["schedulerName"] = scheduler
     return found
 
 
@@ -93,25 +97,67 @@ async def test_init_containers_are_completed_too() -> None:
     assert after["spec"]["initContainers"][1]["resources"]["limits"] == {GPU: "1", CORES: "100"}
 
 
-async def test_a_second_pass_changes_nothing() -> None:
-    once = await mutated(new_pod({GPU: "1"}), scheduler_name="cards")
-    twice = await mutated(once, scheduler_name="cards")
+DEFAULT = "default-scheduler"
+CARDS = Schedulers("cards")
+
+
+@pytest.mark.parametrize("name", [DEFAULT, "cards"])
+async def test_a_second_pass_changes_nothing(name: str) -> None:
+    once = await mutated(new_pod({GPU: "1"}, scheduler=name), schedulers=CARDS)
+    twice = await mutated(once, schedulers=CARDS)
     assert once == twice
 
 
-async def test_a_configured_scheduler_takes_pods_of_the_default_one() -> None:
-    before = new_pod({GPU: "1"})
-    before["spec"]["schedulerName"] = "default-scheduler"
-    assert (await mutated(before, scheduler_name="cards"))["spec"]["schedulerName"] == "cards"
-    assert (await mutated(before))["spec"]["schedulerName"] == "default-scheduler"
+@pytest.mark.parametrize("name", [DEFAULT, ""])
+async def test_a_configured_scheduler_takes_pods_of_the_default_one(name: str) -> None:
+    before = new_pod({GPU: "1"}, scheduler=name)
+    after = await mutated(before, schedulers=CARDS)
+    assert after["spec"]["schedulerName"] == "cards"
+    assert limits(after) == {GPU: "1", CORES: "100"}
+    assert await mutated(before) == before
 
 
-@pytest.mark.parametrize("spec", [{"schedulerName": "other"}, {"nodeName": "n1"}])
-async def test_a_scheduler_that_somebody_chose_stays(spec: dict[str, str]) -> None:
-    before = new_pod({GPU: "1"})
-    before["spec"].update(spec)
-    after = await mutated(before, scheduler_name="cards")
-    assert after["spec"].get("schedulerName") == spec.get("schedulerName")
+@pytest.mark.parametrize(
+    "name", [DEFAULT, "", "other", "default", "Gpuledger-Scheduler", "hami-scheduler "]
+)
+@pytest.mark.parametrize("asked", [{GPU: "1"}, {MEMORY: "4k"}], ids=["card", "share"])
+async def test_a_pod_of_a_scheduler_that_does_not_place_on_cards_is_not_touched(
+    name: str, asked: dict[str, str]
+) -> None:
+    before = new_pod(asked, scheduler=name)
+    assert await mutated(before) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "schedulers"),
+    [
+        ("gpuledger-scheduler", Schedulers()),
+        ("hami-scheduler", Schedulers()),
+        ("hami-scheduler", CARDS),
+        ("cards", CARDS),
+        ("mine", Schedulers(further=("mine", "yours"))),
+        (DEFAULT, Schedulers(further=(DEFAULT,))),
+        ("", Schedulers(further=(DEFAULT,))),
+    ],
+)
+async def test_a_pod_of_a_scheduler_that_places_on_cards_is_completed_and_stays_with_it(
+    name: str, schedulers: Schedulers
+) -> None:
+    after = await mutated(new_pod({GPU: "1"}, scheduler=name), schedulers=schedulers)
+    assert limits(after) == {GPU: "1", CORES: "100"}
+    assert after["spec"]["schedulerName"] == name
+
+
+async def test_a_scheduler_that_a_pod_names_stays() -> None:
+    before = new_pod({GPU: "1"}, scheduler="other")
+    assert await mutated(before, schedulers=CARDS) == before
+
+
+@pytest.mark.parametrize("name", [DEFAULT, "cards", "gpuledger-scheduler"])
+async def test_a_pod_that_names_its_node_is_not_touched(name: str) -> None:
+    before = new_pod({GPU: "1"}, scheduler=name)
+    before["spec"]["nodeName"] = "n1"
+    assert await mutated(before, schedulers=CARDS) == before
 
 
 async def test_nothing_is_asked_for_in_the_name_of_a_pod_that_other_vendors_may_not_serve() -> None:
@@ -138,8 +184,9 @@ async def gates(thing: dict[str, Any], treated: NamespacePolicy = PENDING) -> li
     return None if found is None else [one["name"] for one in found]
 
 
-async def test_where_pods_wait_for_room_they_get_the_gate() -> None:
-    assert await gates(new_pod({GPU: "1"})) == [GATE]
+@pytest.mark.parametrize("name", ["gpuledger-scheduler", DEFAULT, "other"])
+async def test_where_pods_wait_for_room_they_get_the_gate_whoever_schedules_them(name: str) -> None:
+    assert await gates(new_pod({GPU: "1"}, scheduler=name)) == [GATE]
 
 
 async def test_other_gates_stay_and_ours_is_added_once() -> None:
@@ -191,6 +238,7 @@ async def test_a_recorded_creation_is_completed_before_it_has_a_name() -> None:
         [(_, first)] = recorded("pod-create-generate-name", "mutate")[:1]
         for given in first["request"]["object"]["spec"]["containers"][0]["resources"].values():
             del given[GPU]
+        first["request"]["object"]["spec"]["schedulerName"] = "hami-scheduler"
         response = await service.post(first, "mutate")
     patch = json.loads(base64.b64decode(response["patch"]))
     assert [step["path"] for step in patch] == [

@@ -15,6 +15,7 @@ from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import chosen
 from webhook import narrowing
 from webhook.narrowing import Narrowing, condition
+from webhook.schedulers import Schedulers
 from webhook.surroundings.namespaces import Namespaces
 from webhook.surroundings.policies import NamespacePolicy, Policies
 
@@ -54,7 +55,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def running(cluster: Cluster, policies: Policies) -> Any:
-    task = asyncio.create_task(Narrowing(cluster, policies, DemandRules(), "").run())
+    task = asyncio.create_task(Narrowing(cluster, policies, DemandRules(), Schedulers()).run())
     yield task
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -84,7 +85,7 @@ async def test_the_condition_follows_the_policies_and_is_written_once_each_time(
         policies.take(Changed(3, policy("p", version=3, onExceeded="deny")))
         await cluster.has(3)
         await asyncio.sleep(0.02)
-    narrow = condition(DemandRules(), "")
+    narrow = condition(DemandRules(), Schedulers())
     assert cluster.written == [narrow, narrowing.WIDE, narrow]
 
 
@@ -96,7 +97,7 @@ async def test_the_condition_is_written_again_after_a_while(
     policies.take(Listed(1, []))
     async with running(cluster, policies):
         await cluster.has(3)
-    assert set(cluster.written) == {condition(DemandRules(), "")}
+    assert set(cluster.written) == {condition(DemandRules(), Schedulers())}
 
 
 async def test_a_condition_that_could_not_be_written_is_tried_again(
@@ -127,4 +128,4 @@ async def test_what_cannot_be_narrowed_stays_wide_and_ends_nothing(refusal: Exce
 
 
 def test_where_nothing_is_completed_nobody_is_asked_about() -> None:
-    assert condition(DemandRules(vendors=chosen(["hygon"])), "") == "false"
+    assert condition(DemandRules(vendors=chosen(["hygon"])), Schedulers()) == "false"

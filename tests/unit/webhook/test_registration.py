@@ -63,6 +63,15 @@ def test_what_writes_annotations_of_pods_besides_fails_closed_and_spares_the_tru
     assert trusted == '!(request.userInfo.username in ["hami","own"])'
 
 
+def test_privileged_ephemeral_containers_are_validated_and_fail_closed() -> None:
+    webhook = named("ephemeralcontainers.validate")
+    assert rules(webhook) == [([""], ["UPDATE"], ["pods/ephemeralcontainers"])]
+    assert webhook["failurePolicy"] == "Fail"
+    asks, privileged = (one["expression"] for one in webhook["matchConditions"])
+    assert '["nvidia.com/gpu","nvidia.com/gpumem"]' in asks
+    assert "privileged" in privileged
+
+
 @pytest.mark.parametrize("kind", list(CATALOG), ids=lambda kind: str(kind.name))
 def test_every_kind_is_validated_in_every_version_that_is_served(kind: Any) -> None:
     webhook = named(f"{kind.name}.validate")
@@ -92,7 +101,10 @@ def test_without_kinds_that_scale_there_is_no_entry_for_scales() -> None:
         Address("https://a:1", b"PEM"), Reviewed(RESOURCES, Catalog(()), ("own",))
     )[1]
     names = [one["name"] for one in found["webhooks"]]
-    assert names == [f"{one}.validate.gpuledger.io" for one in ("pods", "claims", "definitions")]
+    assert names == [
+        f"{one}.validate.gpuledger.io"
+        for one in ("pods", "claims", "ephemeralcontainers", "definitions")
+    ]
 
 
 def test_a_definition_of_limits_does_not_wait_for_a_service_that_is_down() -> None:
@@ -116,7 +128,7 @@ def test_the_named_namespaces_are_exempt_wherever_something_is_charged() -> None
 
 def test_every_entry_has_a_name_of_its_own() -> None:
     names = [webhook["name"] for webhook in webhooks()]
-    assert len(names) == len(set(names)) == 5 + len(list(CATALOG))
+    assert len(names) == len(set(names)) == 6 + len(list(CATALOG))
 
 
 @pytest.mark.parametrize("slash", ["", "/"])

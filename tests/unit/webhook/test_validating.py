@@ -261,13 +261,6 @@ async def test_a_pod_that_takes_no_cards_may_name_any_type() -> None:
     assert (await answered(update(pod({"cpu": "1"}), old), rules=rules))["allowed"]
 
 
-async def test_a_privileged_pod_that_exists_can_still_be_labelled() -> None:
-    old = privileged(CARD)
-    new = privileged(CARD)
-    new["metadata"]["labels"] = {"a": "b"}
-    assert (await answered(update(new, old)))["allowed"]
-
-
 # What passes untouched
 
 
@@ -386,34 +379,6 @@ async def test_a_resize_of_a_whole_card_pod_is_not_refused_for_its_old_share() -
 
 
 # Who may do what
-
-
-def privileged(limits: dict[str, str]) -> dict[str, Any]:
-    """Return a pod with a privileged container."""
-    found = pod(limits)
-    found["spec"]["containers"][0]["securityContext"] = {"privileged": True}
-    return found
-
-
-async def test_a_privileged_container_may_not_ask_for_cards() -> None:
-    response = await answered(review(privileged(CARD)))
-    assert causes(response)[0][0] == "PrivilegedContainer"
-    assert "container main" in response["status"]["message"]
-    assert (await answered(review(privileged({}))))["allowed"]
-    allowing = Policy(allow_privileged=True)
-    assert (await answered(review(privileged(CARD)), policy=allowing))["allowed"]
-
-
-async def test_a_pod_with_a_node_is_charged_with_a_warning() -> None:
-    ledger = CoreLedger()
-    placed = pod(CARD)
-    placed["spec"]["nodeName"] = "n1"
-    response = await answered(review(placed), ledger)
-    assert response["allowed"]
-    [text] = response["warnings"]
-    assert "spec.nodeName" in text
-    assert len(text) <= 120
-    assert ledger.commands()
 
 
 @pytest.mark.parametrize(

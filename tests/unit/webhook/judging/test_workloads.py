@@ -212,6 +212,15 @@ def privileged() -> Manifest:
     return found
 
 
+def assigned() -> Manifest:
+    found = deepcopy(DEPLOYMENT)
+    found["spec"]["template"]["spec"] |= {
+        "nodeName": "n1",
+        "schedulerName": "gpuledger-scheduler",
+    }
+    return found
+
+
 def allocated() -> Manifest:
     found = deepcopy(DEPLOYMENT)
     annotations = {"hami.io/vgpu-devices-allocated": "GPU-1:;"}
@@ -234,7 +243,12 @@ def misplaced() -> Manifest:
             "InvalidPolicy",
             "spec.template.metadata.annotations[hami.io/node-scheduler-policy]",
         ),
-        (privileged(), "PrivilegedContainer", "spec.template.securityContext.privileged"),
+        (
+            privileged(),
+            "PrivilegedContainer",
+            "spec.template.spec.containers[0].securityContext.privileged",
+        ),
+        (assigned(), "NodeAssigned", "spec.template.spec.nodeName"),
         (
             allocated(),
             "ReservedAnnotation",

@@ -1,0 +1,38 @@
+"""Schedulers: which of them place pods on cards, by what an operator set."""
+
+from typing import Final
+
+import msgspec
+
+from ledger.kube.objects import PodSpec
+
+KNOWN: Final = ("gpuledger-scheduler", "hami-scheduler")
+"""The scheduler of `deploy/scheduler`, and the one of HAMi's own chart."""
+
+DEFAULT: Final = "default-scheduler"
+"""The scheduler of pods that name none."""
+
+
+class Schedulers(msgspec.Struct, frozen=True):
+    """The schedulers with an extender that places pods on cards.
+
+    `given` is written into pods of the default scheduler that ask for cards, when not empty.
+    `further` are names besides `KNOWN`. Names are compared exactly, as kube-scheduler does.
+    """
+
+    given: str = ""
+    further: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all of them, each once."""
+        return tuple(dict.fromkeys(one for one in (self.given, *KNOWN, *self.further) if one))
+
+    def of(self, spec: PodSpec) -> str:
+        """Return the name of the scheduler of a pod that asks for cards."""
+        name = spec.scheduler_name or DEFAULT
+        return self.given if self.given and name == DEFAULT else name
+
+    def place(self, spec: PodSpec) -> bool:
+        """Return whether the scheduler of a pod that asks for cards places on cards."""
+        return self.of(spec) in self.names
