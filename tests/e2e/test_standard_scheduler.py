@@ -12,7 +12,7 @@ from tests.e2e.pods import CARDS, CORES
 from tests.e2e.polling import eventually
 from tests.e2e.scheduling import nodes
 from tests.e2e.scheduling.scheduler import DEFAULT_PROFILE, PROFILE
-from tests.e2e.scheduling.shapes import container, deployment, pod
+from tests.e2e.scheduling.shapes import container, daemon_set, deployment, pod
 from tests.e2e.scheduling.team import Team, working
 from tests.e2e.scheduling.yard import Yard, opened
 
@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 NODE: Final = "plain"
 WHOLE: Final = container(cards=1)
+KNOWN_SECONDS: Final = 60.0
 
 
 def plain_node() -> Manifest:
@@ -57,6 +58,20 @@ async def try_to_create(team: Team, manifest: Manifest) -> Answer:
     return await team.cluster.ask("POST", f"{team.path}/pods", manifest)
 
 
+async def limit(team: Team, **hard: str) -> None:
+    """Limit the namespace, and wait until the ledger knows it."""
+    names = {"cards": f"limits.{CARDS}", "cores": f"limits.{CORES}"}
+    limits = {names[name]: hard[name] for name in hard}
+    quota = {"metadata": {"name": "gpus"}, "spec": {"hard": limits}}
+    await team.cluster.must("POST", f"{team.path}/resourcequotas", quota)
+    await eventually(
+        lambda: team.yard.service.answer("usage", f"--namespace={team.namespace}"),
+        bool,
+        within=KNOWN_SECONDS,
+        what="the quota is known to the ledger",
+    )
+
+
 async def test_a_whole_card_pod_of_the_standard_scheduler_runs_as_it_was_written(
     team: Team,
 ) -> None:
@@ -70,15 +85,7 @@ async def test_a_whole_card_pod_of_the_standard_scheduler_runs_as_it_was_written
 
 async def test_what_the_pod_leaves_out_is_charged_as_a_whole_card(team: Team) -> None:
     await team.yard.standard_scheduler()
-    hard = {f"limits.{CORES}": "150"}
-    quota = {"metadata": {"name": "gpus"}, "spec": {"hard": hard}}
-    await team.cluster.must("POST", f"{team.path}/resourcequotas", quota)
-    await eventually(
-        lambda: team.yard.service.answer("usage", f"--namespace={team.namespace}"),
-        bool,
-        within=60.0,
-        what="the quota is known to the ledger",
-    )
+    await limit(team, cores="150")
     await team.create(pod("first", WHOLE, profile=DEFAULT_PROFILE))
     await team.are_bound(1)
     answer = await try_to_create(team, pod("second", WHOLE, profile=DEFAULT_PROFILE))
@@ -102,3 +109,27 @@ async def test_pods_of_a_scheduler_that_places_on_cards_are_completed_and_name_n
     answer = await try_to_create(team, pod("named", WHOLE, profile=PROFILE, nodeName=NODE))
     assert answer.status == 403, answer
     assert "NodeAssigned" in answer.message, answer.message
+
+
+async def test_daemon_sets_of_every_scheduler_make_their_pods(team: Team) -> None:
+    await team.yard.standard_scheduler()
+    await team.create(
+        daemon_set(pod("plain", WHOLE, profile=DEFAULT_PROFILE)),
+        daemon_set(pod("cards", WHOLE, profile=PROFILE)),
+    )
+    await team.are_bound(1)
+    await eventually(
+        team.pods, lambda pods: len(pods) == 2, within=KNOWN_SECONDS, what="both have a pod"
+    )
+
+
+async def test_a_pod_that_is_bound_past_its_scheduler_is_charged(team: Team) -> None:
+    await limit(team, cards="1")
+    await team.create(pod("waits", WHOLE, profile=PROFILE))
+    target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
+    binding = {"metadata": {"name": "waits"}, "target": target}
+    await team.cluster.must("POST", f"{team.path}/pods/waits/binding", binding)
+    await team.are_bound(1)
+    answer = await try_to_create(team, pod("second", WHOLE, profile=DEFAULT_PROFILE))
+    assert answer.status == 403, answer
+    assert "QuotaExceeded" in answer.message, answer.message

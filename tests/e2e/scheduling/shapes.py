@@ -80,6 +80,11 @@ def deployment(template: Manifest, replicas: int) -> Manifest:
     return _workload("apps/v1", "Deployment", template, {"replicas": replicas})
 
 
+def daemon_set(template: Manifest) -> Manifest:
+    """Return a DaemonSet of pods like this one."""
+    return _workload("apps/v1", "DaemonSet", template, {})
+
+
 def job(template: Manifest, count: int) -> Manifest:
     """Return a Job that runs so many pods like this one, all at once."""
     made = _workload("batch/v1", "Job", template, {"parallelism": count, "completions": count})

@@ -24,6 +24,7 @@ REQUESTS_MAX: Final = 16
 
 _PATHS: Final = {
     "Deployment": (APPS, "deployments"),
+    "DaemonSet": (APPS, "daemonsets"),
     "Job": (BATCH, "jobs"),
     "Pod": ("/api/v1", "pods"),
 }
