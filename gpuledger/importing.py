@@ -1,7 +1,7 @@
 """Importing from a command: a cluster that HAMi runs, read once and told to the ledger."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -74,12 +74,21 @@ def with_accounts(settings: Settings, done: Imported, found: Accounts | Problem)
     """Return an import with HAMi's accounts, or with why these are not known."""
     if isinstance(found, Problem):
         return structs.replace(done, problems=(*done.problems, found))
-    trusted = wiring.trusted(settings)
-    missing = [one.user for one in found.proven if one.user not in trusted]
+    trusted, schedulers = wiring.trusted(settings), wiring.schedulers(settings).names
+    users = [one.user for one in found.proven if one.user not in trusted]
+    names = [one.scheduler for one in found.proven if one.scheduler not in ("", *schedulers)]
+    lines = (
+        _line("trusted_identities", settings.trusted_identities, users),
+        _line("card_schedulers", settings.card_schedulers, names),
+    )
+    return structs.replace(done, accounts=found, settings=tuple(filter(None, lines)))
+
+
+def _line(name: str, before: Sequence[str], more: Sequence[str]) -> str:
+    """Return a setting with what it has and more, "" without more."""
     # A text of JSON is one of TOML, too.
-    named = [msgspec.json.encode(one).decode() for one in (*settings.trusted_identities, *missing)]
-    setting = f"trusted_identities = [{', '.join(named)}]" if missing else ""
-    return structs.replace(done, accounts=found, setting=setting)
+    named = [msgspec.json.encode(one).decode() for one in dict.fromkeys((*before, *more))]
+    return f"{name} = [{', '.join(named)}]" if more else ""
 
 
 async def _accounts(client: Client) -> Accounts | Problem:

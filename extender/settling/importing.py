@@ -58,8 +58,8 @@ class CardTotal(msgspec.Struct, frozen=True):
 class Imported(msgspec.Struct, frozen=True):
     """What an import came to; of nodes and pods, how many are new and how many were known.
 
-    `accounts` are HAMi's, `None` where they were not looked for; `setting` is the line of
-    gpuledger.toml by which all of them are trusted, empty where they are already.
+    `accounts` are HAMi's, `None` where they were not looked for. `settings` are lines for
+    gpuledger.toml: whom to trust, and which schedulers place on cards, as far as it lacks them.
     """
 
     dry_run: bool
@@ -70,7 +70,7 @@ class Imported(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
     cards: tuple[CardTotal, ...]
     accounts: Accounts | None = None
-    setting: str = ""
+    settings: tuple[str, ...] = ()
 
 
 class Importing:

@@ -1,5 +1,6 @@
 """`gpuledger import`: taking over what another system has placed."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,8 @@ _TAKES = (
     "namespace",
     "trusted_identities",
     "trust_hami_defaults",
+    "scheduler_name",
+    "card_schedulers",
 )
 
 
@@ -37,6 +40,12 @@ def _pair(header: str, name: str) -> Column:
         number=True,
     )
 
+
+_WHY = {
+    "trusted_identities": "The webhooks refuse what HAMi writes until the settings have this line:",
+    "card_schedulers": "The webhooks take HAMi's scheduler for one without cards until they have:",
+}
+"""What is wrong without a setting that an import advises."""
 
 _CARDS = (
     text("NODE", "node"),
@@ -67,7 +76,7 @@ async def hami(
     through the API server. Shows for every card what the ledger counts and what HAMi does. A
     service that settles the cluster does the same by itself and goes on doing it.
 
-    Finds HAMi's accounts, whatever its release and namespace, and prints the setting by which the
+    Finds HAMi's accounts, whatever its release and namespace, and prints the settings by which the
     webhooks let them write. Exits with 1 when something was not understood.
     """
     from gpuledger.exits import Exit
@@ -94,11 +103,11 @@ def _tell(found: "Imported") -> None:
     for one in found.problems:
         typer.echo(f"Not imported: {one.kind} {one.name}: {one.reason}", err=True)
     if found.accounts is not None:
-        for sentence in about_accounts(found.accounts, found.setting):
+        for sentence in about_accounts(found.accounts, found.settings):
             typer.echo(sentence, err=True)
 
 
-def about_accounts(accounts: "Accounts", setting: str) -> list[str]:
+def about_accounts(accounts: "Accounts", settings: Sequence[str]) -> list[str]:
     """Return in sentences which accounts HAMi has, and what to write into the settings."""
     found = [f"HAMi writes as {one.user} ({one.workload})." for one in accounts.proven]
     if not found:
@@ -115,11 +124,8 @@ def about_accounts(accounts: "Accounts", setting: str) -> list[str]:
         found.append(
             f"Not asked about: {accounts.unasked} more accounts of workloads that look like HAMi's."
         )
-    if setting:
-        found += [
-            "The webhooks refuse what HAMi writes until the settings have this line:",
-            setting,
-        ]
-    elif accounts.proven:
-        found.append("The webhooks let all of them write.")
+    for line in settings:
+        found += [_WHY[line.partition(" ")[0]], line]
+    if accounts.proven and not settings:
+        found.append("The settings name all of them.")
     return found

@@ -42,14 +42,19 @@ UNPROVEN_MAX: Final = 16
 _COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 _COMPONENT: Final = re.compile(r"hami-([a-z0-9-]+-)?(scheduler|device-plugin)")
 _IMAGE: Final = re.compile(r"(.*/)?(hami|k8s-vdevice|ascend-device-plugin)(:[^/@]*)?(@.*)?")
+_NAMED: Final = "--scheduler-name="
 _WRITTEN: Final = ("pods", "nodes")
 
 
 class Account(msgspec.Struct, frozen=True):
-    """A service account's user name, and a workload that runs as it: `Kind namespace/name`."""
+    """A service account's user name, and a workload that runs as it: `Kind namespace/name`.
+
+    `scheduler` is the name of the scheduler that the workload runs, empty for a device plugin.
+    """
 
     user: str
     workload: str
+    scheduler: str = ""
 
 
 class Accounts(msgspec.Struct, frozen=True):
@@ -68,6 +73,8 @@ class Accounts(msgspec.Struct, frozen=True):
 
 class _Container(msgspec.Struct, frozen=True, gc=False):
     image: str = ""
+    command: list[str] | None = None
+    args: list[str] | None = None
 
 
 class _PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -97,6 +104,13 @@ class Carrier(msgspec.Struct, frozen=True, gc=False):
         if any(_COMPONENT.fullmatch(one.get(_COMPONENT_LABEL, "")) for one in labels):
             return True
         return any(_IMAGE.fullmatch(one.image) for one in template.spec.containers or ())
+
+    def scheduler(self) -> str:
+        """Return the name of the scheduler that is run, "" without one."""
+        containers = self.spec.template.spec.containers or ()
+        words = (word for one in containers for word in (*(one.command or ()), *(one.args or ())))
+        named = (word.removeprefix(_NAMED) for word in words if word.startswith(_NAMED))
+        return next(named, "")
 
 
 class _CarrierList(msgspec.Struct, frozen=True, gc=False):
@@ -146,8 +160,8 @@ async def _candidates(client: Client) -> dict[str, Account]:
     for resource in (resources.DEPLOYMENTS, resources.DAEMON_SETS):
         listed = await watching.list_all(client, _source(resource))
         for account in listed.objects:
-            if account is not None:
-                found.setdefault(account.user, account)
+            if account is not None and (account.scheduler or account.user not in found):
+                found[account.user] = account
     return found
 
 
@@ -162,7 +176,8 @@ def account_of(carrier: Carrier, kind: str) -> Account:
     """Return the account as which a workload's pods run."""
     space, name = carrier.metadata.namespace, carrier.metadata.name
     account = carrier.spec.template.spec.service_account_name or "default"
-    return Account(f"{SERVICE_ACCOUNTS}{space}:{account}", f"{kind} {space}/{name}")
+    user, workload = f"{SERVICE_ACCOUNTS}{space}:{account}", f"{kind} {space}/{name}"
+    return Account(user, workload, carrier.scheduler())
 
 
 def _in_turn(accounts: Iterable[Account]) -> Iterable[Account]:

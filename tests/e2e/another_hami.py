@@ -11,6 +11,7 @@ NAMESPACE: Final = "gpu-tools"
 RELEASE: Final = "vgpu"
 SCHEDULER: Final = f"system:serviceaccount:{NAMESPACE}:{RELEASE}-hami-scheduler"
 PLUGIN: Final = f"system:serviceaccount:{NAMESPACE}:{RELEASE}-hami-device-plugin"
+SCHEDULER_NAME: Final = "gpu-tools-scheduler"
 COPIES: Final = 5
 NODE: Final = "n-hami"
 CARD: Final = f"GPU-{NODE}-0"
@@ -143,7 +144,14 @@ async def run(cluster: Cluster, namespace: str, kind: str, component: str, accou
         "app.kubernetes.io/name": "hami",
         "app.kubernetes.io/instance": RELEASE,
     }
-    container = {"name": component, "image": "docker.io/projecthami/hami:v2.10.0"}
+    container = {
+        "name": component,
+        "image": "docker.io/projecthami/hami:v2.10.0",
+        "command": [
+            "run",
+            *([f"--scheduler-name={SCHEDULER_NAME}"] if kind == "Deployment" else []),
+        ],
+    }
     spec = {"serviceAccountName": account, "containers": [container]}
     await _named(
         cluster,

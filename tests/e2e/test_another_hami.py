@@ -104,8 +104,10 @@ async def readiness_names(service: Service, *users: str) -> None:
 
 
 async def setting_of(service: Service, kubeconfig: Path, copies: list[str]) -> list[str]:
-    """Return the setting that an import prints."""
+    """Return whom to trust by the settings that an import prints."""
     found = await service.answer("import", "hami", "--dry-run", f"--kubeconfig={kubeconfig}")
     assert {one["user"] for one in found["accounts"]["proven"]} == {SCHEDULER, PLUGIN}
     assert {one["user"] for one in found["accounts"]["unproven"]} == set(copies)
-    return list(tomllib.loads(found["setting"])["trusted_identities"])
+    lines = tomllib.loads("\n".join(found["settings"]))
+    assert lines["card_schedulers"] == [another_hami.SCHEDULER_NAME]
+    return list(lines["trusted_identities"])

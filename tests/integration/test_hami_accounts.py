@@ -24,9 +24,13 @@ def workload(
     image: str = OTHER,
     labels: dict[str, str] | None = None,
     outside: dict[str, str] | None = None,
+    command: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return a workload; `labels` are its pods', `outside` its own."""
-    spec = {"serviceAccountName": account, "containers": [{"image": OTHER}, {"image": image}]}
+    spec = {
+        "serviceAccountName": account,
+        "containers": [{"image": OTHER}, {"image": image, "command": command}],
+    }
     return {
         "metadata": {"name": name, "namespace": namespace, "labels": outside},
         "spec": {"template": {"metadata": {"labels": labels}, "spec": spec}},
@@ -160,3 +164,14 @@ async def test_a_search_ends_at_its_deadline(
     monkeypatch.setattr(hami_accounts, "FIND_SECONDS", 0.0)
     with pytest.raises(ClusterError, match="not found within 0 s"):
         await hami_accounts.find(client)
+
+
+async def test_the_scheduler_that_is_run_is_named(server: Server, client: Client) -> None:
+    command = ["scheduler", "--http_bind=0.0.0.0:443", "--scheduler-name=theirs"]
+    server.deployments = [
+        workload("other", labels=LABELLED),
+        workload("scheduler", labels=LABELLED, command=command),
+    ]
+    server.rights = {user("gpu", "a"): {"pods", "nodes"}}
+    [account] = (await hami_accounts.find(client)).proven
+    assert (account.workload, account.scheduler) == ("Deployment gpu/scheduler", "theirs")

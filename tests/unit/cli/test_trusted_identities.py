@@ -3,6 +3,8 @@
 import tomllib
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from extender.settling.importing import Imported, Problem
 from gpuledger import wiring
 from gpuledger.commands.importing import about_accounts
@@ -37,28 +39,41 @@ def test_hamis_usual_accounts_can_be_left_out() -> None:
 def test_an_import_prints_the_whole_setting_with_what_it_has_already() -> None:
     settings = Settings(trusted_identities=(PLUGIN.user,))
     found = with_accounts(settings, NOTHING, Accounts((SCHEDULER, PLUGIN), (COPY,)))
-    assert tomllib.loads(found.setting) == {"trusted_identities": [PLUGIN.user, SCHEDULER.user]}
-    said = about_accounts(found.accounts or Accounts(), found.setting)
+    [line] = found.settings
+    assert tomllib.loads(line) == {"trusted_identities": [PLUGIN.user, SCHEDULER.user]}
+    said = about_accounts(found.accounts or Accounts(), found.settings)
     assert said == [
         f"HAMi writes as {SCHEDULER.user} (Deployment gpu/scheduler).",
         f"HAMi writes as {PLUGIN.user} (DaemonSet gpu/plugin).",
         f"Not HAMi's: {COPY.user} (Deployment team/copy) may not patch all pods and nodes.",
         "The webhooks refuse what HAMi writes until the settings have this line:",
-        found.setting,
+        line,
+    ]
+
+
+def test_an_import_names_a_scheduler_of_another_name() -> None:
+    trusted = Settings(trusted_identities=(SCHEDULER.user,), card_schedulers=("mine",))
+    usual = replace(SCHEDULER, scheduler="hami-scheduler")
+    assert with_accounts(trusted, NOTHING, Accounts((usual,))).settings == ()
+    found = with_accounts(trusted, NOTHING, Accounts((replace(SCHEDULER, scheduler="theirs"),)))
+    assert found.settings == ('card_schedulers = ["mine", "theirs"]',)
+    assert about_accounts(Accounts((SCHEDULER,)), found.settings)[1:] == [
+        "The webhooks take HAMi's scheduler for one without cards until they have:",
+        *found.settings,
     ]
 
 
 def test_an_import_prints_no_setting_where_all_are_trusted() -> None:
     usual = Account(HAMI_IDENTITIES[0], "Deployment kube-system/hami-scheduler")
     found = with_accounts(Settings(), NOTHING, Accounts((usual,)))
-    assert found.setting == ""
-    assert about_accounts(found.accounts or Accounts(), "")[-1] == (
-        "The webhooks let all of them write."
+    assert found.settings == ()
+    assert about_accounts(found.accounts or Accounts(), ())[-1] == (
+        "The settings name all of them."
     )
 
 
 def test_an_import_says_what_it_did_not_look_at() -> None:
-    said = about_accounts(Accounts(unproven_more=3, unasked=7), "")
+    said = about_accounts(Accounts(unproven_more=3, unasked=7), ())
     assert said == [
         "No HAMi was found: no Deployment or DaemonSet with its labels or image has its rights.",
         "Not HAMi's, without these rights: 3 more accounts.",
@@ -69,7 +84,7 @@ def test_an_import_says_what_it_did_not_look_at() -> None:
 def test_an_import_that_may_not_look_for_accounts_says_so() -> None:
     problem = Problem("accounts", "of HAMi", "403")
     found = with_accounts(Settings(), NOTHING, problem)
-    assert (found.problems, found.accounts, found.setting) == ((problem,), None, "")
+    assert (found.problems, found.accounts, found.settings) == ((problem,), None, ())
 
 
 def test_the_page_shows_what_an_import_prints() -> None:
@@ -82,4 +97,4 @@ def test_the_page_shows_what_an_import_prints() -> None:
         )
     )
     found = with_accounts(Settings(), NOTHING, accounts)
-    assert "\n".join(about_accounts(accounts, found.setting)) in PAGE.read_text()
+    assert "\n".join(about_accounts(accounts, found.settings)) in PAGE.read_text()
