@@ -102,6 +102,11 @@ def drift(reading: PodReading, placed: Placement) -> str:
     return "" if told == kept else f"its annotations name {_shown(told)}, it has {_shown(kept)}"
 
 
+def is_outdated(reading: PodReading, placed: Placement) -> bool:
+    """Return whether a pod's annotations give it other amounts of its cards than the ledger."""
+    return reading.parts is not None and _amounts(reading.parts) != _amounts(placed.parts)
+
+
 def _takes_first(parts: Parts) -> bool:
     """Return whether init containers take cards."""
     return any(part.shares for part in parts if part.phase == Phase.INIT)
@@ -124,6 +129,15 @@ def _outline(parts: Parts) -> _Outline:
     """Return the cards of each container that has any, whatever their order."""
     return [
         (part.container, sorted(share.uuid for share in part.shares))
+        for part in parts
+        if part.shares
+    ]
+
+
+def _amounts(parts: Parts) -> list[tuple[str, list[tuple[str, int, int]]]]:
+    """Return what each container that has cards has of them, whatever their order."""
+    return [
+        (part.container, sorted((one.uuid, one.memory, one.cores) for one in part.shares))
         for part in parts
         if part.shares
     ]

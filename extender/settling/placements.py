@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from extender.settling import judging, pod_reading
+from extender.settling.allocations import Allocations
 from extender.settling.pod_reading import PodReading
 from extender.settling.tenure import SETTLED, CardTenure
 from ledger.core.cards import Placement
@@ -37,9 +38,9 @@ class Astray(msgspec.Struct, frozen=True):
 class Placements:
     """Follows the placed pods of one cluster. `astray` are those that cannot be charged, by uid."""
 
-    def __init__(self, tenure: CardTenure) -> None:
+    def __init__(self, tenure: CardTenure, allocations: Allocations) -> None:
         self.astray: dict[str, Astray] = {}
-        self._tenure = tenure
+        self._tenure, self._allocations = tenure, allocations
         self._drifting: set[str] = set()
         self._due: dict[str, None] = {}
 
@@ -104,6 +105,8 @@ class Placements:
         wrong = judging.drift(reading, placed)
         if wrong:
             self._drifts(reading, CARDS, wrong)
+        elif judging.is_outdated(reading, placed):
+            self._allocations.note(reading.namespace, reading.key, reading.uid)
         nodes, rules = self._tenure.view.state.nodes, self._tenure.settings.rules
         command = judging.progress(reading, placed, pod, nodes.get(placed.node), rules)
         return [command] if command is not None else []

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from extender.settling import locks
+from extender.settling.allocations import Allocations
 from extender.settling.claims import Claims
 from extender.settling.locks import Locks
 from extender.settling.node_reading import NodeRules
@@ -34,8 +35,8 @@ TOLD_MAX: Final = 3
 """Pods that a warning names, of all whose cards are not known."""
 
 
-class CardCluster(port.Nodes, port.Binds, Protocol):
-    """A cluster's nodes, to be followed, and what placing writes."""
+class CardCluster(port.Nodes, port.Allocates, Protocol):
+    """A cluster's nodes, to be followed, and what placing and resizing write."""
 
 
 class CardDuties:
@@ -44,7 +45,8 @@ class CardDuties:
     def __init__(self, tenure: CardTenure, nodes: Nodes) -> None:
         """Prepare; `run` does the work, and `running` says whether it does."""
         self.running = False
-        self.placements = Placements(tenure)
+        self.allocations = Allocations(tenure)
+        self.placements = Placements(tenure, self.allocations)
         self._locks = Locks(tenure, nodes)
         self.unbound = Unbound(tenure, self._locks)
         self._tenure = tenure
@@ -65,6 +67,7 @@ class CardDuties:
                     self.placements.look_again,
                     self.unbound.settle,
                     self._claims.settle,
+                    self.allocations.settle,
                 ):
                     tasks.create_task(every(tick, action))
         finally:
@@ -83,6 +86,7 @@ class CardDuties:
             about = getattr(event, "namespace", "") or getattr(event, "node", "")
             if self._tenure.owns(about):
                 self.placements.follow(event)
+                self.allocations.follow(event)
                 self.unbound.follow(event, now)
 
 

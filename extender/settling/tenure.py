@@ -8,7 +8,7 @@ import msgspec
 from ledger.core import accounts
 from ledger.core.cards import Placement
 from ledger.core.state import Entry
-from ledger.kube.port import Binds
+from ledger.kube.port import Allocates
 from ledger.kube.rules import DemandRules
 from ledger.log.courier import Courier
 from ledger.log.view import View
@@ -38,7 +38,7 @@ class CardTenure:
     def __init__(
         self,
         view: View,
-        cluster: Binds,
+        cluster: Allocates,
         name: str,
         settings: CardSettings,
         now: Callable[[], int],

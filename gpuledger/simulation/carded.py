@@ -41,7 +41,7 @@ _BAD: Final = (Fate.REFUSED, Fate.REQUEST_LOST, Fate.ANSWER_LOST, Fate.LATE)
 class CardedCluster(WatchedCluster):
     """A cluster with nodes. `binding_trouble` is the share of Bindings that something happens to.
 
-    Implements `Nodes` and `Binds` of `ledger.kube.port`.
+    Implements `Nodes` and `Allocates` of `ledger.kube.port`.
     """
 
     def __init__(self, server: ApiServer, source: random.Random, binding_trouble: float) -> None:
@@ -93,6 +93,21 @@ class CardedCluster(WatchedCluster):
                 msgspec.structs.replace(stored, metadata=meta),
                 int(version) if version else stored.metadata.version(),
             )
+        except apiserver.Conflict as error:
+            raise Conflict(str(error)) from error
+
+    async def patch_pod_annotations(
+        self, namespace: str, name: str, changes: Mapping[str, str], version: str
+    ) -> None:
+        """Set annotations of a pod. Raises Unavailable, NotFound, Conflict."""
+        await self._answer()
+        stored = self._server.pods.objects.get((namespace, name))
+        if stored is None:
+            raise NotFound(name)
+        annotations = {**(stored.metadata.annotations or {}), **changes}
+        meta = msgspec.structs.replace(stored.metadata, annotations=annotations)
+        try:
+            self._server.pods.write(msgspec.structs.replace(stored, metadata=meta), int(version))
         except apiserver.Conflict as error:
             raise Conflict(str(error)) from error
 

@@ -40,8 +40,8 @@ _workloads: Final = msgspec.json.Decoder(Workload)
 class KubernetesCluster:
     """A cluster through its API server. Errors and deadlines are those of the client.
 
-    Implements `Cluster`, `Workloads`, `Kept`, `Governed`, `Writes`, `Nodes`, `Binds` and `Evicts`,
-    whose words hold here.
+    Implements `Cluster`, `Workloads`, `Kept`, `Governed`, `Writes`, `Nodes`, `Allocates` and
+    `Evicts`, whose words hold here.
     """
 
     def __init__(
@@ -166,6 +166,12 @@ class KubernetesCluster:
     ) -> None:
         """Set and remove annotations of a node. Raises ClusterError."""
         await scheduling.patch_node_annotations(self._client, name, changes, version)
+
+    async def patch_pod_annotations(
+        self, namespace: str, name: str, changes: Mapping[str, str], version: str
+    ) -> None:
+        """Set annotations of a pod that is at `version`. Raises ClusterError."""
+        await scheduling.patch_pod_annotations(self._client, namespace, name, changes, version)
 
     async def create_event(self, event: PodEvent) -> None:
         """Tell something of a pod. Raises ClusterError."""

@@ -3,11 +3,12 @@
 They go into the Binding itself, so the pod is never bound without them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ledger.core.cards import Card, Parts
 from ledger.kube import device_lists, hami, instances
+from ledger.kube.device_lists import Slots
 
 LABEL_MAX: Final = 63
 """Longest value of a label."""
@@ -28,13 +29,33 @@ def annotations_of(parts: Parts, node: str, cards: Iterable[Card], now: float) -
         hami.BIND_TIME: seconds,
         hami.BIND_PHASE: hami.ALLOCATING,
     }
-    slots = device_lists.slots_of(parts, {card.uuid: card.vendor for card in cards})
-    for vendor, of_vendor in slots.items():
+    slots = _slots(parts, cards)
+    for vendor, text in _texts(slots).items():
         words = hami.WORDS[vendor]
-        text = device_lists.write(of_vendor, words.word)
         found |= {words.to_allocate: text, words.allocated: text}
     cut = instances.write(slots.get(_NVIDIA, []))
     return found | {hami.INSTANCES: cut} if cut else found
+
+
+def allocated(parts: Parts, cards: Iterable[Card]) -> dict[str, str]:
+    """Return the annotations that say what a pod has of a node's `cards`, when that has changed.
+
+    What the node has yet to hand out is not among them. Raises ValueError as `annotations_of`.
+    """
+    texts = _texts(_slots(parts, cards))
+    return {hami.WORDS[vendor].allocated: text for vendor, text in texts.items()}
+
+
+def _slots(parts: Parts, cards: Iterable[Card]) -> dict[str, Slots]:
+    return device_lists.slots_of(parts, {card.uuid: card.vendor for card in cards})
+
+
+def _texts(slots: Mapping[str, Slots]) -> dict[str, str]:
+    """Return the device list of each vendor."""
+    return {
+        vendor: device_lists.write(of_vendor, hami.WORDS[vendor].word)
+        for vendor, of_vendor in slots.items()
+    }
 
 
 def labels_of(node: str) -> dict[str, str]:

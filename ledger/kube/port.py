@@ -243,6 +243,16 @@ class Binds(Protocol):
         ...
 
 
+class Allocates(Binds, Protocol):
+    """What is written of cards that pods have; what is said of `Binds` holds here too."""
+
+    async def patch_pod_annotations(
+        self, namespace: str, name: str, changes: Mapping[str, str], version: str
+    ) -> None:
+        """Set annotations of a pod; others stay. Raises Conflict unless it is at `version`."""
+        ...
+
+
 class Evicts(Protocol):
     """What making room reads and writes; what is said of `Binds` holds here too."""
 

@@ -1,4 +1,4 @@
-"""What scheduling writes: Bindings, evictions, and annotations of nodes.
+"""What scheduling writes: Bindings, evictions, and annotations of nodes and pods.
 
 A Binding carries the pod's new annotations and labels, which the API server merges into the pod in
 the very write that names its node: all of it is stored, or nothing. What it was decided on, the uid
@@ -62,3 +62,11 @@ async def patch_node_annotations(
     if version:
         metadata["resourceVersion"] = version
     await send(client, "PATCH", NODES.object("", name), {"metadata": metadata}, MERGE)
+
+
+async def patch_pod_annotations(
+    client: Client, namespace: str, name: str, changes: Mapping[str, str], version: str
+) -> None:
+    """Set annotations of a pod that is at a version. Raises ClusterError."""
+    metadata = {"annotations": changes, "resourceVersion": version}
+    await send(client, "PATCH", PODS.object(namespace, name), {"metadata": metadata}, MERGE)

@@ -41,6 +41,7 @@ UNIVERSE: Final = "/apis/gpuledger.io/v1alpha1/universeresourcequotas"
 OWNER: Final = {"apiVersion": "v1", "kind": "Namespace", "name": "gone", "uid": "0"}
 NOW: Final = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 KEY: Final = "limits.nvidia.com/gpu"
+ALLOCATED: Final = hami.WORDS["nvidia"].allocated
 FOREIGN: Final = "example.com/gate"
 
 
@@ -261,6 +262,10 @@ FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
     "annotation of others": patched(
         P, {"metadata": {"annotations": {"cni.example.com/address": "1.1.1.1"}}}
     ),
+    "cards that a node has yet to hand out": patched(
+        P, {"metadata": {"annotations": {"hami.io/vgpu-devices-to-allocate": "x"}}}
+    ),
+    "node of a pod's cards": patched(P, {"metadata": {"annotations": {hami.NODE: "n2"}}}),
     "finalizer on a pod": patched(P, HELD),
     "owner of a pod": patched(P, {"metadata": {"ownerReferences": [OWNER]}}),
     "node made unschedulable": patched(NODE, {"spec": {"unschedulable": True}}),
@@ -375,7 +380,7 @@ async def test_everything_that_the_service_writes_is_accepted(
     port = KubernetesCluster(client)
     bound, told = await uid_of(admin, "bound"), await uid_of(admin, "p")
     names = {hami.NODE: "n1"}
-    notes = names | {"hami.io/vgpu-devices-allocated": "x"}
+    notes = names | {ALLOCATED: "x"}
     of_pod = {"namespace": "team", "name": "bound", "uid": bound}
     binding = Binding(**of_pod, node="n1", annotations=notes, labels=names)
     event_of = PodEvent(
@@ -384,10 +389,12 @@ async def test_everything_that_the_service_writes_is_accepted(
     lock_text = node_lock.write("team", "a" * 200, datetime.now(UTC))
     gated = await version_of(admin, f"{TEAM}/pods/own")
     counted = await version_of(admin, f"{TEAM}/resourcequotas/q")
+    seen = await version_of(admin, f"{TEAM}/pods/seen")
     try:
         for write in (
             port.remove_gate("team", "own", GATE, gated),
             port.bind(binding),
+            port.patch_pod_annotations("team", "seen", {ALLOCATED: "x"}, str(seen)),
             port.patch_node_annotations("n1", {hami.LOCK: lock_text}),
             port.patch_node_annotations("n1", {hami.LOCK: None}),
             port.create_quota("team", "gpuledger-default", {KEY: "4", "pods": "999"}),
@@ -439,10 +446,15 @@ async def test_the_service_narrows_what_an_administrator_has_registered_elsewher
 
 
 async def test_the_service_annotates_and_labels_pods_with_its_own_keys(service: Cluster) -> None:
-    for field in ("annotations", "labels"):
-        for key in ("hami.io/vgpu-node", "gpuledger.io/fence"):
-            answer = await send(service, *patched(P, {"metadata": {field: {key: "y"}}}))
-            assert answer.status == 200, answer.message
+    for field, key in (
+        ("annotations", "gpuledger.io/fence"),
+        ("annotations", "hami.io/vgpu-devices-allocated"),
+        ("annotations", "hami.io/Ascend910B4-1-devices-allocated"),
+        ("labels", "gpuledger.io/fence"),
+        ("labels", "hami.io/vgpu-node"),
+    ):
+        answer = await send(service, *patched(P, {"metadata": {field: {key: "y"}}}))
+        assert answer.status == 200, answer.message
 
 
 async def uid_of(admin: Cluster, name: str) -> str:

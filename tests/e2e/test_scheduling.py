@@ -8,13 +8,15 @@ import pytest
 import pytest_asyncio
 from support.oracle_of_placement import Used
 
+from tests.e2e.polling import eventually
 from tests.e2e.scheduling import nodes, shapes
 from tests.e2e.scheduling.shapes import container, deployment, job, pod
-from tests.e2e.scheduling.team import Team, working
+from tests.e2e.scheduling.team import AGREED_SECONDS, Team, working
 from tests.e2e.scheduling.yard import Yard, opened
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
+ALLOCATED: Final = "hami.io/vgpu-devices-allocated"
 NODES: Final = 4
 SMALL: Final = {"cards": 1, "memory": 4_000, "cores": 20}
 
@@ -43,7 +45,7 @@ async def test_a_pod_comes_to_a_card_and_carries_hamis_annotations(team: Team) -
     annotations = bound["metadata"]["annotations"]
     assert annotations["hami.io/vgpu-node"] == bound["spec"]["nodeName"]
     assert bound["metadata"]["labels"]["hami.io/vgpu-node"] == bound["spec"]["nodeName"]
-    given = annotations["hami.io/vgpu-devices-allocated"]
+    given = annotations[ALLOCATED]
     assert given.endswith(",NVIDIA,4000,20:;")
     usage = await team.agrees()
     assert len(usage) == 1
@@ -68,9 +70,46 @@ async def test_a_pod_with_a_priority_comes_to_a_card(team: Team) -> None:
     await team.create(pod("urgent", with_gpu), pod("cardless", without))
     bound = await team.are_bound(2)
     cards = {one["metadata"]["name"]: one["metadata"].get("annotations", {}) for one in bound}
-    assert cards["urgent"]["hami.io/vgpu-devices-allocated"].endswith(",NVIDIA,4000,20:;")
-    assert "hami.io/vgpu-devices-allocated" not in cards["cardless"]
+    assert cards["urgent"][ALLOCATED].endswith(",NVIDIA,4000,20:;")
+    assert ALLOCATED not in cards["cardless"]
     await team.agrees()
+
+
+async def test_the_annotation_of_a_resized_pod_follows_the_log(team: Team) -> None:
+    """Also when the service was killed before it could write it: HAMi counts by the annotation."""
+    await team.yard.scheduler()
+    await team.create(pod("one", container(**SMALL)))
+    [bound] = await team.are_bound(1)
+    await team.agrees()
+    where = "-n", team.namespace, "one", "--container", "main", "--memory"
+    await team.yard.service.answer("resize", *where, "6000")
+    before = bound["metadata"]["annotations"]
+    after = await allocated(team, ",NVIDIA,6000,20:;")
+    changed = {key for key in before if before[key] != after[key]}
+    assert (before.keys(), changed) == (after.keys(), {ALLOCATED})
+    team.yard.service.kill()
+    await team.yard.service.answer("resize", *where, "5000")
+    assert (await team.bound())[0]["metadata"]["annotations"] == after
+    await team.yard.start(team.cluster)
+    await allocated(team, ",NVIDIA,5000,20:;")
+    cards = await team.yard.service.answer("cards")
+    assert sum(card["used_memory"] for card in cards) == 5_000
+
+
+async def allocated(team: Team, end: str) -> dict[str, str]:
+    """Wait until the annotation with the cards of the only pod ends so; return all annotations."""
+
+    async def look() -> dict[str, str]:
+        [one] = await team.bound()
+        found: dict[str, str] = one["metadata"]["annotations"]
+        return found
+
+    return await eventually(
+        look,
+        lambda found: found[ALLOCATED].endswith(end),
+        within=AGREED_SECONDS,
+        what=f"the cards of the pod end with {end}",
+    )
 
 
 async def test_deployments_and_jobs_run_and_leave_their_cards_when_they_end(team: Team) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -58,12 +59,18 @@ def node_body(name: str, *, text: str | None = None, ready: bool = True, **annot
 
 
 class CardedCluster(ModelCluster):
-    """The model behind the ports of nodes and of binding. `writes` are patches of nodes."""
+    """The model behind the ports of nodes and of binding.
+
+    `writes` are patches of nodes, `allocations` the names of pods whose annotations were written;
+    `refused` are raised by the next such writes.
+    """
 
     def __init__(self, server: ApiServer) -> None:
         super().__init__(server)
         self.unreadable: ClusterError | None = None
         self.reads: list[str] = []
+        self.refused: deque[ClusterError] = deque()
+        self.allocations: list[str] = []
         self.writes: list[tuple[str, Mapping[str, str | None], str]] = []
 
     def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
@@ -92,6 +99,20 @@ class CardedCluster(ModelCluster):
         annotations = {**body["metadata"].get("annotations", {}), **changes}
         kept = {key: value for key, value in annotations.items() if value is not None}
         self.server.update("nodes", "", name, metadata={"annotations": kept})
+
+    async def patch_pod_annotations(
+        self, namespace: str, name: str, changes: Mapping[str, str], version: str
+    ) -> None:
+        if self.refused:
+            raise self.refused.popleft()
+        body = self.server.objects.get(("pods", namespace, name))
+        if body is None:
+            raise NotFound(name)
+        if version != body["metadata"]["resourceVersion"]:
+            raise Conflict(name)
+        self.allocations.append(name)
+        annotations = {**body["metadata"].get("annotations", {}), **changes}
+        self.server.update("pods", namespace, name, metadata={"annotations": annotations})
 
     async def bind(self, binding: Any) -> None:
         raise AssertionError("settlement binds no pods")

@@ -121,6 +121,17 @@ async def test_annotations_of_a_node_are_merged_at_a_version(answers, cluster):
     assert answers.asked[-1].body == {"metadata": {"annotations": {"lock": None}}}
 
 
+async def test_annotations_of_a_pod_are_merged_at_a_version(answers, cluster):
+    answers.by_path[POD] = {}
+    await cluster.patch_pod_annotations("red", "p", {"given": "x"}, "9")
+    asked = answers.asked[-1]
+    assert (asked.method, asked.headers["Content-Type"]) == (
+        "PATCH",
+        "application/merge-patch+json",
+    )
+    assert asked.body == {"metadata": {"annotations": {"given": "x"}, "resourceVersion": "9"}}
+
+
 async def test_an_event_is_about_the_pod(answers, cluster):
     answers.by_path[EVENTS] = (201, {})
     await cluster.create_event(TOLD)
