@@ -3,9 +3,10 @@
 Validating of pods and workloads fails closed, or a quota would be advice; it has the API server's
 longest time, because a log that changes its leader takes seconds. Mutating fails open and quickly:
 what it adds is convenience, and validating judges the result anyway. `webhook.narrowing` says about
-which pods it is asked. Scales fail open, because no condition can tell which of them matter, and
-the pods that follow are validated. So do definitions of limits: an amount that makes no sense is
-read as what was probably meant where nobody refused it.
+which pods it is asked. Pods and namespaces with HAMi's label `hami.io/webhook: ignore` are left as
+they are, and charged all the same. Scales fail open, because no condition can tell which of them
+matter, and the pods that follow are validated. So do definitions of limits: an amount that makes no
+sense is read as what was probably meant where nobody refused it.
 """
 
 import base64
@@ -50,6 +51,8 @@ _CHANGED: Final = {
     "name": "changes-what-is-judged",
     "expression": "request.operation != 'UPDATE' || object.?spec != oldObject.?spec",
 }
+_IGNORED: Final = {"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}
+"""HAMi's label by which a pod or a namespace is left as it is."""
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -95,14 +98,18 @@ def configurations(address: Address, reviewed: Reviewed) -> tuple[Configuration,
         validating.append(_scales(reviewed) | {"clientConfig": client})
     validating.append(_definitions() | {"clientConfig": client})
     narrowed = {"name": narrowing.CONDITION, "expression": narrowing.WIDE}
-    mutating = _pods("mutate", reviewed, narrowed) | {
-        "clientConfig": _client(MUTATE_PATH, address),
-        "failurePolicy": "Ignore",
-        "sideEffects": "None",
-        "timeoutSeconds": MUTATE_SECONDS,
-        "reinvocationPolicy": "Never",
-        "rules": [_rule("", "v1", ["pods"], "CREATE")],
-    }
+    mutating = (
+        _pods("mutate", reviewed, narrowed)
+        | _unless_ignored(reviewed)
+        | {
+            "clientConfig": _client(MUTATE_PATH, address),
+            "failurePolicy": "Ignore",
+            "sideEffects": "None",
+            "timeoutSeconds": MUTATE_SECONDS,
+            "reinvocationPolicy": "Never",
+            "rules": [_rule("", "v1", ["pods"], "CREATE")],
+        }
+    )
     return (
         _configuration("MutatingWebhookConfiguration", [mutating]),
         _configuration("ValidatingWebhookConfiguration", validating),
@@ -241,6 +248,15 @@ def _governed(reviewed: Reviewed) -> Entry:
         "values": sorted(set(reviewed.exempt_namespaces)),
     }
     return {"namespaceSelector": {"matchExpressions": [exempt]}}
+
+
+def _unless_ignored(reviewed: Reviewed) -> Entry:
+    """Return the selectors of pods that are not labelled to be left as they are, as HAMi's are."""
+    namespaces = _governed(reviewed)["namespaceSelector"]["matchExpressions"]
+    return {
+        "namespaceSelector": {"matchExpressions": [*namespaces, _IGNORED]},
+        "objectSelector": {"matchExpressions": [_IGNORED]},
+    }
 
 
 def _rule(group: str, version: str, resources: list[str], *operations: str) -> dict[str, Any]:

@@ -88,6 +88,20 @@ async def test_a_registration_is_wide_at_first(setting: Setting) -> None:
     assert await seen_of(setting, WHOLE) == BOTH
 
 
+async def test_a_pod_or_namespace_that_ignores_hamis_webhook_is_validated_alone(
+    setting: Setting,
+) -> None:
+    ignored = asking(memory="1000")
+    ignored["metadata"]["labels"] = {"hami.io/webhook": "ignore"}
+    assert await seen_of(setting, ignored) == VALIDATED
+    ignored["metadata"]["labels"] = {"hami.io/webhook": "other"}
+    assert await seen_of(setting, ignored) == BOTH
+    namespace = f"/api/v1/namespaces/{setting.namespace}"
+    labelled = {"metadata": {"labels": {"hami.io/webhook": "ignore"}}}
+    assert (await setting.cluster.patch(namespace, labelled)).status == 200
+    await becomes(setting, asking(memory="1000"), VALIDATED)
+
+
 async def test_only_pods_that_leave_something_out_are_asked_about(
     plane: ControlPlane, setting: Setting
 ) -> None:

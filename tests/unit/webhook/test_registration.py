@@ -45,6 +45,15 @@ def test_mutating_fails_open_and_quickly_and_only_creation_is_mutated() -> None:
     assert rules(webhook) == [([""], ["CREATE"], ["pods"])]
 
 
+def test_the_label_by_which_hami_leaves_pods_alone_spares_the_mutating_webhook_alone() -> None:
+    ignored = {"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}
+    for webhook in webhooks():
+        selectors = [webhook.get(f"{one}Selector", {}) for one in ("object", "namespace")]
+        found = [ignored in one.get("matchExpressions", ()) for one in selectors]
+        is_mutating = webhook["name"].startswith("pods.mutate")
+        assert found == [is_mutating, is_mutating], webhook["name"]
+
+
 def test_pods_and_their_resizes_are_validated() -> None:
     assert rules(named("pods.validate")) == [
         ([""], ["CREATE", "UPDATE"], ["pods"]),
@@ -122,7 +131,7 @@ def test_the_named_namespaces_are_exempt_wherever_something_is_charged() -> None
     for webhook in webhooks():
         if webhook["name"] == "definitions.validate.gpuledger.io":
             continue
-        [expression] = webhook["namespaceSelector"]["matchExpressions"]
+        expression, *_ = webhook["namespaceSelector"]["matchExpressions"]
         assert (expression["operator"], expression["values"]) == ("NotIn", ["kube-system", "own"])
 
 
