@@ -53,6 +53,10 @@ class Service:
         """Return the file of the CA that the service's certificate is checked against."""
         return self._store / "tls" / "ca.crt"
 
+    def configure(self, **settings: str) -> None:
+        """Change settings for the next start."""
+        self._env |= {f"GPULEDGER_{name.upper()}": settings[name] for name in settings}
+
     def start(self) -> None:
         """Start `gpuledger serve` and return at once."""
         assert self._child is None, "the service runs already"
