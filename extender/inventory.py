@@ -325,17 +325,22 @@ class Inventory:
 
     def _settle(self, known: _Node, placed: Placement) -> None:
         """Work out again what depends on all the pods of a node, where this one matters for it."""
-        if any(share.profile for part in placed.parts for share in part.shares):
+        if any(column.is_cut() for column in known.columns):
             self._cut(known)
         if known.claims:
             self._reclaim(known)
 
     def _cut(self, known: _Node) -> None:
-        """Work out again which slices of a node's cards are taken."""
+        """Work out again which slices of a node's cards are taken.
+
+        A pod that others placed there without saying on which slices may be on any of them.
+        """
+        residents = known.residents.values()
         for at, column in enumerate(known.columns):
-            if column.card is None or not column.card.profiles:
+            if not column.is_cut():
                 continue
-            bits = rows.slices_of(known.residents.values(), column.uuid)
+            unknown = any(rows.lies_anywhere(placed, column.uuid) for placed in residents)
+            bits = rows.ALL_SLICES if unknown else rows.slices_of(residents, column.uuid)
             self.arrays.slices[known.row, at] = bits
 
     def _claim(self, name: str, claim: Claim) -> None:

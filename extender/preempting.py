@@ -7,14 +7,13 @@ that the ledger gave them.
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Final
 
 import numpy as np
 
 from extender.arrays import Arrays
 from extender.asking import Asked
 from extender.fitting import parts_of
-from extender.rows import SLICES_MAX, slices_of
+from extender.rows import ALL_SLICES, slices_of
 from extender.selecting import Selecting
 from extender.wire import MetaPod, MetaVictims, PreemptionArgs
 from ledger.core.cards import Parts, Placement, exclusive_on
@@ -68,12 +67,9 @@ def _left(arrays: Arrays, row: int, leaving: Collection[Placement]) -> Iterator[
                     continue
                 for one, amount in zip(touched, (*booking, uuid in alone), strict=True):
                     one[row, at[uuid]] -= amount
-                arrays.slices[row, at[uuid]] &= np.uint64(_ALL ^ slices_of((placed,), uuid))
+                arrays.slices[row, at[uuid]] &= np.uint64(ALL_SLICES ^ slices_of((placed,), uuid))
         yield
     finally:
         for one, values in zip(touched, before, strict=True):
             one[row] = values
         arrays.slices[row] = slices
-
-
-_ALL: Final = (1 << SLICES_MAX) - 1

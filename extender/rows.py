@@ -11,13 +11,15 @@ import numpy as np
 
 from extender.arrays import BOOLEANS, INTEGERS, Arrays
 from ledger.core import cards
-from ledger.core.cards import Card, Placement
+from ledger.core.cards import Card, Phase, Placement
 
 PairScores = Mapping[tuple[str, str], int]
 """How well two cards of a node are linked, by their uuids; more is better."""
 
 SLICES_MAX: Final = 64
 """Most slices of a card that is cut into instances: there is a bit for each."""
+
+ALL_SLICES: Final = (1 << SLICES_MAX) - 1
 
 
 class Column(NamedTuple):
@@ -26,6 +28,10 @@ class Column(NamedTuple):
     uuid: str
     lines: tuple[int, int, int]
     card: Card | None
+
+    def is_cut(self) -> bool:
+        """Return whether it is given in instances."""
+        return self.card is not None and self.card.mode == cards.MIG
 
 
 def in_order(announced: Iterable[tuple[Card, tuple[int, int, int]]]) -> list[Column]:
@@ -78,7 +84,17 @@ def slices_of(placements: Iterable[Placement], uuid: str) -> int:
     for placed in placements:
         for start, size in cards.instances(placed.parts, uuid, initialised=placed.initialised):
             bits |= ((1 << min(size, SLICES_MAX)) - 1) << min(start, SLICES_MAX)
-    return bits & ((1 << SLICES_MAX) - 1)
+    return bits & ALL_SLICES
+
+
+def lies_anywhere(placed: Placement, uuid: str) -> bool:
+    """Return whether a placement has a share of a card that is no instance of known slices."""
+    return any(
+        share.uuid == uuid and not share.profile
+        for part in placed.parts
+        if not (placed.initialised and part.phase == Phase.INIT)
+        for share in part.shares
+    )
 
 
 def _write_cards(arrays: Arrays, row: int, found: list[Card]) -> None:

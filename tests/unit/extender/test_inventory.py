@@ -128,6 +128,20 @@ def test_instances_take_their_slices(ledger: Ledger) -> None:
     assert int(ledger.inventory.arrays.slices[at]) == 0b11
 
 
+def test_a_share_whose_slices_nobody_told_may_lie_on_any_slice_of_a_cut_card(
+    ledger: Ledger,
+) -> None:
+    cut = _card(0, mode=cards.MIG, profiles=(PROFILE,))
+    ledger.apply(_register(cut, _card(1)), _pod("a"), _pod("b"))
+    ledger.apply(_place("a", Share("GPU-0", 5, 10), seen=True))
+    at, whole = ledger.column("GPU-0"), ledger.column("GPU-1")
+    assert int(ledger.inventory.arrays.slices[at]) == 2**64 - 1
+    ledger.apply(_place("b", Share("GPU-1", 5, 10)))
+    assert int(ledger.inventory.arrays.slices[whole]) == 0
+    ledger.apply(commands.End(TEAM, "pods/a", "a", 9, "deleted"))
+    assert int(ledger.inventory.arrays.slices[at]) == 0
+
+
 def test_a_card_that_is_lost_and_found_has_what_pods_hold_of_it(ledger: Ledger) -> None:
     ledger.apply(_register(_card(0), _card(1)), _pod("a"))
     ledger.apply(_place("a", Share("GPU-0", 10, 100, exclusive=True)))
