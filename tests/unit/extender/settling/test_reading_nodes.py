@@ -1,0 +1,43 @@
+"""What is thought of a node's cards, by what the node and the clock tell."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from extender.settling.node_reading import NodeRules, cards_of, read
+from ledger.kube import hami
+from ledger.kube.objects import Node
+from ledger.kube.vendors import chosen
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+OLD = "Requesting_2026-03-01 11:00:00"
+RULES = NodeRules(vendors=chosen(["nvidia", "hygon"]))
+
+
+def health(vendor: str, handshake: str, allocatable: dict[str, str]) -> list[bool]:
+    """Return how the cards of a node of one vendor are."""
+    annotations = {hami.WORDS[vendor].register: "card-1,4,100,100,T,0,true:", handshake: OLD}
+    body = {
+        "metadata": {"name": "n1", "resourceVersion": "7", "annotations": annotations},
+        "status": {
+            "allocatable": allocatable,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    found = cards_of(read(msgspec.convert(body, Node), RULES), None, NOW, lost=False)
+    assert found is not None
+    return [card.healthy for card in found[1]]
+
+
+def test_an_old_question_counts_for_nvidias_cards_alone() -> None:
+    assert health("nvidia", "hami.io/node-handshake", {}) == [False]
+    assert health("hygon", "hami.io/node-handshake-dcu", {}) == [True]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "count"), [("nvidia", "nvidia.com/gpu"), ("hygon", "hygon.com/dcunum")]
+)
+def test_cards_count_as_the_kubelet_has_some_to_allocate(vendor: str, count: str) -> None:
+    assert health(vendor, "hami.io/node-handshake-dcu", {count: "4"}) == [True]
+    assert health(vendor, "hami.io/node-handshake-dcu", {count: "0"}) == [False]
