@@ -60,11 +60,13 @@ def resembles_hami(request: Request, field: str) -> bool:
     """Return whether a service account writes one of HAMi's annotations as HAMi does.
 
     HAMi changes pods that exist. A pod that is created with such an annotation may come from a
-    tenant's template, and the account be a controller with many rights.
+    tenant's template, and the account be a controller with many rights. `explain` judges as a dry
+    run what a tenant writes, user names included.
     """
     is_update = request.is_pods() and not request.sub_resource and request.operation == "UPDATE"
     return (
         is_update
+        and not request.dry_run
         and "hami.io/" in field
         and request.user_info.username.startswith(SERVICE_ACCOUNTS)
     )

@@ -135,11 +135,11 @@ class Validating:
 
     async def _refusal(self, request: Request, field: str, until: float) -> Denial:
         """Return why a reserved field may not be written; note who resembles a HAMi."""
-        user = request.user_info
+        user = request.user_info.username
         allocators = self._surroundings.refused_allocators
         resembles = reserved.resembles_hami(request, field)
         may = resembles and await allocators.note(user, self._surroundings.until(until))
-        return reserved.refusal(field, shown(user.username), may_allocate=may)
+        return reserved.refusal(field, shown(user), may_allocate=may)
 
     async def _judge(self, request: Request, kind: Kind | None, until: float) -> Verdict:
         """Decide about an object of a namespace; without a kind it is a pod."""

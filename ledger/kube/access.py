@@ -31,6 +31,18 @@ class Subject(msgspec.Struct, frozen=True):
     extra: dict[str, list[str]] = {}
 
 
+def service_account(user: str) -> Subject | None:
+    """Return the subject that a user name of a service account stands for, None for other names.
+
+    Its groups are those that the API server gives, so that nothing else has to be believed.
+    """
+    namespace, _, name = user.removeprefix(SERVICE_ACCOUNTS).partition(":")
+    if not (user.startswith(SERVICE_ACCOUNTS) and namespace and name):
+        return None
+    every = "system:serviceaccounts"
+    return Subject(user, groups=(every, f"{every}:{namespace}", "system:authenticated"))
+
+
 class _TokenStatus(msgspec.Struct):
     authenticated: bool = False
     user: Subject = Subject()

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from ledger.kube import resources, watching
-from ledger.kube.access import SERVICE_ACCOUNTS, KubernetesReviewer, Subject
+from ledger.kube.access import SERVICE_ACCOUNTS, KubernetesReviewer, service_account
 from ledger.kube.client import Client
 from ledger.kube.errors import Unavailable
 from ledger.kube.objects import ListMeta, ObjectMeta
@@ -118,11 +118,14 @@ class _CarrierList(msgspec.Struct, frozen=True, gc=False):
     items: list[Carrier] | None = None
 
 
-async def may_allocate(reviewer: KubernetesReviewer, subject: Subject) -> bool:
-    """Return whether a user may write what HAMi's accounts write: into every pod and every node.
+async def may_allocate(reviewer: KubernetesReviewer, user: str) -> bool:
+    """Return whether a service account may write what HAMi's write: into every pod and every node.
 
-    Raises ConnectionError where the API server gives no answer.
+    False for other users. Raises ConnectionError where the API server gives no answer.
     """
+    subject = service_account(user)
+    if subject is None:
+        return False
     for resource in _WRITTEN:
         if not await reviewer.may(subject, "patch", resource, "", group=""):
             return False
@@ -195,18 +198,10 @@ async def _proofs(reviewer: KubernetesReviewer, accounts: Sequence[Account]) -> 
     for start in range(0, len(accounts), ASKED_AT_ONCE):
         some = accounts[start : start + ASKED_AT_ONCE]
         answers = await asyncio.gather(
-            *(may_allocate(reviewer, _subject(one)) for one in some), return_exceptions=True
+            *(may_allocate(reviewer, one.user) for one in some), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
             proofs.append(answer)
     return proofs
-
-
-def _subject(account: Account) -> Subject:
-    """Return an account with the groups that the API server gives to service accounts."""
-    everywhere = SERVICE_ACCOUNTS.rstrip(":") + "s"
-    space = account.user.split(":")[2]
-    groups = (everywhere, f"{everywhere}:{space}", "system:authenticated")
-    return Subject(account.user, groups=groups)

@@ -9,6 +9,7 @@ from aiohttp import web
 from support.apiserver import on_loopback
 
 from ledger.kube import hami_accounts
+from ledger.kube.access import KubernetesReviewer
 from ledger.kube.client import Client
 from ledger.kube.errors import ClusterError
 
@@ -175,3 +176,12 @@ async def test_the_scheduler_that_is_run_is_named(server: Server, client: Client
     server.rights = {user("gpu", "a"): {"pods", "nodes"}}
     [account] = (await hami_accounts.find(client)).proven
     assert (account.workload, account.scheduler) == ("Deployment gpu/scheduler", "theirs")
+
+
+@pytest.mark.parametrize("name", ["ada", "system:serviceaccount:gpu", "system:serviceaccount::a"])
+async def test_only_service_accounts_are_asked_about(
+    server: Server, client: Client, name: str
+) -> None:
+    server.rights = {name: {"pods", "nodes"}}
+    assert not await hami_accounts.may_allocate(KubernetesReviewer(client), name)
+    assert server.asked == []

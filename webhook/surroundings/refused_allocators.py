@@ -10,17 +10,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ledger.kube.access import Subject
 from ledger.kube.containers import shown
-from webhook.review import UserInfo
 from webhook.surroundings.lately import Lately
 
 QUESTIONS_MAX: Final = 4
 """Accounts about which the API server is asked at once; further ones are asked about when they are
 refused again, as a HAMi is within seconds."""
 
-MayAllocate = Callable[[Subject], Awaitable[bool]]
-"""Asks whether an account has the rights of HAMi's. Raises ConnectionError without an answer."""
+MayAllocate = Callable[[str], Awaitable[bool]]
+"""Asks whether a user has the rights of HAMi's. Raises ConnectionError without an answer."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -34,7 +32,7 @@ class RefusedAllocators:
         self._seen: Lately[str] = Lately()
         self._asking = 0
 
-    async def note(self, user: UserInfo, until: float) -> bool:
+    async def note(self, user: str, until: float) -> bool:
         """Note that an account was refused; return whether it has the rights of HAMi's.
 
         Asks the API server until loop time `until`; what it has not answered is taken for no.
@@ -44,16 +42,14 @@ class RefusedAllocators:
         self._asking += 1
         try:
             async with asyncio.timeout_at(until):
-                may = await self._may_allocate(Subject(user.username, groups=user.groups))
+                may = await self._may_allocate(user)
         except (ConnectionError, TimeoutError) as error:
-            _log.warning(
-                "rights_not_known", extra={"user": shown(user.username), "why": str(error)}
-            )
+            _log.warning("rights_not_known", extra={"user": shown(user), "why": str(error)})
             return False
         finally:
             self._asking -= 1
-        if may and self._seen.count(user.username) == 1:
-            _log.warning("allocator_refused", extra={"user": shown(user.username)})
+        if may and self._seen.count(user) == 1:
+            _log.warning("allocator_refused", extra={"user": shown(user)})
         return may
 
     def __len__(self) -> int:

@@ -21,7 +21,6 @@ from support.owned import around
 from ledger.core.commands import Observe, Reserve
 from ledger.core.denials import Denial, Reason
 from ledger.core.traits import TERMINATING, Requirement
-from ledger.kube.access import Subject
 from ledger.kube.card_types import CardType
 from ledger.kube.rules import DemandRules
 from webhook.policy import HAMI_IDENTITIES, Policy
@@ -416,18 +415,20 @@ HAMI_ELSEWHERE = "system:serviceaccount:gpu-tools:vgpu-hami-scheduler"
         (HAMI_ELSEWHERE, "UPDATE", True, True),
         (HAMI_ELSEWHERE, "UPDATE", False, False),
         (HAMI_ELSEWHERE, "CREATE", True, False),
+        (HAMI_ELSEWHERE, "dry run", True, False),
         ("kubernetes-admin", "UPDATE", True, False),
     ],
 )
 async def test_a_refused_account_with_hamis_rights_is_named_with_the_setting(
     username: str, operation: str, may: bool, named: bool
 ) -> None:
-    async def may_allocate(_: Subject) -> bool:
+    async def may_allocate(_: str) -> bool:
         return may
 
     request = update(pod(CARD, **CLAIM), pod(CARD))
     if operation == "CREATE":
         request = review(pod(CARD, **CLAIM))
+    request["request"]["dryRun"] = operation == "dry run"
     request["request"]["userInfo"]["username"] = username
     async with serving(CoreLedger()) as service:
         surroundings = service.validating.surroundings
