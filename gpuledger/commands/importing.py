@@ -127,5 +127,5 @@ def about_accounts(accounts: "Accounts", settings: Sequence[str]) -> list[str]:
     for line in settings:
         found += [_WHY[line.partition(" ")[0]], line]
     if accounts.proven and not settings:
-        found.append("The settings name all of them.")
+        found.append("The webhooks let these accounts write.")
     return found

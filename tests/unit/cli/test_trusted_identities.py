@@ -68,7 +68,7 @@ def test_an_import_prints_no_setting_where_all_are_trusted() -> None:
     found = with_accounts(Settings(), NOTHING, Accounts((usual,)))
     assert found.settings == ()
     assert about_accounts(found.accounts or Accounts(), ())[-1] == (
-        "The settings name all of them."
+        "The webhooks let these accounts write."
     )
 
 
