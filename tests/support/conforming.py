@@ -127,7 +127,7 @@ class Yard:
             },
         )
         assert answer["Error"] == "", answer["Error"]
-        return (self.server.pods[meta["name"]].metadata.annotations or {})[WORDS.allocated]
+        return (self.server.pods[meta["name"]].metadata.annotations or {}).get(WORDS.allocated, "")
 
     async def cards(self, one: dict[str, Any], node: str = "n1") -> list[str]:
         """Bind a pod, and return the uuids of its cards, slot by slot."""
