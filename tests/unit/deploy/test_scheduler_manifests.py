@@ -83,6 +83,8 @@ def test_the_extender_writes_the_log_of_the_service(settings: Settings) -> None:
     service = settings_in(DEPLOY / "gpuledger.toml")
     for name in ("cluster", "shard", "nats", "nats_monitor", "nats_user", "replicas", "namespace"):
         assert getattr(settings, name) == getattr(service, name)
+    for name in ("vendors", "vendors_file"):
+        assert getattr(settings, name) == getattr(service, name), "both charge the same cards"
     assert settings.production
 
 
