@@ -350,7 +350,7 @@ class Extender:
             return None, None
         writes = Cluster(Attaching(cluster), Locking(cluster, now))
         binding = Binding(self._service.view, self._proposing, writes, self._news, self._clock, now)
-        return binding, Telling(cluster)
+        return binding, Telling(cluster, self._service.count)
 
     def _evicting(self, cluster: Evicting | None) -> Preemption | None:
         if cluster is None or self._telling is None:

@@ -87,6 +87,8 @@ class FurtherDuties:
         tasks.create_task(self.kinds.run())
         tasks.create_task(every(tick, self.kinds.follow_policies))
         tasks.create_task(every(tick, self.gates.settle))
+        tasks.create_task(every(tick, self.gates.write_events))
+        tasks.create_task(self.gates.run_events())
         tasks.create_task(self._descriptions.tell_cluster())
         tasks.create_task(every(descriptions.TELL_SECONDS, self._descriptions.tell_cluster))
         tasks.create_task(follow(NAMESPACES, self._watch_namespaces, self._take_namespace))

@@ -18,6 +18,7 @@ from ledger.core.commands import Reserve
 from ledger.core.denials import Denial, Reason
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.errors import ClusterError, Conflict, NotFound
+from ledger.kube.event_queue import EventQueue
 from ledger.kube.gates import GATE
 from ledger.kube.objects import Pod
 from ledger.kube.pausing import Pausing
@@ -28,6 +29,7 @@ from webhook.gate_queue import Queue, Waiter
 from webhook.sighting import Sighting, is_let_in
 from webhook.surroundings.policies import Policies
 from webhook.tenure import WATCHED, Tenure
+from webhook.waiting_events import Obstacle, WaitingEvents, Waits
 
 TRIES_MAX: Final = 64
 """Pods that are asked for in one round."""
@@ -54,6 +56,8 @@ class Gates:
         self._writes = writes
         self._policies = policies
         self._queues: dict[str, Queue] = {}
+        self._queued = EventQueue(writes, "settlement", tenure.count)
+        self._events = WaitingEvents(self._queued, self._waits)
         self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     @property
@@ -79,6 +83,7 @@ class Gates:
         created = pod.metadata.creation_timestamp or _ALWAYS
         queue = self._queues.setdefault(seen.namespace, Queue())
         queue.pods[seen.uid] = Waiter(seen, created, unknown)
+        self._events.note((seen.namespace, seen.uid), asyncio.get_running_loop().time())
 
     def begin_anew(self) -> None:
         """Forget everybody: all pods are about to be told again."""
@@ -93,6 +98,14 @@ class Gates:
         for queue in asleep:
             if not queue.accounts.isdisjoint(changed):
                 queue.wake()
+
+    async def run_events(self) -> None:
+        """Bring events to the API server until cancelled."""
+        await self._queued.run()
+
+    async def write_events(self) -> None:
+        """Have the events written that are due."""
+        self._events.write(asyncio.get_running_loop().time())
 
     async def settle(self) -> None:
         """Ask for pods until all namespaces sleep, a bound is reached, or something fails."""
@@ -170,8 +183,11 @@ class Gates:
             return False
         now = asyncio.get_running_loop().time()
         accounts = frozenset(shortage.account for shortage in denial.shortages)
+        seen, obstacle = one.seen, Obstacle.of(denial)
+        queue.obstacles[seen.uid] = obstacle
+        self._events.note_obstacle((seen.namespace, seen.uid), obstacle)
         if denial.transient:
-            queue.sleep(now, accounts)
+            queue.sleep(one, now, accounts)
         else:
             queue.set_aside(one, now, accounts)
         return True
@@ -205,9 +221,17 @@ class Gates:
         return freed
 
     def _forget(self, namespace: str, uid: str) -> None:
+        self._events.forget((namespace, uid))
         queue = self._queues.get(namespace)
-        if queue is not None and queue.pods.pop(uid, None) is not None:
-            queue.hopeless.pop(uid, None)
-            queue.refused.discard(uid)
+        if queue is not None:
+            queue.forget(uid)
             if not queue.pods:
                 del self._queues[namespace]
+
+    def _waits(self, namespace: str, uid: str) -> Waits | None:
+        """Return what is known of a pod for its event, None when it waits no more."""
+        queue = self._queues.get(namespace)
+        one = queue.pods.get(uid) if queue is not None else None
+        if queue is None or one is None:
+            return None
+        return Waits(namespace.partition("/")[2], one.name, queue.obstacle(uid))

@@ -15,7 +15,7 @@ from gpuledger.simulation import apiserver, kinds
 from gpuledger.simulation.apiserver import ApiServer, Collection, T
 from ledger.kube.errors import Conflict, NotFound, Unavailable
 from ledger.kube.objects import Pod, Quantities, ResourceQuota, ResourceQuotaStatus, Workload
-from ledger.kube.port import Change, Changed, Interrupted, Listed, Reached
+from ledger.kube.port import Change, Changed, Interrupted, Listed, PodEvent, Reached
 from ledger.kube.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 
 HOP_SECONDS_MAX: Final = 0.01
@@ -153,6 +153,10 @@ class WatchedCluster:
             self._server.write(msgspec.structs.replace(stored, spec=spec), version)
         except apiserver.Conflict as error:
             raise Conflict(str(error)) from error
+
+    async def create_event(self, event: PodEvent) -> None:
+        """Take an event, which nobody reads."""
+        del event
 
     async def _list(self, collection: Collection[T], namespace: str) -> Listed[T]:
         await asyncio.sleep(self._source.random() * self.list_seconds)

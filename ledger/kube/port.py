@@ -141,6 +141,21 @@ class Governed(Protocol):
         ...
 
 
+class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of a pod to whoever describes it.
+
+    `reason` is a CamelCase word, `note` a sentence; `action` says what was tried.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    note: str
+    action: str
+    warning: bool = False
+
+
 class Writes(Protocol):
     """What is written. All may raise ClusterError: Conflict, NotFound and Forbidden among them."""
 
@@ -168,6 +183,10 @@ class Writes(Protocol):
         """
         ...
 
+    async def create_event(self, event: PodEvent) -> None:
+        """Tell something of a pod."""
+        ...
+
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
     """A pod's binding to a node, with what is to be merged into the pod in the same write.
@@ -182,21 +201,6 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
     version: str = ""
-
-
-class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What is told of a pod to whoever describes it.
-
-    `reason` is a CamelCase word, `note` a sentence; `action` says what was tried.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    reason: str
-    note: str
-    action: str
-    warning: bool = False
 
 
 class Nodes(Protocol):

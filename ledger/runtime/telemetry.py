@@ -199,6 +199,13 @@ METRICS: Final = (
         " failed.",
         ("resource", "outcome"),
     ),
+    Metric(
+        "events_dropped_total",
+        Kind.COUNTER,
+        "Events of pods that were not written, by the part of the service that reports them and by"
+        " cause: too many waited (full), or the API server refused them (refused).",
+        ("source", "cause"),
+    ),
     # What is around a request
     Metric("owners_known", Kind.GAUGE, "Owners of pods that are remembered."),
     Metric(

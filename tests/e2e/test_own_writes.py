@@ -192,12 +192,17 @@ def events(namespace: str) -> str:
     return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 
 
-def event(kind: str = "Pod", reporter: str = "gpuledger.io/gpuledger", **metadata: Any) -> Manifest:
+def event(
+    kind: str = "Pod",
+    reporter: str = "gpuledger.io/gpuledger",
+    reason: str = "WaitingForQuota",
+    **metadata: Any,
+) -> Manifest:
     return {
         "metadata": {"generateName": "e-", "namespace": "team", **metadata},
         "regarding": {"kind": kind, "namespace": "team", "name": "p", "apiVersion": "v1"},
         "type": "Normal",
-        "reason": "Told",
+        "reason": reason,
         "action": "Tell",
         "eventTime": NOW,
         "reportingController": reporter,
@@ -304,6 +309,9 @@ FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
     "mutating webhook that fails closed": posted(hooks("mutating"), mutator(failurePolicy="Fail")),
     "event in another's name": posted(events("team"), event(reporter="kubelet")),
     "event about a Node": posted(events("default"), event("Node", namespace="default")),
+    "event about a Deployment": posted(events("team"), event("Deployment")),
+    "event about a pod of another namespace": posted(events("default"), event(namespace="default")),
+    "event that reports something else": posted(events("team"), event(reason="Scheduled")),
     "event with a finalizer": posted(events("team"), event(finalizers=["example.com/held"])),
 }
 
@@ -384,7 +392,7 @@ async def test_everything_that_the_service_writes_is_accepted(
     of_pod = {"namespace": "team", "name": "bound", "uid": bound}
     binding = Binding(**of_pod, node="n1", annotations=notes, labels=names)
     event_of = PodEvent(
-        namespace="team", name="p", uid=told, reason="Told", note="a note", action="Tell"
+        namespace="team", name="p", uid=told, reason="Preempted", note="a note", action="Tell"
     )
     lock_text = node_lock.write("team", "a" * 200, datetime.now(UTC))
     gated = await version_of(admin, f"{TEAM}/pods/own")

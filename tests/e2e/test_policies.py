@@ -1,5 +1,6 @@
 """How a namespace is treated: by the LedgerPolicy that selects it."""
 
+import asyncio
 from typing import Final
 
 import pytest
@@ -8,6 +9,7 @@ from tests.e2e.agreement import cards_used
 from tests.e2e.cluster import Cluster, Manifest
 from tests.e2e.controlplane import TENANT
 from tests.e2e.definitions import POLICIES, policy
+from tests.e2e.kubectl import Kubectl
 from tests.e2e.pods import CARDS, pod
 from tests.e2e.policies import under
 from tests.e2e.polling import eventually
@@ -84,6 +86,33 @@ async def test_pods_without_room_wait_behind_a_gate_in_order(team: Team, tenant:
         await ungated(team, "second")
         assert await gated(team) == ["third"]
         assert await cards_used(team) == 2
+
+
+async def test_pods_that_wait_say_so_where_kubectl_shows_it(team: Team, kubectl: Kubectl) -> None:
+    async with under(team, TWO, onExceeded="pending"):
+        await team.created(pod("first", cards=2))
+        await ungated(team, "first")
+        for name in ("second", "third"):
+            await team.created(pod(name, cards=2))
+
+        async def told() -> dict[str, str]:
+            listed = await asyncio.to_thread(kubectl.get, team.namespace, "events")
+            return {
+                event["involvedObject"]["name"]: f"{event['type']} {event['message']}"
+                for event in listed["items"]
+                if event["reason"] == "WaitingForQuota"
+            }
+
+        events = await eventually(
+            told, lambda found: len(found) == 2, within=SEEN_SECONDS, what="both pods have an event"
+        )
+        assert events["second"].startswith("Warning waits for room: "), events
+        assert LINE in events["second"] or "GPU" in events["second"], events
+        assert events["third"].startswith("Warning waits behind pod second, which "), events
+        shown = await asyncio.to_thread(
+            kubectl.type, f"kubectl -n {team.namespace} describe pod second"
+        )
+        assert "WaitingForQuota" in shown, shown
 
 
 async def test_only_the_service_takes_the_gate_away(team: Team) -> None:

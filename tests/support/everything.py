@@ -12,7 +12,7 @@ from ledger.kube import place_traits
 from ledger.kube.card_sizes import Sizes
 from ledger.kube.errors import ClusterError, Conflict, NotFound, NotServed
 from ledger.kube.objects import Workload
-from ledger.kube.port import Change, Changed, Interrupted, Listed
+from ledger.kube.port import Change, Changed, Interrupted, Listed, PodEvent
 from ledger.kube.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.log.memory import MemoryStore
 from support.apiserver import ApiServer, ModelCluster, Object
@@ -36,8 +36,8 @@ class EveryCluster(ModelCluster):
     """The model behind all ports. `kinds` are what is served; tests change it.
 
     `unproved` lets a kind that is not served be absent without proof. `refusing` is what writes
-    answer, `undiscovered` what discovery answers, `writes` what was written. `forbidden` says by
-    kind why it may not be read.
+    answer, `undiscovered` what discovery answers, `writes` and `events` what was written.
+    `forbidden` says by kind why it may not be read.
     """
 
     def __init__(self, server: ApiServer) -> None:
@@ -48,6 +48,7 @@ class EveryCluster(ModelCluster):
         self.undiscovered: ClusterError | None = None
         self.forbidden: dict[str, str] = {}
         self.writes: list[tuple[Any, ...]] = []
+        self.events: list[PodEvent] = []
         self.reads = 0
         self.lists: list[tuple[str, str]] = []
 
@@ -128,6 +129,11 @@ class EveryCluster(ModelCluster):
         gates = [one for one in body["spec"].get("schedulingGates", []) if one["name"] != gate]
         self.writes.append(("gate", namespace, name))
         self.server.update("pods", namespace, name, spec={"schedulingGates": gates})
+
+    async def create_event(self, event: PodEvent) -> None:
+        if self.refusing is not None:
+            raise self.refusing
+        self.events.append(event)
 
     def _written(self, kind: str, namespace: str, name: str, version: int = 0) -> Object:
         if self.refusing is not None:

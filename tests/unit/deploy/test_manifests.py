@@ -1,15 +1,18 @@
 """The manifests are valid for every Kubernetes that is supported, and agree with one another."""
 
 import itertools
+import re
 import tomllib
 from pathlib import Path
 from typing import Final
 
 import kubernetes_validate
 import pytest
+import yaml
 from starlette.routing import Route
 from support.manifests import DEPLOY, VERSIONS, Manifest, documents, name_of
 
+from extender import telling
 from gpuledger.version import VERSION
 from ledger.kube.resources import POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.log.durability import SERVER_VERSION_MIN
@@ -17,7 +20,7 @@ from ledger.runtime import setting_sources
 from ledger.runtime.health import Health
 from ledger.runtime.serving import DRAIN_SECONDS
 from ledger.runtime.settings import Settings
-from webhook import registration
+from webhook import registration, waiting_events
 
 ROOT: Final = Path(__file__).parents[3]
 SEPARATELY: Final = {"alerts.yaml", "kustomization.yaml"}
@@ -303,3 +306,26 @@ def test_every_setting_of_the_shipped_file_says_what_it_is_for() -> None:
     text = (DEPLOY / "gpuledger.toml").read_text()
     assert set(tomllib.loads(text)) <= set(Settings.__struct_fields__)
     assert text.count("\n# ") > 5
+
+
+def test_the_service_may_report_the_events_that_it_reports_and_no_others() -> None:
+    [policy] = [
+        one
+        for one in yaml.safe_load_all((DEPLOY / "own-writes.yaml").read_text())
+        if one["kind"] == "ValidatingAdmissionPolicy"
+        and one["metadata"]["name"] == "gpuledger-own-events"
+    ]
+    [rule] = [
+        one["expression"]
+        for one in policy["spec"]["validations"]
+        if one["expression"].startswith("object.?reason")
+    ]
+    reported = {
+        telling.FILTERING_FAILED,
+        telling.BINDING_SUCCEED,
+        telling.BINDING_FAILED,
+        telling.PREEMPTION_STARTED,
+        telling.PREEMPTED,
+        waiting_events.REASON,
+    }
+    assert set(re.findall(r'"(\w+)"', rule)) == reported

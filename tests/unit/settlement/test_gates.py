@@ -13,7 +13,7 @@ from ledger.kube.gates import GATE
 from ledger.kube.resources import POLICIES
 from ledger.log import refusals
 from ledger.log.memory import MemoryStore
-from webhook import gate_queue, gates
+from webhook import gate_queue, gates, waiting_events
 
 GPUS = "limits.nvidia.com/gpu"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -245,3 +245,51 @@ async def test_a_change_that_was_never_written_lets_no_pod_in():
         await one.until(lambda: one.entry("p") is None)
         assert is_gated(one, "p")
         assert one.used("quota/c/red/q", GPUS) == 0
+
+
+async def test_pods_that_wait_have_events_that_say_what_for(monkeypatch):
+    monkeypatch.setattr(waiting_events, "FIRST_SECONDS", 0.0)
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        await limited(one, 2)
+        one.server.create("pods", "red", pod_body("holder", gpu=2))
+        await one.until(lambda: one.entry("holder") is not None)
+        wait(one, "first", age=9, gpu=2)
+        wait(one, "second", age=5, gpu=1)
+        wait(one, "never", age=10, gpu=3)
+        await one.until(lambda: len(one.every.events) >= 3)
+        notes = {event.name: event.note for event in one.every.events}
+        assert notes["first"].startswith("waits for room: ")
+        assert notes["second"].startswith("waits behind pod first, which waits for room: ")
+        assert "at most 2" in notes["never"], notes
+        assert all(event.reason == "WaitingForQuota" for event in one.every.events)
+        assert all(event.uid == f"uid-{event.name}" for event in one.every.events)
+        one.server.delete("pods", "red", "holder")
+        await one.until(lambda: not is_gated(one, "first"))
+        await asyncio.sleep(2.5)  # some rounds, to give a needless event its chance
+        assert len(one.every.events) == 3
+
+
+async def test_a_pod_that_is_let_in_at_once_has_no_event():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        await limited(one, 1)
+        wait(one, "p")
+        await one.until(lambda: not is_gated(one, "p"))
+        assert one.every.events == []
+
+
+async def test_events_that_cannot_be_written_are_counted_and_hold_up_no_gate(monkeypatch):
+    monkeypatch.setattr(waiting_events, "FIRST_SECONDS", 0.0)
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        await limited(one, 1)
+        one.server.create("pods", "red", pod_body("holder"))
+        await one.until(lambda: one.entry("holder") is not None)
+        one.every.refusing = Unavailable("no answer")
+        wait(one, "p")
+        dropped = "events_dropped_total", "settlement", "refused"
+        await one.until(lambda: one.counted[dropped] == 1)
+        one.every.refusing = None
+        one.server.delete("pods", "red", "holder")
+        await one.until(lambda: not is_gated(one, "p"))

@@ -1,0 +1,150 @@
+"""When waiting pods get an event, and how many at once."""
+
+import pytest
+
+from ledger.core.denials import Denial, Reason, Shortage
+from ledger.kube import event_queue
+from ledger.kube.event_queue import EventQueue
+from ledger.kube.port import PodEvent
+from webhook import waiting_events
+from webhook.waiting_events import (
+    AGAIN_SECONDS,
+    CHANGED_SECONDS,
+    FIRST_SECONDS,
+    ROUND_MAX,
+    Obstacle,
+    WaitingEvents,
+    Waits,
+)
+
+
+class Nowhere:
+    async def create_event(self, event: PodEvent) -> None:
+        raise AssertionError("nothing is written in these tests")
+
+
+class Scene:
+    """Waiting pods of one namespace, and what became of their events."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Obstacle | None] = {}
+        self.looked = 0
+        self.queue = EventQueue(Nowhere(), "settlement", lambda *_: None)
+        self.events = WaitingEvents(self.queue, self._find)
+
+    def wait(self, uid: str, obstacle: Obstacle | None, now: float = 0.0) -> None:
+        self.pods[uid] = obstacle
+        self.events.note(("c/red", uid), now)
+
+    def changes(self, uid: str, obstacle: Obstacle) -> None:
+        self.pods[uid] = obstacle
+        self.events.note_obstacle(("c/red", uid), obstacle)
+
+    def round(self, now: float) -> list[PodEvent]:
+        """Return the events of one round."""
+        self.events.write(now)
+        waiting = self.queue._waiting
+        return [waiting.get_nowait() for _ in range(waiting.qsize())]
+
+    def _find(self, namespace: str, uid: str) -> Waits | None:
+        self.looked += 1
+        if uid not in self.pods:
+            return None
+        return Waits(namespace.partition("/")[2], f"pod-{uid}", self.pods[uid])
+
+
+def short(quota: str, used: int = 4) -> Obstacle:
+    line = Shortage(f"quota/c/red/{quota}", "limits.nvidia.com/gpu", 1, used, 4, 0, 1)
+    return Obstacle.of(Denial(Reason.EXCEEDS_LIMIT, f"{used} used", True, shortages=(line,)))
+
+
+async def test_a_pod_has_an_event_when_it_has_waited_a_little() -> None:
+    scene = Scene()
+    scene.wait("a", short("q"))
+    assert scene.round(FIRST_SECONDS - 0.1) == []
+    [event] = scene.round(FIRST_SECONDS)
+    assert (event.namespace, event.name, event.uid) == ("red", "pod-a", "a")
+    assert (event.reason, event.warning) == ("WaitingForQuota", True)
+    assert event.note.startswith("waits for room: ")
+    assert "4 used" in event.note
+
+
+async def test_the_event_is_written_once_in_half_an_hour_whatever_others_use() -> None:
+    scene = Scene()
+    scene.wait("a", short("q"))
+    assert len(scene.round(10)) == 1
+    scene.changes("a", short("q", used=3))
+    scene.wait("a", short("q", used=2), 20)
+    assert scene.round(10 + AGAIN_SECONDS - 1) == []
+    assert len(scene.round(10 + AGAIN_SECONDS)) == 1
+    assert scene.round(10 + 2 * AGAIN_SECONDS - 1) == []
+
+
+async def test_another_reason_is_another_event_after_a_minute() -> None:
+    scene = Scene()
+    scene.wait("a", short("q"))
+    scene.round(10)
+    for used in range(5):
+        scene.changes("a", short("other", used))
+    assert scene.round(10 + CHANGED_SECONDS - 1) == []
+    assert len(scene.round(10 + CHANGED_SECONDS)) == 1
+    assert scene.round(10 + CHANGED_SECONDS + 1) == []
+
+
+async def test_who_waits_behind_another_pod_is_told_so() -> None:
+    scene = Scene()
+    scene.wait("a", short("q").behind("first"))
+    [event] = scene.round(10)
+    assert event.note.startswith("waits behind pod first, which waits for room: ")
+    assert "4 used" in event.note
+
+
+async def test_a_pod_of_which_nothing_is_known_yet_is_looked_at_again_later() -> None:
+    scene = Scene()
+    scene.wait("a", None)
+    assert scene.round(10) == []
+    assert scene.looked == 1
+    assert scene.round(11) == []
+    assert scene.looked == 1
+    scene.pods["a"] = short("q")
+    assert len(scene.round(10 + FIRST_SECONDS)) == 1
+
+
+async def test_one_round_looks_at_no_more_pods_than_it_writes_events() -> None:
+    scene = Scene()
+    for number in range(3 * ROUND_MAX):
+        scene.wait(str(number), short("q"))
+    for _ in range(3):
+        assert len(scene.round(10)) == ROUND_MAX
+    assert scene.looked == 3 * ROUND_MAX
+    assert scene.round(10) == []
+    assert scene.looked == 3 * ROUND_MAX
+    for number in range(3 * ROUND_MAX):
+        scene.changes(str(number), short("other"))
+    assert len(scene.round(1_000)) == ROUND_MAX
+
+
+async def test_what_the_queue_has_no_room_for_is_written_later_and_not_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    dropped: list[tuple[str, ...]] = []
+    scene.queue._count = lambda *what: dropped.append(what)
+    monkeypatch.setattr(waiting_events, "ROUND_MAX", event_queue.WAITING_MAX + 1)
+    for number in range(event_queue.WAITING_MAX + 1):
+        scene.wait(str(number), short("q"))
+    assert len(scene.round(10)) == event_queue.WAITING_MAX
+    assert len(scene.round(10)) == 1
+    assert dropped == []
+
+
+async def test_who_waits_no_more_is_forgotten() -> None:
+    scene = Scene()
+    for uid in ("told", "gone", "new"):
+        scene.wait(uid, short("q"), 100 if uid == "new" else 0)
+    assert len(scene.round(10)) == 2
+    scene.events.forget(("c/red", "told"))
+    scene.events.forget(("c/red", "new"))
+    del scene.pods["gone"]
+    assert scene.round(10 + AGAIN_SECONDS) == []
+    assert len(scene.events) == 0
