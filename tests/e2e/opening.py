@@ -129,7 +129,7 @@ async def _refused(cluster: Cluster, manifest: Manifest, because: str) -> None:
 
     await eventually(
         look,
-        lambda answer: answer.status == 403 and because in answer.message,
+        lambda answer: answer.status == 403 and because in str(answer.body),
         within=EFFECTIVE_SECONDS,
         what=f"a dry run in namespace {CANARY} is refused because of {because!r}",
     )
