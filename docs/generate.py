@@ -393,8 +393,16 @@ def reasons_page() -> str:
         "# Reasons",
         "",
         f"{NOTE}",
-        "Why a request was denied. Reasons are stable and come first in the message; where several"
-        " apply, the one that stands higher here is told.",
+        "Why a request was denied. Reasons are stable and stand in brackets at the end of the"
+        " message; where several apply, the one that stands higher here is told.",
+        "",
+        "Where there is no room, the message says what the object would need in all after the"
+        " change, what the quota allows, and what is used now; then every other limit that is"
+        ' short. "It can never fit" holds for a quota that nothing else uses, too. "It fits'
+        ' when 8000 MiB are released" says how much others have to give back. What is advised'
+        ' ("at most 2 replicas") was tried: it is let in, and one more is not. "Used by" lists'
+        " the largest holders of the first limit. Programs read `details.causes`: one for each"
+        " short limit, with its key as `field`.",
         "",
         "| reason | what it means | what to do |",
         "|---|---|---|",

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from ledger.core.denials import Denial, describe, sentence
+from ledger.core.denials import Denial, sentence
 from ledger.kube.objects import ObjectMeta, Pod, ResourceQuota, Workload
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -273,8 +273,9 @@ def warning(text: str) -> str:
 
 
 def _causes(denial: Denial) -> tuple[Cause, ...]:
-    if denial.shortages:
-        return tuple(Cause(denial.reason, describe(one), one.resource) for one in denial.shortages)
+    lines = [one for one in denial.shortages if one.message]
+    if lines:
+        return tuple(Cause(one.reason, one.message, one.resource) for one in lines)
     return (Cause(denial.reason, denial.message, denial.field),)
 
 

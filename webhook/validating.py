@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.core.denials import Denial, Reason, sentence
+from ledger.core.denials import Denial, Reason, brief
 from ledger.kube.containers import shown
 from ledger.kube.rules import DemandRules
 from ledger.log.submission import Ledger
@@ -193,5 +193,5 @@ def _softened(verdict: Verdict) -> Verdict:
     denial = verdict.denial
     if denial is None or denial.reason in _STRICT:
         return verdict
-    warnings = (f"not refused here: {sentence(denial)}", *verdict.warnings)
+    warnings = (f"not refused here: {brief(denial, overruled=True)}", *verdict.warnings)
     return msgspec.structs.replace(verdict, denial=None, outcome=denial.reason, warnings=warnings)

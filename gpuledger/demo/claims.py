@@ -40,7 +40,7 @@ def denials_are_right(answers: Sequence[Answer]) -> str:
         unreadable = answer.creation.recording.case == UNREADABLE
         reason = Reason.INVALID_QUANTITY if unreadable else Reason.QUOTA_EXCEEDED
         wrongly_allowed = unreadable and answer.outcome is Outcome.ALLOWED
-        wrongly_denied = answer.outcome is Outcome.DENIED and not answer.message.startswith(reason)
+        wrongly_denied = answer.outcome is Outcome.DENIED and not answer.names(reason)
         if wrongly_allowed or wrongly_denied:
             raise Broken(
                 f"{answer.creation.key} can only be denied as {reason}",

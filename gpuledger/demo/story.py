@@ -96,9 +96,7 @@ class Story:
 
     async def _deny(self) -> None:
         with self._say.step("This is what the user of a denied pod reads"):
-            denied = next(
-                one for one in self._answers if one.message.startswith(Reason.QUOTA_EXCEEDED)
-            )
+            denied = next(one for one in self._answers if one.names(Reason.QUOTA_EXCEEDED))
             self._say.command(f"kubectl -n {denied.creation.namespace} create -f pod.yaml")
             self._say.line(
                 f'Error from server (Forbidden): admission webhook "{_WEBHOOK}" denied the'

@@ -37,6 +37,10 @@ class Answer(msgspec.Struct, frozen=True):
     message: str = ""
     asked: bool = False
 
+    def names(self, reason: str) -> bool:
+        """Return whether the message names a reason, which it does at its end."""
+        return f"[{reason};" in self.message or f"[{reason}]" in self.message
+
 
 async def send(
     service: Service,

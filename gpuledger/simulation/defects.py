@@ -168,10 +168,10 @@ def _old_view(put: Put) -> None:
 def _retry_unnoticed(put: Put) -> None:
     honest = reserving._again
 
-    def again(state: State, space: Any, entry: Any, hold: Any, command: commands.Reserve) -> Any:
+    def again(state: State, space: Any, hold: Any, command: commands.Reserve) -> Any:
         if hold.demand == command.demand:
             return []
-        return honest(state, space, entry, hold, command)
+        return honest(state, space, hold, command)
 
     put(reserving, "_again", again)
 

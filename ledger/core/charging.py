@@ -229,11 +229,11 @@ def replace(
     if drawn_from(after) and not key.startswith(PODS):
         raise InvariantError(f"{key} is a root and draws from {after.root}: nobody would count it")
     changed = dict.fromkeys((unit_of(key, before), unit_of(key, after)))
-    old = [term for unit in changed for term in _touched(space, unit, key)]
+    old = [term for unit in changed for term in touched(space, unit, key)]
     _put_entry(state, space, key, after)
     _draw(state, space, key, before, -1)
     _draw(state, space, key, after, 1)
-    new = [term for unit in changed for term in _touched(space, unit, key)]
+    new = [term for unit in changed for term in touched(space, unit, key)]
     if old == new:
         return []
     return post_lines(state, by_line(space, old), by_line(space, new), rule, _selecting(space))
@@ -262,7 +262,7 @@ def _selecting(space: Namespace) -> set[int]:
     return {line for _, line, _ in space.selected}
 
 
-def _touched(space: Namespace, unit: str, key: str) -> Iterator[Term]:
+def touched(space: Namespace, unit: str, key: str) -> Iterator[Term]:
     """Yield what of a unit's charge a change of this key may alter.
 
     The pods of a root that is not known count one by one. There may be very many of them, so only

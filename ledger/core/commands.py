@@ -28,6 +28,23 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
     """Something asked of the ledger; `actor` is who asked (a user, a controller, `settlement`)."""
 
 
+class Asker(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How a denial speaks of the object that a reservation is for; decides nothing.
+
+    `kind` is its Kubernetes kind, empty where that is not known. Its demand is that of `pods` like
+    pods, 0 where its pods differ or are not known; with `replicas` its user sets that number as its
+    replicas. `rollout` says that the demand holds what a roll-out runs besides.
+    """
+
+    kind: str = ""
+    pods: int = 0
+    replicas: bool = False
+    rollout: bool = False
+
+
+NO_ASKER = Asker()
+
+
 class Reserve(Command, frozen=True, gc=False):
     """Open a hold for one attempt, before its object is persisted.
 
@@ -39,7 +56,8 @@ class Reserve(Command, frozen=True, gc=False):
     `root` is the key of the root whose envelope the object draws from, empty when it has none,
     `BARRED` when it may not draw from the one it names. `traits` are what quotas select it by.
     `forced` reserves whatever there is room for: the policy refuses no request here.
-    With `own_holders` a denial names no other namespace, not even by its share.
+    With `own_holders` a denial names no other namespace, not even by its share. `asker` is how it
+    speaks of the object.
     """
 
     namespace: str
@@ -55,6 +73,7 @@ class Reserve(Command, frozen=True, gc=False):
     traits: Traits = ()
     forced: bool = False
     own_holders: bool = False
+    asker: Asker = NO_ASKER
 
 
 class Observe(Command, frozen=True, gc=False):

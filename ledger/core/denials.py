@@ -8,7 +8,6 @@ from enum import StrEnum
 
 import msgspec
 
-from ledger.core.accounts import Kind, kind, parts
 from ledger.core.events import AnyEvent
 
 
@@ -72,7 +71,13 @@ class Reason(StrEnum):
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """One line that has no room: everything in the unit of its key."""
+    """One line that has no room: everything in the unit of its key.
+
+    `requested` is the increase, `short` is what has to be released before it fits. `total` is what
+    the object needs after the change, `own` what it has of `used` already. `reason` is why this
+    line refuses, `message` says all that in one sentence without its full stop; both are empty in
+    what an earlier version has stored.
+    """
 
     account: str
     resource: str
@@ -81,6 +86,10 @@ class Shortage(msgspec.Struct, frozen=True):
     limit: int
     free: int
     short: int
+    total: int = 0
+    own: int = 0
+    reason: str = ""
+    message: str = ""
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -119,34 +128,35 @@ Decision = list[AnyEvent] | Denial
 
 
 def sentence(denial: Denial) -> str:
-    """Render the one line a user reads: reason, numbers, later or never, holders, remedy, id."""
-    pieces = [f"{denial.reason}: {denial.message}."]
-    if denial.shortages:
-        pieces.append("Would fit later." if denial.transient else "Can never fit this limit.")
+    """Render what a user reads: what is short, what would fit, who holds it, reason and id."""
+    pieces = [denial.message, denial.remedy]
     if denial.holders:
         held = ", ".join(f"{holder.key} {holder.amount}" for holder in denial.holders)
-        more = f", +{denial.holders_more} more" if denial.holders_more else ""
-        pieces.append(f"Held by: {held}{more}.")
-    if denial.remedy:
-        pieces.append(f"{denial.remedy}.")
-    if denial.decision:
-        pieces.append(f"Decision {denial.decision}.")
-    return " ".join(pieces)
+        more = f" and {denial.holders_more} more" if denial.holders_more else ""
+        pieces.append(f"Used by: {held}{more}")
+    return _joined(denial, pieces)
 
 
-def describe(shortage: Shortage) -> str:
-    """Render the numbers of one shortage, all in one unit."""
-    return (
-        f"{shortage.resource} on {display(shortage.account)}: requested {shortage.requested}, "
-        f"used {shortage.used} of {shortage.limit}, {shortage.free} free, short {shortage.short}"
-    )
+def brief(denial: Denial, *, overruled: bool = False) -> str:
+    """Render a denial for a place of few characters: the first short line and what would fit.
+
+    What is `overruled` is let in all the same, so it is not said what would fit.
+    """
+    lines = denial.shortages
+    if lines and overruled:
+        denial = msgspec.structs.replace(denial, remedy="")
+    if not lines or not lines[0].message:
+        return _joined(denial, [denial.message, denial.remedy])
+    also = [f"It also{lacking(one)}" for one in lines[1:] if one.message]
+    return _joined(denial, [lines[0].message, *also, denial.remedy])
 
 
-def display(account: str) -> str:
-    """Name an account as a user knows it."""
-    cluster, namespace, name = parts(account)
-    if kind(account) is Kind.QUOTA:
-        return f"quota {namespace}/{name} of cluster {cluster}"
-    if kind(account) is Kind.UNIVERSE:
-        return f"universe quota {name}"
-    return f"card {name} of node {namespace}"
+def lacking(short: Shortage) -> str:
+    """Return from the sentence about a line what there is too little of."""
+    return short.message[short.message.index(" has ") : short.message.index(": ")]
+
+
+def _joined(denial: Denial, pieces: list[str]) -> str:
+    decision = f"; decision {denial.decision}" if denial.decision else ""
+    told = [f"{piece}." for piece in pieces if piece]
+    return " ".join([*told, f"[{denial.reason}{decision}]"])

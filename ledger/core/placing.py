@@ -12,16 +12,17 @@ from typing import Final
 import msgspec
 
 from ledger.core import (
+    advising,
     card_rules,
     cards,
     claiming,
     commands,
-    denials,
     events,
     placements,
     shortages,
 )
 from ledger.core.accounts import Kind, kind
+from ledger.core.advising import Asking
 from ledger.core.amounts import Amounts
 from ledger.core.cards import Placement, Stage
 from ledger.core.charging import TRUTH, Postings
@@ -211,39 +212,29 @@ def _if_there_is_room(
 ) -> Decision:
     """Return the event, or a denial when what it posts would bring a line over its limit."""
     held = claiming.kept(state, node, event.namespace, event.key) if state.claims else {}
-    space = state.namespaces[event.namespace]
+    place = event.namespace, event.key
     with state.trying():
-        postings = iter(attempt())
-        charge = space.entries[event.key].charge
-        short = [
-            shortages.of_line(state, line, more, after, charge)
-            for line, more, after in zip(postings, postings, postings, strict=True)
-            if more > 0 and after + held.get(line, 0) > state.limit[line]
-        ]
+        short = shortages.over_limits(state, place, attempt(), held)
     if not short:
         return [event]
-    of_cards = [one for one in short if kind(state.names[one.line][0]) is Kind.CARD]
-    if len(of_cards) == len(short):
-        return _no_room_on_cards(state, of_cards)
-    of_quotas = [one for one in short if kind(state.names[one.line][0]) is not Kind.CARD]
-    denial = shortages.no_room(state, space, of_quotas, own_holders=True)
-    return msgspec.structs.replace(denial, reason=Reason.RESOURCE_QUOTA_NOT_FIT, transient=True)
+    return _no_room(state, short, Asking(*place), resizing=isinstance(event, events.Resized))
 
 
-def _no_room_on_cards(state: State, short: list[Short]) -> Denial:
+def _no_room(state: State, short: list[Short], asking: Asking, *, resizing: bool) -> Denial:
     """Build the denial; where there would be room but for what is kept for others, say that."""
-    found = [shortages.shortage_of(state, one) for one in short]
-    real = [one for one in found if one.short > 0]
+    lines = shortages.told(state, short, asking, ())
+    real = tuple(one for one in lines if one.short > 0)
     if not real:
-        head = found[0]
         return card_rules.refused(
             Reason.CARD_CLAIMED,
-            f"{denials.describe(head)}; the rest is kept for a pod that others are evicted for",
+            f"{lines[0].message}; the rest is kept for a pod that others are evicted for",
         )
-    return Denial(
-        _OF_LINE[real[0].resource],
-        denials.describe(real[0]),
-        transient=True,
-        remedy="Another card or node may have room",
-        shortages=tuple(real),
+    of_quotas = kind(real[0].account) is not Kind.CARD
+    denial = shortages.denial_of(state, state.namespaces[asking.namespace], real, own_holders=True)
+    if not of_quotas:
+        denial = msgspec.structs.replace(denial, holders=(), holders_more=0)
+    return msgspec.structs.replace(
+        denial,
+        reason=Reason.RESOURCE_QUOTA_NOT_FIT if of_quotas else _OF_LINE[real[0].resource],
+        remedy=advising.of_cards(real, resizing=resizing),
     )

@@ -10,14 +10,15 @@ from ledger.core import (
     charging,
     commands,
     coverage,
-    denials,
     events,
     placements,
     shortages,
     traits,
+    wording,
 )
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Decision, Denial, Reason
+from ledger.core.shortages import Short
 from ledger.core.state import Entry, Hold, Namespace, State
 
 _NOTHING: Final[Amounts] = {}
@@ -44,9 +45,7 @@ def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decis
     if entry is not None:
         if charging.is_barred(entry, command.uid):
             command = msgspec.structs.replace(command, root=commands.BARRED)
-        if command.key in space.placed:
-            demand = placements.standing(space, command.key, command.uid, command.demand)
-            command = msgspec.structs.replace(command, demand=demand)
+        command = _standing(space, command)
         known = _known(state, space, entry, command)
         if known is not None:
             return known
@@ -59,7 +58,7 @@ def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decis
     if denial is None:
         denial = _too_many_unsettled(space, command)
     if denial is None:
-        denial = _no_room(state, space, entry, reserved, command)
+        denial = _no_room(state, space, command)
     return [reserved] if denial is None else denial
 
 
@@ -70,9 +69,15 @@ def _known(
     settled = _already_settled(entry, command)
     if settled is not None:
         return settled
+    hold = _hold_of(entry, command)
+    return None if hold is None else _again(state, space, hold, command)
+
+
+def _hold_of(entry: Entry, command: commands.Reserve) -> Hold | None:
+    """Return the hold that an attempt has already."""
     for hold in entry.holds:
         if hold.uid == command.uid and hold.base == command.base:
-            return _again(state, space, entry, hold, command)
+            return hold
     return None
 
 
@@ -89,13 +94,19 @@ def _already_settled(entry: Entry, command: commands.Reserve) -> Decision | None
     return None
 
 
-def _again(
-    state: State, space: Namespace, entry: Entry, hold: Hold, command: commands.Reserve
-) -> Decision:
+def _again(state: State, space: Namespace, hold: Hold, command: commands.Reserve) -> Decision:
     """Decide an attempt that already has a hold: the same body, or another at the same base."""
     if command.base == commands.CREATE:
         return [] if hold.demand == command.demand else _attempt_differs(hold, command)
-    raised = events.Raised(
+    raised = _raised(hold, command)
+    if command.forced:
+        return [raised]
+    denial = _no_room(state, space, command)
+    return [raised] if denial is None else denial
+
+
+def _raised(hold: Hold, command: commands.Reserve) -> events.Raised:
+    return events.Raised(
         command.namespace,
         command.key,
         command.uid,
@@ -105,30 +116,45 @@ def _again(
         traits.united(hold.traits, command.traits),
         command.forced,
     )
-    if command.forced:
-        return [raised]
-    if _is_simple(space, entry, command):
-        after = amounts.largest(entry.charge, raised.demand)
-        denial = shortages.check(state, space, entry.charge, after, own_holders=command.own_holders)
-    else:
-        denial = shortages.attempt(state, space, raised, command)
-    return [raised] if denial is None else denial
 
 
-def _no_room(
-    state: State,
-    space: Namespace,
-    entry: Entry | None,
-    reserved: events.Reserved,
-    command: commands.Reserve,
-) -> Denial | None:
-    if entry is None and _is_within_envelope(space, command):
+def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denial | None:
+    """Return a denial when any line has no room for what an attempt adds."""
+    short = _short(state, space, command)
+    if not short:
         return None
+
+    def lacking(where: Namespace, demand: Amounts) -> list[int]:
+        tried = _standing(where, msgspec.structs.replace(command, demand=demand))
+        return [one.line for one in _short(state, where, tried)]
+
+    return shortages.no_room(state, space, short, command, lacking)
+
+
+def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Short]:
+    """Return the lines that have no room for what an attempt adds."""
+    entry = space.entries.get(command.key)
+    if not command.demand or (entry is not None and _already_settled(entry, command) is not None):
+        return []
+    event: events.Reserved | events.Raised = _reserved(command)
+    if entry is None:
+        if _is_within_envelope(space, command):
+            return []
+    else:
+        hold = _hold_of(entry, command)
+        event = event if hold is None else _raised(hold, command)
     if not _is_simple(space, entry, command):
-        return shortages.attempt(state, space, reserved, command)
+        return shortages.attempted(state, event, command)
     before = _NOTHING if entry is None else entry.charge
-    after = amounts.largest(before, command.demand)
-    return shortages.check(state, space, before, after, own_holders=command.own_holders)
+    return shortages.beyond_limits(state, space, before, amounts.largest(before, event.demand))
+
+
+def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
+    """Return the command with what a placed pod is charged for its demand."""
+    if command.key not in space.placed:
+        return command
+    demand = placements.standing(space, command.key, command.uid, command.demand)
+    return msgspec.structs.replace(command, demand=demand)
 
 
 def _may_draw(entry: Entry) -> bool:
@@ -196,7 +222,7 @@ def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -
             return Denial(
                 Reason.CARD_MEMORY_UNKNOWN,
                 f"{command.key} asks for a whole card or a percentage of one,"
-                f" {denials.display(account)} limits {key}, and how much memory a card has is not"
+                f" {wording.display(account)} limits {key}, and how much memory a card has is not"
                 " known",
                 transient=False,
                 remedy=f"Ask for MiB with {resource}, or have the setting worst_card_memory say"

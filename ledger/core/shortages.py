@@ -1,15 +1,17 @@
 """Shortages: whether every line of every covering account has room, and the denial if not."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
 
-from ledger.core import accounts, charging, commands, denials, events
+from ledger.core import accounts, advising, charging, commands, events, placements, wording
 from ledger.core.accounts import Kind
+from ledger.core.admissible import Lacking, admissible
+from ledger.core.advising import Asking
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, Holder, Reason, Shortage
 from ledger.core.evolution import evolve
@@ -22,6 +24,9 @@ HOLDERS_SCANNED_MAX: Final = 1_024
 
 Pods that draw from a root are among the keys, although only their root is a holder."""
 
+LINES_TOLD_MAX: Final = 16
+"""A denial tells of so many short lines in words."""
+
 _PRECEDENCE: Final = {reason: rank for rank, reason in enumerate(Reason)}
 _EXCEEDED: Final = {
     Kind.UNIVERSE: Reason.UNIVERSE_EXCEEDED,
@@ -31,28 +36,22 @@ _EXCEEDED: Final = {
 
 
 class Short(NamedTuple):
-    """A line without room: the increase, what is used, and what the key would be charged."""
+    """A line without room: the increase, what is used, and what the object needs there in all.
+
+    `own` is what the object has of `used` already.
+    """
 
     line: int
     need: int
     used: int
     total: int
+    own: int
 
 
-def check(
-    state: State,
-    space: Namespace,
-    before: Amounts,
-    after: Amounts,
-    *,
-    own_holders: bool,
-) -> Denial | None:
-    """Return a denial when any line has no room for the increase from `before` to `after`.
-
-    With `own_holders` it names no other namespace.
-    """
+def beyond_limits(state: State, space: Namespace, before: Amounts, after: Amounts) -> list[Short]:
+    """Return the lines that have no room for the increase from `before` to `after`."""
     limit = state.limit
-    short = None
+    short: list[Short] = []
     for resource, line in space.plan:
         need = after.get(resource, 0)
         if before:
@@ -60,36 +59,60 @@ def check(
         if need > 0:
             used = state.used[line]
             if used + need > limit[line]:
-                short = short or []
-                short.append(Short(line, need, used, after.get(resource, 0)))
-    return no_room(state, space, short, own_holders=own_holders) if short else None
+                total = after.get(resource, 0)
+                short.append(Short(line, need, used, total, total - need))
+    return short
 
 
-def attempt(
-    state: State,
-    space: Namespace,
-    event: events.Reserved | events.Raised,
-    command: commands.Reserve,
-) -> Denial | None:
-    """Return a denial when applying an event would bring a line over its limit.
+def attempted(
+    state: State, event: events.Reserved | events.Raised, command: commands.Reserve
+) -> list[Short]:
+    """Return the lines that an event would bring over their limits.
 
-    Also when a pod would draw on what it has no right to. It is applied and taken back, so what is
-    checked is exactly what will be charged. It is forced, or applying it would fail instead of
-    telling by how much.
+    Also those on which a pod would draw on what it has no right to. The event is applied and taken
+    back, so what is checked is exactly what will be charged. It is forced, or applying it would
+    fail instead of telling by how much.
     """
     with state.trying():
         postings = evolve(state, msgspec.structs.replace(event, forced=True), state.time)
-        charge = space.entries[command.key].charge
-        values = iter(postings)
-        short = [
-            of_line(state, line, more, after, charge)
-            for line, more, after in zip(values, values, values, strict=True)
-            if more > 0 and after > state.limit[line]
-        ]
-    short = short or _beyond(state, space, command)
-    if not short:
-        return None
-    return no_room(state, space, short, _about(space, command), own_holders=command.own_holders)
+        short = over_limits(state, (command.namespace, command.key), postings, {})
+    known = {one.line for one in short}
+    beyond = _beyond(state, state.namespaces[command.namespace], command)
+    return [*short, *(one for one in beyond if one.line not in known)]
+
+
+def over_limits(
+    state: State, place: tuple[str, str], postings: list[int], kept: Mapping[int, int]
+) -> list[Short]:
+    """Return the lines that postings of a key, just applied, have brought over their limits.
+
+    `kept` is what of a line is kept for others.
+    """
+    values = iter(postings)
+    found = [
+        (line, more, after)
+        for line, more, after in zip(values, values, values, strict=True)
+        if more > 0 and after + kept.get(line, 0) > state.limit[line]
+    ]
+    if not found:
+        return []
+    totals = _totals(state, *place)
+    return [
+        Short(line, more, after - more, totals.get(line, more), totals.get(line, more) - more)
+        for line, more, after in found
+    ]
+
+
+def _totals(state: State, namespace: str, key: str) -> dict[int, int]:
+    """Return what the unit of a key is charged on every line of quotas, and a pod on its cards."""
+    space = state.namespaces[namespace]
+    unit = charging.unit_of(key, space.entries[key])
+    totals = charging.by_line(space, charging.touched(space, unit, key))
+    placed = space.placed.get(key)
+    if placed is not None and placed.node:
+        for uuid, booking in placements.bookings_of(placed).items():
+            totals.update(zip(placements.lines_of(state, placed.node, uuid), booking, strict=True))
+    return totals
 
 
 def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[Short]:
@@ -103,68 +126,130 @@ def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[S
         return []
     counting = charging.by_line(space, [charging.Term(root.traits, command.demand)])
     return [
-        Short(line, need, state.used[line], need)
+        Short(line, 0, state.used[line], need, 0)
         for line, need in counting.items()
         if state.used[line] > state.limit[line]
     ]
 
 
-def of_line(state: State, line: int, more: int, after: int, charge: Amounts) -> Short:
-    """Return a line without room for a posting, for a key that is charged this."""
-    resource = accounts.resource_of(state.names[line][1])
-    return Short(line, more, after - more, charge.get(resource, 0))
+def no_room(
+    state: State,
+    space: Namespace,
+    short: list[Short],
+    command: commands.Reserve,
+    lacking: Lacking,
+) -> Denial:
+    """Return the denial: never before later, universe before quota, then by line number.
+
+    `lacking` is what `admissible` tries demands with.
+    """
+    found = admissible(state, space, command, lacking, _guesses(state, short))
+    found = found._replace(never=found.never - _within(state, short, command.demand))
+    asking = Asking.of(command, space)
+    lines = told(state, short, asking, found.never)
+    head = lines[0]
+    return msgspec.structs.replace(
+        denial_of(state, space, lines, own_holders=command.own_holders),
+        message=message_of(lines) + _envelope(space, command),
+        transient=not found.never,
+        remedy=advising.remedy(command, lines, found, asking),
+        reason=Reason.EXCEEDS_LIMIT if found.never else Reason(head.reason),
+    )
 
 
-def _about(space: Namespace, command: commands.Reserve) -> str:
+def _within(state: State, short: list[Short], demand: Amounts) -> set[int]:
+    """Return the lines whose limits are enough for the demand itself.
+
+    Until a change is stored an object is charged what it was as well, also on a line that did not
+    count it before: made smaller first, it fits.
+    """
+    return {
+        line
+        for line, _, _, total, _ in short
+        if min(total, demand.get(accounts.resource_of(state.names[line][1]), 0))
+        <= state.limit[line]
+    }
+
+
+def denial_of(
+    state: State, space: Namespace, lines: tuple[Shortage, ...], *, own_holders: bool
+) -> Denial:
+    """Return a denial with its numbers and the holders of its first line.
+
+    With `own_holders` it names no other namespace.
+    """
+    holders, more = _holders(state, space, lines[0], own_only=own_holders)
+    return Denial(
+        Reason(lines[0].reason),
+        message_of(lines),
+        transient=True,
+        shortages=lines,
+        holders=holders,
+        holders_more=more,
+    )
+
+
+def told(
+    state: State, short: list[Short], asking: Asking, never: Collection[int]
+) -> tuple[Shortage, ...]:
+    """Return the lines without room in the order in which they are told, each with its sentence.
+
+    Only the first `LINES_TOLD_MAX` have one, and of several with the same sentence the first:
+    `limits` and `requests` of a resource limit the same.
+    """
+    reasons = {one.line: _reason(state, one, never) for one in short}
+    ranked = sorted(short, key=lambda one: (_PRECEDENCE[reasons[one.line]], one.line))
+    found: list[Shortage] = []
+    said: set[str] = set()
+    for one in ranked:
+        numbers = shortage_of(state, one)
+        message = asking.message(numbers) if len(said) < LINES_TOLD_MAX else ""
+        told_again = message in said
+        said.add(message)
+        reason, message = reasons[one.line], "" if told_again else message
+        found.append(msgspec.structs.replace(numbers, reason=reason, message=message))
+    return tuple(found)
+
+
+def message_of(lines: tuple[Shortage, ...]) -> str:
+    """Return the sentences of all lines, without the last full stop."""
+    first, *others = [one.message for one in lines if one.message]
+    pieces = [first, *(f"It also{one[one.index(' has ') :]}" for one in others)]
+    if len(pieces) == LINES_TOLD_MAX and len(lines) > LINES_TOLD_MAX:
+        pieces.append("Other limits have no room either")
+    return ". ".join(pieces)
+
+
+def _guesses(state: State, short: list[Short]) -> Amounts:
+    """Return how much of each short resource there is for the object, as its lines tell."""
+    found: Amounts = {}
+    for one in short:
+        resource = accounts.resource_of(state.names[one.line][1])
+        room = max(0, state.limit[one.line] - (one.used - one.own))
+        found[resource] = min(found.get(resource, room), room)
+    return found
+
+
+def _envelope(space: Namespace, command: commands.Reserve) -> str:
     """Say which envelope the object would draw from, if it would."""
     root = space.entries.get(command.root)
     if root is None:
         return ""
     draw = space.draws.get(command.root)
     taken = draw.charge if draw is not None else {}
-    parts = ", ".join(
-        f"{resource} {taken.get(resource, 0)} of {root.charge.get(resource, 0)}"
-        for resource in sorted(command.demand)
-        if resource in root.charge or resource in taken
+    parts = wording.listed(
+        [
+            f"{taken.get(resource, 0)} of"
+            f" {wording.measure(resource).amount(root.charge.get(resource, 0))}"
+            for resource in sorted(command.demand)
+            if resource in root.charge or resource in taken
+        ]
     )
-    return f" (beyond the envelope of {command.root}, of which its pods take {parts})"
+    return f". It is beyond the envelope of {command.root}, of which its pods take {parts}"
 
 
-def no_room(
-    state: State, space: Namespace, short: list[Short], about: str = "", *, own_holders: bool
-) -> Denial:
-    """Return the denial: never before later, universe before quota, then by line number.
-
-    With `own_holders` it names no other namespace.
-    """
-    ranked = sorted(short, key=lambda one: (_PRECEDENCE[_reason(state, one)], one.line))
-    shortages = tuple(shortage_of(state, one) for one in ranked)
-    reason = _reason(state, ranked[0])
-    head = shortages[0]
-    holders, more = _holders(state, space, head, own_only=own_holders)
-    # Others may have less of the same resource: what is advised has to pass all of them.
-    same = accounts.resource_of(head.resource)
-    alike = [one for one in shortages if accounts.resource_of(one.resource) == same]
-    limit, free = min(one.limit for one in alike), min(one.free for one in alike)
-    if reason is Reason.EXCEEDS_LIMIT:
-        remedy = f"Ask for at most {limit}, or have the limit raised"
-    elif free > 0:
-        remedy = f"Fits now: up to {free}"
-    else:
-        remedy = "Nothing fits until something is released or the limit is raised"
-    return Denial(
-        reason,
-        denials.describe(head) + about,
-        transient=reason is not Reason.EXCEEDS_LIMIT,
-        remedy=remedy,
-        shortages=shortages,
-        holders=holders,
-        holders_more=more,
-    )
-
-
-def _reason(state: State, short: Short) -> Reason:
-    if short.total > state.limit[short.line]:
+def _reason(state: State, short: Short, never: Collection[int]) -> Reason:
+    if short.line in never:
         return Reason.EXCEEDS_LIMIT
     return _EXCEEDED[accounts.kind(state.names[short.line][0])]
 
@@ -173,8 +258,17 @@ def shortage_of(state: State, short: Short) -> Shortage:
     """Return the numbers of a line without room."""
     account, key = state.names[short.line]
     used, limit = short.used, state.limit[short.line]
-    free = max(0, limit - used)
-    return Shortage(account, key, short.need, used, limit, free, used + short.need - limit)
+    return Shortage(
+        account,
+        key,
+        short.need,
+        used,
+        limit,
+        max(0, limit - used),
+        used + short.need - limit,
+        short.total,
+        short.own,
+    )
 
 
 def _holders(

@@ -6,7 +6,6 @@ import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.pods import CARDS, CORES, MEMORY, pod
-from tests.e2e.service import CLUSTER
 from tests.e2e.team import PLENTY, QUOTA, Team
 
 pytestmark = pytest.mark.e2e
@@ -35,8 +34,8 @@ async def test_a_pod_that_does_not_fit_is_refused_with_numbers(team: Team) -> No
     assert answer.status == 403
     assert answer.body["reason"] == "Forbidden"
     expected = (
-        f"limits.{MEMORY} on quota {team.namespace}/{QUOTA} of cluster {CLUSTER}: "
-        "requested 2000, used 3000 of 4000, 1000 free, short 1000"
+        f"namespace {team.namespace} has too little GPU memory left: Pod second would need"
+        f' 2000 MiB, quota "{QUOTA}" allows 4000, 3000 are used.'
     )
     assert expected in answer.message
     assert "pods/first 3000" in answer.message, "the client learns who holds what is short"
@@ -79,7 +78,7 @@ async def test_a_dry_run_is_decided_and_writes_nothing(team: Team) -> None:
     exceeds = await team.create(pod("exceeds", cards=3), params={"dryRun": "All"})
     after = await team.service.answer("projection", "digest")
     assert (fits.status, exceeds.status) == (201, 403)
-    assert "requested 3, used 0 of 2" in exceeds.message
+    assert "allows 2, 0 are used" in exceeds.message
     assert after == before
     await team.created(pod("real", cards=2))
     await team.agrees(cards=2)

@@ -76,7 +76,7 @@ async def test_a_limit_that_was_passed_without_the_webhook_blocks_until_it_holds
     await webhooks_are_in_effect(team.cluster)
     refused = await team.create(pod("late"))
     assert refused.status == 403
-    assert "requested 1, used 6 of 4" in refused.message
+    assert "allows 4, 6 are used" in refused.message
     assert (await space.scale("Deployment", "web", 3)).status == 200
     await space.pods_are(3)
     assert await cards_used(team) == 3

@@ -124,10 +124,10 @@ async def test_kubectl_shows_who_refused_and_why(team: Team, kubectl: Kubectl) -
     prefix = f"kubectl -n {team.namespace}"
     status, output = kubectl.attempt(f"{prefix} scale deployment/web --replicas=6")
     assert status != 0
-    assert "requested 3, used 3 of 4" in output
+    assert "allows 4, 3 are used" in output
     status, output = kubectl.attempt(f"{prefix} set resources deployment/web --limits={CARDS}=2")
     assert status != 0
-    assert "requested 3, used 3 of 4" in output
+    assert "allows 4, 3 are used" in output
     kubectl.type(f"{prefix} scale deployment/web --replicas=2")
     kubectl.type(f"{prefix} set resources deployment/web --limits={CARDS}=2")
     kubectl.type(f"{prefix} rollout undo deployment/web")

@@ -44,7 +44,7 @@ async def test_what_is_not_defined_any_more_frees_and_what_is_again_is_charged(
     train["metadata"] = {"name": "other"}
     refused = await space.create(train)
     assert refused.status == 403
-    assert "requested 6, used 6 of 8" in refused.message
+    assert "allows 8, 6 are used" in refused.message
     await _settled(team, 6)
     assert await cards_used(team) == 6
 

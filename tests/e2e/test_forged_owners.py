@@ -48,7 +48,7 @@ async def test_a_forged_pod_counts_for_itself(
     thief = Space(space.team, tenant)
     refused = await thief.create(below(owner, "thief", cards=3))
     assert refused.status == 403
-    assert "requested 3, used 6 of 8" in refused.message
+    assert "allows 8, 6 are used" in refused.message
     await thief.created(below(owner, "thief"))
     assert await cards_used(space.team, "Pod/thief") == 8
     for number in range(3):
@@ -61,7 +61,7 @@ async def test_a_forged_pod_counts_for_itself(
 async def test_an_administrator_is_no_controller_either(space: Space, owner: Manifest) -> None:
     refused = await space.create(below(owner, "thief", cards=3))
     assert refused.status == 403
-    assert "requested 3, used 6 of 8" in refused.message
+    assert "allows 8, 6 are used" in refused.message
 
 
 async def test_a_forged_replica_set_is_a_root_of_its_own(space: Space, owner: Manifest) -> None:
@@ -69,7 +69,7 @@ async def test_a_forged_replica_set_is_a_root_of_its_own(space: Space, owner: Ma
     forged["metadata"]["ownerReferences"] = controlled_by(owner)
     refused = await space.create(forged)
     assert refused.status == 403
-    assert "requested 3, used 6 of 8" in refused.message
+    assert "allows 8, 6 are used" in refused.message
     forged["spec"]["replicas"] = 2
     await space.created(forged)
     await space.pods_are(2)
@@ -102,7 +102,7 @@ async def test_a_reference_to_an_earlier_object_of_that_name_leads_nowhere(
     past = {**owner, "metadata": {"name": "ray", "uid": "11111111-2222-3333-4444-555555555555"}}
     refused = await space.as_user(OPERATOR).create(below(past, "thief", cards=3))
     assert refused.status == 403
-    assert "requested 3, used 6 of 8" in refused.message
+    assert "allows 8, 6 are used" in refused.message
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ async def status_is(space: Space, **fields: int) -> None:
 async def test_a_job_that_can_never_fit_is_refused_with_numbers(space: Space) -> None:
     refused = await space.create(job(3, cards=2, spec={"completions": 9}))
     assert refused.status == 403
-    assert "requested 6, used 0 of 4" in refused.message
+    assert "allows 4, 0 are used" in refused.message
     assert await cards_used(space.team) == 0
 
 
@@ -114,7 +114,7 @@ async def test_a_suspended_job_is_charged_when_it_is_resumed(space: Space) -> No
     await space.team.created(pod("in-the-way", cards=2))
     refused = await space.change("Job", "train", {"spec": {"suspend": False}})
     assert refused.status == 403
-    assert "requested 3, used 2 of 4" in refused.message
+    assert "allows 4, 2 are used" in refused.message
     await space.team.delete("in-the-way")
     assert await cards_used(space.team) == 0
     assert (await space.change("Job", "train", {"spec": {"suspend": False}})).status == 200
@@ -129,7 +129,7 @@ async def test_parallelism_is_asked_for_when_it_rises(space: Space) -> None:
     await space.created(job(1, spec={"completions": 8}))
     refused = await space.change("Job", "train", {"spec": {"parallelism": 5}})
     assert refused.status == 403
-    assert "requested 4, used 1 of 4" in refused.message
+    assert "allows 4, 1 is used" in refused.message
     assert (await space.change("Job", "train", {"spec": {"parallelism": 4}})).status == 200
     await space.pods_are(4)
     assert await cards_used(space.team) == 4
@@ -169,7 +169,7 @@ async def test_each_job_of_a_cron_job_is_charged_for_itself(space: Space) -> Non
     third["metadata"]["ownerReferences"] = controlled_by(owner)
     refused = await controller.create(third)
     assert refused.status == 403
-    assert "requested 2, used 4 of 4" in refused.message
+    assert "allows 4, 4 are used" in refused.message
 
 
 async def test_a_run_by_hand_of_a_cron_job_is_charged_once(space: Space, kubectl: Kubectl) -> None:

@@ -182,7 +182,7 @@ async def test_what_the_operator_makes_draws_from_what_the_root_was_admitted_wit
     assert await cards_used(space.team) == ASKED
     refused = await space.create(pod("alone", cards=3))
     assert refused.status == 403
-    assert f"requested 3, used {ASKED} of {CAPACITY}" in refused.message
+    assert f"allows {CAPACITY}, {ASKED} are used" in refused.message
 
 
 @each_kind
@@ -192,7 +192,7 @@ async def test_an_increase_beyond_the_limit_is_refused_at_the_root(
     await space.created(case.manifest)
     refused = await space.change(case.kind, "web", case.more)
     assert refused.status == 403
-    assert f"requested 4, used {ASKED} of {CAPACITY}" in refused.message
+    assert f"allows {CAPACITY}, {ASKED} are used" in refused.message
     assert await cards_used(space.team) == ASKED
 
 
@@ -229,7 +229,7 @@ async def test_a_suspended_root_holds_no_more_than_its_pods(space: Space, case: 
     await space.team.created(pod("in-the-way", cards=3))
     refused = await space.change(case.kind, "web", case.resume)
     assert refused.status == 403
-    assert f"requested {ASKED}, used 3 of {CAPACITY}" in refused.message
+    assert f"allows {CAPACITY}, 3 are used" in refused.message
     await space.team.delete("in-the-way")
     assert await cards_used(space.team) == 0
     assert (await space.change(case.kind, "web", case.resume)).status == 200
@@ -254,7 +254,7 @@ async def test_an_older_version_of_a_kind_is_judged_alike(space: Space) -> None:
     path = space.path("RayCluster").replace("/v1/", "/v1alpha1/")
     refused = await space.cluster.ask("POST", path, older)
     assert refused.status == 403
-    assert f"requested 10, used 0 of {CAPACITY}" in refused.message
+    assert f"allows {CAPACITY}, 0 are used" in refused.message
     older["spec"] = ray(3)
     await space.cluster.must("POST", path, older)
     refused = await space.cluster.patch(f"{path}/web", {"spec": ray(5)})

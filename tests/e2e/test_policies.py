@@ -27,11 +27,11 @@ async def test_warn_lets_everything_in_and_counts_it(team: Team) -> None:
         space = Space(team)
         answer = await space.create(replicated("Deployment", 3))
         assert answer.status == 201
-        assert any("requested 3, used 0 of 2" in one for one in answer.warnings), answer.warnings
+        assert any("allows 2, 0 are used" in one for one in answer.warnings), answer.warnings
         await space.pods_are(3)
         answer = await space.create(pod("alone"))
         assert answer.status == 201
-        assert any("requested 1, used 3 of 2" in one for one in answer.warnings), answer.warnings
+        assert any("allows 2, 3 are used" in one for one in answer.warnings), answer.warnings
         assert await cards_used(team) == 4
 
 
@@ -50,7 +50,7 @@ async def test_who_is_exempt_may_exceed_and_is_counted(team: Team, tenant: Clust
         assert (await team.create(pod("refused", cards=3))).status == 403
         answer = await Space(team, tenant).create(pod("rescue", cards=3))
         assert answer.status == 201
-        assert any("requested 3, used 0 of 2" in one for one in answer.warnings), answer.warnings
+        assert any("allows 2, 0 are used" in one for one in answer.warnings), answer.warnings
         assert await cards_used(team) == 3
 
 

@@ -72,7 +72,7 @@ async def test_a_quota_for_a_priority_class_counts_its_workloads_alone(
     refused = await space.create(with_class(replicated("Deployment", 3, "rush"), urgent))
     assert refused.status == 403
     assert f"{team.namespace}/{SCOPED}" in refused.message
-    assert "requested 3, used 0 of 2" in refused.message
+    assert "allows 2, 0 are used" in refused.message
     await space.created(with_class(replicated("Deployment", 2, "rush"), urgent))
     await space.pods_are(5)
     lines = await assert_ledger_is_cluster(team)
@@ -100,7 +100,7 @@ async def test_a_template_that_changes_its_class_changes_quotas(team: Team, urge
     change = {"spec": {"template": {"spec": {"priorityClassName": urgent}}}}
     refused = await space.change("ReplicaSet", "web", change)
     assert refused.status == 403
-    assert "requested 3, used 0 of 2" in refused.message
+    assert "allows 2, 0 are used" in refused.message
     assert (await space.scale("ReplicaSet", "web", 2)).status == 200
     await space.pods_are(2)
     await assert_ledger_is_cluster(team)
@@ -120,7 +120,7 @@ async def test_a_quota_for_what_ends_counts_pods_with_a_deadline(team: Team) -> 
     limited["spec"]["activeDeadlineSeconds"] = 60
     refused = await team.create(limited)
     assert refused.status == 403
-    assert "requested 1, used 2 of 2" in refused.message
+    assert "allows 2, 2 are used" in refused.message
     await team.created(pod("endless"))
     lines = await assert_ledger_is_cluster(team)
     assert lines[team.namespace, SCOPED, LINE] == 2
@@ -134,7 +134,7 @@ async def test_a_type_of_card_has_a_limit_of_its_own(team: Team) -> None:
     refused = await space.create(replicated("Deployment", 3, "typed", memory=8_000, **V100))
     assert refused.status == 403
     assert f"{line} on quota" in refused.message
-    assert "requested 24000, used 0 of 16000" in refused.message
+    assert "allows 16000, 0 are used" in refused.message
     await space.created(replicated("Deployment", 2, "typed", memory=8_000, **V100))
     await space.pods_are(6)
     assert (await team.create(pod("one", memory=1, **V100))).status == 403

@@ -33,8 +33,9 @@ async def test_what_can_never_fit_is_refused_at_the_root_with_numbers(
 ) -> None:
     refused = await space.create(replicated(kind, 5))
     assert refused.status == 403
-    quota = f"{LINE} on quota {space.team.namespace}/{QUOTA}"
-    assert f"{quota} of cluster e2e: requested 5, used 0 of 4, 4 free, short 1" in refused.message
+    product = "would need 5 GPUs (5 pods \N{MULTIPLICATION SIGN} 1)"
+    assert f'{product}, quota "{QUOTA}" allows 4, 0 are used' in refused.message
+    assert "It can never fit: at most 4 replicas." in refused.message
     [cause] = refused.body["details"]["causes"]
     assert cause["field"] == LINE
     assert await space.cluster.items(space.path(kind)) == []
@@ -49,7 +50,7 @@ async def test_pods_draw_from_what_their_workload_was_admitted_with(
     await space.pods_are(4)
     refused = await space.create(pod("alone"))
     assert refused.status == 403
-    assert "requested 1, used 4 of 4" in refused.message
+    assert "allows 4, 4 are used" in refused.message
     assert await cards_used(space.team) == 4
 
 
@@ -84,7 +85,7 @@ async def test_only_an_increase_is_asked_for_and_a_decrease_frees(
     await space.pods_are(2)
     refused = await to(space, kind, 5)
     assert refused.status == 403, refused
-    assert "requested 3, used 2 of 4" in refused.message
+    assert "allows 4, 2 are used" in refused.message
     assert (await to(space, kind, 4)).status == 200
     await space.pods_are(4)
     assert await cards_used(space.team) == 4
@@ -137,7 +138,7 @@ async def test_a_template_that_asks_for_more_is_charged_at_once(team: Team, kind
     template = replicated(kind, 2, memory=6_000)["spec"]["template"]
     refused = await space.change(kind, "web", {"spec": {"template": template}})
     assert refused.status == 403
-    assert "requested 6000, used 6000 of 10000" in refused.message
+    assert "allows 10000, 6000 are used" in refused.message
     template = replicated(kind, 2, memory=5_000)["spec"]["template"]
     assert (await space.change(kind, "web", {"spec": {"template": template}})).status == 200
     lines = await assert_ledger_is_cluster(team)

@@ -90,7 +90,7 @@ async def test_reserved_surge_is_held_until_all_is_rolled_out(team: Team) -> Non
         assert await cards_used(space.team) == 6
         refused = await space.create(replicated("Deployment", 1, "other"))
         assert refused.status == 403
-        assert "requested 1, used 6 of 6" in refused.message
+        assert "allows 6, 6 are used" in refused.message
         async with space.kubelet():
             await rolled_out(space, 4)
         assert await cards_used(space.team) == 4
@@ -105,7 +105,7 @@ async def test_reserved_surge_without_room_is_refused_with_the_change(team: Team
             assert await cards_used(space.team) == 4
         refused = await roll_out(space)
         assert refused.status == 403
-        assert "requested 2, used 4 of 5" in refused.message
+        assert "allows 5, 4 are used" in refused.message
         assert await cards_used(space.team) == 4
 
 

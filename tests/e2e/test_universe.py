@@ -83,7 +83,7 @@ async def test_two_namespaces_share_a_limit_and_its_status_tells_who_uses_it(
         refused = await Space(other).create(replicated("Deployment", 3))
         assert refused.status == 403
         assert name in refused.message
-        assert "requested 3, used 3 of 5" in refused.message
+        assert "allows 5, 3 are used" in refused.message
         await other.created(pod("alone"))
         await Space(team).pods_are(3)
         assert await used(name, team, other) == 4

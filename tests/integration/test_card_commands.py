@@ -136,14 +136,16 @@ def test_what_does_not_fit_is_denied_and_changes_nothing(
 ) -> None:
     denied = gpuledger(*RESIZE, "--memory", "14600", *dry_run, store=store)
     assert (denied.status, denied.out) == (4, "")
-    assert f"ResourceQuotaNotFit: limits.{MEMORY} on quota team-a/gpus" in denied.err
+    assert 'too little GPU memory left: Pod web-0 would need 30200 MiB, quota "gpus"' in denied.err
+    assert "[ResourceQuotaNotFit; decision " in denied.err
     assert charge_of(store) == DEMAND
 
 
 def test_a_card_without_room_denies_a_resize(store: Path) -> None:
     denied = gpuledger(*RESIZE, "--cores", "96", store=store)
     assert denied.status == 4
-    assert "CardInsufficientCore: cores on card GPU-a of node n1" in denied.err
+    assert "card GPU-a of node n1 has too few cores left: Pod web-0 would need" in denied.err
+    assert "[CardInsufficientCore; decision " in denied.err
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ def test_a_pod_is_explained_with_numbers_and_nothing_is_reserved(store: Path) ->
     before = gpuledger("audit", "verify", "-o", "json", store=store).json["position"]
     denied = gpuledger("explain", "-f", "-", store=store, stdin=json.dumps(pod))
     assert denied.status == 4
-    assert denied.out.startswith("QuotaExceeded: requests.nvidia.com/gpu on quota team-a/gpus")
-    assert "requested 2, used 1 of 2, 1 free, short 1" in denied.out
+    assert 'Pod big would need 2 GPUs, quota "gpus" allows 2, 1 is used.' in denied.out
+    assert denied.out.startswith("namespace team-a has too few GPUs left: ")
     asks[CARDS] = 1
     allowed = gpuledger("explain", "-f", "-", "-o", "json", store=store, stdin=json.dumps(pod))
     assert allowed.status == 0, allowed

@@ -31,7 +31,7 @@ def test_every_claim_of_the_demo_holds(shown: tuple[Ended, Path]) -> None:
 
 def test_the_demo_shows_a_denial_a_crash_and_what_was_kept(shown: tuple[Ended, Path]) -> None:
     out = shown[0].out
-    assert re.search(r"Error from server \(Forbidden\): admission webhook .* QuotaExceeded: ", out)
+    assert re.search(r"Error from server \(Forbidden\): .* \[QuotaExceeded; decision ", out)
     assert re.search(r"killed while it worked: \d+ allowed, \d+ denied, [1-9]\d* without", out)
     assert re.search(r"every one of [1-9]\d* acknowledged reservations is there", out)
     assert len(set(re.findall(r"digest at P  ([0-9a-f]{64})", out))) == 1

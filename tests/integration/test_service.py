@@ -132,13 +132,11 @@ async def test_a_denial_reads_like_a_sentence_with_numbers_and_a_remedy(tmp_path
     assert denied["status"]["reason"] == "Forbidden"
     message = denied["status"]["message"]
     for piece in (
-        "QuotaExceeded",
-        "requested 8000",
-        "used 8000 of 12000",
-        "4000 free",
-        "short 4000",
-        "Held by: pods/first 8000",
-        "Fits now: up to 4000",
+        "namespace team has too little GPU memory left: Pod second would need 8000 MiB,",
+        'quota "gpus" allows 12000, 8000 are used.',
+        "It fits when 4000 MiB are released: at most 4000 MiB now.",
+        "Used by: pods/first 8000.",
+        "[QuotaExceeded; decision ",
     ):
         assert piece in message
 

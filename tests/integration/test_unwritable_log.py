@@ -65,7 +65,7 @@ async def refused(service: Live, reason: Reason, cause: str) -> None:
         for number in range(REVIEWS):
             denied = await post(client, f"refused-{number}")
             assert not denied["allowed"]
-            assert denied["status"]["message"].startswith(f"{reason}: ")
+            assert denied["status"]["message"].endswith(f"[{reason}]")
             assert cause in denied["status"]["message"]
 
 

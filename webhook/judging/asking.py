@@ -7,7 +7,7 @@ import msgspec
 import structlog
 
 from ledger.core.commands import AnyCommand, Describe, Observe, Reserve
-from ledger.core.denials import Denial, Reason, sentence
+from ledger.core.denials import Denial, Reason, brief
 from ledger.log.submission import Accepted, Ledger
 from webhook import objections
 from webhook.attempts import unqualified
@@ -135,7 +135,7 @@ class Asking:
             reserve=forced,
             shown=(),
             yielding=False,
-            warnings=(*question.warnings, f"over the limit: {sentence(denial)}"),
+            warnings=(*question.warnings, f"over the limit: {brief(denial, overruled=True)}"),
         )
         return await self.ask(once_more)
 

@@ -21,7 +21,7 @@ import msgspec
 
 from ledger.core.amounts import Amounts, covers
 from ledger.core.commands import BARRED, Observe, Reserve
-from ledger.core.denials import Denial, sentence
+from ledger.core.denials import Denial, brief
 from ledger.core.traits import Traits
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.gates import is_gated
@@ -198,7 +198,7 @@ class PodJudge:
     async def _waiting(self, reserve: Reserve, until: float) -> Verdict:
         """Let a pod be created that waits for room, and say so when there is none now."""
         denial = await self._asking.foresee(reserve, until)
-        warnings = () if denial is None else (f"the pod waits for room: {sentence(denial)}",)
+        warnings = () if denial is None else (f"the pod waits for room: {brief(denial)}",)
         return Verdict(namespace=reserve.namespace, key=reserve.key, warnings=warnings)
 
     def _root_shown(

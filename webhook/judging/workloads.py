@@ -10,8 +10,8 @@ import msgspec
 
 from ledger.core import amounts
 from ledger.core.amounts import Amounts
-from ledger.core.commands import BARRED, Observe, Reserve
-from ledger.core.denials import Denial, Reason, sentence
+from ledger.core.commands import BARRED, Asker, Observe, Reserve
+from ledger.core.denials import Denial, Reason, brief
 from ledger.kube.objects import Workload
 from webhook.attempts import Attempts, observation, on_behalf, unqualified
 from webhook.judging import templates
@@ -156,7 +156,10 @@ class WorkloadJudge:
         if isinstance(reserve, Denial):
             return reserve
         unknown = envelope.unknown if not change.before.unknown else ""
-        return msgspec.structs.replace(reserve, traits=envelope.traits, unknown=unknown)
+        asker = Asker(write.kind.kind, envelope.pods, envelope.replicas)
+        return msgspec.structs.replace(
+            reserve, traits=envelope.traits, unknown=unknown, asker=asker
+        )
 
     async def _rooted(
         self, request: Request, reserve: Reserve, change: _Change, until: float
@@ -197,7 +200,7 @@ class WorkloadJudge:
         denial = await self._asking.foresee(reserve, until)
         if denial is None or denial.reason is not Reason.EXCEEDS_LIMIT:
             return UNTOUCHED
-        warning = f"its pods can never run all at once: {sentence(denial)}"
+        warning = f"its pods can never run all at once: {brief(denial)}"
         return Verdict(namespace=reserve.namespace, key=reserve.key, warnings=(warning,))
 
     async def _reserve(
@@ -239,8 +242,6 @@ class WorkloadJudge:
         if not extra:
             return None
         most = amounts.plus(reserve.demand, extra)
-        denial = await self._asking.foresee(msgspec.structs.replace(reserve, demand=most), until)
-        if denial is None:
-            return None
-        message = f"{denial.message}, with what the roll-out runs on top"
-        return msgspec.structs.replace(denial, message=message)
+        asker = Asker(write.kind.kind, rollout=True)
+        rolling = msgspec.structs.replace(reserve, demand=most, asker=asker)
+        return await self._asking.foresee(rolling, until)

@@ -15,6 +15,7 @@ from ledger.kube.demand import Demand, demand_of
 from ledger.kube.objects import Workload
 from ledger.kube.pod_traits import Labels, fitting, traits_of_template
 from ledger.kube.rules import DemandRules
+from webhook.kinds.expressions import Expression
 from webhook.kinds.kind import Kind
 from webhook.kinds.templates import Template, names_of, templates_of
 from webhook.kinds.values import Json, Scope, Unfit, unfit
@@ -31,7 +32,8 @@ class Envelope(msgspec.Struct, frozen=True):
     `unknown` is a resource of which it takes an amount that nobody knows yet, asked for at
     `unknown_field`; both are empty when all is known. `assumed` are the resources whose amounts
     rest on which cards there are now. `finished` says that it will never run
-    anything again.
+    anything again. `pods` is of how many like pods the demand is, 0 where they differ; with
+    `replicas` the object's scale sets that number.
     """
 
     demand: Amounts
@@ -40,6 +42,8 @@ class Envelope(msgspec.Struct, frozen=True):
     unknown_field: str = ""
     finished: bool = False
     assumed: tuple[str, ...] = ()
+    pods: int = 0
+    replicas: bool = False
 
 
 def envelope_of(
@@ -58,7 +62,9 @@ def envelope_of(
     try:
         stage = _Stage.of(kind, workload, surge, elastic_max)
         found = [(one, _demand(one, rules)) for one in templates_of(kind, workload)]
-        return _envelope(found, stage, workload.metadata.labels, rules.labels)
+        envelope = _envelope(found, stage, workload.metadata.labels, rules.labels)
+        pods, replicas = _alike(kind, stage, found)
+        return msgspec.structs.replace(envelope, pods=pods, replicas=replicas)
     except Unfit as error:
         return error.denial
 
@@ -131,6 +137,25 @@ def _envelope(
     return Envelope(
         without_zeros(total), fitting(traits), unknown, unknown_field, stage.finished, assumed
     )
+
+
+def _alike(kind: Kind, stage: _Stage, found: list[tuple[Template, Demand]]) -> tuple[int, bool]:
+    """Return of how many like pods a demand is, and whether the scale sets that number."""
+    asking = [one for one, demand in found if demand.amounts and stage.pods(one)]
+    if len(asking) != 1:
+        return 0, False
+    pods = asking[0].pods
+    is_more = (stage.surging and pods.surge is not None) or (
+        stage.elastic_max and pods.elastic_count is not None
+    )
+    return stage.pods(asking[0]), not is_more and _is_scale(kind, pods.count)
+
+
+def _is_scale(kind: Kind, count: Expression) -> bool:
+    """Return whether a number of pods is what the scale of their kind says, and nothing else."""
+    if kind.scale is None:
+        return False
+    return count.text.strip() in (kind.scale.text, f"default({kind.scale.text}, 1)")
 
 
 def _demand(template: Template, rules: DemandRules) -> Demand:

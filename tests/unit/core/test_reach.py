@@ -44,7 +44,7 @@ def test_a_denial_names_other_namespaces_by_their_share_and_none_of_their_object
     held = [(one.key, one.amount, bool(one.since)) for one in denial.holders]
     assert [one[:2] for one in held] == [("c1/a", 50), ("pods/mine", 40)]
     assert not held[0][2], "nor since when"
-    assert "Held by: c1/a 50, pods/mine 40." in sentence(denial)
+    assert "Used by: c1/a 50, pods/mine 40." in sentence(denial)
     assert denial.holders_more == 0
 
 
@@ -63,9 +63,9 @@ def test_where_policy_says_so_a_denial_names_no_other_namespace() -> None:
 @pytest.mark.parametrize(
     ("used", "asked", "remedy"),
     [
-        (40, 25, "Fits now: up to 10"),
-        (50, 25, "Nothing fits until something is released or the limit is raised"),
-        (0, 101, "Ask for at most 50, or have the limit raised"),
+        (40, 25, "It fits when 15 MiB are released: at most 10 MiB now"),
+        (50, 25, "It fits when 25 MiB are released: nothing is free now"),
+        (0, 101, "It can never fit: at most 50 MiB"),
     ],
 )
 def test_what_a_denial_advises_passes_every_quota_of_the_resource(

@@ -178,7 +178,7 @@ def test_an_unknown_amount_is_refused_only_where_it_is_limited() -> None:
     whole_card = commands.Reserve(NAMESPACE, "pods/p", "u1", {"nvidia.com/gpu": 1}, unknown=MEMORY)
     denial = refused(tell(with_limit(100), whole_card))
     assert denial.reason is Reason.CARD_MEMORY_UNKNOWN
-    assert "quota team/main" in denial.message
+    assert 'quota "main"' in denial.message
     assert kinds(tell(State(), whole_card)) == ["Reserved"]
     other = State()
     tell(other, commands.SetLimits(QUOTA, (NAMESPACE,), {"requests.nvidia.com/gpu": 5}))
@@ -198,22 +198,27 @@ def test_a_denial_carries_the_numbers_the_holders_and_a_remedy() -> None:
     tell(state, create("u1", 70, "big"), time=5)
     tell(state, create("u2", 20, "small"))
     denial = refused(tell(state, create("u3", 25, "next")))
-    assert denial.shortages == (Shortage(QUOTA, KEY, 25, 90, 100, 10, 15),)
+    said = (
+        'namespace team has too little GPU memory left: Pod next would need 25 MiB, quota "main"'
+        " allows 100, 90 are used"
+    )
+    assert denial.shortages == (
+        Shortage(QUOTA, KEY, 25, 90, 100, 10, 15, 25, 0, "QuotaExceeded", said),
+    )
     assert [(one.key, one.amount) for one in denial.holders] == [
         ("pods/big", 70),
         ("pods/small", 20),
     ]
     assert denials.sentence(denial) == (
-        "QuotaExceeded: limits.nvidia.com/gpumem on quota team/main of cluster c1: requested 25,"
-        " used 90 of 100, 10 free, short 15. Would fit later."
-        " Held by: pods/big 70, pods/small 20. Fits now: up to 10."
+        f"{said}. It fits when 15 MiB are released: at most 10 MiB now."
+        " Used by: pods/big 70, pods/small 20. [QuotaExceeded]"
     )
 
 
 def test_a_request_beyond_the_limit_is_told_that_it_never_fits() -> None:
     denial = refused(tell(with_limit(100), create("u1", 101)))
     assert denial.reason is Reason.EXCEEDS_LIMIT
-    assert "Can never fit" in denials.sentence(denial)
+    assert "It can never fit: at most 100 MiB." in denials.sentence(denial)
 
 
 def test_lowering_a_limit_evicts_nobody_and_blocks() -> None:

@@ -63,9 +63,7 @@ def test_a_pod_beyond_envelope_and_limit_is_refused_and_told_why() -> None:
     assert isinstance(denial, Denial)
     assert denial.reason is Reason.QUOTA_EXCEEDED
     assert denial.shortages[0].short == 10
-    assert f"beyond the envelope of {WEB}, of which its pods take {MEMORY} 60 of 100" in sentence(
-        denial
-    )
+    assert f"beyond the envelope of {WEB}, of which its pods take 60 of 100 MiB" in sentence(denial)
     assert state.used == [100]
 
 

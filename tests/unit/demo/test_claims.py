@@ -16,8 +16,8 @@ from projections.queries.holding import Hold, Holder
 from projections.queries.usage import Usage
 
 GPU = "nvidia.com/gpu"
-NO_ROOM = "QuotaExceeded: requests.nvidia.com/gpu on quota team/gpus"
-SENSELESS = "InvalidQuantity: nvidia.com/gpumem is 16Gi"
+NO_ROOM = "namespace team has no GPUs left. [QuotaExceeded; decision d-1]"
+SENSELESS = "nvidia.com/gpumem is 16Gi. [InvalidQuantity]"
 
 
 def creation(name: str, case: str = "pod-create") -> Creation:
@@ -70,7 +70,7 @@ def test_everyone_answered_counts_the_answers_and_breaks_without_one() -> None:
 def test_denials_are_right_only_with_the_reason_that_fits_the_request() -> None:
     said = claims.denials_are_right([ALLOWED, DENIED, UNREADABLE])
     assert re.search(r"\b1 were denied because there was no room, 1 because", said)
-    other = replace(DENIED, message="LedgerUnavailable: it is starting")
+    other = replace(DENIED, message="it is starting. [LedgerUnavailable]")
     assert "LedgerUnavailable" in broken(claims.denials_are_right, [other, DENIED, UNREADABLE])
     swapped = replace(UNREADABLE, message=NO_ROOM)
     assert NO_ROOM in broken(claims.denials_are_right, [DENIED, swapped, UNREADABLE])

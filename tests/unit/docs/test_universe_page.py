@@ -7,7 +7,7 @@ import yaml
 from support.folding import apply
 
 from ledger.core import accounts
-from ledger.core.commands import AnyCommand, Describe, Observe, Reserve, SetLimits
+from ledger.core.commands import AnyCommand, Asker, Describe, Observe, Reserve, SetLimits
 from ledger.core.decisions import decide
 from ledger.core.denials import Denial, sentence
 from ledger.core.state import State
@@ -28,7 +28,8 @@ def marked(kind: str, form: str) -> str:
 
 def deployment(namespace: str, name: str, memory: int) -> Reserve:
     key = f"deployments.apps/{name}"
-    return Reserve(namespace, key, name, {"nvidia.com/gpumem": memory})
+    asker = Asker("Deployment", memory // 8_000, replicas=True)
+    return Reserve(namespace, key, name, {"nvidia.com/gpumem": memory}, asker=asker)
 
 
 def described(namespace: str, labels: dict[str, str]) -> Describe:

@@ -16,7 +16,7 @@ from support.kinds import BUILTIN, workload
 
 from ledger.core import accounts
 from ledger.core.amounts import Amounts
-from ledger.core.commands import Observe, Reserve, SetLimits
+from ledger.core.commands import Asker, Observe, Reserve, SetLimits
 from ledger.core.decisions import decide
 from ledger.core.denials import Denial, sentence
 from ledger.core.evolution import evolve
@@ -72,17 +72,18 @@ class Example:
     def _create(self, name: str, _: str = "", other: str = "") -> Denial | None:
         kind, found = self._read(name)
         key = key_of(kind, other or name)
-        demand = self._envelope(kind, found).demand
-        denial = self._do(Reserve(TEAM, key, key, demand, actor="alice"))
+        envelope = self._envelope(kind, found)
+        asker = _asker(kind, envelope)
+        denial = self._do(Reserve(TEAM, key, key, envelope.demand, actor="alice", asker=asker))
         if denial is None:
-            self._do(Observe(TEAM, key, key, 1, demand))
+            self._do(Observe(TEAM, key, key, 1, envelope.demand))
         return denial
 
     def _scale(self, name: str, replicas: str) -> Denial | None:
         kind, found = self._read(name)
-        demand = self._envelope(kind, scaled(kind, found, int(replicas))).demand
-        key = key_of(kind, name)
-        return self._do(Reserve(TEAM, key, key, demand, 1, actor="alice"))
+        envelope = self._envelope(kind, scaled(kind, found, int(replicas)))
+        key, asker = key_of(kind, name), _asker(kind, envelope)
+        return self._do(Reserve(TEAM, key, key, envelope.demand, 1, actor="alice", asker=asker))
 
     def _pods(self, name: str, count: str) -> Denial | None:
         denials = [self._pod(name, str(index)) for index in range(int(count))]
@@ -113,6 +114,10 @@ class Example:
         for event in decision:
             evolve(self._state, event, 0)
         return None
+
+
+def _asker(kind: Kind, envelope: Envelope) -> Asker:
+    return Asker(kind.kind, envelope.pods, envelope.replicas)
 
 
 def found_in(pattern: re.Pattern[str]) -> list[Any]:

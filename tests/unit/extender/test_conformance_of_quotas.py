@@ -93,7 +93,7 @@ async def test_a_pod_fits_a_quota_or_is_refused(
     async with serving(ledger(limits), rules=RULES) as service:
         answer = await service.post(review(pod))
     assert answer["allowed"] is fits, answer
-    assert fits or "limits." in answer["status"]["message"]
+    assert fits or answer["status"]["details"]["causes"][0]["field"].startswith("limits.")
 
 
 async def test_pods_add_up() -> None:

@@ -86,8 +86,8 @@ async def test_no_room_is_a_forbidden_with_numbers_for_people_and_programs() -> 
         ("ExceedsLimit", f"limits.{MEMORY}"),
     ]
     message = response["status"]["message"]
-    assert "requested 1, used 0 of 0, 0 free, short 1" in message
-    assert "Decision d-1" in message
+    assert "allows 0, 0 are used" in message
+    assert "[ExceedsLimit; decision d-1]" in message
     assert response["auditAnnotations"] == {"decision-d-1": "ExceedsLimit"}
     assert response["status"]["details"]["name"] == "p"
 
@@ -169,7 +169,7 @@ async def test_only_the_increase_of_an_update_is_checked() -> None:
     ledger = CoreLedger()
     ledger.limit(memory=9000)
     response = await answered(update(pod({GPU: "1", MEMORY: "9001"}), pod(CARD)), ledger)
-    assert "requested 1001, used 8000 of 9000, 1000 free" in response["status"]["message"]
+    assert "allows 9000, 8000 are used" in response["status"]["message"]
 
 
 @pytest.mark.parametrize("limits", [CARD, {GPU: "1", MEMORY: "1"}, {}])

@@ -291,7 +291,8 @@ async def test_a_pod_waits_without_a_hold_and_is_warned_when_there_is_no_room() 
     team.ledger.limit(cards=0)
     response = await team.create(owner=None, gate=GATE)
     assert response["allowed"]
-    assert response["warnings"][0].startswith("the pod waits for room: ExceedsLimit")
+    assert response["warnings"][0].startswith("the pod waits for room: namespace team has ")
+    assert response["warnings"][0].endswith("[ExceedsLimit; decision d-1]")
     team.ledger.limit(cards=1)
     assert "warnings" not in await team.create(owner=None, gate=GATE)
     assert team.ledger.commands() == []

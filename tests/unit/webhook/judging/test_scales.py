@@ -73,7 +73,7 @@ async def test_an_increase_is_held_on_the_parent_at_the_version_that_it_builds_o
     assert (reserve.key, reserve.uid, reserve.base) == (KEY, "u-web", 5)
     assert reserve.demand == {GPU: 3, MEMORY: 24_000}
     response = await team.scale(4)
-    assert "requested 1, used 3 of 3" in response["status"]["message"]
+    assert "allows 3, 3 are used" in response["status"]["message"]
 
 
 @pytest.mark.parametrize("to", [2, 1, 0])
@@ -180,7 +180,11 @@ async def test_where_policy_yields_a_scale_is_charged_over_the_limit() -> None:
     team.ledger.limit(cards=2)
     response = await team.scale(3)
     assert response["allowed"]
-    assert response["warnings"][0].startswith("over the limit: ExceedsLimit")
+    assert response["warnings"][0] == (
+        "over the limit: namespace team has no GPUs left: Deployment web would need 3 GPUs"
+        ' (3 pods \N{MULTIPLICATION SIGN} 1), quota "gpu" allows 2, 2 are used.'
+        " [ExceedsLimit; decision d-1]"
+    )
     assert team.ledger.used() == {f"limits.{GPU}": 3}
 
 

@@ -24,7 +24,7 @@ from support.owned import (
     template,
 )
 
-from ledger.core.commands import BARRED, Observe, Reserve
+from ledger.core.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.denials import Denial, Reason
 from ledger.core.traits import Requirement
 from ledger.kube.resources import Resource
@@ -115,6 +115,7 @@ async def test_a_creation_reserves_the_envelope_for_its_uid() -> None:
             owner_holds_max=64,
             actor="ada",
             traits=TRAITS,
+            asker=Asker("Deployment", 3, replicas=True),
         )
     ]
 
@@ -124,7 +125,7 @@ async def test_no_room_is_refused_at_the_root_with_numbers() -> None:
     team.ledger.limit(memory=20_000)
     response = await team.answer(DEPLOYMENTS, DEPLOYMENT)
     assert reasons(response) == ["ExceedsLimit"]
-    assert "requested 24000, used 0 of 20000" in response["status"]["message"]
+    assert "allows 20000, 0 are used" in response["status"]["message"]
     assert response["status"]["details"]["kind"] == "Deployment"
 
 
@@ -160,7 +161,7 @@ async def test_only_the_increase_of_an_update_is_asked_for_after_its_base_is_sho
     assert (reserve.base, reserve.demand[GPU]) == (5, 4)
     assert team.ledger.used() == {f"limits.{GPU}": 4}
     response = await team.answer(DEPLOYMENTS, changed(DEPLOYMENT, replicas=5), DEPLOYMENT)
-    assert "requested 1, used 4 of 4" in response["status"]["message"]
+    assert "allows 4, 4 are used" in response["status"]["message"]
 
 
 @pytest.mark.parametrize("replicas", [0, 2, 3])
@@ -442,7 +443,8 @@ async def test_where_pods_alone_are_charged_a_root_is_only_warned_of(
     response = await team.answer(DEPLOYMENTS, DEPLOYMENT)
     assert response["allowed"]
     [warning] = response["warnings"]
-    assert warning.startswith("its pods can never run all at once: ExceedsLimit")
+    assert warning.startswith("its pods can never run all at once: namespace team ")
+    assert warning.endswith("[ExceedsLimit; decision d-1]")
     assert team.ledger.commands() == []
     fewer = await team.answer(DEPLOYMENTS, changed(DEPLOYMENT, replicas=2))
     assert fewer == {"uid": "call-1", "allowed": True}
@@ -458,7 +460,7 @@ async def test_a_cron_job_of_which_one_run_can_never_fit_is_warned_of() -> None:
     nightly["spec"] = {"jobTemplate": {"spec": {"parallelism": 3, "template": template()}}}
     response = await team.answer(CRONJOBS, nightly)
     assert response["allowed"]
-    assert "requested 3" in response["warnings"][0]
+    assert "would need 3 GPUs (3 pods \N{MULTIPLICATION SIGN} 1), " in response["warnings"][0]
     nightly["spec"]["jobTemplate"]["spec"]["parallelism"] = 2
     assert "warnings" not in await team.answer(CRONJOBS, nightly)
     assert team.ledger.commands() == []
@@ -519,5 +521,5 @@ async def test_a_roll_out_that_could_never_end_is_refused_where_policy_is_strict
     response = await team.answer(DEPLOYMENTS, new, old)
     assert response["allowed"] is allowed
     if not allowed:
-        assert "with what the roll-out runs on top" in response["status"]["message"]
+        assert "the roll-out of Deployment web would need " in response["status"]["message"]
     assert team.ledger.used() == {f"limits.{GPU}": 3}

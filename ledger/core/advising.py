@@ -1,0 +1,213 @@
+"""Advising: the words of a denial for want of room, from its numbers."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ledger.core import wording
+from ledger.core.accounts import Kind, kind, resource_of
+from ledger.core.admissible import Admissible, Fits, each_of
+from ledger.core.amounts import Amounts, covers
+from ledger.core.charging import NOTHING, drawn_from
+from ledger.core.commands import NO_ASKER, Asker, Reserve
+from ledger.core.denials import Shortage
+from ledger.core.state import Namespace
+from ledger.core.wording import Measure
+
+_HELD_BACK: Final = "counts as what the object was: make that smaller first"
+
+
+class Asking(NamedTuple):
+    """The object that asks.
+
+    `root` is the key of the root that it counts with; `others` says that other pods do, too.
+    `each` is what one of its `asker.pods` like pods asks for, nothing where they are none.
+    """
+
+    namespace: str
+    key: str
+    asker: Asker = NO_ASKER
+    each: Amounts = NOTHING
+    root: str = ""
+    others: bool = False
+
+    @classmethod
+    def of(cls, command: Reserve, space: Namespace) -> "Asking":
+        """Return who asks for a reservation in a namespace."""
+        each = each_of(command.demand, command.asker.pods)
+        root = space.entries.get(command.root)
+        if root is None or drawn_from(root):
+            return cls(command.namespace, command.key, command.asker, each)
+        others = any(key != command.key for key in space.members.get(command.root, ()))
+        return cls(command.namespace, command.key, command.asker, each, command.root, others)
+
+    def message(self, short: Shortage) -> str:
+        """Return the sentence about one short line, without its full stop."""
+        measure = wording.measure_of(short.account, short.resource)
+        is_card = kind(short.account) is Kind.CARD
+        subject = (
+            wording.display(short.account) if is_card else f"namespace {_name(self.namespace)}"
+        )
+        allows = "it has" if is_card else f"{wording.display(short.account)} allows"
+        each = self.each.get(resource_of(short.resource), 0)
+        product = wording.times(self.asker.pods, each, short.total)
+        return (
+            f"{subject} has {measure.lacking(short.free)}: {self._who} would need"
+            f" {measure.amount(short.total)}{product}, {allows} {short.limit},"
+            f" {short.used} {wording.are(short.used)} used{self._own(short)}"
+        )
+
+    @property
+    def _who(self) -> str:
+        name = wording.object_name(self.key, self.asker.kind)
+        if self.others:
+            return f"{name} with the other pods of {self.root}"
+        return f"the roll-out of {name}" if self.asker.rollout else name
+
+    def _own(self, short: Shortage) -> str:
+        """Say what is the object's own already: of a quota where the holders would not tell."""
+        on_card = kind(short.account) is Kind.CARD
+        if short.own <= 0 or (short.own >= short.used and not on_card):
+            return ""
+        name = wording.object_name(self.key, self.asker.kind)
+        if not on_card and self.root:
+            name = self.root
+        return f", {short.own} of them by {name}"
+
+
+def remedy(command: Reserve, lines: Sequence[Shortage], found: Admissible, asking: Asking) -> str:
+    """Return whether a demand can ever fit, and how much of it fits, without the full stop.
+
+    Where other pods count with the object, the amounts of the lines are not its own.
+    """
+    told = _remedy(command, lines, found, asking)
+    if not asking.others:
+        return told
+    return f"{told} for {wording.object_name(command.key, command.asker.kind)}"
+
+
+def _remedy(command: Reserve, lines: Sequence[Shortage], found: Admissible, asking: Asking) -> str:
+    alike = bool(asking.each) and command.asker.pods > 1
+    if not found.never and _is_held_back(command, lines, asking):
+        return f"Until it is stored, the change {_HELD_BACK}"
+    if not found.never:
+        return f"{_when(lines)}: {_now(command.asker, lines, found.now, alike=alike)}"
+    now, ever = found.now, found.ever
+    if now.pods > ever.pods:  # what another attempt at the object holds would do for them
+        return f"It can never fit: {_now(command.asker, lines, now, alike=alike)}"
+    if ever.pods:
+        return f"It can never fit: {_pods_ever(command, now.pods, ever.pods)}"
+    most = _amounts_ever(lines, now.amounts, ever.amounts)
+    if alike:
+        return f"It can never fit, not even 1 {_noun(command.asker, 1)}: for one {most}"
+    return f"It can never fit: {most}"
+
+
+def of_cards(lines: Sequence[Shortage], *, resizing: bool) -> str:
+    """Return what to do where cards, or quotas for what they add, have no room.
+
+    A pod that is resized keeps its cards.
+    """
+    of_quotas = [one for one in lines if kind(one.account) is not Kind.CARD]
+    if not of_quotas:
+        return "Ask for less, or wait" if resizing else "Another card or node may have room"
+    if any(one.total > one.limit for one in of_quotas):
+        return "Ask for less, or have the limit raised"
+    return f"The quota has room when {released(of_quotas)} released"
+
+
+def _when(lines: Sequence[Shortage]) -> str:
+    """Return what makes room: so much is released, as far as others have so much."""
+    if any(one.short > one.used - one.own for one in lines):
+        return "It may fit when others have ended"
+    return f"It fits when {released(lines)} released"
+
+
+def released(lines: Sequence[Shortage]) -> str:
+    """Return what has to be released before there is room on all lines, with the verb."""
+    most: dict[str, tuple[int, Shortage]] = {}
+    for one in lines:
+        resource = resource_of(one.resource)
+        if one.short > most.get(resource, (0, one))[0]:
+            most[resource] = one.short, one
+    parts = [
+        wording.measure_of(one.account, one.resource).amount(short) for short, one in most.values()
+    ]
+    single = len(most) == 1 and next(iter(most.values()))[0] == 1
+    return f"{wording.listed(parts)} {'is' if single else 'are'}"
+
+
+def _is_held_back(command: Reserve, lines: Sequence[Shortage], asking: Asking) -> bool:
+    """Return whether the object is refused for what it was before the change."""
+    return not asking.root and any(
+        one.total > one.limit >= command.demand.get(resource_of(one.resource), 0) for one in lines
+    )
+
+
+def _now(asker: Asker, lines: Sequence[Shortage], now: Fits, *, alike: bool) -> str:
+    if now.pods:
+        return f"at most {now.pods} {_noun(asker, now.pods)} now"
+    if alike:
+        return f"no {_noun(asker, 1)} fits now"
+    if not any(now.amounts.values()):
+        return "nothing is free now"
+    return f"at most {_amounts(lines, now.amounts)} now"
+
+
+def _pods_ever(command: Reserve, now: int, ever: int) -> str:
+    counted = _counted(command.asker, ever)
+    if now == ever:
+        return f"at most {counted}"
+    if now:
+        return f"at most {now} {_noun(command.asker, now)} now, {ever} if nothing else is used"
+    return f"no {_noun(command.asker, 1)} fits now, at most {counted} if nothing else is used"
+
+
+def _amounts_ever(lines: Sequence[Shortage], now: Amounts, ever: Amounts) -> str:
+    """Say how much fits now, and how much on quotas that nothing else uses."""
+    free = f"at most {_amounts(lines, now)} now" if any(now.values()) else "nothing is free now"
+    if not covers(ever, now):  # another attempt at the object holds more than its own
+        return free
+    if not any(ever.values()):
+        return f"no {' and no '.join(_measure(one).noun for one in _distinct(lines))} can be had"
+    alone = _amounts(lines, ever)
+    if now == ever:
+        return f"at most {alone}"
+    if not any(now.values()):
+        return f"{free}, at most {alone} if nothing else is used"
+    return f"{free}, {alone} if nothing else is used"
+
+
+def _amounts(lines: Sequence[Shortage], amounts: Amounts) -> str:
+    """Name an amount of each resource, those of which there is nothing last."""
+    some, none = [], []
+    for one in _distinct(lines):
+        measure = _measure(one)
+        amount = amounts.get(resource_of(one.resource), 0)
+        if amount:
+            some.append(measure.amount(amount))
+        else:
+            none.append(f"no {measure.noun}")
+    return wording.listed(some + none)
+
+
+def _measure(short: Shortage) -> Measure:
+    return wording.measure_of(short.account, short.resource)
+
+
+def _distinct(lines: Sequence[Shortage]) -> list[Shortage]:
+    """Return the first line of each resource."""
+    return list({resource_of(one.resource): one for one in reversed(lines)}.values())[::-1]
+
+
+def _counted(asker: Asker, pods: int) -> str:
+    return f"{pods} {_noun(asker, pods)}{'' if asker.replicas else ' at once'}"
+
+
+def _noun(asker: Asker, pods: int) -> str:
+    noun = "replica" if asker.replicas else "pod"
+    return noun if pods == 1 else f"{noun}s"
+
+
+def _name(namespace: str) -> str:
+    """Return the name of a qualified namespace in its own cluster."""
+    return namespace.partition("/")[2] or namespace

@@ -1,0 +1,133 @@
+"""What the text of a denial says, read back from the text alone."""
+
+import re
+from typing import NamedTuple
+
+from ledger.core.amounts import Amounts
+
+GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
+UNITS = {"MiB": MEMORY, "GPU": GPU, "GPUs": GPU, "% of a card's cores": CORES}
+NOUNS = {"GPU memory": MEMORY, "GPUs": GPU, "GPU cores": CORES}
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+LINE = re.compile(
+    r"(?:namespace (?P<namespace>\S+)|It also) has (?P<lack>no|too few|too little)"
+    r" (?P<noun>GPU memory|GPU cores|GPUs) left: (?P<who>[^,]+?) would need (?P<total>\d+)"
+    rf" (?P<unit>MiB|GPUs?|% of a card's cores)(?: \((?P<pods>\d+) pods {TIMES} (?P<each>\d+)\))?,"
+    r' (?P<universe>universe )?quota "(?P<quota>[^"]+)" allows (?P<limit>\d+),'
+    r" (?P<used>\d+) (?:is|are) used(?:, (?P<own>\d+) of them by (?P<owner>[^.]+(?:\.apps\S+|"
+    r"\.batch\S+)?))?\."
+)
+AMOUNT = re.compile(r"(\d+) (MiB|GPUs?|% of a card's cores)|no (GPU memory|GPU cores|GPUs)")
+PODS = re.compile(r"at most (\d+) (?:replicas?|pods?)(?: at once)?(?: now)?")
+
+
+class Line(NamedTuple):
+    """A sentence about one line; `own` is 0 where nothing is said."""
+
+    resource: str
+    quota: str
+    is_universe: bool
+    lack: str
+    total: int
+    product: int | None
+    limit: int
+    used: int
+    own: int
+
+
+class Advice(NamedTuple):
+    """What a text says about what fits; None and empty where it says nothing of the kind.
+
+    `now` and `ever` are amounts by short resource, `pods_now` and `pods_ever` numbers of pods;
+    `single` says that the amounts are those of one pod, `held_back` that the object was larger.
+    """
+
+    never: bool
+    released: Amounts
+    pods_now: int | None = None
+    pods_ever: int | None = None
+    now: Amounts | None = None
+    ever: Amounts | None = None
+    single: bool = False
+    held_back: bool = False
+
+
+def lines_of(text: str) -> list[Line]:
+    """Return what a text says about lines."""
+    return [_line(found) for found in LINE.finditer(text)]
+
+
+def _line(found: re.Match[str]) -> Line:
+    assert NOUNS[found["noun"]] == UNITS[found["unit"]], found[0]
+    pods = found["pods"]
+    return Line(
+        NOUNS[found["noun"]],
+        found["quota"],
+        found["universe"] is not None,
+        found["lack"],
+        int(found["total"]),
+        int(pods) * int(found["each"]) if pods else None,
+        int(found["limit"]),
+        int(found["used"]),
+        int(found["own"] or 0),
+    )
+
+
+def advice_of(text: str) -> Advice:
+    """Return what a text says about what fits."""
+    never = re.search(r"It can never fit(, not even 1 (?:replica|pod))?: ([^.]*)\.", text)
+    if never is None:
+        later = re.search(
+            r"It (?:fits when (.*?) (?:is|are) released|may fit when others have ended): ([^.]*)\.",
+            text,
+        )
+        if "make that smaller first." in text:
+            return Advice(False, {}, held_back=True)
+        assert later is not None, text
+        return _now(later[2])._replace(released=_amounts(later[1]) if later[1] else {})
+    told = re.sub(r" for [A-Z]\S* \S+$", "", never[2]).removeprefix("for one ")
+    single = never[1] is not None
+    if told.endswith(" now"):
+        return _now(told)._replace(never=True, single=single)
+    now, _, ever = told.partition(" now, ")
+    if not ever:
+        return _ever(now)._replace(single=single)
+    return _ever(ever)._replace(
+        **{name: getattr(_now(f"{now} now"), name) for name in ("pods_now", "now")}, single=single
+    )
+
+
+def _now(told: str) -> Advice:
+    told = re.sub(r" for [A-Z]\S* \S+$", "", told)
+    if re.match(r"no (replica|pod) fits now", told):
+        return Advice(False, {}, pods_now=0)
+    if told == "nothing is free now":
+        return Advice(False, {}, now={})
+    pods = PODS.match(told)
+    if pods:
+        return Advice(False, {}, pods_now=int(pods[1]))
+    assert re.fullmatch("at most .* now", told), told
+    return Advice(False, {}, now=_amounts(told))
+
+
+def _ever(told: str) -> Advice:
+    both = re.match(r"(?:(no (?:replica|pod) fits)|(nothing is free)) now, (.*)", told)
+    if both:
+        found = _ever(both[3])
+        return found._replace(pods_now=0) if both[1] else found._replace(now={})
+    told = told.removesuffix(" if nothing else is used")
+    if told.endswith(" can be had"):
+        return Advice(True, {}, ever={})
+    pods = PODS.match(told) or re.fullmatch(r"(\d+)", told)
+    if pods:
+        return Advice(True, {}, pods_ever=int(pods[1]))
+    return Advice(True, {}, ever=_amounts(told))
+
+
+def _amounts(told: str) -> Amounts:
+    found: Amounts = {}
+    for amount, unit, noun in AMOUNT.findall(told):
+        found[UNITS[unit] if unit else NOUNS[noun]] = int(amount or 0)
+    assert found, told
+    return found
