@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.denials import Denial, sentence
+from ledger.core.denials import Denial, brief
 from ledger.kube.event_queue import EventQueue
 from ledger.kube.port import PodEvent
 
@@ -44,7 +44,7 @@ class Obstacle(msgspec.Struct, frozen=True, gc=False):
     def of(cls, denial: Denial) -> "Obstacle":
         """Return what a denial says."""
         lines = ",".join(f"{one.account} {one.resource}" for one in denial.shortages)
-        text = f"waits for room: {sentence(denial)}"
+        text = f"waits for room: {brief(denial)}"
         return cls(text, f"{denial.reason} {denial.transient} {lines}")
 
     def behind(self, name: str) -> "Obstacle":

@@ -9,7 +9,7 @@ from tests.e2e.cluster import Answer, Manifest
 from tests.e2e.pods import CARDS
 from tests.e2e.policies import under
 from tests.e2e.polling import eventually
-from tests.e2e.team import Team
+from tests.e2e.team import QUOTA, Team
 from tests.e2e.workloads import CONTROLLER_SECONDS, Space, replicated
 
 pytestmark = pytest.mark.e2e
@@ -117,7 +117,7 @@ async def test_a_roll_out_that_could_never_end_is_refused_by_strict(team: Team) 
             await rolled_out(space, 4)
         refused = await roll_out(space)
         assert refused.status == 403, refused
-        assert LINE in refused.message
+        assert "the roll-out of Deployment web would need 5 GPUs" in refused.message, refused
         assert (await space.scale("Deployment", "web", 3)).status == 200
         await space.pods_are(3)
         assert await cards_used(space.team) == 3
@@ -125,6 +125,26 @@ async def test_a_roll_out_that_could_never_end_is_refused_by_strict(team: Team) 
             assert (await roll_out(space)).status == 200
             await rolled_out(space, 3)
         assert await cards_used(space.team) == 3
+
+
+async def test_a_roll_out_that_can_never_end_is_warned_of_and_goes_on_with_room(
+    team: Team,
+) -> None:
+    await team.limit({LINE: "3"})
+    space = Space(team)
+    async with space.kubelet():
+        await space.created(replicated("Deployment", 3, spec=rolling(1, 0)))
+        await rolled_out(space, 3)
+        answer = await roll_out(space)
+        assert answer.status == 200
+        assert any("this roll-out can never end" in one for one in answer.warnings), answer.warnings
+        path = f"{team.path}/resourcequotas/{QUOTA}"
+        changed = await team.cluster.patch(path, {"spec": {"hard": {LINE: "4"}}})
+        assert changed.status == 200, changed
+        await rolled_out(space, 3)
+        answer = await roll_out(space, "newer")
+        assert (answer.status, answer.warnings) == (200, ())
+        await rolled_out(space, 3)
 
 
 async def test_what_is_recreated_needs_no_surge(team: Team) -> None:

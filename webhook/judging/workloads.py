@@ -9,16 +9,16 @@ from typing import Final
 import msgspec
 
 from ledger.core import amounts
-from ledger.core.amounts import Amounts
 from ledger.core.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.denials import Denial, Reason, brief
 from ledger.kube.objects import Workload
 from webhook.attempts import Attempts, observation, on_behalf, unqualified
 from webhook.judging import templates
 from webhook.judging.asking import Asking, Question
+from webhook.judging.roll_outs import RollOut, RollOuts
 from webhook.judging.selecting import Change, Selecting
 from webhook.judging.standing import forged, not_made_by, standing_of
-from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
+from webhook.kinds.envelope import Envelope, envelope_of
 from webhook.kinds.kind import Kind
 from webhook.policy import Policy
 from webhook.review import Request
@@ -51,6 +51,17 @@ class _Change(msgspec.Struct, frozen=True):
         covered = amounts.covers(before.demand, now.demand)
         return not covered or bool(set(now.traits) - set(before.traits))
 
+    def roll_out(self, reserve: Reserve) -> RollOut | None:
+        """Return the roll-out that the write may begin, None for a new object."""
+        kind, new, old = self.write.kind, self.write.new, self.write.old
+        if old is None:
+            return None
+        before, now = self.before, self.envelope
+        left = before.demand
+        if not 0 < before.pods <= now.pods:
+            left = amounts.smallest(left, now.demand)
+        return RollOut(kind, old, new, left, reserve)
+
 
 class WorkloadJudge:
     """Judges objects of all kinds."""
@@ -63,6 +74,7 @@ class WorkloadJudge:
         self._attempts = attempts
         self._surroundings = surroundings
         self._selecting = Selecting(surroundings)
+        self._roll_outs = RollOuts(asking, surroundings)
 
     async def judge(
         self, request: Request, write: Write, policy: NamespacePolicy, until: float
@@ -78,7 +90,7 @@ class WorkloadJudge:
             return Verdict(reserve)
         if write.kind.root and policy.charges_roots:
             return await self._reserve(request, reserve, change, policy, until)
-        return await self._foreseen(reserve, until) if change.is_more else UNTOUCHED
+        return await self._foreseen(reserve, change, until)
 
     def _read(self, write: Write, policy: NamespacePolicy) -> _Change | Denial:
         """Return what a write means, a denial if it makes no sense and the old object did."""
@@ -195,13 +207,18 @@ class WorkloadJudge:
             return not_made_by(meta, user)
         return msgspec.structs.replace(reserve, root=BARRED)
 
-    async def _foreseen(self, reserve: Reserve, until: float) -> Verdict:
+    async def _foreseen(self, reserve: Reserve, change: _Change, until: float) -> Verdict:
         """Charge nothing, and warn of what could never run."""
-        denial = await self._asking.foresee(reserve, until)
-        if denial is None or denial.reason is not Reason.EXCEEDS_LIMIT:
+        if change.is_more:
+            denial = await self._asking.foresee(reserve, until)
+            if denial is not None and denial.reason is Reason.EXCEEDS_LIMIT:
+                warning = f"its pods can never run all at once: {brief(denial)}"
+                return _warned(UNTOUCHED, reserve, (warning,))
+        roll_out = change.roll_out(reserve)
+        if roll_out is None:
             return UNTOUCHED
-        warning = f"its pods can never run all at once: {brief(denial)}"
-        return Verdict(namespace=reserve.namespace, key=reserve.key, warnings=(warning,))
+        found = await self._roll_outs.warnings(roll_out, until, never=True)
+        return _warned(UNTOUCHED, reserve, found)
 
     async def _reserve(
         self,
@@ -212,36 +229,31 @@ class WorkloadJudge:
         until: float,
     ) -> Verdict:
         old, before = change.write.old, change.before
-        if policy.surge == "strict" and old is not None and not policy.yields_to(request.user_info):
-            denial = await self._stuck(reserve, change, old, until)
+        yielding = policy.yields_to(request.user_info)
+        roll_out = change.roll_out(reserve) if policy.surge != "reserve" else None
+        if policy.surge == "strict" and roll_out is not None and not yielding:
+            denial = await self._roll_outs.stuck(roll_out, until)
             if denial is not None:
                 return Verdict(denial, denial.decision, reserve.namespace, reserve.key)
-        if not change.is_more:
-            return UNTOUCHED
-        known: tuple[Observe, ...] = ()
-        if old is not None:
-            generation = old.metadata.generation
-            known = (observation(reserve, before.demand, before.traits, generation),)
-        question = Question(
-            reserve,
-            until,
-            known,
-            dry_run=bool(request.dry_run),
-            yielding=policy.yields_to(request.user_info),
-        )
-        return await self._asking.ask(question)
+            roll_out = None
+        verdict = UNTOUCHED
+        if change.is_more:
+            known: tuple[Observe, ...] = ()
+            if old is not None:
+                generation = old.metadata.generation
+                known = (observation(reserve, before.demand, before.traits, generation),)
+            dry_run = bool(request.dry_run)
+            question = Question(reserve, until, known, dry_run=dry_run, yielding=yielding)
+            verdict = await self._asking.ask(question)
+        if roll_out is None or verdict.denial is not None:
+            return verdict
+        return _warned(verdict, reserve, await self._roll_outs.warnings(roll_out, until))
 
-    async def _stuck(
-        self, reserve: Reserve, change: _Change, old: Workload, until: float
-    ) -> Denial | None:
-        """Return why a roll-out to the new templates could never end, if it could not."""
-        write = change.write
-        extra: Amounts | Denial = surge_demand(write.kind, old, write.new, self._surroundings.rules)
-        if isinstance(extra, Denial):
-            return extra
-        if not extra:
-            return None
-        most = amounts.plus(reserve.demand, extra)
-        asker = Asker(write.kind.kind, rollout=True)
-        rolling = msgspec.structs.replace(reserve, demand=most, asker=asker)
-        return await self._asking.foresee(rolling, until)
+
+def _warned(verdict: Verdict, reserve: Reserve, warnings: tuple[str, ...]) -> Verdict:
+    """Return a verdict with further warnings, as one about what would be reserved."""
+    if not warnings:
+        return verdict
+    if verdict is UNTOUCHED:
+        verdict = Verdict(namespace=reserve.namespace, key=reserve.key)
+    return msgspec.structs.replace(verdict, warnings=(*verdict.warnings, *warnings))
