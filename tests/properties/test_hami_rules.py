@@ -1,17 +1,19 @@
 """Random cards are refused for the reason that HAMi gives, and fit where they fit with HAMi."""
 
 from collections import Counter
+from copy import deepcopy
 from functools import cache
 from random import Random
 
 import pytest
+from msgspec import structs
 from support import oracle_of_hami
 from support.fitted import answers
 from support.oracle_of_fitting import OneCard, OneNode, Terms
 from support.oracle_of_hami import RULES, Asked, Rule
 
 from ledger.core.cards import Phase
-from ledger.kube.wishes import CardWish, Choice, PodWish, Weights, Wish
+from ledger.kube.wishes import ANY, CardWish, Choice, PodWish, Weights, Wish
 
 SEEDS = 1_500
 TYPES = ("NVIDIA A10", "NVIDIA A100-SXM4-80GB", "NVIDIA-Tesla T4")
@@ -53,6 +55,27 @@ def asked(random: Random) -> Asked:
     wish = CardWish("nvidia", count, memory, percentage, cores, cores == 100, choice)
     room = random.choice([-1, -1, 5_000, 9_000]) if count == 1 else -1
     return Asked(wish, random.random() < 0.2, room)
+
+
+def small_card(random: Random, number: int) -> OneCard:
+    """Return a card that every container accepts, and that others may use in part."""
+    cores = random.choice([0, 0, 25, 50, 75])
+    memory = random.choice([16_000, 24_576])
+    used = (random.randint(1, 2), random.randint(0, 3) * memory // 4) if cores else (0, 0)
+    return OneCard(
+        f"GPU-{number}",
+        number,
+        memory=memory,
+        slots=random.choice([2, 10]),
+        used_slots=used[0],
+        used_memory=used[1],
+        used_cores=cores,
+    )
+
+
+def of_any_card(random: Random, mutex: bool) -> Asked:
+    """Return what a container asks for that accepts every card."""
+    return Asked(structs.replace(asked(random).wish, choice=ANY), mutex)
 
 
 def ours(cards: list[OneCard], one: Asked) -> Counter[str] | None:
@@ -109,3 +132,37 @@ def test_two_rules_in_another_order_are_noticed(number: int) -> None:
     first, second = RULES[number], RULES[number + 1]
     wrong, _ = disagreements((*RULES[:number], second, first, *RULES[number + 2 :]))
     assert wrong
+
+
+@cache
+def pod_question(seed: int) -> tuple[list[OneCard], list[Asked], list[Asked], bool]:
+    """Return cards, init and app containers of a seed, and whether the extender has room."""
+    random = Random(seed)
+    cards = [small_card(random, number) for number in range(random.randint(1, 3))]
+    mutex = random.random() < 0.2
+    init = [of_any_card(random, mutex) for _ in range(random.randint(0, 2))]
+    apps = [of_any_card(random, mutex) for _ in range(random.randint(1, 3))]
+    phased = [(Phase.INIT, one) for one in init] + [(Phase.APP, one) for one in apps]
+    wish = PodWish(
+        tuple(Wish(f"c{number}", phase, (one.wish,)) for number, (phase, one) in enumerate(phased))
+    )
+    policies = ("mutex",) if mutex else ("spread",)
+    [found] = answers([OneNode(deepcopy(cards))], wish, Terms("binpack", policies))
+    return cards, init, apps, found.parts is not None
+
+
+def test_random_pods_fit_where_they_fit_with_hami() -> None:
+    seen = Counter[bool]()
+    for seed in range(SEEDS):
+        cards, init, apps, fits = pod_question(seed)
+        assert fits == oracle_of_hami.bears(cards, init, apps), seed
+        seen[fits] += 1
+    assert min(seen[True], seen[False]) > SEEDS // 10
+
+
+def test_init_containers_that_count_beside_the_others_are_noticed() -> None:
+    questions = [pod_question(seed) for seed in range(SEEDS)]
+    assert any(
+        fits != oracle_of_hami.bears(cards, [], [*init, *apps])
+        for cards, init, apps, fits in questions
+    )

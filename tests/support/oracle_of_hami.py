@@ -1,4 +1,4 @@
-"""HAMi's rules for one container on NVIDIA's cards, in HAMi's order: which breaks a card first.
+"""HAMi's rules for containers on NVIDIA's cards, in HAMi's order: which a card breaks first.
 
 Written from what HAMi does, not from `extender`. Its words are ours, and so is the rule for cards
 whose cores are scaled, where docs/hami-differences.md has a row.
@@ -6,6 +6,7 @@ whose cores are scaled, where docs/hami-differences.md has a row.
 
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Final, NamedTuple
 
 from ledger.kube.wishes import CardWish
@@ -89,3 +90,36 @@ def reasons(
         return None
     found = Counter(word for word in first if word)
     return found + Counter({"AllocatedCardsInsufficientRequest": good})
+
+
+def bears(cards: list[OneCard], init: list[Asked], apps: list[Asked]) -> bool:
+    """Return whether a node bears a pod.
+
+    Each init container is fitted as if it were alone there, and the app containers one after the
+    other, each on the emptiest cards that fit.
+    """
+    if not all(_taken(deepcopy(cards), one) for one in init):
+        return False
+    shared = deepcopy(cards)
+    return all(_taken(shared, one) for one in apps)
+
+
+def _taken(cards: list[OneCard], asked: Asked) -> bool:
+    """Give a container its cards; return whether there were enough."""
+    good = [one for one in cards if not any(broken(one, asked) for _, broken in RULES)]
+    good.sort(key=lambda one: (_fullness(one, asked), one.index))
+    for one in good[: asked.wish.count]:
+        one.used_slots += 1
+        one.used_cores += asked.wish.cores
+        one.used_memory += asked.memory_of(one)
+    return len(good) >= asked.wish.count
+
+
+def _fullness(card: OneCard, asked: Asked) -> float:
+    """Return the sum of the shares of a card that would be in use."""
+    parts = (
+        (1 + card.used_slots, card.slots),
+        (card.used_cores + asked.wish.cores, card.cores),
+        (card.used_memory + asked.memory_of(card), card.memory),
+    )
+    return sum(used / limit for used, limit in parts if limit)
