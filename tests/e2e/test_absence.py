@@ -71,7 +71,7 @@ async def test_pods_that_come_and_go_while_the_service_is_down_are_recounted(
     await team.agrees(cards=6)
     answer = await team.create(pod("more"))
     assert answer.status == 403
-    assert "used 6 of 4" in answer.message
+    assert "allows 4, 6 are used" in answer.message
 
 
 async def test_quotas_that_change_while_the_service_is_down_are_recounted(team: Team) -> None:

@@ -96,7 +96,7 @@ async def test_a_running_pod_is_not_labelled_onto_a_full_quota(group: Group) -> 
     await space.created(pod("c"))
     answer = await relabelled(space, "Pod", "c", **group.labels())
     assert answer.status == 403
-    assert "used 2 of 2" in answer.message
+    assert "allows 2, 2 are used" in answer.message
     await group.counts(2)
     assert (await relabelled(space, "Pod", "c", other="x")).status == 200
 

@@ -29,7 +29,7 @@ async def test_a_quota_lowered_below_its_use_blocks_and_evicts_nobody(team: Team
     await _change(team, {f"limits.{CARDS}": "1"})
     answer = await team.create(pod("d"))
     assert answer.status == 403
-    assert "used 3 of 1" in answer.message
+    assert "allows 1, 3 are used" in answer.message
     assert len(await team.pods()) == 3
     await team.agrees(cards=3)
 
