@@ -128,7 +128,7 @@ def test_instances_take_their_slices(ledger: Ledger) -> None:
     assert int(ledger.inventory.arrays.slices[at]) == 0b11
 
 
-def test_a_share_whose_slices_nobody_told_may_lie_on_any_slice_of_a_cut_card(
+def test_a_share_of_unknown_slices_may_lie_on_any_slice_of_a_cut_card(
     ledger: Ledger,
 ) -> None:
     cut = _card(0, mode=cards.MIG, profiles=(PROFILE,))
