@@ -42,6 +42,11 @@ class Asked(msgspec.Struct, frozen=True):
         """Return the uid of the pod."""
         return self.pod.metadata.uid
 
+    @property
+    def version(self) -> int:
+        """Return the resourceVersion of the pod, 0 when it is not known."""
+        return version_of(self.pod)
+
     def of(self, node: str) -> str:
         """Return the name under which the ledger knows a node of the pod's cluster."""
         return f"{self.namespace.partition('/')[0]}/{node}"
@@ -67,6 +72,14 @@ class Fitted(msgspec.Struct, frozen=True, dict=True):
     def places(self) -> dict[str, int]:
         """Where in `score` and `feasible` a node is."""
         return dict(zip(self.names, range(len(self.names)), strict=True))
+
+
+def version_of(pod: Pod) -> int:
+    """Return the resourceVersion of a pod, 0 when it has none or one that is not a number."""
+    try:
+        return pod.metadata.version()
+    except ValueError:
+        return 0
 
 
 def asked(pod: Pod, wish: PodWish, cluster: str) -> Asked:

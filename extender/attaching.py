@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from extender.asking import version_of
 from ledger.kube.errors import ClusterError, Conflict, Unavailable
 from ledger.kube.objects import Pod
 from ledger.kube.port import Binding, Binds
@@ -72,7 +73,8 @@ class Attaching:
         try:
             await self._cluster.bind(binding)
         except Unavailable as error:
-            return await self._look(pod, node, str(error))
+            found = await self._look(pod, node, str(error))
+            return _overtaken(found, pod)
         except ClusterError as error:
             return await self._refused(pod, node, error)
         return Attached(Outcome.BOUND)
@@ -108,6 +110,18 @@ def _proved(pod: Pod, found: Pod | None, node: str, reason: str) -> Attached:
     if where:
         return Attached(Outcome.REFUSED, f"the pod is bound to {where}", found)
     return Attached(Outcome.UNCLEAR, reason, found)
+
+
+def _overtaken(found: Attached, pod: Pod) -> Attached:
+    """Return what an unclear Binding amounts to once the pod is at a later version, unbound.
+
+    The Binding names the earlier version: it was not stored before, and never will be.
+    """
+    if found.outcome is not Outcome.UNCLEAR or found.pod is None:
+        return found
+    if 0 < version_of(pod) < version_of(found.pod):
+        return Attached(Outcome.CHANGED, found.reason, found.pod)
+    return found
 
 
 def _changed(pod: Pod, found: Pod) -> bool:

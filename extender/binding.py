@@ -1,21 +1,23 @@
 """Binding: a pod gets cards of the asked node in the ledger, then its Binding, or neither.
 
-First the ledger, then the API server. Whatever ends this between the two leaves a placement without
-a Binding: the next bind of the pod takes it up, or settlement proves that there is none and gives
-the cards back. Only the extender that has placed a pod binds it.
+First the ledger, then the API server. What ends this between the two leaves a placement without a
+Binding: the next bind of the pod takes it up; or another extender fences its Binding, gives the
+cards back and begins anew; or settlement proves that there is none and gives the cards back. Only
+the extender that has placed a pod binds it.
 """
 
 import contextlib
-import math
+import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from extender.asking import Asked
+from extender.asking import Asked, version_of
 from extender.attaching import Attached, Attaching, Outcome
+from extender.fencing import Fencing
 from extender.locking import Locking
 from extender.news import News
 from extender.proposing import Origin, Proposed, Proposing
-from ledger.core.cards import HAMI, Card
+from ledger.core.cards import HAMI, Card, Placement
 from ledger.kube.errors import ClusterError
 from ledger.kube.objects import Pod
 from ledger.kube.placement_annotations import annotations_of, labels_of
@@ -32,12 +34,21 @@ SEND_SECONDS: Final = 25.0
 
 Settlement gives the cards back `settle_seconds` after the placement if the pod is not bound then,
 and the API server may take 34 s over a Binding: one that is sent later might be stored when the
-cards are somebody else's. `bind_wait_seconds` is no more than this.
+cards are another pod's. `bind_wait_seconds` is no more than this.
 """
 
 LATE: Final = "no Binding is sent so long after the pod was given its cards: try again"
 
 UNDER_WAY: Final = "another bind of the pod may be under way; it is being settled: try again"
+
+NOT_FENCED: Final = "the fence did not change the pod, so that bind may still come through"
+
+OTHER_WISH: Final = "the pod has changed and asks for other cards now: try again"
+
+Again = Callable[[Pod], Asked | None]
+"""Reads a pod that has changed; None when it cannot be understood any more."""
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Bound(NamedTuple):
@@ -48,10 +59,11 @@ class Bound(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The two things that a bind does to a cluster."""
+    """The three things that a bind does to a cluster."""
 
     attaching: Attaching
     locking: Locking
+    fencing: Fencing
 
 
 class Binding:
@@ -68,19 +80,31 @@ class Binding:
     ) -> None:
         """`clock` is the time of the loop, `now` Unix time, both in seconds."""
         self._view, self._proposing, self._news = view, proposing, news
-        self._attaching, self._locking = cluster
+        self._attaching, self._locking, self._fencing = cluster
         self._clock, self._now = clock, now
 
-    async def bind(
-        self, asked: Asked, node: str, until: float, again: Callable[[Pod], Asked | None]
-    ) -> Bound:
-        """Bind a pod to a node; waiting, for what passes, ends at loop time `until`.
-
-        `again` reads a pod that has changed, None when it wants something else now.
-        """
+    async def bind(self, asked: Asked, node: str, until: float, again: Again) -> Bound:
+        """Bind a pod to a node; waiting, for what passes, ends at loop time `until`."""
         if not asked.wish.wants_cards():
-            return _told(await self._attach(asked, node, {}, {}, again, math.inf))
-        proposed = await self._proposing.place(asked, node, until)
+            return await self._bound_without_cards(asked, node, again)
+        for _ in range(ATTACH_MAX):
+            proposed = await self._proposing.place(asked, node, until)
+            if proposed.standing is not None:
+                found = await self._fenced(asked, node, proposed.standing)
+            else:
+                found = await self._bound(asked, node, until, proposed)
+            if isinstance(found, Bound):
+                return found
+            anew = again(found)
+            if anew is None or anew.wish != asked.wish:
+                return Bound("refused", OTHER_WISH)
+            asked = anew
+        return Bound("changed", "the pod changes too often: try again")
+
+    async def _bound(
+        self, asked: Asked, node: str, until: float, proposed: Proposed
+    ) -> Bound | Pod:
+        """Bind a pod to the cards that it was given; return the pod where it has changed."""
         if proposed.problem:
             return Bound("lost", proposed.problem)
         if proposed.origin is Origin.BOUND:
@@ -91,46 +115,64 @@ class Binding:
         if problem:
             await self._undo(asked, node, proposed)
             return Bound("locked", problem)
-        cards = self._cards(asked, node)
-        annotations = annotations_of(proposed.parts, node, cards, self._now())
-        latest = proposed.since + SEND_SECONDS
-        attached = await self._attach(asked, node, annotations, labels_of(node), again, latest)
+        attached = await self._attached(asked, node, proposed)
+        if attached.outcome is Outcome.CHANGED and attached.pod is not None:
+            await self._give_back(asked, node)
+            return attached.pod
         if attached.outcome in (Outcome.REFUSED, Outcome.CHANGED):
             await self._undo(asked, node, proposed)
         if attached.outcome is Outcome.UNCLEAR:
             self._proposing.keep(asked, proposed)
         return _told(attached)
 
-    async def _attach(
-        self,
-        asked: Asked,
-        node: str,
-        annotations: dict[str, str],
-        labels: dict[str, str],
-        again: Callable[[Pod], Asked | None],
-        latest: float,
-    ) -> Attached:
-        """Write the Binding, and again for a pod that changed and wants the same.
+    async def _attached(self, asked: Asked, node: str, proposed: Proposed) -> Attached:
+        """Write the one Binding of a placement, unless it is too late for that."""
+        if self._clock() > proposed.since + SEND_SECONDS:
+            return Attached(Outcome.REFUSED, LATE, asked.pod)
+        cards = self._cards(asked, node)
+        annotations = annotations_of(proposed.parts, node, cards, self._now())
+        return await self._attaching.attach(asked.pod, node, annotations, labels_of(node))
 
-        None is sent later than loop time `latest`.
-        """
+    async def _bound_without_cards(self, asked: Asked, node: str, again: Again) -> Bound:
+        """Write the Binding of a pod without cards, and again where the pod has changed."""
         pod = asked.pod
         for _ in range(ATTACH_MAX):
-            if self._clock() > latest:
-                return Attached(Outcome.REFUSED, LATE, pod)
-            attached = await self._attaching.attach(pod, node, annotations, labels)
+            attached = await self._attaching.attach(pod, node, {}, {})
             if attached.outcome is not Outcome.CHANGED or attached.pod is None:
                 break
             pod = attached.pod
             found = again(pod)
             if found is None or found.wish != asked.wish:
                 break
-        return attached
+        return _told(attached)
+
+    async def _fenced(self, asked: Asked, node: str, standing: Placement) -> Bound | Pod:
+        """Give back the cards of another call's placement, once its Binding cannot come any more.
+
+        Returns the pod to begin anew with.
+        """
+        if self._clock() < self._proposing.fences_at(asked, standing):
+            return Bound("unclear", UNDER_WAY)
+        try:
+            found = await self._fencing.fence(asked.pod, standing.version)
+        except ClusterError as error:
+            return Bound("unclear", f"{UNDER_WAY} ({error})")
+        if found is None:
+            return Bound("refused", "the pod is gone")
+        if found.spec.node_name:
+            where = found.spec.node_name
+            return Bound("bound") if where == node else Bound("refused", f"it is bound to {where}")
+        if version_of(found) <= standing.version:
+            return Bound("unclear", f"{UNDER_WAY} ({NOT_FENCED})")
+        self._proposing.fenced(asked)
+        _log.info("binding_fenced", extra={"namespace": asked.namespace, "key": asked.key})
+        await self._proposing.unplace(asked, standing.node, standing.version)
+        await self._unlock(asked, standing.node)
+        return found
 
     async def _locked(self, asked: Asked, node: str, until: float) -> str:
         """Lock a node that hands cards out to one pod at a time; return why not."""
-        known = self._view.state.nodes.get(asked.of(node))
-        if known is None or known.keeper != HAMI:
+        if not self._is_hamis(asked.of(node)):
             return ""
         while True:
             try:
@@ -143,14 +185,33 @@ class Binding:
 
     async def _undo(self, asked: Asked, node: str, proposed: Proposed) -> None:
         """Give back what this call took; what an earlier one took, its Binding may still need."""
-        if proposed.origin is not Origin.NEW:
-            return
-        await self._proposing.unplace(asked, node)
-        known = self._view.state.nodes.get(asked.of(node))
-        if known is not None and known.keeper == HAMI:
-            # A lock that stays is one of a pod without cards: it expires, or settlement ends it.
+        if proposed.origin is Origin.NEW:
+            await self._give_back(asked, node)
+
+    async def _give_back(self, asked: Asked, node: str) -> None:
+        """Give back the cards of the placement for which this call may send a Binding, if any.
+
+        Another extender may have fenced it, and have placed the pod anew: then what stands now is
+        that extender's, and so is the lock of the node.
+        """
+        where = asked.of(node)
+        await self._proposing.unplace(asked, where, asked.version)
+        standing = self._proposing.standing(asked)
+        if standing is None or standing.node != where:
+            await self._unlock(asked, where)
+
+    async def _unlock(self, asked: Asked, where: str) -> None:
+        """Give a pod's lock of a qualified node back, where nodes have locks.
+
+        A lock that stays is one of a pod without cards: it expires, or settlement ends it.
+        """
+        if self._is_hamis(where):
             with contextlib.suppress(ClusterError):
-                await self._locking.unlock(asked.pod, node)
+                await self._locking.unlock(asked.pod, where.partition("/")[2])
+
+    def _is_hamis(self, where: str) -> bool:
+        known = self._view.state.nodes.get(where)
+        return known is not None and known.keeper == HAMI
 
     def _cards(self, asked: Asked, node: str) -> tuple[Card, ...]:
         known = self._view.state.nodes.get(asked.of(node))

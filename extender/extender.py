@@ -18,6 +18,7 @@ from extender.asking import FITS_MAX, PODS_MAX, Asked, Fitted, Remembered, asked
 from extender.attaching import Attaching
 from extender.binding import Binding, Bound, Cluster
 from extender.evictable import Cluster as Evicting
+from extender.fencing import Fencing
 from extender.filtering import Candidates, Verdicts
 from extender.fitting import parts_of
 from extender.guessing import GUESS_SECONDS, Guessing, Tell, untold
@@ -28,7 +29,7 @@ from extender.news import News
 from extender.patience import Patience
 from extender.preemption import Preemption
 from extender.prioritizing import prioritized
-from extender.proposing import Proposing
+from extender.proposing import FENCE_SECONDS, Proposing
 from extender.rooms import Rooms
 from extender.selecting import Preferences, Selecting
 from extender.telling import BINDING_FAILED, BINDING_SUCCEED, FILTERING_FAILED, Telling
@@ -67,10 +68,13 @@ REASONS_TOLD_MAX: Final = 5
 
 
 class ExtenderSettings(msgspec.Struct, frozen=True):
-    """What an operator decides: preferences, and how long a bind may wait, in seconds."""
+    """Preferences, and seconds: `bind_wait_seconds` is how long a bind may wait at most,
+    `fence_seconds` how long it waits for another extender's Binding before it fences that.
+    """
 
     preferences: Preferences = Preferences()
     bind_wait_seconds: float = 20.0
+    fence_seconds: float = FENCE_SECONDS
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -126,6 +130,7 @@ class Extender:
             self._news,
             service.rules,
             clock,
+            settings.fence_seconds,
         )
         self._binding, self._telling = self._writing(service.cluster, now)
         self._preemption = self._evicting(service.evicting)
@@ -348,7 +353,7 @@ class Extender:
     ) -> tuple[Binding | None, Telling | None]:
         if cluster is None:
             return None, None
-        writes = Cluster(Attaching(cluster), Locking(cluster, now))
+        writes = Cluster(Attaching(cluster), Locking(cluster, now), Fencing(cluster))
         binding = Binding(self._service.view, self._proposing, writes, self._news, self._clock, now)
         return binding, Telling(cluster, self._service.count)
 

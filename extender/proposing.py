@@ -5,11 +5,17 @@ does. The ledger decides; when it finds a card taken, another card of the same n
 choice is made again on what has become known since.
 
 A pod may be asked to be bound twice, by two extenders or again after an unclear answer. Its Binding
-is sent by whoever placed it and by nobody else: otherwise one could give the cards back while the
-other's Binding is on its way. The others wait for the outcome, which after a crash is settlement's.
+is sent by the extender that placed it and by no other one: otherwise one could give the cards back
+while the other's Binding is on its way. The others wait for the outcome. After a crash there is
+none, so they wait for a few seconds, fence the Bindings of that placement (`extender.fencing`),
+give its cards back and begin anew.
+
+That rests on one rule: the Bindings to the cards of a placement all name the resourceVersion that
+the ledger has with it. A pod that has changed is placed anew before it is bound.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -48,6 +54,14 @@ Settlement undoes it once no Binding can be under way any more, counted from its
 server may take 34 s over one, so none may be sent late.
 """
 
+FENCE_SECONDS: Final = 3.0
+"""How long another extender's Binding is waited for before it is fenced. Most take a tenth of a
+second; that it is too short for one costs this one a second try and no cards."""
+
+FENCE_DOUBLINGS_MAX: Final = 3
+"""How often that pause doubles for a pod that was fenced here before, so that two extenders of a
+slow API server do not refuse one another's Bindings for ever."""
+
 UNPLACE_TRIES_MAX: Final = 3
 """How often cards are given back; what is left then is settled by reading the pod again."""
 
@@ -83,7 +97,7 @@ class Origin(Enum):
     KEPT = "kept"
     """An earlier call that did not learn what became of its Binding: this one may send another."""
     OTHERS = "others"
-    """Somebody who may be about to give the cards back: this call sends none."""
+    """Another call, which may be about to send its Binding: this call sends none."""
     BOUND = "bound"
     """It does not matter any more: the pod is bound."""
 
@@ -92,19 +106,26 @@ class Proposed(msgspec.Struct, frozen=True):
     """The cards that a pod has now, or the `problem` why it has none.
 
     `since` is a loop time in seconds at which the call that placed it had not done so yet.
+    `standing` is the placement of another call, which is in the way of this one; without one, and
+    without a `problem`, it is not known here yet.
     """
 
     parts: Parts = ()
     origin: Origin = Origin.OTHERS
     since: float = 0.0
     problem: str = ""
+    standing: Placement | None = None
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """Which placement was left to the next call, by its `time` in the ledger, and `since` when."""
+class _Known(msgspec.Struct, frozen=True):
+    """A placement, by its `version` and `time` in the ledger, and a loop time `since` when."""
 
+    version: int
     time: int
     since: float
+
+    def is_of(self, placed: Placement) -> bool:
+        return (self.version, self.time) == (placed.version, placed.time)
 
 
 class Proposing:
@@ -119,12 +140,19 @@ class Proposing:
         news: News,
         rules: Callable[[], DemandRules],
         clock: Callable[[], float],
+        fence_seconds: float = FENCE_SECONDS,
     ) -> None:
-        """Propose what `selecting` chooses; `clock` is the time of the loop in seconds."""
+        """Propose what `selecting` chooses; `clock` is the time of the loop in seconds.
+
+        Another extender's Binding is waited for `fence_seconds`.
+        """
         self._ledger, self._view, self._rules = ledger, view, rules
         self._selecting, self._guessing = selecting, guessing
         self._news, self._clock = news, clock
-        self._kept: Remembered[_Kept] = Remembered(PODS_MAX)
+        self._fence_seconds = fence_seconds
+        self._kept: Remembered[_Known] = Remembered(PODS_MAX)
+        self._waited_for: Remembered[_Known] = Remembered(PODS_MAX)
+        self._fences: Remembered[int] = Remembered(PODS_MAX)
 
     def standing(self, asked: Asked) -> Placement | None:
         """Return where a pod has cards already, as far as this replica knows."""
@@ -166,28 +194,54 @@ class Proposing:
     def keep(self, asked: Asked, proposed: Proposed) -> None:
         """Leave it to the next call to bind a pod: what became of the Binding is not known."""
         placed = self.standing(asked)
-        if placed is not None and proposed.origin is Origin.NEW:
-            self._kept.put(asked.uid, _Kept(placed.time, proposed.since))
+        if placed is None or proposed.origin is not Origin.NEW or placed.version != asked.version:
+            return
+        self._kept.put(asked.uid, _Known(placed.version, placed.time, proposed.since))
 
-    async def unplace(self, asked: Asked, node: str) -> bool:
-        """Give a pod's cards back; False when the ledger did not take it, and settlement will."""
-        command = Unplace(
-            asked.namespace, asked.key, asked.uid, asked.of(node), Cause.UNBOUND, ACTOR
-        )
+    def fences_at(self, asked: Asked, placed: Placement) -> float:
+        """Return the loop time from which another call's Binding is to be fenced.
+
+        That is at once (-inf) where the pod has changed since: no Binding comes through any more.
+        It is never (inf) for a placement without a version: extenders before the fence, or leaders
+        before it, have made it, and its Binding may name any version.
+        """
+        if not placed.version:
+            return math.inf
+        if asked.version > placed.version:
+            return -math.inf
+        known = self._waited_for.get(asked.uid)
+        if known is None or not known.is_of(placed):
+            known = _Known(placed.version, placed.time, self._clock())
+            self._waited_for.put(asked.uid, known)
+        doublings = min(self._fences.get(asked.uid) or 0, FENCE_DOUBLINGS_MAX)
+        return known.since + self._fence_seconds * (1 << doublings)
+
+    def fenced(self, asked: Asked) -> None:
+        """Take note that another call's Binding of a pod was fenced here."""
+        self._fences.put(asked.uid, (self._fences.get(asked.uid) or 0) + 1)
+
+    async def unplace(self, asked: Asked, node: str, version: int) -> bool:
+        """Give back the cards of a pod's placement of that version on a qualified node.
+
+        False when there is none any more, or when the ledger did not take it and settlement will.
+        """
+        where = asked.namespace, asked.key, asked.uid, node
+        command = Unplace(*where, Cause.UNBOUND, ACTOR, version=version)
         self._guessing.forget(asked)
         for _ in range(UNPLACE_TRIES_MAX):
-            if not isinstance(await self._ledger.submit(command), Denial):
-                return True
+            answer = await self._ledger.submit(command)
+            if not isinstance(answer, Denial):
+                return answer.changed
             await self._news.wait(CATCH_UP_SECONDS)
         return False
 
     async def _awaited(self, asked: Asked, until: float) -> Placement | None:
-        """Return where a pod has cards; for what becomes of another's Binding wait until then."""
+        """Return where a pod has cards; wait for another's Binding until then, or the fence."""
         while True:
             placed = self.standing(asked)
             if placed is None or self._origin(asked, placed) is not Origin.OTHERS:
                 return placed
-            left = until - self._clock()
+            left = min(until, self.fences_at(asked, placed)) - self._clock()
             if left <= 0:
                 return placed
             await self._news.wait(left)
@@ -196,16 +250,18 @@ class Proposing:
         if placed.stage > Stage.PROPOSED:
             return Origin.BOUND
         kept = self._kept.get(asked.uid)
-        if kept is None or kept.time != placed.time:
+        if kept is None or not kept.is_of(placed) or asked.version != placed.version:
             return Origin.OTHERS
         return Origin.KEPT if self._clock() - kept.since < TAKE_UP_SECONDS else Origin.OTHERS
 
     def _taken_up(self, asked: Asked, node: str, placed: Placement) -> Proposed:
+        origin = self._origin(asked, placed)
+        if origin is Origin.OTHERS:
+            return Proposed(standing=placed)
         if placed.node != asked.of(node):
             return Proposed(problem=f"{Reason.POD_PLACED}: it has cards of {placed.node}")
         kept = self._kept.get(asked.uid)
-        since = kept.since if kept is not None else 0.0
-        return Proposed(placed.parts, self._origin(asked, placed), since)
+        return Proposed(placed.parts, origin, kept.since if kept is not None else 0.0)
 
     def _command(self, asked: Asked, node: str, parts: Parts) -> Place:
         name = asked.of(node)
@@ -220,6 +276,7 @@ class Proposing:
             stands_of(parts, asked.wish, self._rules(), cards),
             self._selecting.wants_unused(asked),
             actor=ACTOR,
+            version=asked.version,
         )
 
     async def _decided(self, command: Place, until: float) -> Accepted | Denial:

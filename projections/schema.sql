@@ -5,7 +5,7 @@
 -- `opened` on, up to but without position `closed`, or still when `closed` is NULL.
 
 PRAGMA application_id = 0x67707564;  -- "gpud": a projection of gpuledger, and not another file
-PRAGMA user_version = 6;             -- another version is deleted and built again
+PRAGMA user_version = 7;             -- another version is deleted and built again
 
 -- One row per record. The last one says how far the projection is, in the same transaction as
 -- everything that follows from it.

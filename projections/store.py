@@ -21,7 +21,7 @@ from projections.intervals import fork
 APPLICATION: Final = 0x67707564
 """SQLite's application_id of a projection file."""
 
-VERSION: Final = 6
+VERSION: Final = 7
 """SQLite's user_version of the schema this code reads and writes."""
 
 BUSY_SECONDS: Final = 10.0

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ledger.kube.fences import LABEL
 from webhook import resource_requests
 
 _ALLOCATION_PREFIXES: Final = ("gpuledger.io/", "hami.io/")
@@ -123,13 +124,19 @@ def changed(labels: Sequence[str] | None) -> str:
 
 
 def _relabelled(labels: Sequence[str] | None) -> str:
-    """Return whether an update changes labels that quotas select by."""
+    """Return whether an update changes labels that quotas select by.
+
+    Until these are known, that is any label but the fence: it means nothing, and it is written when
+    a replica was killed, perhaps the one that would be asked.
+    """
     mine, before = (
         f"(has({one}.metadata.labels) ? {one}.metadata.labels : {{}})"
         for one in ("object", "oldObject")
     )
     if labels is None:
-        return f"{mine} != {before}"
+        fence = _literal(LABEL)
+        more = f"{mine}.exists(k, k != {fence} && !(k in {before} && {mine}[k] == {before}[k]))"
+        return f"{more} || {before}.exists(k, k != {fence} && !(k in {mine}))"
     if not labels:
         return ""
     differs = f"(k in {mine}) != (k in {before}) || (k in {mine} && {mine}[k] != {before}[k])"

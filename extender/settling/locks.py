@@ -1,4 +1,4 @@
-"""Locks: HAMi's lock of a node is taken away when the pod it is for is gone.
+"""Locks: HAMi's lock of a node is taken away when the pod it is for is gone, or on another node.
 
 HAMi's device plugin clears it when it has handed the pod its cards. A pod that is deleted before,
 or whose binder died, leaves it, and nobody could be bound there for as long as a lock lasts.
@@ -36,7 +36,7 @@ class Locks:
             if lock is None or not lock.pod or self._is_needed(reading, lock):
                 continue
             try:
-                if await self._is_over(lock):
+                if await self._is_over(reading, lock):
                     await self._clear(reading)
             except ClusterError as error:
                 extra = {"node": reading.name, "reason": str(error)}
@@ -63,10 +63,15 @@ class Locks:
             return False
         return placed.stage < Stage.ALLOCATED
 
-    async def _is_over(self, lock: NodeLock) -> bool:
-        """Return whether the pod of a lock is gone or ended. Raises ClusterError."""
+    async def _is_over(self, reading: NodeReading, lock: NodeLock) -> bool:
+        """Return whether the pod of a lock is gone, ended, or on another node.
+
+        Raises ClusterError.
+        """
         pod = await self._tenure.cluster.get_pod(lock.namespace, lock.pod)
-        return pod is None or pod.status.has_ended()
+        if pod is None or pod.status.has_ended():
+            return True
+        return pod.spec.node_name not in ("", reading.name)
 
     async def _clear(self, reading: NodeReading) -> None:
         """Clear the lock unless the node has changed meanwhile. Raises ClusterError."""

@@ -23,6 +23,7 @@ from extender.settling.nodes import Nodes
 from extender.settling.tenure import SETTLED, CardTenure
 from ledger.core import cards
 from ledger.core.commands import RegisterCards, RemoveNode
+from ledger.core.events import AnyEvent, CardsRegistered
 from ledger.log.rates import ByteRates
 from ledger.log.turns import Stride
 
@@ -72,6 +73,17 @@ class Registering:
                 await self._settle()
                 await self._wait()
                 self._due.update(dict.fromkeys(self._uncertain | self._held))
+
+    def follow(self, event: AnyEvent) -> None:
+        """Look at a node that another replica has registered and that does not exist here.
+
+        Its watch may be behind; and when it has seen the end of the node, it may not settle any
+        more.
+        """
+        if isinstance(event, CardsRegistered):
+            name = event.node.partition("/")[2]
+            if name not in self._nodes.known:
+                self._hear(name)
 
     def _hear(self, name: str) -> None:
         self._due[name] = None

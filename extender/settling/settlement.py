@@ -88,6 +88,7 @@ class CardDuties:
                 self.placements.follow(event)
                 self.allocations.follow(event)
                 self.unbound.follow(event, now)
+                self.registering.follow(event)
 
 
 class CardSettlement:

@@ -116,7 +116,8 @@ class Unbound:
             return
         self._tenure.count("placements_undone_total")
         _log.info("placement_undone", extra={"namespace": namespace, "key": subject.key})
-        await self._tenure.courier.send(Unplace(*subject, placed.node, Cause.UNBOUND, SETTLED))
+        undo = Unplace(*subject, placed.node, Cause.UNBOUND, SETTLED, version=placed.version)
+        await self._tenure.courier.send(undo)
         await self._locks.release(placed.node, namespace, name)
 
 

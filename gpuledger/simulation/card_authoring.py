@@ -12,6 +12,7 @@ from gpuledger.simulation.operations import (
     DropNode,
     Ending,
     KeepRoom,
+    Kill,
     Operation,
     PlaceElsewise,
     SetNode,
@@ -33,9 +34,10 @@ _CROWDED_SHARE: Final = 0.7
 class CardAuthor:
     """Makes operations about cards from a seeded source."""
 
-    def __init__(self, source: random.Random, clusters: int) -> None:
+    def __init__(self, source: random.Random, clusters: int, replicas: int) -> None:
         self._source = source
         self._clusters = clusters
+        self._replicas = replicas
         self._keepers = {name: source.choice((HAMI, OWN)) for name in NODES}
         self._names = NODES[: source.randint(1, len(NODES))]
 
@@ -54,9 +56,9 @@ class CardAuthor:
         """Something happens to a node or to a pod on cards."""
         made: tuple[Callable[[float], Operation], ...] = (
             *(self._create, self._set_node, self._drop_node),
-            *(self._place_elsewise, self._annotate, self._keep_room),
+            *(self._place_elsewise, self._annotate, self._keep_room, self._kill),
         )
-        return self._source.choices(made, (14, 4, 1, 2, 2, 2))[0](at)
+        return self._source.choices(made, (14, 4, 1, 2, 2, 2, 2))[0](at)
 
     def _create(self, at: float) -> Create:
         """A pod is posted that asks for little, or for a card of its own; many come in crowds."""
@@ -112,6 +114,10 @@ class CardAuthor:
             )
             for number in range(count)
         )
+
+    def _kill(self, at: float) -> Operation:
+        """A replica is killed, perhaps while it binds a pod."""
+        return Kill(at, self._source.randrange(self._replicas), self._source.choice((1.0, 6.0)))
 
     def _cluster(self) -> int:
         return self._source.randrange(self._clusters)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from extender import rules
+from extender import attaching, binding, rules
 from extender.attaching import Attached, Attaching, Outcome
 from extender.binding import Binding
 from extender.overlay import Overlay
@@ -20,6 +20,7 @@ from ledger.core import card_rules, claiming, commands, decisions, events, place
 from ledger.core.cards import uuids
 from ledger.core.denials import Denial
 from ledger.core.state import State
+from ledger.kube import port
 from ledger.kube.wishes import CardWish
 
 
@@ -125,6 +126,14 @@ def _end_keeps_cards(put: Put) -> None:
     put(placements, "vacate", lambda *_: [])
 
 
+def _fence_without_proof(put: Put) -> None:
+    put(binding, "version_of", lambda _: 2**62)
+
+
+def _binding_of_any_version(put: Put) -> None:
+    put(attaching, "Binding", lambda **given: port.Binding(**{**given, "version": ""}))
+
+
 DEFECTS_OF_CARDS: Final = (
     Defect("no-undo", "cards of a refused Binding are kept", _no_undo),
     Defect("unbound-never-settled", "what a killed binder left stays", _unbound_never_settled),
@@ -138,4 +147,6 @@ DEFECTS_OF_CARDS: Final = (
     Defect("ill-cards-given", "cards are given that are ill or closed", _ill_cards_given),
     Defect("vanished-cards-freed", "a card that is gone leaves its pods", _vanished_cards_freed),
     Defect("end-keeps-cards", "a pod that has ended keeps its cards", _end_keeps_cards),
+    Defect("fence-without-proof", "a fence is believed that changed nothing", _fence_without_proof),
+    Defect("binding-of-any-version", "Bindings outlive the fence", _binding_of_any_version),
 )

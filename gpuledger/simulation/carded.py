@@ -1,7 +1,8 @@
 """How one replica sees the nodes of its cluster, and binds pods there: refused, lost, or late.
 
 A Binding that is under way outlives its sender, and one whose answer is lost may be stored, or come
-to be stored later.
+to be stored later. A label meets the same, or admission takes it away and answers as if it were
+written.
 """
 
 import asyncio
@@ -24,6 +25,9 @@ from ledger.simulation.processes import outside
 LATE_SECONDS_MAX: Final = 3.0
 """How late a Binding can be stored after its sender was told that nobody answered."""
 
+SLOW_SECONDS_MAX: Final = 2.5
+"""How long a Binding can be on its way while its sender waits for the answer."""
+
 
 class Fate(Enum):
     """What becomes of a Binding."""
@@ -33,25 +37,47 @@ class Fate(Enum):
     REQUEST_LOST = auto()
     ANSWER_LOST = auto()
     LATE = auto()
+    SLOW = auto()
 
 
-_BAD: Final = (Fate.REFUSED, Fate.REQUEST_LOST, Fate.ANSWER_LOST, Fate.LATE)
+class LabelFate(Enum):
+    """What becomes of a label that is written on a pod."""
+
+    DELIVERED = auto()
+    REFUSED = auto()
+    REQUEST_LOST = auto()
+    ANSWER_LOST = auto()
+    STRIPPED = auto()
+
+
+_BAD: Final = (Fate.REFUSED, Fate.REQUEST_LOST, Fate.ANSWER_LOST, Fate.LATE, Fate.SLOW, Fate.SLOW)
+_BAD_FOR_LABELS: Final = tuple(LabelFate)[1:]
 
 
 class CardedCluster(WatchedCluster):
-    """A cluster with nodes. `binding_trouble` is the share of Bindings that something happens to.
+    """A cluster with nodes.
+
+    `binding_trouble` and `label_trouble` are the shares of Bindings and of labels on pods that
+    something happens to.
 
     Implements `Nodes` and `Allocates` of `ledger.kube.port`.
     """
 
-    def __init__(self, server: ApiServer, source: random.Random, binding_trouble: float) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        source: random.Random,
+        binding_trouble: float,
+        label_trouble: float,
+    ) -> None:
         super().__init__(server, source)
         self._binding_trouble = binding_trouble
+        self._label_trouble = label_trouble
 
     def calm(self) -> None:
         """Let everything work from now on."""
         super().calm()
-        self._binding_trouble = 0.0
+        self._binding_trouble = self._label_trouble = 0.0
 
     async def get_node(self, name: str) -> Node | None:
         """Read a node as of some moment during the call. Raises Unavailable."""
@@ -76,6 +102,22 @@ class CardedCluster(WatchedCluster):
     async def bind(self, binding: Binding) -> None:
         """Bind a pod. Raises Unavailable, NotFound, Conflict, Forbidden."""
         await asyncio.shield(outside(self._bind(binding)))
+
+    async def label_pod(
+        self, namespace: str, name: str, labels: Mapping[str, str], version: str
+    ) -> None:
+        """Set labels of a pod. Raises Unavailable, NotFound, Conflict, Forbidden."""
+        await self._hop()
+        fate = LabelFate.DELIVERED
+        if self._happens(self._label_trouble):
+            fate = self._source.choice(_BAD_FOR_LABELS)
+        if fate is LabelFate.REFUSED:
+            raise Forbidden("a webhook refuses labels just now")
+        if fate is not LabelFate.REQUEST_LOST:
+            self._label(namespace, name, {} if fate is LabelFate.STRIPPED else labels, version)
+        await self._hop()
+        if fate in (LabelFate.REQUEST_LOST, LabelFate.ANSWER_LOST):
+            raise Unavailable("the label was not answered")
 
     async def patch_node_annotations(
         self, name: str, changes: Mapping[str, str | None], version: str = ""
@@ -116,6 +158,19 @@ class CardedCluster(WatchedCluster):
         del event
         await self._answer()
 
+    def _label(self, namespace: str, name: str, labels: Mapping[str, str], version: str) -> None:
+        """Write labels as an API server does: what changes nothing gives no new version."""
+        stored = self._server.pods.objects.get((namespace, name))
+        if stored is None:
+            raise NotFound(f"{namespace}/{name}")
+        meta = stored.metadata
+        if meta.resource_version != version:
+            raise Conflict(f"{name} is at {meta.resource_version}")
+        before = meta.labels or {}
+        if {**before, **labels} != before:
+            meta = msgspec.structs.replace(meta, labels={**before, **labels})
+            self._server.write(msgspec.structs.replace(stored, metadata=meta), int(version))
+
     async def _bind(self, binding: Binding) -> None:
         await self._hop()
         fate = self._source.choice(_BAD) if self._happens(self._binding_trouble) else Fate.DELIVERED
@@ -124,10 +179,13 @@ class CardedCluster(WatchedCluster):
         if fate is Fate.LATE:
             later = self._source.random() * LATE_SECONDS_MAX
             asyncio.get_running_loop().call_later(later, self._store_late, binding)
+        elif fate is Fate.SLOW:
+            await asyncio.sleep(self._source.random() * SLOW_SECONDS_MAX)
+            self._store(binding)
         elif fate is not Fate.REQUEST_LOST:
             self._store(binding)
         await self._hop()
-        if fate is not Fate.DELIVERED:
+        if fate not in (Fate.DELIVERED, Fate.SLOW):
             raise Unavailable("the Binding was not answered")
 
     def _store_late(self, binding: Binding) -> None:

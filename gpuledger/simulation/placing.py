@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from extender.extender import Extender, ExtenderSettings, Service
 from extender.inventory import Inventory
 from extender.overlay import Overlay
+from extender.selecting import Preferences
 from extender.settling.settlement import CardSettlement
 from extender.settling.tenure import CardSettings
 from gpuledger.simulation.carded import CardedCluster
@@ -20,16 +23,25 @@ LOAD_AGAIN_SECONDS: Final = 0.05
 SETTINGS: Final = CardSettings(
     rules=RULES, settle_seconds=SETTLE_SECONDS, claim_seconds=8.0, unready_seconds=4.0
 )
-EXTENDER: Final = ExtenderSettings(bind_wait_seconds=3.0)
+EXTENDER: Final = ExtenderSettings(bind_wait_seconds=3.0, fence_seconds=0.5)
+"""A fence comes sooner than most late Bindings, so that the two meet."""
+
+POLICIES: Final = (("spread",), ("binpack",))
+"""Which cards of a node replicas prefer, in turn: what one begins anew gets other cards."""
 
 
 class Placing:
     """Places pods on cards of a cluster, and settles what became of that."""
 
     def __init__(
-        self, ledger: Ledger, writer: Writer, cluster: CardedCluster, now: Callable[[], int]
+        self,
+        ledger: Ledger,
+        writer: Writer,
+        cluster: CardedCluster,
+        now: Callable[[], int],
+        number: int,
     ) -> None:
-        """Decide through a ledger; `now` tells µs of Unix time."""
+        """Decide through a ledger; `now` tells µs of Unix time, `number` is the replica's."""
         self._writer = writer
         self._inventory = Inventory(cluster.name, Overlay())
         writer.subscribe(self._follow)
@@ -37,8 +49,10 @@ class Placing:
         self.settlement.nodes.set_scores = self._inventory.set_scores
         service = Service(ledger, writer, cluster, lambda: RULES)
         clock = asyncio.get_running_loop().time
+        preferences = Preferences(card_policies=POLICIES[number % len(POLICIES)])
+        settings = msgspec.structs.replace(EXTENDER, preferences=preferences)
         self.extender = Extender(
-            self._inventory, service, EXTENDER, now=lambda: now() / 1e6, clock=clock
+            self._inventory, service, settings, now=lambda: now() / 1e6, clock=clock
         )
 
     async def run(self) -> None:

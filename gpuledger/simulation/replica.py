@@ -71,6 +71,7 @@ class Replica:
         plan: Script,
     ) -> None:
         self.name = f"r{number}"
+        self._number = number
         self.cluster = cluster
         self.faults = SeededFaults(source)
         self.offset = 0.0
@@ -160,7 +161,9 @@ class Replica:
         )
         self._mutating = Mutating(where, RULES, POLICY, surroundings)
         self._validating = Validating(ledger, where, RULES, POLICY, surroundings)
-        placing = Placing(ledger, self.writer, cluster, self.now) if self._plan.schedulers else None
+        placing = None
+        if self._plan.schedulers:
+            placing = Placing(ledger, self.writer, cluster, self.now, self._number)
         self._placing = placing
         self._settlement = Settlement(
             Visible(ledger, self.writer),

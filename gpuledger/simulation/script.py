@@ -38,8 +38,8 @@ class Script(msgspec.Struct, frozen=True):
     """One run: how many clusters and replicas, what happens, and whether the log loses its tail.
 
     Replicas take turns in serving the clusters. Settlement lists everything anew after `recount`
-    seconds. Without `schedulers` nothing is placed; `binding_trouble` is the share of Bindings that
-    something happens to.
+    seconds. Without `schedulers` nothing is placed; `binding_trouble` and
+    `label_trouble` are the shares of Bindings and of labels on pods that something happens to.
     """
 
     seed: int
@@ -50,6 +50,7 @@ class Script(msgspec.Struct, frozen=True):
     cut_tail: bool = False
     schedulers: int = 0
     binding_trouble: float = 0.0
+    label_trouble: float = 0.0
 
 
 def write(seed: int) -> Script:
@@ -61,7 +62,8 @@ def write(seed: int) -> Script:
 def _with_cards(plan: Script) -> Script:
     """Return a script in which there are nodes, too, and pods are placed on their cards."""
     source = random.Random(f"cards {plan.seed}")
-    author = CardAuthor(source, plan.clusters)
+    replicas = max(REPLICAS_LEAST, plan.replicas)
+    author = CardAuthor(source, plan.clusters, replicas)
     last = max((one.at for one in plan.operations), default=0.0)
     made = [*plan.operations, *author.begin()]
     made += [author.operation(1.0 + source.random() * last) for _ in range(source.randint(15, 50))]
@@ -69,9 +71,10 @@ def _with_cards(plan: Script) -> Script:
     return msgspec.structs.replace(
         plan,
         operations=tuple(made),
-        replicas=max(REPLICAS_LEAST, plan.replicas),
+        replicas=replicas,
         schedulers=source.choice((1, 2, 2)),
-        binding_trouble=source.choice((0.0, 0.1, 0.4)),
+        binding_trouble=source.choice((0.0, 0.1, 0.4, 0.7)),
+        label_trouble=source.choice((0.0, 0.3, 0.9)),
     )
 
 

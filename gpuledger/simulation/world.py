@@ -228,7 +228,9 @@ class World:
         replica = Replica(
             number,
             self._store,
-            CardedCluster(place.server, source, self._plan.binding_trouble),
+            CardedCluster(
+                place.server, source, self._plan.binding_trouble, self._plan.label_trouble
+            ),
             self.checker,
             source,
             self._lease,

@@ -126,6 +126,8 @@ class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `stands` are the amounts that the cards decided, by resource: they stand above what the pod's
     spec says until the pod ends. `initialised` says that the init containers are over and book
     nothing any more, `observed` that somebody else placed the pod. `time` in µs of Unix time.
+    `version` is the only resourceVersion of the pod for which a Binding to these cards is sent;
+    0 when that is not promised, and once the pod is bound.
     """
 
     uid: str
@@ -136,6 +138,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stage: int = Stage.PROPOSED
     initialised: bool = False
     observed: bool = False
+    version: int = 0
 
 
 class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -201,7 +201,8 @@ class Place(Command, frozen=True, gc=False):
 
     `stands` are the amounts, by resource, that are known only with the cards. `alone` wants cards
     on which nobody is (HAMi's policy `mutex`). `seen` says that the pod runs there already, placed
-    by somebody else: the truth is charged.
+    by somebody else: the truth is charged. `version` is the only resourceVersion of the pod for
+    which a Binding to these cards is ever sent; 0 when that is not promised.
     """
 
     namespace: str
@@ -213,6 +214,7 @@ class Place(Command, frozen=True, gc=False):
     alone: bool = False
     seen: bool = False
     actor: str = ""
+    version: int = 0
 
 
 class Advance(Command, frozen=True, gc=False):
@@ -235,7 +237,9 @@ class Advance(Command, frozen=True, gc=False):
 class Unplace(Command, frozen=True, gc=False):
     """Give a pod's cards on `node` back: the pod is not bound there and never will be by this.
 
-    Once the pod was seen bound, that is wrong unless somebody has seen it elsewhere: `bound`.
+    Once the pod was seen bound, that is wrong unless somebody has seen it elsewhere: `bound`. With
+    a `version`, only the placement of that version is given back (see `Place`): the pod may have
+    been placed anew since, and be about to be bound to the same node. None stands for any version.
     """
 
     namespace: str
@@ -245,6 +249,7 @@ class Unplace(Command, frozen=True, gc=False):
     cause: str
     actor: str = ""
     bound: bool = False
+    version: int | None = None
 
 
 class Resize(Command, frozen=True, gc=False):

@@ -212,7 +212,9 @@ class Placed(Event, frozen=True, gc=False):
 
     `stands` are the amounts, by resource, that are known only with the cards: the pod is charged
     them in the place of what its spec says. The cause is empty when the limits were kept, `seen`
-    when somebody else placed the pod and the truth is charged.
+    when somebody else placed the pod and the truth is charged. `version` is the only
+    resourceVersion of the pod for which a Binding to these cards is sent, 0 when that is not
+    promised.
     """
 
     namespace: str
@@ -223,6 +225,7 @@ class Placed(Event, frozen=True, gc=False):
     stands: Amounts
     cause: str = ""
     actor: str = ""
+    version: int = 0
 
 
 class Advanced(Event, frozen=True, gc=False):

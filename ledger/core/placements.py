@@ -101,7 +101,16 @@ def placed(state: State, event: events.Placed, time: int, rule: int = WITHIN_LIM
     if seen:
         rule = TRUTH
     stage = Stage.BOUND if seen else Stage.PROPOSED
-    after = Placement(event.uid, event.node, event.parts, event.stands, time, stage, observed=seen)
+    after = Placement(
+        event.uid,
+        event.node,
+        event.parts,
+        event.stands,
+        time,
+        stage,
+        observed=seen,
+        version=event.version,
+    )
     quotas = _stand(state, space, event, entry, rule)
     _put(state, space, (event.namespace, event.key), before, after)
     _end_claim(state, event.namespace, event.key)
@@ -113,7 +122,11 @@ def advanced(state: State, event: events.Advanced, time: int) -> Postings:
     space, entry = _pod(state, event.namespace, event.key, event.uid)
     before = _placement(space, event.key, event.uid)
     after = structs.replace(
-        before, stage=event.stage, initialised=event.initialised, stands=event.stands
+        before,
+        stage=event.stage,
+        initialised=event.initialised,
+        stands=event.stands,
+        version=before.version if event.stage == Stage.PROPOSED else 0,
     )
     quotas = _stand(state, space, event, entry, FALLING)
     put(state, space.placed, event.key, after)
@@ -253,7 +266,11 @@ def _leave(
     state: State, space: Namespace, place: tuple[str, str], before: Placement, stands: Amounts
 ) -> Postings:
     """Take a pod off its node; remember what stands above its spec."""
-    rest = structs.replace(before, node="", parts=(), stage=Stage.PROPOSED) if stands else None
+    rest = (
+        structs.replace(before, node="", parts=(), stage=Stage.PROPOSED, version=0)
+        if stands
+        else None
+    )
     _put(state, space, place, before, rest)
     if not before.node:
         return []

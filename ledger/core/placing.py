@@ -57,6 +57,7 @@ def place(state: State, command: commands.Place) -> Decision:
         _standing(state, command),
         events.Cause.SEEN if command.seen else "",
         command.actor,
+        0 if command.seen else command.version,
     )
     if command.seen:
         return [event]
@@ -98,6 +99,8 @@ def unplace(state: State, command: commands.Unplace) -> Decision:
     """Decide that a pod gives its cards back."""
     placed = _placement(state, command)
     if placed is None or placed.node != command.node:
+        return []
+    if command.version is not None and placed.version != command.version:
         return []
     if placed.stage > Stage.PROPOSED and not command.bound:
         return []

@@ -79,7 +79,11 @@ def encode(state: State) -> bytes:
         state.described,
         state.described_at,
         state.nodes,
-        {name: space.placed for name, space in state.namespaces.items() if space.placed},
+        {
+            name: {key: _placement(one) for key, one in space.placed.items()}
+            for name, space in state.namespaces.items()
+            if space.placed
+        },
         state.claims,
     )
     # What a state has none of is left out, so that its snapshot has the bytes that it always had.
@@ -94,6 +98,11 @@ def encode(state: State) -> bytes:
 
 def _kept(account: Account) -> tuple[object, ...]:
     return tuple(getattr(account, field) for field in _ACCOUNT)
+
+
+def _placement(placed: Placement) -> object:
+    """Return what is kept of a placement; one that promises no version has its older form."""
+    return placed if placed.version else msgspec.structs.astuple(placed)[:-1]
 
 
 def decode(payload: bytes) -> State:

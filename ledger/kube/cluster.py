@@ -161,6 +161,12 @@ class KubernetesCluster:
         """Ask for the eviction of a pod. Raises ClusterError, BudgetExhausted among them."""
         await scheduling.evict(self._client, namespace, name, uid)
 
+    async def label_pod(
+        self, namespace: str, name: str, labels: Mapping[str, str], version: str
+    ) -> None:
+        """Set labels of a pod that is at a version. Raises ClusterError."""
+        await scheduling.label_pod(self._client, namespace, name, labels, version)
+
     async def patch_node_annotations(
         self, name: str, changes: Mapping[str, str | None], version: str = ""
     ) -> None:

@@ -233,6 +233,15 @@ class Binds(Protocol):
         """
         ...
 
+    async def label_pod(
+        self, namespace: str, name: str, labels: Mapping[str, str], version: str
+    ) -> None:
+        """Set labels of a pod; others stay. Raises Conflict unless the pod is at `version`.
+
+        Success does not prove that anything changed: admission may take the labels away.
+        """
+        ...
+
     async def patch_node_annotations(
         self, name: str, changes: Mapping[str, str | None], version: str = ""
     ) -> None:

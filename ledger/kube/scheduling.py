@@ -1,4 +1,4 @@
-"""What scheduling writes: Bindings, evictions, and annotations of nodes and pods.
+"""What scheduling writes: Bindings, evictions, labels of pods, annotations of nodes and pods.
 
 A Binding carries the pod's new annotations and labels, which the API server merges into the pod in
 the very write that names its node: all of it is stored, or nothing. What it was decided on, the uid
@@ -52,6 +52,14 @@ async def evict(client: Client, namespace: str, name: str, uid: str) -> None:
     }
     path = f"{PODS.object(namespace, name)}/eviction"
     await send(client, "POST", path, body, seconds=EVICT_SECONDS)
+
+
+async def label_pod(
+    client: Client, namespace: str, name: str, labels: Mapping[str, str], version: str
+) -> None:
+    """Set labels of a pod that is at a version. Raises ClusterError."""
+    metadata = {"labels": labels, "resourceVersion": version}
+    await send(client, "PATCH", PODS.object(namespace, name), {"metadata": metadata}, MERGE)
 
 
 async def patch_node_annotations(

@@ -12,6 +12,7 @@ import pytest
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
 from ledger.kube.errors import BudgetExhausted, Conflict, NotFound
+from ledger.kube.fences import LABEL
 from ledger.kube.objects import Node, Pod
 from ledger.kube.port import Binding, Change, Changed, Listed, PodEvent
 from ledger.kube.resources import NAMESPACES, NODES, PODS
@@ -92,6 +93,28 @@ async def test_a_binding_of_another_pod_or_version_is_a_conflict(
     assert left.spec.node_name == ""
     assert left.metadata.annotations is None
     assert left.metadata.resource_version == made["metadata"]["resourceVersion"]
+
+
+async def test_a_label_has_the_api_server_refuse_bindings_of_the_version_before(
+    port: KubernetesCluster, cluster: Cluster, namespace: str, node: str
+) -> None:
+    made = await created(cluster, namespace, labels={"mine": "stays"})
+    version = made["metadata"]["resourceVersion"]
+    await port.label_pod(namespace, "p", {LABEL: "1"}, version)
+    with pytest.raises(Conflict):
+        await port.bind(binding(made, node))
+    labelled = await port.get_pod(namespace, "p")
+    assert labelled is not None
+    assert labelled.metadata.labels == {"mine": "stays", LABEL: "1"}
+    assert labelled.metadata.version() > int(version)
+    with pytest.raises(Conflict):
+        await port.label_pod(namespace, "p", {LABEL: "2"}, version)
+    now = labelled.metadata.resource_version
+    await port.label_pod(namespace, "p", {LABEL: "1"}, now)
+    assert await port.get_pod(namespace, "p") == labelled, "what changes nothing proves nothing"
+    await port.bind(binding(made, node, version=now))
+    with pytest.raises(NotFound):
+        await port.label_pod(namespace, "gone", {LABEL: "1"}, now)
 
 
 async def test_a_pod_that_is_gone_cannot_be_bound(

@@ -17,6 +17,7 @@ import yaml
 from ledger.kube import hami, node_lock
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
+from ledger.kube.fences import LABEL
 from ledger.kube.gates import GATE
 from ledger.kube.port import Binding, PodEvent
 from tests.e2e.cluster import Answer, Cluster, Manifest
@@ -123,6 +124,9 @@ async def populate(admin: Cluster) -> None:
     for name in ("p", "bound", "seen", "free"):
         await made(admin, f"{TEAM}/pods", pod(name, gates=[GATE, FOREIGN] if name == "p" else []))
     await made(admin, f"{TEAM}/pods", pod("own", gates=[GATE]))
+    fenced = pod("fenced")
+    fenced["metadata"]["labels"] = {LABEL: "1"}
+    await made(admin, f"{TEAM}/pods", fenced)
     await made(admin, f"{SYSTEM}/pods", pod("critical", node="n1"))
     await made(admin, f"{TEAM}/resourcequotas", quota("q"))
     manifest = {"metadata": {"name": "u"}, "spec": {"hard": {"limits.nvidia.com/gpumem": "1"}}}
@@ -255,6 +259,7 @@ TOLERATED: Final = [
 ]
 """What the API server adds to every pod; only more can be added."""
 P: Final = f"{TEAM}/pods/p"
+FENCED: Final = f"{TEAM}/pods/fenced"
 Q: Final = f"{TEAM}/resourcequotas/q/status"
 FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
     "image of a system pod": patched(f"{SYSTEM}/pods/critical", image("evil")),
@@ -264,6 +269,11 @@ FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
     "node selector": patched(P, {"spec": {"nodeSelector": {"pool": "x"}}}),
     "foreign gate": patched(P, gates(GATE)),
     "label that a Service selects": patched(P, {"metadata": {"labels": {"app": "bank"}}}),
+    "label of HAMi's": patched(P, {"metadata": {"labels": {hami.NODE: "n1"}}}),
+    "label of its own that is no fence": patched(
+        P, {"metadata": {"labels": {"gpuledger.io/other": "y"}}}
+    ),
+    "fence that is taken away": patched(FENCED, {"metadata": {"labels": {LABEL: None}}}),
     "annotation of others": patched(
         P, {"metadata": {"annotations": {"cni.example.com/address": "1.1.1.1"}}}
     ),
@@ -398,9 +408,11 @@ async def test_everything_that_the_service_writes_is_accepted(
     gated = await version_of(admin, f"{TEAM}/pods/own")
     counted = await version_of(admin, f"{TEAM}/resourcequotas/q")
     seen = await version_of(admin, f"{TEAM}/pods/seen")
+    fenced = await version_of(admin, FENCED)
     try:
         for write in (
             port.remove_gate("team", "own", GATE, gated),
+            port.label_pod("team", "fenced", {LABEL: "2"}, str(fenced)),
             port.bind(binding),
             port.patch_pod_annotations("team", "seen", {ALLOCATED: "x"}, str(seen)),
             port.patch_node_annotations("n1", {hami.LOCK: lock_text}),
@@ -453,13 +465,14 @@ async def test_the_service_narrows_what_an_administrator_has_registered_elsewher
         await admin.must("DELETE", f"{path}/{NAME}")
 
 
-async def test_the_service_annotates_and_labels_pods_with_its_own_keys(service: Cluster) -> None:
+async def test_the_service_annotates_pods_with_its_own_keys_and_labels_them_with_the_fence(
+    service: Cluster,
+) -> None:
     for field, key in (
         ("annotations", "gpuledger.io/fence"),
         ("annotations", "hami.io/vgpu-devices-allocated"),
         ("annotations", "hami.io/Ascend910B4-1-devices-allocated"),
-        ("labels", "gpuledger.io/fence"),
-        ("labels", "hami.io/vgpu-node"),
+        ("labels", LABEL),
     ):
         answer = await send(service, *patched(P, {"metadata": {field: {key: "y"}}}))
         assert answer.status == 200, answer.message

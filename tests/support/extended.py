@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -71,6 +71,8 @@ class ModelServer:
         self.events: list[PodEvent] = []
         self.fates: deque[Any] = deque()
         self.read_fates: deque[ClusterError] = deque()
+        self.label_fates: deque[ClusterError] = deque()
+        self.strips_labels = False
         self.before_bind: Any = None
         self.told = asyncio.Semaphore(0)
         self.written = 1_000
@@ -80,13 +82,14 @@ class ModelServer:
             self.pods[one.metadata.name] = one
 
     def change(self, name: str, **changes: Any) -> None:
-        """Write a pod: `node` binds it, `annotations` replaces them."""
+        """Write a pod: `node` binds it, `annotations` and `labels` replace its own."""
         self.written += 1
         one = self.pods[name]
         meta = msgspec.structs.replace(
             one.metadata,
             resource_version=str(self.written),
             annotations=changes.get("annotations", one.metadata.annotations),
+            labels=changes.get("labels", one.metadata.labels),
         )
         node = changes.get("node", one.spec.node_name)
         spec = msgspec.structs.replace(one.spec, node_name=node)
@@ -110,6 +113,20 @@ class ModelServer:
         self._store(binding, getattr(fate, "node", "") or binding.node)
         if fate is not None:
             raise fate.error
+
+    async def label_pod(
+        self, namespace: str, name: str, labels: dict[str, str], version: str
+    ) -> None:
+        if self.label_fates:
+            raise self.label_fates.popleft()
+        if name not in self.pods:
+            raise NotFound(f"pods {name} not found")
+        if self.pods[name].metadata.resource_version != version:
+            raise Conflict(f"pod {name} is at another version")
+        before = self.pods[name].metadata.labels or {}
+        kept = {} if self.strips_labels else labels
+        if {**before, **kept} != before:
+            self.change(name, labels={**before, **kept})
 
     async def patch_node_annotations(
         self, name: str, changes: dict[str, str | None], version: str = ""
@@ -269,3 +286,30 @@ async def replica(
 def announcing(name: str, *found: Card) -> NodeMeta:
     """Return a node as a request has it, which announces cards."""
     return NodeMeta(name, {"hami.io/node-nvidia-register": announcement(found)})
+
+
+class Held(NamedTuple):
+    """A bind that has placed its pod and has not sent its Binding."""
+
+    task: asyncio.Task[str]
+    go_on: asyncio.Event
+
+
+@contextlib.asynccontextmanager
+async def held(server: ModelServer, by: Replica, one: Pod) -> AsyncIterator[Held]:
+    """Hold a bind to n1 before its Binding; at the end of the block it dies, unless it went on."""
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        reached.set()
+        await go_on.wait()
+
+    server.before_bind = hold
+    bind = Held(asyncio.create_task(by.bind(one, "n1")), go_on)
+    await reached.wait()
+    try:
+        yield bind
+    finally:
+        server.before_bind = None
+        bind.task.cancel()
+        await asyncio.gather(bind.task, return_exceptions=True)

@@ -55,8 +55,8 @@ def place(name: str, *shares: Share, parts: Parts = (), **more: Any) -> commands
     return commands.Place(TEAM, f"pods/{name}", name, node, parts or app(*shares), **more)
 
 
-def unplace(name: str) -> commands.Unplace:
-    return commands.Unplace(TEAM, f"pods/{name}", name, NODE, "unbound")
+def unplace(name: str, **more: Any) -> commands.Unplace:
+    return commands.Unplace(TEAM, f"pods/{name}", name, NODE, "unbound", **more)
 
 
 def advance(name: str, stage: int, **more: Any) -> commands.Advance:

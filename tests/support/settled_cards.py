@@ -117,6 +117,9 @@ class CardedCluster(ModelCluster):
     async def bind(self, binding: Any) -> None:
         raise AssertionError("settlement binds no pods")
 
+    async def label_pod(self, *_: Any) -> None:
+        raise AssertionError("settlement labels no pods")
+
     async def create_event(self, event: Any) -> None:
         raise AssertionError("settlement tells no events")
 

@@ -4,6 +4,7 @@ It stands between the product and the API server with that server's own certific
 everything else as it is, watches too.
 """
 
+import asyncio
 import random
 import ssl
 from collections import Counter
@@ -11,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import aiohttp
 from aiohttp import web
@@ -52,10 +53,20 @@ _STATUSES: Final = {
 }
 
 
+class Sent(NamedTuple):
+    """A request that arrived and was not passed on: method, path with query, headers and body."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
 class Faults:
     """Passes requests on to a control plane; of the Bindings, a `share` meets each of `faults`.
 
-    `met` counts what became of them.
+    `met` counts what became of them. While `holding` is true, Bindings stay in `held` and get no
+    answer, as if the network kept them; `deliver` passes them on later.
     """
 
     def __init__(self, plane: ControlPlane, session: aiohttp.ClientSession, seed: int) -> None:
@@ -63,6 +74,8 @@ class Faults:
         self.share = 0.0
         self.faults: tuple[Fault, ...] = tuple(Fault)[1:]
         self.port = free_port()
+        self.holding = False
+        self.held: list[Sent] = []
         self._url = plane.url
         self._session = session
         self._random = random.Random(seed)
@@ -71,6 +84,8 @@ class Faults:
         """Pass one request on, or not."""
         fault = Fault.NONE
         if request.method == "POST" and request.path.endswith("/binding"):
+            if self.holding:
+                await self._hold(request)
             fault = self._next()
             self.met[fault] += 1
         if fault in _STATUSES:
@@ -79,6 +94,25 @@ class Faults:
             return _broken(request)
         answer = await self._passed_on(request, answered=fault is Fault.NONE)
         return _broken(request) if answer is None else answer
+
+    async def deliver(self) -> list[int]:
+        """Pass on what is held, now that its sender may be gone; return the statuses."""
+        statuses = []
+        while self.held:
+            sent = self.held.pop(0)
+            async with self._session.request(
+                sent.method, self._url + sent.path, data=sent.body, headers=sent.headers
+            ) as found:
+                await found.read()
+                statuses.append(found.status)
+        return statuses
+
+    async def _hold(self, request: web.Request) -> None:
+        """Keep a request and never answer; the sender's end cancels this."""
+        headers = _without(request.headers, _NOT_PASSED_ON)
+        body = await request.read()
+        self.held.append(Sent(request.method, request.raw_path, headers, body))
+        await asyncio.Event().wait()
 
     async def _passed_on(
         self, request: web.Request, *, answered: bool

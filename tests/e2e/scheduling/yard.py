@@ -90,9 +90,14 @@ class Yard:
             await self.service.run_again()
         await webhooks_are_in_effect(cluster)
 
-    async def extender(self, kubeconfig: Path | None = None) -> Service:
-        """Start another extender on the same log, and return it when it is ready."""
-        made = self._service(Alone, self._folder / f"extender-{next(self._numbers)}", kubeconfig)
+    async def extender(
+        self, kubeconfig: Path | None = None, kind: type[Service] = Alone
+    ) -> Service:
+        """Start another extender on the same log, and return it when it is ready.
+
+        With the kind `Service` it is a whole replica, which registers the webhooks at itself.
+        """
+        made = self._service(kind, self._folder / f"extender-{next(self._numbers)}", kubeconfig)
         self._services.append(made)
         await made.run_again()
         return made

@@ -26,7 +26,7 @@ from support.placing import (
     unplace,
 )
 
-from ledger.core import cards, commands, events, invariants
+from ledger.core import cards, commands, events, invariants, snapshots
 from ledger.core.accounts import quota
 from ledger.core.cards import Part, Phase, Stage
 from ledger.core.decisions import decide
@@ -130,6 +130,42 @@ def test_a_pod_that_is_unplaced_can_be_placed_again() -> None:
     assert (on_card(state, 0), on_card(state, 1)) == ((0, 0, 0), (10, 0, 1))
     do(state, unplace("a"))
     assert apply(state, unplace("a")) == []
+
+
+@pytest.mark.parametrize("version", [6, 8, 0])
+def test_an_unplace_of_another_version_gives_nothing_back(version: int) -> None:
+    state = after(register(card(0)), pod("a"), place("a", share(), version=7))
+    assert apply(state, unplace("a", version=version)) == []
+    do(state, unplace("a", version=7))
+
+
+def test_an_unplace_of_any_version_gives_the_cards_back() -> None:
+    state = after(register(card(0)), pod("a"), place("a", share(), version=7))
+    do(state, unplace("a"))
+
+
+def test_a_placement_promises_a_version_until_the_pod_is_bound() -> None:
+    state = after(register(card(0)), pod("a"), place("a", share(), version=7))
+    assert placement(state, "a").version == 7
+    do(state, advance("a", Stage.BOUND))
+    assert placement(state, "a").version == 0
+
+
+def test_a_placement_that_somebody_else_made_promises_no_version() -> None:
+    state = after(register(card(0)), pod("a"), place("a", share(), version=7, seen=True))
+    assert placement(state, "a").version == 0
+
+
+def test_a_snapshot_has_the_version_of_a_placement_and_no_bytes_for_none() -> None:
+    promised, other = (
+        after(register(card(0)), pod("a"), place("a", share(), version=version))
+        for version in (7, 0)
+    )
+    assert placement(snapshots.decode(snapshots.encode(promised)), "a").version == 7
+    assert placement(snapshots.decode(snapshots.encode(other)), "a") == placement(other, "a")
+    image = msgspec.msgpack.decode(msgspec.msgpack.decode(snapshots.encode(other))[2])
+    [[written]] = [list(keys.values()) for keys in image[13].values()]
+    assert len(written) == len(msgspec.structs.fields(cards.Placement)) - 1
 
 
 def test_an_unplace_of_another_node_gives_nothing_back() -> None:

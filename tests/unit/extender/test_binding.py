@@ -1,12 +1,10 @@
 """A pod gets its cards and its Binding, or neither, whatever the API server answers."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from support.extended import CLUSTER, ModelServer, Replica, Stored, cards, pod, replica
+from support.extended import CLUSTER, ModelServer, Stored, cards, held, pod, replica
 
 from extender.binding import LATE, SEND_SECONDS
 from extender.extender import ExtenderSettings
@@ -15,7 +13,7 @@ from ledger.core import commands
 from ledger.core.cards import HAMI, Stage
 from ledger.core.denials import Denial
 from ledger.kube.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
-from ledger.kube.objects import Node, ObjectMeta, Pod
+from ledger.kube.objects import Node, ObjectMeta
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Accepted, Ledger
 
@@ -29,33 +27,6 @@ REFUSALS = [
     Conflict("someone was faster"),
     NotFound("no such pod"),
 ]
-
-
-class Held(NamedTuple):
-    """A bind that has placed its pod and has not sent its Binding."""
-
-    task: asyncio.Task[str]
-    go_on: asyncio.Event
-
-
-@contextlib.asynccontextmanager
-async def held(server: ModelServer, by: Replica, one: Pod) -> AsyncIterator[Held]:
-    """Hold a bind to n1 before its Binding; at the end of the block it dies, unless it went on."""
-    reached, go_on = asyncio.Event(), asyncio.Event()
-
-    async def hold() -> None:
-        reached.set()
-        await go_on.wait()
-
-    server.before_bind = hold
-    bind = Held(asyncio.create_task(by.bind(one, "n1")), go_on)
-    await reached.wait()
-    try:
-        yield bind
-    finally:
-        server.before_bind = None
-        bind.task.cancel()
-        await asyncio.gather(bind.task, return_exceptions=True)
 
 
 async def test_a_pod_is_bound_with_its_annotations_in_one_write():

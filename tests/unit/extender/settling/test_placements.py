@@ -10,8 +10,8 @@ from support.settled_cards import ALLOCATED, NAMESPACE, card_text, carded, settl
 
 from extender.settling import locks
 from ledger.core.accounts import card
-from ledger.core.cards import OWN, Part, Phase, Share, Stage
-from ledger.core.commands import MakeRoom, Resize, Unplace
+from ledger.core.cards import OWN, Part, Phase, Placement, Share, Stage
+from ledger.core.commands import MakeRoom, Place, Resize, Unplace
 from ledger.core.denials import Denial
 from ledger.core.events import Cause
 from ledger.kube import hami, node_lock
@@ -356,6 +356,43 @@ async def test_the_lock_of_a_pod_that_is_there_stays(monkeypatch):
         one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
         await one.until(lambda: len(one.nodes.reads) > 2)
         assert one.nodes.writes == []
+
+
+async def test_the_lock_of_a_pod_that_is_on_another_node_is_cleared(monkeypatch):
+    monkeypatch.setattr(locks, "LOOK_SECONDS", 0.02)
+    async with carded() as one, settling_cards(one):
+        one.add_pod("p", node="n2")
+        one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
+        await one.until(lambda: bool(one.nodes.writes))
+        assert one.nodes.writes[0][:2] == ("n1", {hami.LOCK: None})
+
+
+async def test_settlement_gives_back_no_placement_that_another_extender_made_anew(monkeypatch):
+    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+        await ready(one)
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        where, node = (*WHERE, uid), f"{CLUSTER}/n1"
+        assert_accepted(await one.writer.submit(Place(*where, node, ON_0, version=7)))
+        submit, left = one.writer.submit, list[Placement | None]()
+
+        async def anew_first(command: Any, **more: Any) -> Any:
+            if not isinstance(command, Unplace) or left:
+                return await submit(command, **more)
+            await submit(Unplace(*where, node, Cause.UNBOUND, version=7))
+            await submit(Place(*where, node, ON_0, version=9))
+            answer = await submit(command, **more)
+            left.append(one.placed("p"))
+            return answer
+
+        monkeypatch.setattr(one.writer, "submit", anew_first)
+        await one.until(lambda: bool(left))
+        assert left[0] is not None
+        assert left[0].version == 9
+
+
+def assert_accepted(answer: Any) -> None:
+    assert not isinstance(answer, Denial), answer
 
 
 async def test_a_list_of_cards_that_makes_no_sense_is_reported_and_charges_nothing():

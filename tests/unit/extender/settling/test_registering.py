@@ -12,6 +12,8 @@ from extender.settling.node_reading import NodeRules
 from extender.settling.scaling import Scaling
 from ledger.core.accounts import card
 from ledger.core.cards import HAMI, OWN, Part, Phase, Share
+from ledger.core.commands import RegisterCards
+from ledger.core.denials import Denial
 from ledger.kube import hami
 
 GIVEN = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
@@ -85,6 +87,20 @@ async def test_a_node_that_vanished_unwatched_is_removed_by_the_list():
         one.add_node("n2")
         async with settling_cards(one):
             await one.settles_nodes("n2")
+
+
+async def test_a_node_that_a_stale_replica_registers_after_its_end_is_removed_again():
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+        cards = one.registered("n1").cards
+        one.server.delete("nodes", "", "n1")
+        one.add_node("n2")
+        await one.settles_nodes("n2")
+        stale = RegisterCards(f"{CLUSTER}/n1", HAMI, cards, version=1)
+        answer = await one.writer.submit(stale)
+        assert not isinstance(answer, Denial), answer
+        await one.settles_nodes("n2")
 
 
 async def test_cards_of_a_deleted_node_stay_charged_until_their_pods_are_gone():
