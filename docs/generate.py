@@ -398,7 +398,7 @@ def reasons_page() -> str:
         "",
         "Where there is no room, the message says what the object would need in all after the"
         " change, what the quota allows, and what is used now; then every other limit that is"
-        ' short. "It can never fit" holds for a quota that nothing else uses, too. "It fits'
+        ' short. "It can never fit" holds for a quota that nothing else uses, too. "Try again'
         ' when 8000 MiB are released" says how much others have to give back. What is advised'
         ' ("at most 2 replicas") was tried: it is let in, and one more is not. "Used by" lists'
         " the largest holders of the first limit. Programs read `details.causes`: one for each"

@@ -53,7 +53,11 @@ def _most(state: State, asked: Asked, which: str) -> str:
         alone = _largest(state, asked, which, max(wanted, _limit(state, asked.placed, which)))
     has, unit = _has(asked, which), _UNITS[which]
     fits = f"at most {now} {unit} now" if now > has else f"no more than its {has} {unit} now"
-    return f"{fits}, {alone} {unit} if no other pod is on the card" if alone > now else fits
+    if alone <= now:
+        return fits
+    if alone < wanted and now > has:
+        return f"at most {alone} {unit} if no other pod is on the card, {now} {unit} now"
+    return f"{fits}, {alone} {unit} if no other pod is on the card"
 
 
 def _has(asked: Asked, which: str) -> int:

@@ -1,6 +1,6 @@
 """Advising: the words of a denial for want of room, from its numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from ledger.core import wording
@@ -20,7 +20,8 @@ class Asking(NamedTuple):
     """The object that asks.
 
     `root` is the key of the root that it counts with; `others` says that other pods do, too.
-    `each` is what one of its `asker.pods` like pods asks for, nothing where they are none.
+    `each` is what one of its `asker.pods` like pods asks for, nothing where they are none. `never`
+    are the numbers of the lines without room for even one of its pods, whatever others use.
     """
 
     namespace: str
@@ -29,6 +30,7 @@ class Asking(NamedTuple):
     each: Amounts = NOTHING
     root: str = ""
     others: bool = False
+    never: Collection[int] = ()
 
     @classmethod
     def of(cls, command: Reserve, space: Namespace) -> "Asking":
@@ -40,21 +42,36 @@ class Asking(NamedTuple):
         others = any(key != command.key for key in space.members.get(command.root, ()))
         return cls(command.namespace, command.key, command.asker, each, command.root, others)
 
-    def message(self, short: Shortage) -> str:
-        """Return the sentence about one short line, without its full stop."""
-        measure = wording.measure_of(short.account, short.resource)
-        is_card = kind(short.account) is Kind.CARD
-        subject = (
-            wording.display(short.account) if is_card else f"namespace {_name(self.namespace)}"
-        )
-        allows = "it has" if is_card else f"{wording.display(short.account)} allows"
-        each = self.each.get(resource_of(short.resource), 0)
-        product = wording.times(self.asker.pods, each, short.total)
+    def message(self, short: Shortage, line: int) -> str:
+        """Return the sentence about a short line of this number, without its full stop."""
+        measure = _measure(short)
+        lacking = f"has {measure.lacking(short.free)}"
+        if line in self.never:
+            verb = "does not allow" if _is_shared(short) else "may not have"
+            lacking = f"{verb} {measure.that_much()}"
+        used = f"{short.used} {wording.are(short.used)}" if short.used else "nothing is"
         return (
-            f"{subject} has {measure.lacking(short.free)}: {self._who} would need"
-            f" {measure.amount(short.total)}{product}, {allows} {short.limit},"
-            f" {short.used} {wording.are(short.used)} used{self._own(short)}"
+            f"{self._subject(short)} {lacking}: {self._asks(short)} would need"
+            f" {measure.amount(short.total)}{self._product(short)}, {_allows(short)}"
+            f" {short.limit}, {used} used{self._own(short)}"
         )
+
+    def _subject(self, short: Shortage) -> str:
+        if kind(short.account) is Kind.QUOTA:
+            return f"namespace {_name(self.namespace)}"
+        return wording.display(short.account)
+
+    def _asks(self, short: Shortage) -> str:
+        where = f" of namespace {_name(self.namespace)}" if _is_shared(short) else ""
+        return f"{self._who}{where}"
+
+    def _product(self, short: Shortage) -> str:
+        """Say of how many like pods, or cards, the total is."""
+        each = self.each.get(resource_of(short.resource), 0)
+        if self.asker.cards and not self.others and not _measure(short).is_count:
+            cards = self.asker.cards
+            return wording.times(cards, short.total // cards, short.total, "GPUs")
+        return wording.times(self.asker.pods, each, short.total)
 
     @property
     def _who(self) -> str:
@@ -90,16 +107,20 @@ def _remedy(command: Reserve, lines: Sequence[Shortage], found: Admissible, aski
     if not found.never and _is_held_back(command, lines, asking):
         return f"Until it is stored, the change {_HELD_BACK}"
     if not found.never:
-        return f"{_when(lines)}: {_now(command.asker, lines, found.now, alike=alike)}"
+        return f"{_when(lines)}: {_now(command, lines, found.now, alike=alike)}"
     now, ever = found.now, found.ever
     if now.pods > ever.pods:  # what another attempt at the object holds would do for them
-        return f"It can never fit: {_now(command.asker, lines, now, alike=alike)}"
+        return f"It can never fit: {_now(command, lines, now, alike=alike)}"
     if ever.pods:
         return f"It can never fit: {_pods_ever(command, now.pods, ever.pods)}"
-    most = _amounts_ever(lines, now.amounts, ever.amounts)
-    if alike:
-        return f"It can never fit, not even 1 {_noun(command.asker, 1)}: for one {most}"
-    return f"It can never fit: {most}"
+    one = asking.each if alike else command.demand
+    most = _amounts_ever(lines, one, now.amounts, ever.amounts)
+    if not alike:
+        return f"It can never fit: {most}"
+    noun = _noun(command.asker, 1)
+    needs = _amounts(lines, one, one)
+    allowed = " are allowed" if now == ever and any(ever.amounts.values()) else ""
+    return f"It can never fit, not even 1 {noun}: 1 {noun} needs {needs}, {most}{allowed}"
 
 
 def of_cards(lines: Sequence[Shortage], *, resizing: bool) -> str:
@@ -116,10 +137,11 @@ def of_cards(lines: Sequence[Shortage], *, resizing: bool) -> str:
 
 
 def _when(lines: Sequence[Shortage]) -> str:
-    """Return what makes room: so much is released, as far as others have so much."""
+    """Return when to try again: when so much is released, as far as others have so much."""
     if any(one.short > one.used - one.own for one in lines):
-        return "It may fit when others have ended"
-    return f"It fits when {released(lines)} released"
+        return "Try again when others have ended"
+    others = " by others" if any(one.own for one in lines) else ""
+    return f"Try again when {released(lines)} released{others}"
 
 
 def released(lines: Sequence[Shortage]) -> str:
@@ -129,9 +151,7 @@ def released(lines: Sequence[Shortage]) -> str:
         resource = resource_of(one.resource)
         if one.short > most.get(resource, (0, one))[0]:
             most[resource] = one.short, one
-    parts = [
-        wording.measure_of(one.account, one.resource).amount(short) for short, one in most.values()
-    ]
+    parts = [_measure(one).amount(short) for short, one in most.values()]
     single = len(most) == 1 and next(iter(most.values()))[0] == 1
     return f"{wording.listed(parts)} {'is' if single else 'are'}"
 
@@ -143,51 +163,70 @@ def _is_held_back(command: Reserve, lines: Sequence[Shortage], asking: Asking) -
     )
 
 
-def _now(asker: Asker, lines: Sequence[Shortage], now: Fits, *, alike: bool) -> str:
+def _now(command: Reserve, lines: Sequence[Shortage], now: Fits, *, alike: bool) -> str:
+    asker = command.asker
     if now.pods:
         return f"at most {now.pods} {_noun(asker, now.pods)} now"
     if alike:
         return f"no {_noun(asker, 1)} fits now"
     if not any(now.amounts.values()):
         return "nothing is free now"
-    return f"at most {_amounts(lines, now.amounts)} now"
+    return f"at most {_amounts(lines, command.demand, now.amounts)} now"
 
 
 def _pods_ever(command: Reserve, now: int, ever: int) -> str:
     counted = _counted(command.asker, ever)
     if now == ever:
         return f"at most {counted}"
-    if now:
-        return f"at most {now} {_noun(command.asker, now)} now, {ever} if nothing else is used"
-    return f"no {_noun(command.asker, 1)} fits now, at most {counted} if nothing else is used"
+    return f"at most {counted} if nothing else is used, {now or 'none'} now"
 
 
-def _amounts_ever(lines: Sequence[Shortage], now: Amounts, ever: Amounts) -> str:
-    """Say how much fits now, and how much on quotas that nothing else uses."""
-    free = f"at most {_amounts(lines, now)} now" if any(now.values()) else "nothing is free now"
+def _amounts_ever(lines: Sequence[Shortage], asked: Amounts, now: Amounts, ever: Amounts) -> str:
+    """Say how much fits on quotas that nothing else uses, and how much now."""
+    free = _amounts(lines, asked, now)
     if not covers(ever, now):  # another attempt at the object holds more than its own
-        return free
+        return f"at most {free} now"
     if not any(ever.values()):
         return f"no {' and no '.join(_measure(one).noun for one in _distinct(lines))} can be had"
-    alone = _amounts(lines, ever)
+    alone = _amounts(lines, asked, ever)
     if now == ever:
         return f"at most {alone}"
     if not any(now.values()):
-        return f"{free}, at most {alone} if nothing else is used"
-    return f"{free}, {alone} if nothing else is used"
+        return f"at most {alone} if nothing else is used, nothing is free now"
+    return f"at most {alone} if nothing else is used, {free} now"
 
 
-def _amounts(lines: Sequence[Shortage], amounts: Amounts) -> str:
-    """Name an amount of each resource, those of which there is nothing last."""
+def _amounts(lines: Sequence[Shortage], asked: Amounts, amounts: Amounts) -> str:
+    """Name an amount of each resource, those of which there is nothing last.
+
+    Who asks for several cards writes the amount of each: this is that of all.
+    """
+    several = any(
+        amount > 1 and wording.measure(resource).is_count for resource, amount in asked.items()
+    )
     some, none = [], []
     for one in _distinct(lines):
         measure = _measure(one)
         amount = amounts.get(resource_of(one.resource), 0)
-        if amount:
-            some.append(measure.amount(amount))
-        else:
+        if not amount:
             none.append(f"no {measure.noun}")
+        elif not measure.many:
+            some.append(f"{amount} of {measure.noun}")
+        elif several and measure.is_of_cards:
+            some.append(f"{measure.amount(amount)} in total")
+        else:
+            some.append(measure.amount(amount))
     return wording.listed(some + none)
+
+
+def _is_shared(short: Shortage) -> bool:
+    return kind(short.account) is Kind.UNIVERSE
+
+
+def _allows(short: Shortage) -> str:
+    if kind(short.account) is Kind.CARD:
+        return "the card has"
+    return "it allows" if _is_shared(short) else f"{wording.display(short.account)} allows"
 
 
 def _measure(short: Shortage) -> Measure:

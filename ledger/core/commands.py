@@ -33,13 +33,15 @@ class Asker(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `kind` is its Kubernetes kind, empty where that is not known. Its demand is that of `pods` like
     pods, 0 where its pods differ or are not known; with `replicas` its user sets that number as its
-    replicas. `rollout` says that the demand holds what a roll-out runs besides.
+    replicas. `rollout` says that the demand holds what a roll-out runs besides. `cards` is the
+    number of cards of a pod that asks for as much of each, 0 where that differs or is not known.
     """
 
     kind: str = ""
     pods: int = 0
     replicas: bool = False
     rollout: bool = False
+    cards: int = 0
 
 
 NO_ASKER = Asker()

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from ledger.core import accounts, wording
 from ledger.core.events import AnyEvent
 
 
@@ -131,10 +132,21 @@ def sentence(denial: Denial) -> str:
     """Render what a user reads: what is short, what would fit, who holds it, reason and id."""
     pieces = [denial.message, denial.remedy]
     if denial.holders:
-        held = ", ".join(f"{holder.key} {holder.amount}" for holder in denial.holders)
-        more = f" and {denial.holders_more} more" if denial.holders_more else ""
-        pieces.append(f"Used by: {held}{more}")
+        pieces.append(f"Used by: {_held(denial)}")
     return _joined(denial, pieces)
+
+
+def _held(denial: Denial) -> str:
+    """List the holders of the first short line, with its unit where other resources are short."""
+    lines = denial.shortages
+    measure = wording.Measure("")
+    if len({accounts.resource_of(one.resource) for one in lines}) > 1:
+        measure = wording.measure_of(lines[0].account, lines[0].resource)
+    held = ", ".join(f"{one.key} {measure.amount(one.amount)}" for one in denial.holders)
+    if not denial.holders_more:
+        return held
+    shared = not lines or accounts.kind(lines[0].account) is not accounts.Kind.QUOTA
+    return f"{held} and {denial.holders_more} more{'' if shared else ' objects'}"
 
 
 def brief(denial: Denial, *, overruled: bool = False) -> str:
@@ -147,13 +159,9 @@ def brief(denial: Denial, *, overruled: bool = False) -> str:
         denial = msgspec.structs.replace(denial, remedy="")
     if not lines or not lines[0].message:
         return _joined(denial, [denial.message, denial.remedy])
-    also = [f"It also{lacking(one)}" for one in lines[1:] if one.message]
-    return _joined(denial, [lines[0].message, *also, denial.remedy])
-
-
-def lacking(short: Shortage) -> str:
-    """Return from the sentence about a line what there is too little of."""
-    return short.message[short.message.index(" has ") : short.message.index(": ")]
+    first = lines[0].message
+    others = [wording.also(one.message, first) for one in lines[1:] if one.message]
+    return _joined(denial, [first, *(one.partition(": ")[0] for one in others), denial.remedy])
 
 
 def _joined(denial: Denial, pieces: list[str]) -> str:

@@ -146,6 +146,8 @@ def no_room(
     found = admissible(state, space, command, lacking, _guesses(state, short))
     found = found._replace(never=found.never - _within(state, short, command.demand))
     asking = Asking.of(command, space)
+    if found.never and not found.now.pods and not found.ever.pods:
+        asking = asking._replace(never=found.never)
     lines = told(state, short, asking, found.never)
     head = lines[0]
     return msgspec.structs.replace(
@@ -203,7 +205,7 @@ def told(
     said: set[str] = set()
     for one in ranked:
         numbers = shortage_of(state, one)
-        message = asking.message(numbers) if len(said) < LINES_TOLD_MAX else ""
+        message = asking.message(numbers, one.line) if len(said) < LINES_TOLD_MAX else ""
         told_again = message in said
         said.add(message)
         reason, message = reasons[one.line], "" if told_again else message
@@ -214,7 +216,7 @@ def told(
 def message_of(lines: tuple[Shortage, ...]) -> str:
     """Return the sentences of all lines, without the last full stop."""
     first, *others = [one.message for one in lines if one.message]
-    pieces = [first, *(f"It also{one[one.index(' has ') :]}" for one in others)]
+    pieces = [first, *(wording.also(one, first) for one in others)]
     if len(pieces) == LINES_TOLD_MAX and len(lines) > LINES_TOLD_MAX:
         pieces.append("Other limits have no room either")
     return ". ".join(pieces)

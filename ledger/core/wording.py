@@ -4,11 +4,13 @@ Every amount is either a total (what the object needs after the change, what is 
 account allows) or named as an increase ("released"); the two never stand in one comparison.
 """
 
+import re
 from typing import Final, NamedTuple
 
 from ledger.core.accounts import Kind, kind, parts, resource_of
 from ledger.core.cards import CORES, MEMORY, SLOTS
 
+_SUBJECT: Final = re.compile(r"(.*?) (?:has|may not have|does not allow) ")
 _VENDOR: Final = "nvidia.com/"
 _OF_A_CARD: Final = "% of a card's cores"
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
@@ -27,11 +29,25 @@ class Measure(NamedTuple):
         unit = self.one if amount == 1 else self.many
         return f"{amount} {unit}" if unit else f"{amount}"
 
+    @property
+    def is_count(self) -> bool:
+        """Return whether it counts cards."""
+        return self.one.startswith("GPU")
+
+    @property
+    def is_of_cards(self) -> bool:
+        """Return whether it adds up what is asked for of several cards."""
+        return self.noun.startswith("GPU ")
+
     def lacking(self, free: int) -> str:
         """Return what an account has left of it when `free` is not enough."""
         if free <= 0:
             return f"no {self.noun} left"
         return f"too {'few' if self.plural else 'little'} {self.noun} left"
+
+    def that_much(self) -> str:
+        """Return what an account would never allow."""
+        return f"that {'many' if self.plural else 'much'} {self.noun}"
 
 
 _OF_VENDOR: Final = {
@@ -83,13 +99,27 @@ def display(account: str) -> str:
     if kind(account) is Kind.QUOTA:
         return f'quota "{name}"'
     if kind(account) is Kind.UNIVERSE:
-        return f'universe quota "{name}"'
+        return f'shared quota "{name}" (UniverseResourceQuota)'
     return f"card {name} of node {place}"
 
 
-def times(number: int, each: int, total: int) -> str:
+def subject_of(message: str) -> str:
+    """Return of whom the sentence about a line says that there is too little."""
+    found = _SUBJECT.match(message)
+    return found[1] if found else ""
+
+
+def also(message: str, first: str) -> str:
+    """Return the sentence about a line as it stands after that about the first one."""
+    subject = subject_of(first)
+    if message.startswith(f"{subject} "):
+        return f"It also{message[len(subject) :]}"
+    return f"Also, {message}"
+
+
+def times(number: int, each: int, total: int, of: str = "pods") -> str:
     """Return how a total comes about from several like pods, empty where it does not."""
-    return f" ({number} pods {_TIMES} {each})" if number > 1 and number * each == total else ""
+    return f" ({number} {of} {_TIMES} {each})" if number > 1 and number * each == total else ""
 
 
 def listed(parts: list[str]) -> str:

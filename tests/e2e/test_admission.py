@@ -78,7 +78,7 @@ async def test_a_dry_run_is_decided_and_writes_nothing(team: Team) -> None:
     exceeds = await team.create(pod("exceeds", cards=3), params={"dryRun": "All"})
     after = await team.service.answer("projection", "digest")
     assert (fits.status, exceeds.status) == (201, 403)
-    assert "allows 2, 0 are used" in exceeds.message
+    assert "allows 2, nothing is used" in exceeds.message
     assert after == before
     await team.created(pod("real", cards=2))
     await team.agrees(cards=2)

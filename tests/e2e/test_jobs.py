@@ -62,7 +62,7 @@ async def status_is(space: Space, **fields: int) -> None:
 async def test_a_job_that_can_never_fit_is_refused_with_numbers(space: Space) -> None:
     refused = await space.create(job(3, cards=2, spec={"completions": 9}))
     assert refused.status == 403
-    assert "allows 4, 0 are used" in refused.message
+    assert "allows 4, nothing is used" in refused.message
     assert await cards_used(space.team) == 0
 
 

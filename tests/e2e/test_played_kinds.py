@@ -254,7 +254,7 @@ async def test_an_older_version_of_a_kind_is_judged_alike(space: Space) -> None:
     path = space.path("RayCluster").replace("/v1/", "/v1alpha1/")
     refused = await space.cluster.ask("POST", path, older)
     assert refused.status == 403
-    assert f"allows {CAPACITY}, 0 are used" in refused.message
+    assert f"allows {CAPACITY}, nothing is used" in refused.message
     older["spec"] = ray(3)
     await space.cluster.must("POST", path, older)
     refused = await space.cluster.patch(f"{path}/web", {"spec": ray(5)})

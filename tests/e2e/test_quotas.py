@@ -47,7 +47,7 @@ async def test_an_explicit_zero_blocks_until_the_quota_is_deleted(team: Team) ->
     await team.limit({f"limits.{CARDS}": "0"})
     answer = await team.create(pod("first"))
     assert answer.status == 403
-    assert "allows 0, 0 are used" in answer.message
+    assert "allows 0, nothing is used" in answer.message
     await team.cluster.must("DELETE", f"{team.path}/resourcequotas/{QUOTA}")
     await eventually(
         team.usage,

@@ -72,7 +72,7 @@ async def test_a_quota_for_a_priority_class_counts_its_workloads_alone(
     refused = await space.create(with_class(replicated("Deployment", 3, "rush"), urgent))
     assert refused.status == 403
     assert f"{team.namespace}/{SCOPED}" in refused.message
-    assert "allows 2, 0 are used" in refused.message
+    assert "allows 2, nothing is used" in refused.message
     await space.created(with_class(replicated("Deployment", 2, "rush"), urgent))
     await space.pods_are(5)
     lines = await assert_ledger_is_cluster(team)
@@ -100,7 +100,7 @@ async def test_a_template_that_changes_its_class_changes_quotas(team: Team, urge
     change = {"spec": {"template": {"spec": {"priorityClassName": urgent}}}}
     refused = await space.change("ReplicaSet", "web", change)
     assert refused.status == 403
-    assert "allows 2, 0 are used" in refused.message
+    assert "allows 2, nothing is used" in refused.message
     assert (await space.scale("ReplicaSet", "web", 2)).status == 200
     await space.pods_are(2)
     await assert_ledger_is_cluster(team)
@@ -134,7 +134,7 @@ async def test_a_type_of_card_has_a_limit_of_its_own(team: Team) -> None:
     refused = await space.create(replicated("Deployment", 3, "typed", memory=8_000, **V100))
     assert refused.status == 403
     assert f"{line} on quota" in refused.message
-    assert "allows 16000, 0 are used" in refused.message
+    assert "allows 16000, nothing is used" in refused.message
     await space.created(replicated("Deployment", 2, "typed", memory=8_000, **V100))
     await space.pods_are(6)
     assert (await team.create(pod("one", memory=1, **V100))).status == 403

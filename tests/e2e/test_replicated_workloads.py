@@ -34,7 +34,7 @@ async def test_what_can_never_fit_is_refused_at_the_root_with_numbers(
     refused = await space.create(replicated(kind, 5))
     assert refused.status == 403
     product = "would need 5 GPUs (5 pods \N{MULTIPLICATION SIGN} 1)"
-    assert f'{product}, quota "{QUOTA}" allows 4, 0 are used' in refused.message
+    assert f'{product}, quota "{QUOTA}" allows 4, nothing is used' in refused.message
     assert "It can never fit: at most 4 replicas." in refused.message
     [cause] = refused.body["details"]["causes"]
     assert cause["field"] == LINE

@@ -81,7 +81,7 @@ def _look_at(state: State, command: Reserve, denial: Denial) -> Iterator[str]:
     for line in lines:
         _look_at_line(state, command, line, text)
     assert advice.never == (denial.reason is Reason.EXCEEDS_LIMIT) == (not denial.transient), text
-    assert brief(denial).startswith(f"namespace {command.namespace.partition('/')[2]} has "), text
+    assert brief(denial).startswith(text.partition(": ")[0]), text
     short = {line.resource for line in lines}
     _look_at_now(state, command, advice, short, text)
     if advice.never:
@@ -102,7 +102,7 @@ def _look_at_line(state: State, command: Reserve, line: Line, text: str) -> None
     numbers = _numbers_of(state, command, line)
     assert numbers, text
     assert line.product in (None, line.total), text
-    assert (line.lack == "no") == (line.used >= line.limit), text
+    assert not line.lack or (line.lack == "no") == (line.used >= line.limit), text
     [increase] = {_increase(state, command, number) for number in numbers}
     own = {line.own} if line.own else {0, line.used}
     if line.used > line.limit and not increase:

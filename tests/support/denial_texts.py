@@ -11,15 +11,17 @@ NOUNS = {"GPU memory": MEMORY, "GPUs": GPU, "GPU cores": CORES}
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 LINE = re.compile(
-    r"(?:namespace (?P<namespace>\S+)|It also) has (?P<lack>no|too few|too little)"
-    r" (?P<noun>GPU memory|GPU cores|GPUs) left: (?P<who>[^,]+?) would need (?P<total>\d+)"
-    rf" (?P<unit>MiB|GPUs?|% of a card's cores)(?: \((?P<pods>\d+) pods {TIMES} (?P<each>\d+)\))?,"
-    r' (?P<universe>universe )?quota "(?P<quota>[^"]+)" allows (?P<limit>\d+),'
-    r" (?P<used>\d+) (?:is|are) used(?:, (?P<own>\d+) of them by (?P<owner>[^.]+(?:\.apps\S+|"
-    r"\.batch\S+)?))?\."
+    r"(?:namespace (?P<namespace>\S+)|It also|shared quota \"(?P<shared>[^\"]+)\""
+    r" \(UniverseResourceQuota\)) (?:has (?P<lack>no|too few|too little)|(?P<never>may not have|"
+    r"does not allow) that (?:much|many)) (?P<noun>GPU memory|GPU cores|GPUs)(?: left)?:"
+    r" (?P<who>[^,]+?) would need (?P<total>\d+) (?P<unit>MiB|GPUs?|% of a card's cores)"
+    rf"(?: \((?P<pods>\d+) pods {TIMES} (?P<each>\d+)\))?,"
+    r' (?:it|quota "(?P<quota>[^"]+)") allows (?P<limit>\d+),'
+    r" (?:(?P<used>\d+) (?:is|are)|nothing is) used(?:, (?P<own>\d+) of them by [^.]+"
+    r"(?:\.apps\S+|\.batch\S+)?)?\."
 )
 AMOUNT = re.compile(r"(\d+) (MiB|GPUs?|% of a card's cores)|no (GPU memory|GPU cores|GPUs)")
-PODS = re.compile(r"at most (\d+) (?:replicas?|pods?)(?: at once)?(?: now)?")
+PODS = re.compile(r"at most (\d+)(?: (?:replicas?|pods?)(?: at once)?| now$)")
 
 
 class Line(NamedTuple):
@@ -55,52 +57,65 @@ class Advice(NamedTuple):
 
 def lines_of(text: str) -> list[Line]:
     """Return what a text says about lines."""
-    return [_line(found) for found in LINE.finditer(text)]
+    lines: list[Line] = []
+    shared = ""
+    for found in LINE.finditer(text):
+        if not lines:
+            shared = found["shared"] or ""
+        lines.append(_line(found, found["shared"] or shared))
+    return lines
 
 
-def _line(found: re.Match[str]) -> Line:
+def _line(found: re.Match[str], shared: str) -> Line:
     assert NOUNS[found["noun"]] == UNITS[found["unit"]], found[0]
     pods = found["pods"]
     return Line(
         NOUNS[found["noun"]],
-        found["quota"],
-        found["universe"] is not None,
-        found["lack"],
+        found["quota"] or shared,
+        found["quota"] is None,
+        found["lack"] or "",
         int(found["total"]),
         int(pods) * int(found["each"]) if pods else None,
         int(found["limit"]),
-        int(found["used"]),
+        int(found["used"] or 0),
         int(found["own"] or 0),
     )
 
 
 def advice_of(text: str) -> Advice:
     """Return what a text says about what fits."""
-    never = re.search(r"It can never fit(, not even 1 (?:replica|pod))?: ([^.]*)\.", text)
+    never = re.search(
+        r"It can never fit(, not even 1 (?:replica|pod))?: (?:1 (?:replica|pod) needs [^.]*?, )?"
+        r"((?:at most|no) [^.]*)\.",
+        text,
+    )
     if never is None:
-        later = re.search(
-            r"It (?:fits when (.*?) (?:is|are) released|may fit when others have ended): ([^.]*)\.",
-            text,
-        )
-        if "make that smaller first." in text:
-            return Advice(False, {}, held_back=True)
-        assert later is not None, text
-        return _now(later[2])._replace(released=_amounts(later[1]) if later[1] else {})
-    told = re.sub(r" for [A-Z]\S* \S+$", "", never[2]).removeprefix("for one ")
+        return _later(text)
+    told = re.sub(r" for [A-Z]\S* \S+$", "", never[2])
     single = never[1] is not None
+    alone, among, now = told.partition(" if nothing else is used, ")
+    if among:
+        found = _now(now if now == "nothing is free now" else f"at most {now}")
+        return _ever(alone)._replace(pods_now=found.pods_now, now=found.now, single=single)
     if told.endswith(" now"):
         return _now(told)._replace(never=True, single=single)
-    now, _, ever = told.partition(" now, ")
-    if not ever:
-        return _ever(now)._replace(single=single)
-    return _ever(ever)._replace(
-        **{name: getattr(_now(f"{now} now"), name) for name in ("pods_now", "now")}, single=single
+    return _ever(told)._replace(single=single)
+
+
+def _later(text: str) -> Advice:
+    if "make that smaller first." in text:
+        return Advice(False, {}, held_back=True)
+    later = re.search(
+        r"Try again when (?:(.*?) (?:is|are) released(?: by others)?|others have ended): ([^.]*)\.",
+        text,
     )
+    assert later is not None, text
+    return _now(later[2])._replace(released=_amounts(later[1]) if later[1] else {})
 
 
 def _now(told: str) -> Advice:
     told = re.sub(r" for [A-Z]\S* \S+$", "", told)
-    if re.match(r"no (replica|pod) fits now", told):
+    if re.match(r"no (replica|pod) fits now", told) or told == "at most none now":
         return Advice(False, {}, pods_now=0)
     if told == "nothing is free now":
         return Advice(False, {}, now={})
@@ -112,14 +127,9 @@ def _now(told: str) -> Advice:
 
 
 def _ever(told: str) -> Advice:
-    both = re.match(r"(?:(no (?:replica|pod) fits)|(nothing is free)) now, (.*)", told)
-    if both:
-        found = _ever(both[3])
-        return found._replace(pods_now=0) if both[1] else found._replace(now={})
-    told = told.removesuffix(" if nothing else is used")
     if told.endswith(" can be had"):
         return Advice(True, {}, ever={})
-    pods = PODS.match(told) or re.fullmatch(r"(\d+)", told)
+    pods = PODS.match(told)
     if pods:
         return Advice(True, {}, pods_ever=int(pods[1]))
     return Advice(True, {}, ever=_amounts(told))

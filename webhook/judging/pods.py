@@ -19,13 +19,16 @@ from typing import Final
 
 import msgspec
 
+from ledger.core import advising, wording
 from ledger.core.amounts import Amounts, covers
-from ledger.core.commands import BARRED, Observe, Reserve
+from ledger.core.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.denials import Denial, brief
 from ledger.core.traits import Traits
+from ledger.kube.containers import takes_cards
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.gates import is_gated
 from ledger.kube.objects import Pod
+from ledger.kube.rules import DemandRules
 from webhook import objections
 from webhook.attempts import Attempts, observation, on_behalf, unqualified
 from webhook.judging.asking import Asking, Question
@@ -36,7 +39,7 @@ from webhook.pod_sighting import pod_traits
 from webhook.policy import Policy
 from webhook.promises import promised
 from webhook.reserved import STAMP
-from webhook.review import Request
+from webhook.review import WARNING_CHARACTERS_MAX, Request
 from webhook.surroundings.policies import NamespacePolicy
 from webhook.surroundings.remembering import remembered
 from webhook.surroundings.whole import Surroundings
@@ -191,14 +194,15 @@ class PodJudge:
     ) -> Reserve:
         """Return the reservation with what it draws from and what quotas select it by."""
         unknown = demand.unknown if demand.memory_unknown and not before.memory_unknown else ""
+        asker = Asker("Pod", cards=_cards(pod, demand, self._surroundings.rules))
         return msgspec.structs.replace(
-            reserve, root=root, traits=self._traits(pod), unknown=unknown
+            reserve, root=root, traits=self._traits(pod), unknown=unknown, asker=asker
         )
 
     async def _waiting(self, reserve: Reserve, until: float) -> Verdict:
         """Let a pod be created that waits for room, and say so when there is none now."""
         denial = await self._asking.foresee(reserve, until)
-        warnings = () if denial is None else (f"the pod waits for room: {brief(denial)}",)
+        warnings = () if denial is None else (_waits(reserve, denial),)
         return Verdict(namespace=reserve.namespace, key=reserve.key, warnings=warnings)
 
     def _root_shown(
@@ -251,6 +255,25 @@ class PodJudge:
         if self._policy.allow_privileged:
             return None
         return objections.privileged(pod, old, self._surroundings.rules)
+
+
+def _cards(pod: Pod, demand: Demand, rules: DemandRules) -> int:
+    """Return how many cards a pod asks for, 0 where several containers do."""
+    containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+    asking = [one for one in containers if takes_cards(one, rules)]
+    counts = [demand.amounts.get(vendor.count, 0) for vendor in rules.vendors if vendor.count]
+    return max(counts, default=0) if len(asking) == 1 else 0
+
+
+def _waits(reserve: Reserve, denial: Denial) -> str:
+    """Return what the creator of a pod is told that waits: every short line if that is not cut."""
+    head = f"{wording.object_name(reserve.key)} is created and waits"
+    if denial.shortages and denial.transient:
+        head += f"; it starts when {advising.released(denial.shortages)} released"
+    whole = f"{head}. {denial.message}. [{denial.reason}]"
+    if len(whole) <= WARNING_CHARACTERS_MAX and denial.transient:
+        return whole
+    return f"{head}. {brief(denial, overruled=denial.transient)}"
 
 
 def _asks_for_more(new: tuple[Pod, Demand], old: tuple[Pod, Demand]) -> bool:

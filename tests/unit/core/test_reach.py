@@ -63,8 +63,8 @@ def test_where_policy_says_so_a_denial_names_no_other_namespace() -> None:
 @pytest.mark.parametrize(
     ("used", "asked", "remedy"),
     [
-        (40, 25, "It fits when 15 MiB are released: at most 10 MiB now"),
-        (50, 25, "It fits when 25 MiB are released: nothing is free now"),
+        (40, 25, "Try again when 15 MiB are released: at most 10 MiB now"),
+        (50, 25, "Try again when 25 MiB are released: nothing is free now"),
         (0, 101, "It can never fit: at most 50 MiB"),
     ],
 )

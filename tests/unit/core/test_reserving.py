@@ -210,7 +210,7 @@ def test_a_denial_carries_the_numbers_the_holders_and_a_remedy() -> None:
         ("pods/small", 20),
     ]
     assert denials.sentence(denial) == (
-        f"{said}. It fits when 15 MiB are released: at most 10 MiB now."
+        f"{said}. Try again when 15 MiB are released: at most 10 MiB now."
         " Used by: pods/big 70, pods/small 20. [QuotaExceeded]"
     )
 

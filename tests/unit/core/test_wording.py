@@ -69,18 +69,18 @@ def test_every_resource_that_is_short_is_told() -> None:
     assert text(denial) == (
         "namespace team-a has no GPU memory left: Pod p3 would need 8000 MiB, quota"
         ' "gpus" allows 16000, 16000 are used. It also has no GPUs left: Pod p3 would need 1 GPU,'
-        ' quota "gpus" allows 2, 2 are used. It fits when 8000 MiB and 1 GPU are released: nothing'
-        " is free now. Used by: pods/p1 8000, pods/p2 8000."
+        ' quota "gpus" allows 2, 2 are used. Try again when 8000 MiB and 1 GPU are released:'
+        " nothing is free now. Used by: pods/p1 8000 MiB, pods/p2 8000 MiB."
         " [QuotaExceeded; decision 96bebd56-0]"
     )
     assert denial is not None
     assert [one.reason for one in denial.shortages] == ["QuotaExceeded"] * 2
     assert brief(denial) == (
         "namespace team-a has no GPU memory left: Pod p3 would need 8000 MiB, quota"
-        ' "gpus" allows 16000, 16000 are used. It also has no GPUs left. It fits when 8000 MiB and'
-        " 1 GPU are released: nothing is free now. [QuotaExceeded; decision 96bebd56-0]"
+        ' "gpus" allows 16000, 16000 are used. It also has no GPUs left. Try again when 8000 MiB'
+        " and 1 GPU are released: nothing is free now. [QuotaExceeded; decision 96bebd56-0]"
     )
-    assert "It fits" not in brief(denial, overruled=True)
+    assert "Try again" not in brief(denial, overruled=True)
 
 
 def test_what_can_never_fit_is_told_what_fits_now_and_alone() -> None:
@@ -88,8 +88,8 @@ def test_what_can_never_fit_is_told_what_fits_now_and_alone() -> None:
     ask(state, "pods/p1", {MEMORY: 8_000, GPU: 2})
     denial = ask(state, "pods/p3", {MEMORY: 18_000, GPU: 3})
     assert (
-        "It can never fit: at most 8000 MiB and no GPUs now, 16000 MiB and 2 GPUs if nothing else"
-        " is used." in text(denial)
+        "It can never fit: at most 16000 MiB in total and 2 GPUs if nothing else is used, 8000 MiB"
+        " in total and no GPUs now." in text(denial)
     )
 
 
@@ -100,8 +100,8 @@ def test_of_many_holders_the_largest_are_named_and_the_others_counted() -> None:
         ask(state, f"pods/w{number:02}", {GPU: 1})
     assert text(ask(state, "jobs.batch/etl", {GPU: 6}, asker=Asker("Job", 6))) == (
         f"namespace team-a has no GPUs left: Job etl would need 6 GPUs (6 pods {TIMES} 1), quota"
-        ' "gpus" allows 60, 60 are used. It fits when 6 GPUs are released: no pod fits now.'
-        " Used by: jobs.batch/train 10, pods/w00 1, pods/w01 1 and 48 more."
+        ' "gpus" allows 60, 60 are used. Try again when 6 GPUs are released: no pod fits now.'
+        " Used by: jobs.batch/train 10, pods/w00 1, pods/w01 1 and 48 more objects."
         " [QuotaExceeded; decision 96bebd56-0]"
     )
 
@@ -112,9 +112,9 @@ def test_what_the_object_itself_uses_is_told_where_it_is_a_part() -> None:
     ask(state, "pods/x", {GPU: 1})
     assert text(ask(state, web, {GPU: 6}, asker=deployment(6), base=5)) == (
         f"namespace team-a has too few GPUs left: Deployment web would need 6 GPUs (6 pods {TIMES}"
-        ' 1), quota "gpus" allows 6, 5 are used, 4 of them by Deployment web. It fits when 1 GPU is'
-        " released: at most 5 replicas now. Used by: deployments.apps/web 4, pods/x 1."
-        " [QuotaExceeded; decision 96bebd56-0]"
+        ' 1), quota "gpus" allows 6, 5 are used, 4 of them by Deployment web. Try again when 1'
+        " GPU is released by others: at most 5 replicas now. Used by: deployments.apps/web 4,"
+        " pods/x 1. [QuotaExceeded; decision 96bebd56-0]"
     )
 
 
@@ -124,7 +124,11 @@ def test_a_shared_quota_is_named_as_such_and_its_namespaces_by_their_share() -> 
     ask(state, "deployments.apps/asr", {MEMORY: 48_000})
     tts = ("deployments.apps/tts", {MEMORY: 64_000})
     told = text(ask(state, *tts, asker=deployment(4)))
-    assert 'universe quota "research" allows 160000, 112000 are used. It fits when 16000' in told
+    assert told.startswith(
+        'shared quota "research" (UniverseResourceQuota) has too little GPU memory left: Deployment'
+        f" tts of namespace team-a would need 64000 MiB (4 pods {TIMES} 16000), it allows 160000,"
+        " 112000 are used. Try again when 16000 MiB are released: "
+    )
     assert "at most 3 replicas now. Used by: c2/b 64000, deployments.apps/asr 48000." in told
     assert "c2/b" not in text(ask(state, *tts, asker=deployment(4), own_holders=True))
 
@@ -132,7 +136,12 @@ def test_a_shared_quota_is_named_as_such_and_its_namespaces_by_their_share() -> 
 @pytest.mark.parametrize(
     ("limit", "asker", "advice"),
     [
-        (16_000, deployment(3), "It can never fit, not even 1 replica: for one at most 16000 MiB."),
+        (
+            16_000,
+            deployment(3),
+            "It can never fit, not even 1 replica: 1 replica needs 20000 MiB, at most 16000 MiB are"
+            " allowed.",
+        ),
         (16_000, deployment(1), "It can never fit: at most 16000 MiB."),
         (0, Asker(), "It can never fit: no GPU memory can be had."),
         (45_000, Asker("Job", 3), "It can never fit: at most 2 pods at once."),
@@ -157,10 +166,10 @@ def test_other_resources_go_by_names_and_units_of_their_own() -> None:
     demand = {typed: 2, CORES: 60, other: 2, "limits.cpu": 10}
     told = text(ask(limited(limits), "pods/p", demand))
     for line in (
-        "has too few GPUs of type v100 left: Pod p would need 2 GPUs of type v100, quota",
-        "has too few GPU cores left: Pod p would need 60 % of a card's cores, quota",
-        "has too little example.com/fpga left: Pod p would need 2, quota",
-        "has too little CPU (limits.cpu) left: Pod p would need 10 millicores, quota",
+        "may not have that many GPUs of type v100: Pod p would need 2 GPUs of type v100, quota",
+        "may not have that many GPU cores: Pod p would need 60 % of a card's cores, quota",
+        "may not have that much example.com/fpga: Pod p would need 2, quota",
+        "may not have that much CPU (limits.cpu): Pod p would need 10 millicores, quota",
     ):
         assert line in told
 
@@ -192,3 +201,25 @@ def test_a_bounded_number_of_lines_is_told() -> None:
     assert len(denial.shortages) == 20, "whoever waits has to know every account"
     assert text(denial).count(" would need ") == shortages.LINES_TOLD_MAX
     assert "Other limits have no room either." in text(denial)
+
+
+def test_the_memory_of_several_cards_is_told_as_their_sum() -> None:
+    state = limited({f"limits.{MEMORY}": 16_000})
+    told = text(ask(state, "pods/p", {MEMORY: 18_000, GPU: 3}, asker=Asker("Pod", cards=3)))
+    assert told == (
+        f"namespace team-a may not have that much GPU memory: Pod p would need 18000 MiB (3 GPUs"
+        f' {TIMES} 6000), quota "gpus" allows 16000, nothing is used. It can never fit: at most'
+        " 16000 MiB in total. [ExceedsLimit; decision 96bebd56-0]"
+    )
+
+
+def test_limits_of_several_owners_are_told_with_their_own() -> None:
+    state = limited({f"requests.{GPU}": 1})
+    tell(state, SetLimits(accounts.universe("all"), (TEAM,), {f"requests.{GPU}": 2}))
+    ask(state, "pods/a", {GPU: 1})
+    denial = ask(state, "pods/b", {GPU: 1})
+    tell(state, SetLimits(accounts.universe("all"), (TEAM,), {f"requests.{GPU}": 1}))
+    assert "Also" not in text(denial)
+    told = text(ask(state, "pods/b", {GPU: 1}))
+    assert told.startswith('shared quota "all" (UniverseResourceQuota) has no GPUs left: Pod b of')
+    assert "Also, namespace team-a has no GPUs left: Pod b would need 1 GPU, quota" in told

@@ -28,7 +28,7 @@ async def test_a_review_is_explained_with_its_numbers() -> None:
     found = await explained(review(pod({GPU: "1", MEMORY: "8k"})), ledger)
     assert not found.allowed
     assert found.denial is not None
-    assert "allows 7000, 0 are used" in found.answer
+    assert "allows 7000, nothing is used" in found.answer
     assert (found.namespace, found.key) == ("east/team", "pods/p")
     assert found.demand == {GPU: 1, MEMORY: 8000}
 
@@ -120,7 +120,7 @@ async def test_a_manifest_of_any_known_kind_is_explained_as_its_creation() -> No
         del web["metadata"][field]
     found = await explained(web, ledger, namespace="team", username="ada")
     assert not found.allowed
-    assert "allows 2, 0 are used" in found.answer
+    assert "allows 2, nothing is used" in found.answer
     assert (found.namespace, found.key) == ("east/team", "deployments.apps/web")
     assert found.demand == {GPU: 3, MEMORY: 24_000}
 

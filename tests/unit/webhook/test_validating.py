@@ -18,7 +18,7 @@ from support.admission import (
 )
 from support.owned import around
 
-from ledger.core.commands import Observe, Reserve
+from ledger.core.commands import Asker, Observe, Reserve
 from ledger.core.denials import Denial, Reason
 from ledger.core.traits import TERMINATING, Requirement
 from ledger.kube.card_types import CardType
@@ -65,6 +65,7 @@ async def test_a_creation_reserves_for_its_uid() -> None:
             owner_holds_max=64,
             actor="ada",
             traits=TRAITS,
+            asker=Asker("Pod", cards=1),
         )
     ]
 
@@ -86,7 +87,7 @@ async def test_no_room_is_a_forbidden_with_numbers_for_people_and_programs() -> 
         ("ExceedsLimit", f"limits.{MEMORY}"),
     ]
     message = response["status"]["message"]
-    assert "allows 0, 0 are used" in message
+    assert "allows 0, nothing is used" in message
     assert "[ExceedsLimit; decision d-1]" in message
     assert response["auditAnnotations"] == {"decision-d-1": "ExceedsLimit"}
     assert response["status"]["details"]["name"] == "p"
@@ -160,9 +161,22 @@ async def test_an_update_that_asks_for_more_first_shows_its_base() -> None:
             owner_holds_max=64,
             actor="ada",
             traits=TRAITS,
+            asker=Asker("Pod", cards=1),
         ),
     ]
     assert ledger.used() == {f"limits.{MEMORY}": 9000}
+
+
+async def test_the_memory_of_several_cards_is_told_by_card_where_one_container_has_them() -> None:
+    ledger = CoreLedger()
+    ledger.limit(memory=16_000)
+    asking = pod({GPU: "3", MEMORY: "6000"})
+    message = (await answered(review(asking), ledger))["status"]["message"]
+    assert "would need 18000 MiB (3 GPUs \N{MULTIPLICATION SIGN} 6000), quota" in message
+    other = {"name": "other", "resources": {"limits": {GPU: "1", MEMORY: "9000"}}}
+    asking["spec"]["containers"].append(other)
+    message = (await answered(review(asking), ledger))["status"]["message"]
+    assert "would need 27000 MiB, quota" in message
 
 
 async def test_only_the_increase_of_an_update_is_checked() -> None:

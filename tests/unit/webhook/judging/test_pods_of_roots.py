@@ -291,11 +291,22 @@ async def test_a_pod_waits_without_a_hold_and_is_warned_when_there_is_no_room() 
     team.ledger.limit(cards=0)
     response = await team.create(owner=None, gate=GATE)
     assert response["allowed"]
-    assert response["warnings"][0].startswith("the pod waits for room: namespace team has ")
+    assert response["warnings"][0].startswith("Pod p is created and waits. namespace team ")
     assert response["warnings"][0].endswith("[ExceedsLimit; decision d-1]")
     team.ledger.limit(cards=1)
     assert "warnings" not in await team.create(owner=None, gate=GATE)
     assert team.ledger.commands() == []
+
+
+async def test_a_pod_that_waits_is_warned_of_every_short_line_and_what_has_to_be_released() -> None:
+    team = Namespace(on_exceeded="pending")
+    team.ledger.limit(cards=1, memory=9_000)
+    assert (await team.create("first", owner=None))["allowed"]
+    [warning] = (await team.create("second", owner=None, gate=GATE))["warnings"]
+    assert warning.startswith("Pod second is created and waits; it starts when ")
+    assert "waits; it starts when 1 GPU and 7000 MiB are released. namespace team has " in warning
+    assert "It also has too little GPU memory left" in warning
+    assert "at most" not in warning
 
 
 async def test_a_pod_that_does_not_wait_is_refused_also_where_others_wait() -> None:

@@ -125,7 +125,7 @@ async def test_no_room_is_refused_at_the_root_with_numbers() -> None:
     team.ledger.limit(memory=20_000)
     response = await team.answer(DEPLOYMENTS, DEPLOYMENT)
     assert reasons(response) == ["ExceedsLimit"]
-    assert "allows 20000, 0 are used" in response["status"]["message"]
+    assert "allows 20000, nothing is used" in response["status"]["message"]
     assert response["status"]["details"]["kind"] == "Deployment"
 
 
