@@ -3,6 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
+RUNNABLE := .venv/.runnable
 STORE ?= var/gpuledger
 SEEDS ?= 2000
 SECONDS ?= 600
@@ -17,15 +18,16 @@ help: ## list the targets
 setup: $(READY) ## make .venv with the locked dependencies and the command gpuledger
 
 $(READY): requirements.lock pyproject.toml gpuledger/version.py
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "gpuledger needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(PYTHON) tools/install.py .venv requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@touch $(READY)
+	@touch $(RUNNABLE) $(READY)
 
-demo: setup ## the whole life of a ledger, with a SIGKILL in the middle; a minute or less
-	$(BIN)/gpuledger demo
+$(RUNNABLE): deploy/requirements.lock
+	@$(PYTHON) tools/install.py .venv deploy/requirements.lock
+	@touch $(RUNNABLE)
+
+demo: $(if $(wildcard $(READY)),setup,$(RUNNABLE)) ## the whole life of a ledger, with a SIGKILL in the middle; a minute or less
+	$(BIN)/python -m gpuledger demo
 
 run: setup ## start the service without a cluster and keep it up; STORE=DIR
 	$(BIN)/gpuledger serve --store-dir $(STORE) --no-kubernetes --log-format console

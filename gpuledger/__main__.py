@@ -1,11 +1,34 @@
 """The command `gpuledger`; also `python -m gpuledger`."""
 
-from gpuledger.app import build
+import signal
+import sys
+from typing import Final
+
+INTERRUPTED: Final = 128 + signal.SIGINT
+"""The exit status of a command that Ctrl-C ended, as shells count it."""
 
 
 def main() -> None:
-    """Run the command line."""
-    build()()
+    """Run the command line. Ctrl-C ends it without a word, whenever it comes."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _run() -> None:
+    from gpuledger.app import build
+
+    try:
+        build()()
+    except Exception as error:
+        from gpuledger.failures import ending
+
+        stop = ending(error)
+        if stop is None:
+            raise
+        sys.stderr.write(f"gpuledger: {stop}\n")
+        sys.exit(stop.status)
 
 
 if __name__ == "__main__":

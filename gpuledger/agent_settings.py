@@ -9,6 +9,8 @@ import msgspec
 
 from gpuledger.exits import Exit, Stop
 from ledger.core.cards import WHOLE
+from ledger.runtime.addresses import PORT_MAX, port_of
+from ledger.runtime.settings import HOST_PORT_PATTERN
 from vgpu_native.agent.cards import Form, Offer
 from vgpu_native.agent.mistaking import WrongCards
 from vgpu_native.agent.reporting import Bypass
@@ -92,6 +94,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+_LISTEN: Final = re.compile(HOST_PORT_PATTERN)
+
+
 def checked(settings: AgentSettings) -> AgentSettings:
     """Return settings that can be used. Raises Stop naming the first option that cannot."""
     for option, value, least, most in (
@@ -110,6 +115,10 @@ def checked(settings: AgentSettings) -> AgentSettings:
     ):
         if word not in words:
             raise Stop(Exit.USAGE, f"{option} {word!r}: write {' or '.join(words)}")
+    if not _LISTEN.fullmatch(settings.listen) or port_of(settings.listen) > PORT_MAX:
+        raise Stop(
+            Exit.USAGE, f"--listen {settings.listen!r}: write HOST:PORT, up to port {PORT_MAX}"
+        )
     for option, path in (
         ("--state-dir", settings.state_dir),
         ("--kubelet-dir", settings.kubelet_dir),
@@ -122,6 +131,12 @@ def checked(settings: AgentSettings) -> AgentSettings:
                 f"{option} {path!r}: write an absolute path, the same in this container and on the"
                 " host: the kubelet mounts it into others",
             )
+    if settings.plugin and not Path(settings.kubelet_dir).is_dir():
+        raise Stop(
+            Exit.USAGE,
+            f"--kubelet-dir {settings.kubelet_dir!r}: no such directory; name the kubelet's,"
+            " or hand out no cards with --no-plugin",
+        )
     if PRELOAD_BREAKS.search(settings.library):
         raise Stop(
             Exit.USAGE,

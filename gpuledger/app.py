@@ -29,6 +29,7 @@ from gpuledger.commands import (
     webhook,
     what_if,
 )
+from gpuledger.commands.times import today
 
 _HELP = """Quotas for GPUs on Kubernetes, kept in a ledger that survives crashes and can be audited.
 
@@ -50,6 +51,8 @@ def build() -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": today},
+        callback=version.option,
     )
     for family in (
         demo,

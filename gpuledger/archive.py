@@ -42,6 +42,10 @@ class ArchiveWriter:
         """Begin the file. Raises FileExistsError when there is one already, OSError."""
         if path.exists():
             raise FileExistsError(f"{path} exists already; name another file")
+        if not path.parent.is_dir():
+            raise FileNotFoundError(
+                f"{path}: {path.parent} is no directory; make it, or name another"
+            )
         self._path = path
         self._scratch = path.with_name(path.name + ".part")
         self._hash = hashlib.sha256()

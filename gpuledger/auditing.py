@@ -6,7 +6,8 @@ from contextlib import aclosing
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from gpuledger.progress import bar
-from gpuledger.viewing import moment_of
+from gpuledger.recalling import position_of
+from gpuledger.viewing import ordered
 from gpuledger.witnessing import witnesses
 from ledger.log.port import Lost
 from ledger.runtime.settings import Settings
@@ -33,12 +34,15 @@ async def verify(settings: Settings, expect: str) -> Report:
 
 
 async def replay(
-    settings: Settings, namespace: str, cluster: str, first: str, last: str
+    settings: Settings, namespace: str, cluster: str, since: str, until: str
 ) -> AsyncGenerator[Line]:
     """Yield the events between two moments. Raises Stop, and what reading the log raises."""
-    begin, end = moment_of(first), moment_of(last)
+    begin, end = ordered(since, until)
     scope = Scope(namespace, cluster)
     async with log_of(settings) as found:
+        extent = (await found.log.extent()).last
+        for moment in (begin, end):
+            await position_of(found.log, moment if isinstance(moment, int) else None, extent)
         with bar("replaying") as progress:
             lines = replaying.audit_lines(
                 found.log, scope, first=begin, last=end, on_progress=progress

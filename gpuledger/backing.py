@@ -13,6 +13,7 @@ from gpuledger.progress import bar
 from gpuledger.projecting import show_written
 from ledger.core.state import State
 from ledger.log import records
+from ledger.log.plainly import plainly
 from ledger.log.port import Log, Lost
 from ledger.log.records import NewerSchema
 from ledger.log.witness import Head, HeadFile
@@ -82,7 +83,9 @@ def _checked(path: Path) -> tuple[Head, str]:
             raise BadArchive(f"{path} has {state.position} of {header.records} records")
     except NewerSchema as error:
         raise Stop(Exit.FAILED, f"{path}: {error}; nothing was restored") from error
-    except (BadArchive, Lost, OSError) as error:
+    except OSError as error:
+        raise Stop(Exit.USAGE, f"{plainly(error)}; nothing was restored") from error
+    except (BadArchive, Lost) as error:
         raise Stop(Exit.FAILED, f"{error}; nothing was restored") from error
     return Head(state.position, state.hash.hex(), str(path)), header.shard
 

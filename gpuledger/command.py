@@ -46,9 +46,11 @@ _CONFIG: Final = inspect.Parameter(
 )
 
 
-def group(help_text: str) -> typer.Typer:
-    """Return an empty group of commands."""
-    return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None)
+def group(help_text: str, *examples: str) -> typer.Typer:
+    """Return an empty group of commands, with examples."""
+    return typer.Typer(
+        help=help_text, no_args_is_help=True, rich_markup_mode=None, epilog=epilog(*examples)
+    )
 
 
 def command(

@@ -24,7 +24,9 @@ async def explain(
         try:
             explained = await explain_to(settings, writer, surroundings, body, namespace, username)
         except BadReview as error:
-            raise Stop(Exit.USAGE, f"{file}: {error}") from error
+            raise Stop(
+                Exit.USAGE, f"{manifests.name_of(file)}: {error.field}: {error.message}"
+            ) from error
     denial = explained.denial
     if denial is not None and denial.reason is Reason.LEDGER_UNAVAILABLE:
         raise Stop(Exit.UNREACHABLE, explained.answer)

@@ -3,12 +3,15 @@
 Whatever is not named here is a defect of gpuledger and shows its traceback.
 """
 
+import errno
 from typing import Final
 
 from gpuledger.exits import Exit, Stop
 from ledger.kube.errors import ClusterError
+from ledger.log.connection import Unauthorized, Untrusted
 from ledger.log.embedded import ServerFailed
 from ledger.log.natsfiles import BinaryMissing
+from ledger.log.plainly import plainly, tidied
 from ledger.log.port import LogError, Unreachable
 from ledger.log.records import NewerSchema
 from ledger.log.storelock import StoreBusy
@@ -22,6 +25,31 @@ _REACH: Final = (
     "check the address (--nats or GPULEDGER_NATS, --store-dir or GPULEDGER_STORE_DIR) and whether"
     " `gpuledger serve` or the NATS servers run there"
 )
+_REMEDIES: Final[dict[type[Exception], str]] = {
+    Unauthorized: (
+        "check the credentials: the settings nats_user and nats_password, nats_login_file or"
+        " nats_creds (GPULEDGER_NATS_USER and so on), and what the servers let that user do"
+    ),
+    Untrusted: (
+        "check the CA (nats_ca or GPULEDGER_NATS_CA), and that the servers' certificate is of that"
+        " CA, names their address and has not expired"
+    ),
+    Unreachable: _REACH,
+}
+"""What to do about an error of the connection; the first that fits counts."""
+
+_OF_NUMBER: Final = {
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "make room, or have the disk quota raised",
+    errno.EACCES: "check who owns it and its rights",
+    errno.EPERM: "check who owns it and its rights",
+    errno.EROFS: "name a place that can be written",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "check the path: a part of it is a file",
+    errno.EISDIR: "name a file, not a directory",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+"""What to do about an error of the operating system."""
 
 _STATUS: Final[dict[type[Exception], Exit]] = {
     InvalidSettings: Exit.USAGE,
@@ -50,6 +78,16 @@ def ending(error: Exception) -> Stop | None:
         return error
     for kind, status in _STATUS.items():
         if isinstance(error, kind):
-            text = str(error) or "it took too long"
-            return Stop(status, f"{text}; {_REACH}" if isinstance(error, Unreachable) else text)
+            return Stop(status, _sentence(error))
     return None
+
+
+def _sentence(error: Exception) -> str:
+    """Return what an expected error says, and what to do about it."""
+    text = tidied(str(error)) or "it took too long; try again"
+    if isinstance(error, OSError):
+        remedy = _OF_NUMBER.get(error.errno or 0, "")
+        text = plainly(error) if error.strerror else text
+    else:
+        remedy = next((one for kind, one in _REMEDIES.items() if isinstance(error, kind)), "")
+    return f"{text}; {remedy}" if remedy else text

@@ -24,6 +24,7 @@ from ledger.log.natsfiles import Address, Files
 from ledger.log.port import Lost, Unreachable
 from ledger.log.storelock import StoreBusy
 from ledger.log.streams import ConfigurationDrift
+from ledger.log.witness import Head
 from ledger.runtime import logs
 from ledger.runtime.settings import Settings
 
@@ -54,6 +55,7 @@ async def log_of(
     Stop when there is none, and what opening a log raises.
     """
     logs.configure("error", "console")
+    check_store(settings)
     finding = _given(settings) if settings.nats else _embedded(settings, create)
     drift = ""
     async with finding as found:
@@ -64,6 +66,17 @@ async def log_of(
                 raise
             drift = str(error)
         yield msgspec.structs.replace(found, drift=drift)
+
+
+def check_store(settings: Settings) -> None:
+    """Raise Stop where the store is no directory."""
+    store = Path(settings.store_dir)
+    if store.exists() and not store.is_dir():
+        raise Stop(
+            Exit.USAGE,
+            f"store_dir = {store}: is a file; name a directory with --store-dir"
+            " (GPULEDGER_STORE_DIR)",
+        )
 
 
 @asynccontextmanager
@@ -166,7 +179,21 @@ async def _open(log: JetStreamLog, settings: Settings, create: bool) -> None:
     known = await witnesses(settings)
     if not known and not create:
         await _must_exist(log, settings)
+    if known:
+        await _must_be_there(log, settings, known[0])
     await log.open(create=create and not known)
+
+
+async def _must_be_there(log: JetStreamLog, settings: Settings, seen: Head) -> None:
+    """Raise Lost for a log that this store has seen and that is not there, with both remedies."""
+    try:
+        await log.extent()
+    except Lost as error:
+        raise Lost(
+            f"there is no log {settings.shard} in {_place(settings)}, but {seen.source} has seen"
+            f" position {seen.position} of one: check the name (--shard or GPULEDGER_SHARD); if"
+            " the log is lost, restore it from a backup to a new store"
+        ) from error
 
 
 async def _must_exist(log: JetStreamLog, settings: Settings) -> None:
@@ -176,9 +203,12 @@ async def _must_exist(log: JetStreamLog, settings: Settings) -> None:
         raise Stop(Exit.NOT_FOUND, _nothing_in(settings)) from error
 
 
+def _place(settings: Settings) -> str:
+    return ", ".join(settings.nats) if settings.nats else settings.store_dir
+
+
 def _nothing_in(settings: Settings) -> str:
-    place = ", ".join(settings.nats) if settings.nats else settings.store_dir
     return (
-        f"there is no log {settings.shard} in {place}: start `gpuledger serve` there, or name"
-        " another place with --store-dir (GPULEDGER_STORE_DIR) or --nats (GPULEDGER_NATS)"
+        f"there is no log {settings.shard} in {_place(settings)}: start `gpuledger serve` there, or"
+        " name another place with --store-dir (GPULEDGER_STORE_DIR) or --nats (GPULEDGER_NATS)"
     )

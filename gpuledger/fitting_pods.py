@@ -127,7 +127,9 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
         where = explained.namespace.rpartition("/")[2] or namespace or NAMESPACE
         pods = list(_pods(body, where, around.catalog))
     except BadReview as error:
-        raise Stop(Exit.USAGE, f"{file}: {error}") from error
+        raise Stop(
+            Exit.USAGE, f"{manifests.name_of(file)}: {error.field}: {error.message}"
+        ) from error
     seats = _Seats(settings.cluster, recalled, preferences)
     found = [seats.fit(name, pod, around.rules) for name, pod in pods]
     return Fit(

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -15,9 +16,13 @@ from rich.text import Text
 from gpuledger.exits import Exit, Stop
 from gpuledger.output import Column, Format, show_object, show_rows
 from ledger.log.pieces import TooLong, whole
+from ledger.log.plainly import plainly
 from vgpu_native.agent.observing import Use
 
 CONTAINERS: Final = "/v1/containers"
+AGENT: Final = "http://127.0.0.1:9394"
+"""Where an agent answers that was told nothing else."""
+
 ANSWER_SECONDS: Final = 5.0
 ANSWER_BYTES_MAX: Final = 16 * 1024**2
 
@@ -65,9 +70,28 @@ async def _live(
             await asyncio.sleep(every)
 
 
+def _reason(error: Exception) -> str:
+    """Say why an agent did not answer."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return plainly(cause)
+
+
+def _checked(agent: str) -> str:
+    """Return the URL of an agent. Raises Stop for what is none."""
+    try:
+        parts = urlsplit(agent)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return agent
+    except ValueError:
+        pass
+    raise Stop(Exit.USAGE, f"--agent {agent!r}: write http://HOST:PORT, such as {AGENT}")
+
+
 async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
     """Return what the agent answers. Raises Stop."""
-    url = agent.rstrip("/") + CONTAINERS
+    url = _checked(agent).rstrip("/") + CONTAINERS
     try:
         async with session.get(url, allow_redirects=False) as response:
             if response.status != 200:
@@ -78,7 +102,7 @@ async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise Stop(
             Exit.UNREACHABLE,
-            f"{url}: {str(error) or 'no answer in time'}; start `gpuledger agent` on the node, or"
+            f"{url}: {_reason(error)}; start `gpuledger agent` on the node, or"
             " say with --agent where it answers",
         ) from error
 

@@ -92,17 +92,17 @@ class Lines:
         """Prepare; a table's header is printed with the first row."""
         self._columns = columns
         self._output = output
-        self._begun = False
+        self.begun = False
 
     def show(self, row: Any) -> None:
         """Print a row."""
+        header, self.begun = not self.begun, True
         if self._output is Format.JSON:
             _write(msgspec.json.encode(row).decode())
         elif self._output is Format.YAML:
             _show_encoded([row], Format.YAML)
         else:
-            if not self._begun:
-                self._begun = True
+            if header:
                 _write(self._line([column.header for column in self._columns]))
             _write(self._line(_cells(row, self._columns)))
 
@@ -149,6 +149,11 @@ def _write(text: str) -> None:
         # What is still buffered has to go somewhere when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(Exit.FAILED) from None
+    except OSError as error:
+        from gpuledger.exits import Exit, Stop
+
+        why = error.strerror or str(error)
+        raise Stop(Exit.FAILED, f"standard output cannot be written: {why}") from error
 
 
 def _cells(row: Any, columns: Sequence[Column]) -> list[str]:

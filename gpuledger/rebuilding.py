@@ -9,7 +9,8 @@ from gpuledger.exits import Exit, Stop
 from gpuledger.finding import Found, log_of
 from gpuledger.progress import bar
 from gpuledger.projecting import build, projecting, projection_of
-from gpuledger.viewing import COMMAND_SECONDS, viewing
+from gpuledger.recalling import position_of
+from gpuledger.viewing import COMMAND_SECONDS, moment_of, viewing
 from ledger.runtime.settings import Settings
 from projections import store
 from projections.digest import Digest, digest
@@ -26,8 +27,9 @@ class Comparison(msgspec.Struct, frozen=True):
     same: bool
 
 
-async def rebuild(settings: Settings, last: int | None) -> Digest:
-    """Replace the projection by a new one up to a position. Raises Stop, StoreBusy, Lost."""
+async def rebuild(settings: Settings, at: str) -> Digest:
+    """Replace the projection by a new one up to a moment. Raises Stop, StoreBusy, Lost."""
+    moment = moment_of(at)
     async with log_of(settings) as found:
         if not (found.alone or settings.nats):
             raise Stop(
@@ -35,11 +37,12 @@ async def rebuild(settings: Settings, last: int | None) -> Digest:
                 f"the service of {settings.store_dir} runs and keeps its projection: stop it"
                 " first, or use `gpuledger projection compare`",
             )
+        last = await position_of(found.log, moment, (await found.log.extent()).last)
         async with projecting(settings):
             return await _rebuild(found, projection_of(settings), last)
 
 
-async def _rebuild(found: Found, path: Path, last: int | None) -> Digest:
+async def _rebuild(found: Found, path: Path, last: int) -> Digest:
     with scratch.folder(path.parent) as folder:
         head = await _built(found, folder / path.name, last)
         _replace(path, folder / path.name)
@@ -65,7 +68,7 @@ async def compare(settings: Settings, at: str) -> Comparison:
     return Comparison(position, known.digest, built.digest, known == built)
 
 
-async def _built(found: Found, path: Path, last: int | None) -> Head:
+async def _built(found: Found, path: Path, last: int) -> Head:
     """Build a projection up to a position and return where it is."""
     with bar("projecting") as progress:
         return await build(found.log, path, last, progress)

@@ -1,12 +1,19 @@
 """Registering by hand: the webhook configurations as text."""
 
+import re
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
 
 from gpuledger import layout, wiring
 from gpuledger.exits import Exit, Stop
 from ledger.runtime.settings import Settings
 from webhook import registration
 from webhook.registration import Address, Service
+
+_SERVICE: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_URL: Final = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=\s]+-----END")
 
 
 def printed(settings: Settings, url: str, service: str, authority: str) -> str:
@@ -17,6 +24,7 @@ def printed(settings: Settings, url: str, service: str, authority: str) -> str:
     """
     if bool(url) == bool(service):
         raise Stop(Exit.USAGE, "give one of --url and --service")
+    _check(url, service)
     target = url or Service(settings.namespace, service)
     found = registration.configurations(
         Address(target, _authority(settings, authority)),
@@ -25,13 +33,38 @@ def printed(settings: Settings, url: str, service: str, authority: str) -> str:
     return registration.render(found)
 
 
+def _check(url: str, service: str) -> None:
+    """Raise Stop for an address that the API server would refuse."""
+    if service and not _SERVICE.fullmatch(service):
+        raise Stop(Exit.USAGE, f"--service {service!r} is no name of a Service: use a-z, 0-9, -")
+    if url and not (_URL.fullmatch(url) and _port(url)):
+        raise Stop(
+            Exit.USAGE,
+            f"--url {url!r} is no https://HOST[:PORT][/PATH], such as"
+            " https://gpuledger.example:8443: the API server takes nothing else",
+        )
+
+
+def _port(url: str) -> bool:
+    """Return whether a URL names no port, or one that there is."""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
 def _authority(settings: Settings, given: str) -> bytes:
     path = Path(given) if given else Path(settings.store_dir) / layout.AUTHORITY
     try:
-        return path.read_bytes()
+        found = path.read_bytes()
     except OSError as error:
         raise Stop(
             Exit.NOT_FOUND,
             f"{path} cannot be read ({error.strerror}): name the service's CA with --ca, or its"
             " store with --store-dir once it has started there",
         ) from error
+    if not _CERTIFICATE.search(found):
+        raise Stop(
+            Exit.USAGE, f"{path} holds no certificate in PEM: name the service's CA with --ca"
+        )
+    return found

@@ -20,6 +20,7 @@ import uvloop
 
 from gpuledger import wiring
 from gpuledger.application import Application
+from gpuledger.finding import check_store
 from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
 from ledger.kube.managed import counted_only
@@ -245,12 +246,14 @@ def _report_certificate(problem: str) -> None:
 
 
 def main(settings: Settings, ignored: Sequence[Problem] = ()) -> None:
-    """Serve in an event loop of its own."""
+    """Serve in an event loop of its own. Raises Stop where the store is no directory."""
+    check_store(settings)
     uvloop.run(serve(settings, lambda url: _show(settings, url), ignored=ignored))
 
 
 def main_extender(settings: Settings, ignored: Sequence[Problem] = ()) -> None:
-    """Serve a scheduler alone, in an event loop of its own."""
+    """Serve a scheduler alone, in an event loop of its own. Raises Stop as `main`."""
+    check_store(settings)
     settings = msgspec.structs.replace(settings, extender=True, register_webhook="")
     uvloop.run(serve(settings, lambda url: _show(settings, url), admission=False, ignored=ignored))
 

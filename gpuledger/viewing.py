@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import typer
 
 from gpuledger.exits import Exit, Stop
+from gpuledger.finding import check_store
 from gpuledger.projecting import ensure, projection_of
 from ledger.runtime.settings import Settings
 from projections.queries import moments
@@ -34,6 +35,7 @@ async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[View, int]
     Tells on standard error as of which position the answer is. Raises Stop.
     """
     moment = moment_of(at)
+    check_store(settings)
     async with Readers(projection_of(settings), seconds=COMMAND_SECONDS) as readers:
         await ensure(settings)
         async with readers.view() as view:
@@ -61,20 +63,60 @@ def moment_of(text: str) -> Moment | None:
         raise Stop(Exit.USAGE, str(error)) from error
 
 
-def microseconds_since(text: str) -> int:
-    """Read a time from the command line as µs of Unix time, 0 when not given. Raises Stop."""
-    moment = moment_of(text)
-    if isinstance(moment, int):
-        raise Stop(Exit.USAGE, f"{text} is a position; give a time such as 2026-01-31T12:00:00Z")
-    return moments.microseconds(moment) if moment is not None else 0
+def ordered(since: str, until: str) -> tuple[Moment | None, Moment | None]:
+    """Read the first and the last moment from the command line. Raises Stop, also if reversed."""
+    first, last = moment_of(since), moment_of(until)
+    if isinstance(first, datetime) and isinstance(last, datetime) and first > last:
+        raise reversed_range(since, until)
+    if isinstance(first, int) and isinstance(last, int) and first > last:
+        raise reversed_range(since, until)
+    return first, last
 
 
-async def first_position(view: View, text: str) -> int:
-    """Return the first position at or after a moment, 1 when it is not given. Raises Stop."""
-    moment = moment_of(text)
+def reversed_range(since: str, until: str) -> Stop:
+    """Return how a command ends whose stretch would end before it begins."""
+    return Stop(Exit.USAGE, f"--since {since} is after --until {until}: exchange them")
+
+
+async def stretch(view: View, since: str, until: str) -> tuple[int, int]:
+    """Return the first and the last position from a moment to another.
+
+    Without a moment the log's first or last one. Raises Stop, also for a reversed range.
+    """
+    first, last = ordered(since, until)
+    end = await _resolved(view, last)
+    begin = await _resolved(view, first) if first is not None else 1
+    if isinstance(first, datetime):
+        begin += 1
+    if since and until and begin > end + 1:
+        raise reversed_range(since, until)
+    return begin, end
+
+
+async def times(view: View, since: str, until: str) -> tuple[int, int]:
+    """Return when a stretch begins and ends, in µs of Unix time; both belong to it.
+
+    A position stands for the time from its own record to the next one. Raises Stop, also for a
+    reversed range.
+    """
+    first, last = ordered(since, until)
+    begin, end = 0, moments.LAST
+    if first is not None:
+        begin = await _begun(view, first)
+    if isinstance(last, datetime):
+        end = moments.microseconds(last)
+    elif last is not None and await _resolved(view, last) < view.head.position:
+        end = await moments.time_of(view, last + 1) - 1
+    if since and until and begin > end:
+        raise reversed_range(since, until)
+    return begin, end
+
+
+async def _begun(view: View, moment: Moment) -> int:
+    """Return when a moment was, in µs of Unix time. Raises Stop for an unknown position."""
     if isinstance(moment, datetime):
-        return await _resolved(view, moment) + 1
-    return moment or 1
+        return moments.microseconds(moment)
+    return await moments.time_of(view, await _resolved(view, moment)) if moment else 0
 
 
 async def _resolved(view: View, moment: Moment | None) -> int:

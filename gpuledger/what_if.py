@@ -21,7 +21,7 @@ from gpuledger.imagining_fleets import imagined
 from gpuledger.progress import Progress, bar
 from gpuledger.recalling import position_of
 from gpuledger.trying_limits import Limit, Trial, Tried
-from gpuledger.viewing import moment_of
+from gpuledger.viewing import moment_of, ordered
 from ledger.core import accounts
 from ledger.core.state import State
 from ledger.log import records
@@ -100,6 +100,7 @@ async def ask(before: Settings, settings: Settings, question: Question) -> Answe
 
     Raises Stop, and what finding and reading the log raises.
     """
+    ordered(question.since, question.until)
     usual, other = _preferences(before), _preferences(settings)
     limits = tuple(_limit(settings.cluster, text) for text in question.limits)
     async with log_of(settings) as found:

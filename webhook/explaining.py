@@ -31,6 +31,9 @@ from webhook.surroundings.whole import Surroundings
 from webhook.validating import Validating
 from webhook.verdict import Verdict
 
+_OBJECT: Final = "$.request.object"
+"""Where a manifest is in its review."""
+
 UID: Final = "explain"
 """The uid of an explained object that has none, because nobody has created it."""
 
@@ -108,7 +111,13 @@ async def explain(
     until = asyncio.get_running_loop().time() + deadline
     await _must_exist(request.namespace, validating.surroundings, until)
     request = msgspec.structs.replace(_persistable(request), dry_run=True)
-    return _explained(await validating.judge(request, until))
+    try:
+        verdict = await validating.judge(request, until)
+    except BadReview as error:
+        if manifest.kind == KIND:
+            raise
+        raise BadReview(error.field.replace(_OBJECT, "$", 1), error.message) from error
+    return _explained(verdict)
 
 
 def _require(request: Request, namespace: str | None) -> None:

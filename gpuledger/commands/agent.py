@@ -33,7 +33,9 @@ Listen = Annotated[
 State = Annotated[
     str,
     typer.Option(
-        "--state-dir", metavar="DIR", help="Kept here: placements, allocations, limits pages."
+        "--state-dir",
+        metavar="DIR",
+        help="An absolute path: placements, allocations, limits pages.",
     ),
 ]
 Kubelet = Annotated[
@@ -121,7 +123,8 @@ def register(app: typer.Typer) -> None:
         app,
         "gpuledger agent --nats tls://nats.example:4222 --cluster east-1 --node node-7",
         "gpuledger agent --config /etc/gpuledger.toml --memory-scaling 150 --bypass evict",
-        "gpuledger agent --store-dir gpuledger-data --no-kubernetes --no-plugin",
+        "gpuledger agent --store-dir gpuledger-data --no-kubernetes --no-plugin \\",
+        '    --state-dir "$PWD/agent-state"',
         takes=TAKES,
     )(agent)
 

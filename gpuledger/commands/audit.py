@@ -6,10 +6,15 @@ from typing import Annotated
 import typer
 
 from gpuledger.command import command, group
+from gpuledger.commands.times import Since, Until
 from gpuledger.output import Column, Format, Lines, Output, flag, joined, number, show_one
 from ledger.runtime.setting_sources import Loaded
 
-app = group("Check the log, and tell what happened in it.")
+app = group(
+    "Check the log, and tell what happened in it.",
+    "gpuledger audit verify",
+    "gpuledger audit replay -n team-a",
+)
 
 _REPORT = (
     flag("OK", "ok"),
@@ -58,7 +63,7 @@ async def verify(
 @command(
     app,
     "gpuledger audit replay -n team-a",
-    "gpuledger audit replay -n team-a --from 2026-01-31T00:00:00Z --to 2026-02-01T00:00:00Z",
+    "gpuledger audit replay -n team-a --since 2026-01-31T00:00:00Z --until 2026-02-01",
     "gpuledger audit replay -o json | jq 'select(.type == \"Released\")'",
 )
 async def replay(
@@ -69,12 +74,8 @@ async def replay(
     cluster: Annotated[
         str, typer.Option("--cluster", metavar="CLUSTER", help="Only this cluster.")
     ] = "",
-    first: Annotated[
-        str, typer.Option("--from", metavar="POSITION|TIME", help="The first moment.")
-    ] = "",
-    last: Annotated[
-        str, typer.Option("--to", metavar="POSITION|TIME", help="The last moment.")
-    ] = "",
+    since: Since = "",
+    until: Until = "",
     output: Output = Format.TABLE,
 ) -> None:
     """Tell who did what, why and when, from the log.
@@ -86,10 +87,12 @@ async def replay(
     from gpuledger import auditing
 
     lines = Lines(_EVENTS, output)
-    told = auditing.replay(loaded.settings, namespace, cluster, first, last)
+    told = auditing.replay(loaded.settings, namespace, cluster, since, until)
     async with aclosing(told):
         async for line in told:
             lines.show(line)
+    if not lines.begun:
+        typer.echo("No events found.", err=True)
 
 
 _EVENTS = (

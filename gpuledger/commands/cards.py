@@ -5,7 +5,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from gpuledger.command import command
-from gpuledger.commands.reading import At, Cluster
+from gpuledger.commands.reading import Cluster
+from gpuledger.commands.times import At
 from gpuledger.output import Column, Format, Output, flag, number, show_rows, text
 from ledger.runtime.setting_sources import Loaded
 

@@ -1,11 +1,12 @@
 """`gpuledger drift`: where the cluster showed something that the ledger had not been told."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from gpuledger.command import command
 from gpuledger.commands.reading import Cluster, Limit, Namespace
+from gpuledger.commands.times import Since, Until
 from gpuledger.output import Column, Format, Output, amounts, number, show_rows, text
 from ledger.runtime.setting_sources import Loaded
 
@@ -24,9 +25,8 @@ async def drift(
     loaded: Loaded,
     namespace: Namespace = "",
     cluster: Cluster = "",
-    since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="Only corrections since this time.")
-    ] = "",
+    since: Since = "",
+    until: Until = "",
     limit: Limit = 1_000,
     output: Output = Format.TABLE,
 ) -> None:
@@ -39,15 +39,17 @@ async def drift(
     OVER names the quotas that are over their limit because of it. The ledger is right again after
     each of these, so the exit code is 0 whether there are any or not.
     """
-    from gpuledger.viewing import microseconds_since, viewing
+    from gpuledger.viewing import ordered, times, viewing
     from projections.queries.drift import drift as ask
     from projections.queries.drift import unbelieved
     from projections.queries.scopes import Scope
 
-    earliest = microseconds_since(since)
+    scope = Scope(namespace, cluster)
+    ordered(since, until)
     async with viewing(loaded.settings, "") as (view, _):
-        rows, more = await ask(view, Scope(namespace, cluster), limit=limit, since=earliest)
-        strangers = await unbelieved(view, Scope(namespace, cluster))
+        begin, end = await times(view, since, until)
+        rows, more = await ask(view, scope, limit=limit, since=begin, until=end)
+        strangers = await unbelieved(view, scope)
     show_rows(rows, _DRIFT, output, "No corrections found.")
     for one in strangers:
         typer.echo(

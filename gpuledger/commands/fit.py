@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from gpuledger.command import LEDGER, command
-from gpuledger.commands.reading import At
+from gpuledger.commands.times import At
 from gpuledger.output import Column, Format, Output, flag, number, show_object, show_rows, text
 from ledger.runtime.setting_sources import Loaded
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from extender.settling.importing import Imported
     from ledger.kube.hami_accounts import Accounts
 
-app = group("Take over what another system has placed.")
+app = group(
+    "Take over what another system has placed.",
+    "gpuledger import hami --cluster east-1 --dry-run",
+)
 
 _TAKES = (
     *LEDGER,

@@ -8,7 +8,10 @@ from gpuledger.command import command, group
 from gpuledger.output import Column, Format, Output, number, text
 from ledger.runtime.setting_sources import Loaded
 
-app = group("Look at one node, by its agent.")
+app = group(
+    "Look at one node, by its agent.",
+    "gpuledger node top",
+)
 
 MEBIBYTE: Final = 1024**2
 

@@ -1,19 +1,18 @@
 """`gpuledger projection`: the read side's file, built again and compared with the log."""
 
-from typing import Annotated
-
 import typer
 
 from gpuledger.command import command, group
+from gpuledger.commands.times import At
 from gpuledger.output import Format, Output, flag, number, show_one, text
 from ledger.runtime.setting_sources import Loaded
 
-app = group("Build, digest and compare the projection.")
+app = group(
+    "Build, digest and compare the projection.",
+    "gpuledger projection digest",
+    "gpuledger projection rebuild",
+)
 
-At = Annotated[
-    str,
-    typer.Option("--at", metavar="POSITION|TIME", help="As of a position of the log, or a time."),
-]
 _DIGEST = (number("POSITION", "position"), text("DIGEST", "digest"))
 _COMPARISON = (
     *_DIGEST,
@@ -39,9 +38,7 @@ async def digest(loaded: Loaded, at: At = "", output: Output = Format.TABLE) -> 
 @command(app, "gpuledger projection rebuild", "gpuledger projection rebuild --at 1200")
 async def rebuild(
     loaded: Loaded,
-    at: Annotated[
-        int | None, typer.Option("--at", min=0, metavar="POSITION", help="Only up to here.")
-    ] = None,
+    at: At = "",
     output: Output = Format.TABLE,
 ) -> None:
     """Build the projection file again from the log.

@@ -31,6 +31,8 @@ def pseudonym(
     from gpuledger.exits import Exit, Stop
     from gpuledger.pseudonyms import recorded_names
 
+    if not user:
+        raise Stop(Exit.USAGE, "USER is empty: give the name as the API server knows it")
     if not loaded.settings.pseudonym_key_file:
         raise Stop(
             Exit.USAGE,

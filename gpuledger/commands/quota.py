@@ -8,7 +8,11 @@ from gpuledger.command import LEDGER, command, group
 from gpuledger.output import Format, Output, flag, number, show_one, show_rows, text
 from ledger.runtime.setting_sources import Loaded
 
-app = group("Set, list and delete quotas by hand.")
+app = group(
+    "Set, list and delete quotas by hand.",
+    "gpuledger quota list",
+    "gpuledger quota set -n team-a gpus limits.nvidia.com/gpumem=16000",
+)
 
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Namespace of the quota.")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuledger.command import command
+from gpuledger.commands.times import At, Since, Until
 from gpuledger.output import Column, Format, Output, amounts, flag, number, show_rows, text
 from ledger.runtime.setting_sources import Loaded
 
@@ -14,14 +15,6 @@ Namespace = Annotated[
 ]
 Cluster = Annotated[
     str, typer.Option("--cluster", metavar="CLUSTER", help="Only this cluster of the ledger.")
-]
-At = Annotated[
-    str,
-    typer.Option(
-        "--at",
-        metavar="POSITION|TIME",
-        help="As of a position of the log, or of a time such as 2026-01-31T12:00:00Z.",
-    ),
 ]
 
 
@@ -56,7 +49,7 @@ def register(app: typer.Typer) -> None:
     command(
         app,
         "gpuledger history -n team-a --limit 20",
-        "gpuledger history --from 1200 --to 1300 -o json",
+        "gpuledger history --since 1200 --until 1300 -o json",
     )(history)
     command(app, "gpuledger denials -n team-a", "gpuledger denials --since 2026-01-31 -o json")(
         denials
@@ -161,12 +154,8 @@ async def history(
     loaded: Loaded,
     namespace: Namespace = "",
     cluster: Cluster = "",
-    first: Annotated[
-        str, typer.Option("--from", metavar="POSITION|TIME", help="The first moment.")
-    ] = "",
-    last: Annotated[
-        str, typer.Option("--to", metavar="POSITION|TIME", help="The last moment.")
-    ] = "",
+    since: Since = "",
+    until: Until = "",
     limit: Limit = 1_000,
     output: Output = Format.TABLE,
 ) -> None:
@@ -174,25 +163,25 @@ async def history(
 
     Quotas over many namespaces are part of the whole history only, not of a namespace's.
     """
-    from gpuledger.viewing import first_position, viewing
+    from gpuledger.viewing import ordered, stretch, viewing
     from projections.queries.history import history as ask
     from projections.queries.scopes import Scope
 
-    async with viewing(loaded.settings, last) as (view, end):
-        begin = await first_position(view, first)
-        rows, more = await ask(view, begin, end, Scope(namespace, cluster), limit=limit)
+    ordered(since, until)
+    async with viewing(loaded.settings, "") as (view, _):
+        first, last = await stretch(view, since, until)
+        rows, more = await ask(view, first, last, Scope(namespace, cluster), limit=limit)
     show_rows(rows, _HISTORY, output, "No events found.")
     if more is not None:
-        typer.echo(f"There is more: go on with --from {more[0]}, or raise --limit.", err=True)
+        typer.echo(f"There is more: go on with --since {more[0]}, or raise --limit.", err=True)
 
 
 async def denials(
     loaded: Loaded,
     namespace: Namespace = "",
     cluster: Cluster = "",
-    since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="Only denials since this time.")
-    ] = "",
+    since: Since = "",
+    until: Until = "",
     limit: Limit = 100,
     output: Output = Format.TABLE,
 ) -> None:
@@ -200,13 +189,15 @@ async def denials(
 
     Denials are kept for some weeks only (setting denials_days).
     """
-    from gpuledger.viewing import microseconds_since, viewing
+    from gpuledger.viewing import ordered, times, viewing
     from projections.queries.denials import denials as ask
     from projections.queries.scopes import Scope
 
-    earliest = microseconds_since(since)
+    ordered(since, until)
     async with viewing(loaded.settings, "") as (view, _):
-        rows, more = await ask(view, Scope(namespace, cluster), limit=limit, since=earliest)
+        begin, end = await times(view, since, until)
+        scope = Scope(namespace, cluster)
+        rows, more = await ask(view, scope, limit=limit, since=begin, until=end)
     show_rows(rows, _DENIALS, output, "No denials found.")
     if more:
         typer.echo("There are older ones: raise --limit.", err=True)

@@ -41,5 +41,9 @@ async def settle(
     there, this is for emergencies, and the next recount corrects what is wrong.
     """
     from gpuledger import settling
+    from gpuledger.exits import Exit, Stop
+
+    if not uid.strip():
+        raise Stop(Exit.USAGE, "UID is empty; `gpuledger holds` and `gpuledger holders` list uids")
 
     show_one(await settling.settle(loaded.settings, fate, uid), _SETTLED, output)

@@ -65,13 +65,15 @@ def _replay(seed: int) -> bool:
 
 def _campaign(seeds: int, first: int, workers: int, output: Format) -> bool:
     """Run seeds and print what came of them; True when any broke a rule."""
+    from contextlib import closing
+
     from gpuledger.progress import bar
     from gpuledger.simulation.campaigns import campaign, explain
 
     failed: list[int] = []
     steps = 0
-    with bar("simulating") as progress:
-        results = campaign(range(first, first + seeds), workers)
+    running = closing(campaign(range(first, first + seeds), workers))
+    with bar("simulating") as progress, running as results:
         for done, result in enumerate(results, start=1):
             steps += result.steps
             if result.violation is not None:

@@ -1,5 +1,7 @@
 """`gpuledger version`: what is installed."""
 
+from typing import Annotated
+
 import msgspec
 import typer
 
@@ -10,6 +12,26 @@ from gpuledger.output import Format, Output, show_one, text
 def register(app: typer.Typer) -> None:
     """Add the command to the app."""
     app.command(epilog=epilog("gpuledger version -o json"))(version)
+
+
+def _print_version(asked: bool) -> None:
+    """Print the version and end, where that was asked for."""
+    if asked:
+        from gpuledger.version import VERSION
+
+        typer.echo(f"gpuledger {VERSION}")
+        raise typer.Exit
+
+
+def option(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version, and end."
+        ),
+    ] = False,
+) -> None:
+    """Take the options before a command."""
 
 
 def version(output: Output = Format.TABLE) -> None:

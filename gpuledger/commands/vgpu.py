@@ -8,7 +8,10 @@ from gpuledger.command import command, group
 from gpuledger.output import Format, Output, text
 from ledger.runtime.setting_sources import Loaded
 
-app = group("The library that limits what containers use of cards.")
+app = group(
+    "The library that limits what containers use of cards.",
+    "gpuledger vgpu selftest",
+)
 
 COLUMNS = (text("CHECK", "name"), text("RESULT", "result"), text("DETAIL", "detail"))
 

@@ -7,7 +7,10 @@ import typer
 from gpuledger.command import command, group
 from ledger.runtime.setting_sources import Loaded
 
-app = group("Show how the API server reaches the ledger.")
+app = group(
+    "Show how the API server reaches the ledger.",
+    "gpuledger webhook print --url https://gpuledger.example:8443",
+)
 
 _TAKES = (
     "store_dir",

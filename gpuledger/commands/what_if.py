@@ -6,6 +6,7 @@ import typer
 
 from gpuledger.command import LEDGER, command
 from gpuledger.commands.fit import PREFERENCES
+from gpuledger.commands.times import Since, Until
 from gpuledger.output import Column, Format, Output, number, show_object, show_rows, text
 from ledger.runtime.setting_sources import Loaded
 
@@ -39,18 +40,8 @@ def register(app: typer.Typer) -> None:
 
 async def what_if(
     loaded: Loaded,
-    since: Annotated[
-        str,
-        typer.Option(
-            "--since", metavar="POSITION|TIME", help="Begin here; 24 hours before the end if not."
-        ),
-    ] = "",
-    until: Annotated[
-        str,
-        typer.Option(
-            "--until", metavar="POSITION|TIME", help="End here; the end of the log if not given."
-        ),
-    ] = "",
+    since: Since = "",
+    until: Until = "",
     nodes: Annotated[
         Many | None,
         typer.Option(
@@ -79,7 +70,8 @@ async def what_if(
     Pods that were given cards in a stretch of the log come again in the same order and stay as long
     as they did. RECORDED is what was; REPLAYED lets the extender choose with the settings of the
     file and the environment; WHAT-IF with those of the command line, on the nodes and under the
-    limits given. All have every node that was there in that time, for all of it.
+    limits given. Without --since, the stretch is the 24 hours before its end. All have every node
+    that was there in that time, for all of it.
 
     What it cannot know: pods that were never given cards are not in it, for nobody knows how long
     they would have stayed. Pods come when they were placed, not when they were created. What they

@@ -1,9 +1,11 @@
 """Campaigns: many seeds, on several processors, and the story of one that fails."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import contextlib
+import signal
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Final
 
 import msgspec
@@ -18,15 +20,38 @@ SEEDS_AT_ONCE: Final = 10
 
 def campaign(
     seeds: Iterable[int], workers: int = 1, defects: Sequence[str] = ()
-) -> Iterator[Result]:
-    """Run seeds and yield their results in order; a result without a violation has no trace."""
+) -> Generator[Result]:
+    """Run seeds and yield their results in order; a result without a violation has no trace.
+
+    Closed before its end, or interrupted, it ends its workers at once.
+    """
     work = partial(_run_briefly, defects=tuple(defects))
     if workers == 1:
         yield from map(work, seeds)
         return
     # A fresh interpreter per worker: nothing of this process, its threads or its loop, is copied.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(work, seeds, chunksize=SEEDS_AT_ONCE)
+    others = set(active_children())
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    try:
+        with _deaf_to_interrupts():
+            results = pool.map(work, seeds, chunksize=SEEDS_AT_ONCE)
+        yield from results
+    except BaseException:
+        for child in set(active_children()) - others:
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Start processes that never get SIGINT: a terminal sends it to all, and one handles it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def explain(seed: int, defects: Sequence[str] = ()) -> str:

@@ -7,10 +7,13 @@ rotated token is used without a restart.
 
 import asyncio
 import importlib
+import os
 import ssl
 import time
 from pathlib import Path
 from typing import Any, Final
+
+import yaml
 
 from ledger.kube.errors import Forbidden
 
@@ -46,8 +49,10 @@ class Credentials:
         try:
             async with asyncio.timeout(PLUGIN_SECONDS):
                 if kubeconfig is None:
+                    _must_be_a_pod()
                     package.load_incluster_config(client_configuration=configuration)
                 else:
+                    await asyncio.to_thread(_check, kubeconfig)
                     loader = await package.load_kube_config(
                         config_file=str(kubeconfig),
                         client_configuration=configuration,
@@ -112,6 +117,26 @@ class Credentials:
             return
         self._refreshed = time.monotonic()
         await self._loader.load_and_set(self._configuration)
+
+
+def _must_be_a_pod() -> None:
+    """Raise ValueError where no kubelet has told where the API server is."""
+    if not os.environ.get("KUBERNETES_SERVICE_HOST"):
+        raise ValueError("this process runs in no pod")
+
+
+def _check(kubeconfig: Path) -> None:
+    """Raise ValueError for a file that is no kubeconfig; its library says less about that."""
+    try:
+        found = yaml.safe_load(kubeconfig.read_bytes())
+    except OSError as error:
+        raise ValueError(error.strerror) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError("it is no YAML") from error
+    if not isinstance(found, dict) or not isinstance(found.get("clusters"), list):
+        raise ValueError("it is no kubeconfig: it has no list of clusters")
+    if not found.get("current-context"):
+        raise ValueError("it has no current-context: choose one, `kubectl config use-context NAME`")
 
 
 def _reason(error: Exception) -> str:

@@ -24,6 +24,7 @@ from ledger.log import credentials
 from ledger.log.cancellation import kept
 from ledger.log.credentials import Access as Access
 from ledger.log.credentials import CredentialsError, SecureClient
+from ledger.log.plainly import plainly
 from ledger.log.port import LogError, Unreachable
 
 RECONNECT_SECONDS: Final = 0.25
@@ -52,6 +53,20 @@ _UNSENT: Final = (
     nats.errors.MaxPayloadError,
 )
 
+
+class Unauthorized(Unreachable):
+    """The servers answer, and refuse the credentials; or these cannot be used."""
+
+
+class Untrusted(Unreachable):
+    """The servers answer, and no TLS connection to them can be made."""
+
+
+_MET: Final = (
+    (("authorization", "authentication", "permissions violation", "nkey"), Unauthorized),
+    (("certificate", "ssl", "tls"), Untrusted),
+)
+"""Words of the client's errors, and what they make of a connection that cannot be made."""
 
 _OWN_API: Final = "$JS.API"
 """JetStream's API of the servers connected to."""
@@ -156,7 +171,7 @@ class Connection:
         except nats.errors.NoRespondersError as error:
             raise NobodyThere(self._unreachable(f"{subject}: {self._nobody()}")) from error
         except _UNSENT as error:
-            raise Unreachable(self._unreachable(f"{subject}: {_text(error)}")) from error
+            raise Unreachable(self._unreachable(f"{subject}: {plainly(error)}")) from error
         return answer.data
 
     async def publish(self, subject: str, payload: bytes) -> None:
@@ -165,7 +180,7 @@ class Connection:
         try:
             await client.publish(subject, payload)
         except _UNSENT as error:
-            raise Unreachable(self._unreachable(f"{subject}: {_text(error)}")) from error
+            raise Unreachable(self._unreachable(f"{subject}: {plainly(error)}")) from error
 
     async def subscribe(self, subject: str, receive: Receive) -> None:
         """Hand every message on a subject to a coroutine, on every connection made from now on.
@@ -239,7 +254,7 @@ class Connection:
                     await self._dial()
                     self._tell()
         except TimeoutError as error:
-            raise Unreachable(self._unreachable("no connection")) from error
+            raise self._no_connection() from error
 
     async def _dial(self) -> None:
         """Make a client, which is nobody's until it is connected and subscribed to everything.
@@ -261,10 +276,10 @@ class Connection:
                     await self._resubscribe(client, subject)
             self._check_open()
         except CredentialsError as error:
-            raise Unreachable(self._unreachable(str(error))) from error
+            raise Unauthorized(self._unreachable(str(error))) from error
         except (TimeoutError, OSError, nats.errors.Error) as error:
             await _close(client, self.deadline)
-            raise Unreachable(self._unreachable("no connection")) from error
+            raise self._no_connection() from error
         except BaseException:
             await _close(client, self.deadline)
             raise
@@ -285,7 +300,7 @@ class Connection:
             try:
                 await self._renew(marks)
             except (Unreachable, nats.errors.Error) as error:
-                _logger.warning("nats_credentials_not_renewed", reason=_text(error))
+                _logger.warning("nats_credentials_not_renewed", reason=plainly(error))
 
     async def _renew(self, marks: credentials.Marks) -> None:
         """Let a new client take the place of one that works. Raises Unreachable.
@@ -351,7 +366,7 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         # A denied publish is only a time-out for whoever asked, the reason arrives here.
-        text = _text(error)
+        text = plainly(error)
         now = asyncio.get_running_loop().time()
         if now - self._errors.get(text, -ERROR_SECONDS) < ERROR_SECONDS:
             return
@@ -364,6 +379,12 @@ class Connection:
         self._errors.clear()
         self._tell()
         _logger.info("nats_reconnected", servers=self._servers())
+
+    def _no_connection(self) -> Unreachable:
+        """Return the error of a connection that could not be made, by what the client met."""
+        met = " ".join(self._errors).lower()
+        kind = next((kind for words, kind in _MET if any(one in met for one in words)), Unreachable)
+        return kind(self._unreachable("no connection"))
 
     def _unreachable(self, what: str) -> str:
         reasons = "".join(f"; {error}" for error in self._errors)
@@ -394,7 +415,3 @@ async def _close(client: Client, deadline: float) -> None:
     with contextlib.suppress(TimeoutError, OSError, nats.errors.Error, AssertionError):
         async with asyncio.timeout(deadline):
             await client.close()
-
-
-def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__

@@ -13,6 +13,8 @@ import nats.errors
 import nkeys  # type: ignore[import-untyped]
 from nats.aio.client import Client
 
+from ledger.log.plainly import plainly
+
 LOGIN_BYTES_MAX: Final = 4096
 FILE_BYTES_MAX: Final = 65_536
 
@@ -85,7 +87,9 @@ def read_login(path: str) -> Login:
         with Path(path).open("rb") as file:
             text = file.read(LOGIN_BYTES_MAX).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise CredentialsError(f"{path}: cannot be read ({error}); check the file") from error
+        raise CredentialsError(
+            f"{path}: cannot be read ({_reason(error)}); check the file"
+        ) from error
     user, _, password = text.partition(":")
     if not user or not password or "\n" in text:
         raise CredentialsError(f"{path}: is not one line USER:PASSWORD; write it so")
@@ -112,7 +116,16 @@ def _content(path: str) -> bytes:
         with Path(path).open("rb") as file:
             return file.read(FILE_BYTES_MAX)
     except OSError as error:
-        raise CredentialsError(f"{path}: cannot be read ({error}); check the file") from error
+        raise CredentialsError(
+            f"{path}: cannot be read ({_reason(error)}); check the file"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return why a file cannot be used, without its name."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.strerror:
+        return error.strerror
+    return "it holds no certificate in PEM" if isinstance(error, ssl.SSLError) else plainly(error)
 
 
 def _check_seed(path: str, text: bytes) -> None:
@@ -129,7 +142,8 @@ def trusting(authority: str) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=authority)
     except (OSError, ssl.SSLError) as error:
         raise CredentialsError(
-            f"{authority}: cannot be used as the CA of the NATS servers ({error}); check the file"
+            f"{authority}: cannot be used as the CA of the NATS servers ({_reason(error)});"
+            " check the file"
         ) from error
 
 

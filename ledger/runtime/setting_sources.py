@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -193,6 +194,19 @@ def _shown(name: str, raw: object) -> str:
     return setting_texts.rendered(setting_texts.masked(name, raw))
 
 
+_SERVER: Final = re.compile(r"(?:(?:nats|tls|ws|wss)://)?[^/?#\s]+/?")
+
+
+def _is_no_server(url: str) -> bool:
+    """Return whether a URL cannot be that of a NATS server."""
+    if not _SERVER.fullmatch(url):
+        return True
+    try:
+        return urlsplit(url if "://" in url else f"nats://{url}").port == 0
+    except ValueError:
+        return True
+
+
 Rule = tuple[str, Callable[[Settings], bool], str]
 
 _RULES: Final[tuple[Rule, ...]] = (
@@ -265,6 +279,12 @@ _RULES: Final[tuple[Rule, ...]] = (
             and bool(given.nats_user or given.nats_login_file or given.nats_creds or given.nats_ca)
         ),
         "is empty, so the credentials have no server; give its URL",
+    ),
+    (
+        "nats",
+        lambda given: any(map(_is_no_server, given.nats)),
+        f"is no URL of a server; write nats://HOST:PORT or tls://HOST:PORT, up to port"
+        f" {addresses.PORT_MAX}",
     ),
     (
         "nats_domain",

@@ -10,9 +10,21 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Meta
 
-from ledger.runtime.settings import DEFAULTS, NAMES, TYPES
+from ledger.runtime.settings import (
+    DEFAULTS,
+    HOST_PORT_PATTERN,
+    NAME_PATTERN,
+    NAMES,
+    TYPES,
+)
 
 MASK: Final = "********"
+
+_SHAPES: Final = {
+    NAME_PATTERN: "a name of a-z, 0-9 and - with at most 63 characters",
+    HOST_PORT_PATTERN: "HOST:PORT",
+}
+"""What texts look like that are held to a pattern."""
 
 
 class Documentation(msgspec.Struct, frozen=True):
@@ -67,7 +79,7 @@ def wanted(name: str) -> str:
         )
         if bound is not None
     ]
-    kind = _type_text(get_args(TYPES[name])[0])
+    kind = _SHAPES.get(described.pattern or "", _type_text(get_args(TYPES[name])[0]))
     example = described.examples[0] if described.examples else getattr(DEFAULTS, name)
     return f"{' '.join([kind, *bounds])}, for example {rendered(example)}: {described.description}"
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 SECRET: Final = {"secret": True}
 
-_NAME: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _DOMAIN: Final = r"^([A-Za-z0-9_-]{1,64})?$"
 _LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 _LABEL: Final = (
@@ -20,7 +20,7 @@ _LABEL: Final = (
 )
 _CONTROLLER: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?=\S+$"
 _CARD_POLICY: Final = r"^(binpack|spread|numa|mutex|topology-aware|whole)$"
-_HOST_PORT: Final = r"^(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):[0-9]{1,5}$"
+HOST_PORT_PATTERN: Final = r"^(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):[0-9]{1,5}$"
 
 Choice = Literal["deny", "allow"]
 
@@ -34,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     listen: Annotated[
         str,
         Meta(
-            pattern=_HOST_PORT,
+            pattern=HOST_PORT_PATTERN,
             description="HOST:PORT to serve on; [ADDRESS]:PORT for IPv6, port 0 takes a free one.",
             examples=["127.0.0.1:8443"],
         ),
@@ -94,7 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ),
     ] = ""
     shard: Annotated[
-        str, Meta(pattern=_NAME, description="Name of the log to write.", examples=["main"])
+        str, Meta(pattern=NAME_PATTERN, description="Name of the log to write.", examples=["main"])
     ] = "main"
     replicas: Annotated[
         Literal[1, 3, 5],
@@ -130,7 +130,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cluster: Annotated[
         str,
         Meta(
-            pattern=_NAME,
+            pattern=NAME_PATTERN,
             description="This cluster's name in the ledger, bound to its kube-system namespace.",
             examples=["east-1"],
         ),
@@ -174,7 +174,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     namespace: Annotated[
         str,
         Meta(
-            pattern=_NAME,
+            pattern=NAME_PATTERN,
             description="Namespace the service itself runs in; it is never held up by itself.",
         ),
     ] = "gpuledger-system"

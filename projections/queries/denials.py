@@ -5,7 +5,7 @@ import msgspec
 from ledger.core.amounts import Amounts
 from ledger.core.denials import Denial, sentence
 from ledger.log import refusals
-from projections.queries.moments import rfc3339
+from projections.queries.moments import LAST, rfc3339
 from projections.queries.scopes import Scope
 from projections.reading import View
 
@@ -27,9 +27,11 @@ class Denied(msgspec.Struct, frozen=True):
 
 
 async def denials(
-    view: View, scope: Scope, *, limit: int, since: int = 0, before: int = 0
+    view: View, scope: Scope, *, limit: int, since: int = 0, until: int = LAST, before: int = 0
 ) -> tuple[list[Denied], int]:
-    """Return at most `limit` denials of a scope since a time in µs of Unix time, newest first.
+    """Return at most `limit` denials of a scope, newest first.
+
+    They are from `since` to `until`, in µs of Unix time.
 
     `before` goes on below a number, 0 starts at the newest. Returns with them the number to go on
     before, 0 at the end.
@@ -37,13 +39,14 @@ async def denials(
     statement = """
         SELECT position, body FROM denials
         WHERE (:name = '' OR namespace = :name) AND (:cluster = '' OR cluster = :cluster)
-        AND time >= :since AND (:before = 0 OR position < :before)
+        AND time BETWEEN :since AND :until AND (:before = 0 OR position < :before)
         ORDER BY position DESC LIMIT :limit
     """
     values = {
         "name": scope.namespace,
         "cluster": scope.cluster,
         "since": since,
+        "until": until,
         "before": before,
         "limit": limit + 1,
     }

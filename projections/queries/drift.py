@@ -6,7 +6,7 @@ import msgspec
 
 from ledger.core.amounts import Amounts
 from projections.queries.lines import line_names
-from projections.queries.moments import rfc3339
+from projections.queries.moments import LAST, rfc3339
 from projections.queries.scopes import Scope
 from projections.reading import View
 
@@ -62,9 +62,17 @@ async def unbelieved(view: View, scope: Scope) -> list[Unbelieved]:
 
 
 async def drift(
-    view: View, scope: Scope, *, limit: int, since: int = 0, before: Place | None = None
+    view: View,
+    scope: Scope,
+    *,
+    limit: int,
+    since: int = 0,
+    until: int = LAST,
+    before: Place | None = None,
 ) -> tuple[list[Correction], Place | None]:
-    """Return at most `limit` corrections of a scope since a time in µs of Unix time, newest first.
+    """Return at most `limit` corrections of a scope, newest first.
+
+    They are from `since` to `until`, in µs of Unix time.
 
     `before` goes on below a place. Returns with them the place to go on `before`, None at the end.
     """
@@ -73,6 +81,7 @@ async def drift(
         "name": scope.namespace,
         "cluster": scope.cluster,
         "since": since,
+        "until": until,
         "position": first[0],
         "number": first[1],
         "limit": limit + 1,
@@ -112,7 +121,8 @@ _NEWEST: Final = """
     FROM drift
     JOIN records ON records.position = drift.position
     JOIN namespaces ON namespaces.number = drift.namespace
-    WHERE (drift.position, drift.number) < (:position, :number) AND records.time >= :since
+    WHERE (drift.position, drift.number) < (:position, :number)
+    AND records.time BETWEEN :since AND :until
     AND (:name = '' OR namespaces.name = :name) AND (:cluster = '' OR namespaces.cluster = :cluster)
     ORDER BY drift.position DESC, drift.number DESC LIMIT :limit
 """

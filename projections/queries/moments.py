@@ -8,6 +8,9 @@ from projections.reading import View
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _POSITION_DIGITS_MAX: Final = 15
 
+LAST: Final = 2**62
+"""A time in µs of Unix time that is after all others."""
+
 Moment = int | datetime
 """A position, or a time with its zone."""
 
@@ -50,6 +53,14 @@ async def resolve(view: View, moment: Moment | None) -> int:
         "SELECT position FROM records WHERE time <= ? ORDER BY time DESC, position DESC LIMIT 1"
     )
     async with view.connection.execute(statement, (microseconds(moment),)) as rows:
+        row = await rows.fetchone()
+    return int(row[0]) if row is not None else 0
+
+
+async def time_of(view: View, position: int) -> int:
+    """Return the time of a projected record in µs of Unix time, 0 where there is none."""
+    statement = "SELECT time FROM records WHERE position = ?"
+    async with view.connection.execute(statement, (position,)) as rows:
         row = await rows.fetchone()
     return int(row[0]) if row is not None else 0
 

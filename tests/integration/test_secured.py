@@ -9,7 +9,7 @@ import pytest
 from support.nats import NatsServer
 from support.ports import free_port
 
-from ledger.log.connection import Access, Connection
+from ledger.log.connection import Access, Connection, Unauthorized, Untrusted
 from ledger.log.port import Unreachable
 from ledger.runtime import certificates
 from ledger.runtime.certificates import Files
@@ -108,11 +108,25 @@ async def test_a_server_with_tls_and_the_right_ca_gets_the_login(
     await connection.close()
 
 
+@pytest.mark.parametrize("user", ["ledger", "nobody"])
+async def test_a_wrong_password_is_told_apart_from_a_wrong_address(
+    user: str, tls_server: NatsServer, files: Files
+) -> None:
+    url = f"nats://127.0.0.1:{tls_server.port}"
+    access = Access((url,), user=user, password="wrong", ca=files.authority)
+    with pytest.raises(Unauthorized, match="Authorization Violation"):
+        await Connection.connect(access, deadline=3)
+    away = Access((f"nats://127.0.0.1:{free_port()}",), user=user, password="wrong")
+    with pytest.raises(Unreachable, match="Connection refused") as met:
+        await Connection.connect(away, deadline=1.5)
+    assert not isinstance(met.value, Unauthorized)
+
+
 async def test_a_server_of_another_ca_gets_no_login(tls_server: NatsServer, tmp_path: Path) -> None:
     other = certificates.ensure(tmp_path / "other", (), certificates.utc_now())
     url = f"nats://127.0.0.1:{tls_server.port}"
     access = Access((url,), user="ledger", password=PASSWORD, ca=other.authority)
-    with pytest.raises(Unreachable, match="certificate"):
+    with pytest.raises(Untrusted, match="certificate"):
         await Connection.connect(access, deadline=1.5)
 
 

@@ -201,7 +201,7 @@ async def test_a_pod_that_wants_no_card_fits_without_one(fit: Fitting) -> None:
     ("manifest", "said"),
     [
         ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}, "cannot be explained"),
-        (["a"], "Expected `object`"),
+        ({"apiVersion": "v1", "kind": 5}, r"\$\.kind: Expected `str`"),
     ],
 )
 async def test_what_makes_no_pods_is_refused_by_its_file(

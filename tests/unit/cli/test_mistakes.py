@@ -1,0 +1,151 @@
+"""Mistakes on the command line end in one sentence and an exit code, and never in a traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from gpuledger.app import build
+from gpuledger.commands import times
+from gpuledger.exits import Exit
+from gpuledger.version import VERSION
+
+APP = build()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with files that are no use to any command."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").write_text("kind: Pod\n")
+    (tmp_path / "empty").touch()
+    (tmp_path / "binary").write_bytes(bytes(range(256)))
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+def run(line: str) -> Result:
+    return CliRunner().invoke(APP, line.split())
+
+
+@pytest.mark.parametrize("line", ["-h", "usage -h", "quota -h", "quota set -h", "simulate -h"])
+def test_a_short_option_shows_the_help(line: str) -> None:
+    found = run(line)
+    assert found.exit_code == 0
+    assert "Usage: " in found.stdout
+    assert "Examples:" in found.stdout
+
+
+def test_the_version_is_an_option_too() -> None:
+    assert run("--version").stdout == f"gpuledger {VERSION}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("usge", "Did you mean 'usage'?"),
+        ("usage extra", "unexpected extra argument"),
+        ("usage -o xml", "is not one of 'table', 'json', 'yaml'"),
+        ("usage --at yesterday", "neither a position such as 1234 nor a time"),
+        ("usage --at -5", "neither a position"),
+        ("usage --at 99999999999999999999", "neither a position"),
+        ("usage --at 2026-13-01", "neither a position"),
+        ("usage --store-dir text", "store_dir = text: is a file; name a directory"),
+        ("serve --no-kubernetes --store-dir text", "is a file; name a directory"),
+        ("usage --shard A_B", "a name of a-z, 0-9 and -"),
+        ("usage --config missing.toml", "No such file or directory"),
+        ("usage --config folder", "Is a directory"),
+        ("usage --config binary", "is not TOML"),
+        ("usage --nats http://host:4222", "is no URL of a server; write nats://HOST:PORT"),
+        ("usage --nats nats://host:99999", "is no URL of a server"),
+        ("serve --listen here", "give HOST:PORT"),
+        ("serve --listen 127.0.0.1:99999", "beyond 65535"),
+        ("history --since 3 --until 1", "--since 3 is after --until 1: exchange them"),
+        ("denials --since 2026-02-01 --until 2026-01-01", "exchange them"),
+        ("audit replay --since 3 --until 1", "exchange them"),
+        ("what-if --since 3 --until 1", "exchange them"),
+        ("resize -n a p -c main", "nothing would change"),
+        ("resize -n a p -c main --memory 99999999999999999999", "less than or equal"),
+        ("resize -n a p -c main --memory -1", "greater than or equal"),
+        ("restore missing", "missing: No such file or directory; nothing was restored"),
+        ("restore folder", "folder: Is a directory; nothing was restored"),
+        ("webhook print --url http://host --ca text", "is no https://HOST"),
+        ("webhook print --url https://host:99999 --ca text", "is no https://HOST"),
+        ("webhook print --service A_B --ca text", "is no name of a Service"),
+        ("webhook print --service a --ca text", "text holds no certificate in PEM"),
+        ("node top --agent nowhere", "write http://HOST:PORT"),
+        ("node top --agent http://127.0.0.1:99999", "write http://HOST:PORT"),
+        ("explain -f folder", "folder cannot be read: Is a directory"),
+        ("explain -f empty", "empty is empty"),
+        ("fit -f binary", "binary is neither JSON nor YAML"),
+        ("simulate --seeds 0", "greater than or equal to 1"),
+    ],
+)
+def test_wrong_usage_is_told_with_what_to_write(line: str, said: str) -> None:
+    found = run(line)
+    assert (found.exit_code, found.stdout) == (Exit.USAGE, "")
+    assert said in " ".join(found.stderr.split())
+    assert "Errno" not in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("serve --kubeconfig missing --store-dir s", "missing: No such file or directory"),
+        ("serve --kubeconfig empty --store-dir s", "empty: it is no kubeconfig"),
+        ("serve --kubeconfig text --store-dir s", "text: it is no kubeconfig"),
+        ("serve --kubeconfig binary --store-dir s", "binary: it is no YAML"),
+    ],
+)
+def test_a_kubeconfig_that_is_none_is_named(line: str, said: str) -> None:
+    found = run(line)
+    assert found.exit_code == Exit.UNREACHABLE
+    assert f"no credentials from {said}" in found.stderr
+
+
+def _options() -> list[tuple[str, typer.core.TyperOption]]:
+    found: list[tuple[str, typer.core.TyperOption]] = []
+
+    def look(path: str, command: object) -> None:
+        if isinstance(command, typer.core.TyperGroup):
+            for name, below in command.commands.items():
+                look(f"{path} {name}", below)
+        elif isinstance(command, typer.core.TyperCommand):
+            options = (one for one in command.params if isinstance(one, typer.core.TyperOption))
+            found.extend((path, one) for one in options)
+
+    look("", typer.main.get_command(APP))
+    return found
+
+
+def test_options_of_time_are_called_and_written_alike_everywhere() -> None:
+    shown = {"--at", "--since", "--until"}
+    of_time = [(path, one) for path, one in _options() if shown & set(one.opts)]
+    assert len(of_time) > 12
+    assert {one.metavar for _, one in of_time} == {times.FORMAT}
+    assert not {"--from", "--to"} & {name for _, one in _options() for name in one.opts}
+
+
+def test_names_of_options_of_time_before_are_understood() -> None:
+    assert "exchange them" in run("history --from 3 --to 1").stderr
+
+
+@pytest.mark.parametrize("line", ["--help", "version", "usage --help"])
+def test_a_full_disk_is_no_traceback(line: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "gpuledger", *line.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    assert ended.returncode == Exit.FAILED
+    assert "No space left on device" in ended.stderr
+    assert "Traceback" not in ended.stderr
