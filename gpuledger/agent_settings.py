@@ -131,12 +131,6 @@ def checked(settings: AgentSettings) -> AgentSettings:
                 f"{option} {path!r}: write an absolute path, the same in this container and on the"
                 " host: the kubelet mounts it into others",
             )
-    if settings.plugin and not Path(settings.kubelet_dir).is_dir():
-        raise Stop(
-            Exit.USAGE,
-            f"--kubelet-dir {settings.kubelet_dir!r}: no such directory; name the kubelet's,"
-            " or hand out no cards with --no-plugin",
-        )
     if PRELOAD_BREAKS.search(settings.library):
         raise Stop(
             Exit.USAGE,

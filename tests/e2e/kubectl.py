@@ -22,9 +22,11 @@ class Kubectl:
         """Take kubectl from the folder of the control plane's binaries; skip without one."""
         if not (assets / "kubectl").is_file():
             pytest.skip(f"{assets} has no kubectl: the commands of the pages were not typed")
-        self.folder = folder
+        self.folder, self.home = folder, folder / "home"
+        self.home.mkdir(exist_ok=True)
         self._env = os.environ | {
             "KUBECONFIG": str(kubeconfig),
+            "HOME": str(self.home),
             "PATH": os.pathsep.join([str(assets), str(COMMAND.parent), os.environ["PATH"]]),
         }
 

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.e2e
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "install.md").read_text()
+SCHEDULING_PAGE: Final = (ROOT / "docs" / "scheduling.md").read_text()
 NODE_PAGE: Final = (ROOT / "docs" / "node.md").read_text()
 EFFECTIVE_SECONDS: Final = 60.0
 RUNTIME_CLASS: Final = """
@@ -160,6 +161,22 @@ async def test_a_policy_is_shown_with_what_it_does(admin: Cluster, kubectl: Kube
     assert row.split()[:6] == ["shown", "warn", "deny", "opportunistic", "false", "0"]
 
 
+def test_no_key_that_the_page_makes_is_left_in_the_checkout(kubectl: Kubectl) -> None:
+    keys = kubectl.home / "gpuledger-keys"
+    assert keys.stat().st_mode & 0o077 == 0
+    assert {"ca.key", "tls.key", "client-ca.key", "client.key"} <= {p.name for p in keys.iterdir()}
+    assert {path.name for path in kubectl.folder.iterdir()} == {"deploy", "home"}
+
+
+def test_the_scheduler_is_applied_without_a_word_of_warning(kubectl: Kubectl) -> None:
+    command = "kubectl apply -k deploy/scheduler"
+    assert command in SCHEDULING_PAGE
+    printed = kubectl.type(f"{command} --warnings-as-errors").splitlines()
+    assert printed
+    assert {line.rpartition(" ")[2] for line in printed} == {"created"}
+    assert "Warning" not in kubectl.type(f"{command} --warnings-as-errors")
+
+
 def test_applying_again_changes_nothing(kubectl: Kubectl) -> None:
     assert kubectl.type("kubectl diff -k deploy") == ""
 
@@ -279,7 +296,7 @@ async def test_webhooks_are_registered_as_the_page_says(admin: Cluster, kubectl:
     inside = "kubectl -n gpuledger-system exec deploy/gpuledger -- \\\n"
     assert inside in command
     command = command.replace(inside, "GPULEDGER_CONFIG=deploy/gpuledger.toml ")
-    kubectl.type(command.replace("/etc/gpuledger/tls/ca.crt", "ca.crt"))
+    kubectl.type(command.replace("/etc/gpuledger/tls/ca.crt", "~/gpuledger-keys/ca.crt"))
     path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
     for webhook in (await admin.must("GET", path))["webhooks"]:
         service = webhook["clientConfig"]["service"]

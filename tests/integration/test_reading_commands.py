@@ -61,8 +61,13 @@ def test_no_drift_is_no_failure(store: Path) -> None:
     assert "No corrections found." in quiet.err
 
 
-def test_a_position_is_no_time_since_which_there_was_drift(store: Path) -> None:
-    assert gpuledger("drift", "--since", "3", store=store).status == 2
+def test_drift_is_shown_from_a_position_to_another(store: Path) -> None:
+    (row,) = gpuledger("drift", "-o", "json", store=store).json
+    position = row["position"]
+    at = str(position)
+    assert gpuledger("drift", "--since", at, "--until", at, "-o", "json", store=store).json == [row]
+    assert gpuledger("drift", "--since", str(position + 1), store=store).status == 3
+    assert gpuledger("drift", "--until", str(position - 1), "-o", "json", store=store).json == []
 
 
 @pytest.mark.parametrize(("by", "namespace"), [("cluster", ""), ("namespace", "team-a")])

@@ -262,7 +262,7 @@ async def test_a_log_without_records_has_nothing_to_tell(ask: Asking) -> None:
         ({"limits": ("company:limits.cpu=1",)}, "on universe/company", Exit.NOT_FOUND),
         ({"until": "6"}, "position 6 is not in the log", Exit.NOT_FOUND),
         ({"since": "6"}, "--since 6 is after position 5", Exit.USAGE),
-        ({"since": "4", "until": "3"}, "--since 4 is after position 3", Exit.USAGE),
+        ({"since": "4", "until": "3"}, "--since 4 is after --until 3", Exit.USAGE),
         ({"since": "2030-01-01"}, "--since 2030-01-01 is after position 5", Exit.USAGE),
     ],
 )
