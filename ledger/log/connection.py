@@ -64,7 +64,7 @@ class Untrusted(Unreachable):
 
 _MET: Final = (
     (("authorization", "authentication", "permissions violation", "nkey"), Unauthorized),
-    (("certificate", "ssl", "tls"), Untrusted),
+    (("certificate", "ssl"), Untrusted),
 )
 """Words of the client's errors, and what they make of a connection that cannot be made."""
 

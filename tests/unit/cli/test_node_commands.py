@@ -106,11 +106,18 @@ async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch)
     assert stop.value.status is Exit.FAILED
 
 
-@pytest.mark.parametrize("agent", ["http://127.0.0.1:1", "nonsense", "http://[::"])
-async def test_an_agent_that_is_not_there_is_told(agent: str) -> None:
+@pytest.mark.parametrize(
+    ("agent", "status"),
+    [
+        ("http://127.0.0.1:1", Exit.UNREACHABLE),
+        ("nonsense", Exit.USAGE),
+        ("http://[::", Exit.USAGE),
+    ],
+)
+async def test_an_agent_that_is_not_there_is_told(agent: str, status: Exit) -> None:
     with pytest.raises(Stop, match="--agent") as stop:
         await node_top.watch(agent, 1.0, Format.TABLE, COLUMNS, once=True)
-    assert stop.value.status is Exit.UNREACHABLE
+    assert stop.value.status is status
     await asyncio.sleep(0)
 
 
