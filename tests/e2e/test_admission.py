@@ -59,7 +59,7 @@ async def test_every_quota_of_the_namespace_must_hold(team: Team) -> None:
     await team.created(pod("fits"))
     answer = await team.create(pod("exceeds"))
     assert answer.status == 403
-    assert f"{team.namespace}/narrow" in answer.message
+    assert 'quota "narrow" allows ' in answer.message
     await team.agrees(cards=1, memory=1_000)
 
 

@@ -242,7 +242,7 @@ async def test_a_custom_kind_is_scaled_by_its_subresource(space: Space, kind: st
     await space.created(case.manifest)
     refused = await space.scale(kind, "web", 6)
     assert refused.status == 403
-    assert f"used {ASKED} of {CAPACITY}" in refused.message
+    assert f"allows {CAPACITY}, {ASKED} are used" in refused.message
     assert (await space.scale(kind, "web", 1)).status == 200
     assert (
         await cards_used(space.team) == {"PyTorchJob": 4, "LeaderWorkerSet": 2, "Rollout": 2}[kind]

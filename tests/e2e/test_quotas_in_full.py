@@ -71,8 +71,7 @@ async def test_a_quota_for_a_priority_class_counts_its_workloads_alone(
     await space.created(replicated("Deployment", 3, "ordinary"))
     refused = await space.create(with_class(replicated("Deployment", 3, "rush"), urgent))
     assert refused.status == 403
-    assert f"{team.namespace}/{SCOPED}" in refused.message
-    assert "allows 2, nothing is used" in refused.message
+    assert f'quota "{SCOPED}" allows 2, nothing is used' in refused.message
     await space.created(with_class(replicated("Deployment", 2, "rush"), urgent))
     await space.pods_are(5)
     lines = await assert_ledger_is_cluster(team)
@@ -133,7 +132,7 @@ async def test_a_type_of_card_has_a_limit_of_its_own(team: Team) -> None:
     await space.created(replicated("Deployment", 4, "any", memory=8_000))
     refused = await space.create(replicated("Deployment", 3, "typed", memory=8_000, **V100))
     assert refused.status == 403
-    assert f"{line} on quota" in refused.message
+    assert line in str(refused.body["details"]["causes"])
     assert "allows 16000, nothing is used" in refused.message
     await space.created(replicated("Deployment", 2, "typed", memory=8_000, **V100))
     await space.pods_are(6)
