@@ -67,7 +67,7 @@ class Mutating:
         if treated.on_exceeded == "pending" and not treated.yields_to(request.user_info):
             patch = _gated(pod)
         schedulers = self._policy.schedulers
-        if pod.spec.node_name or not schedulers.place(pod.spec):
+        if pod.spec.node_name or not schedulers.place(pod):
             return patch
         asking = False
         for kind, containers in _containers(pod):
@@ -76,7 +76,7 @@ class Mutating:
                     asking = True
                     place = f"/spec/{kind}/{number}/resources/limits"
                     patch += _completed(container, place, self._surroundings.rules)
-        scheduler = schedulers.of(pod.spec)
+        scheduler = schedulers.of(pod)
         if asking and schedulers.given == scheduler != pod.spec.scheduler_name:
             patch.append(Operation("/spec/schedulerName", scheduler))
         return patch

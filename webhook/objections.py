@@ -77,11 +77,11 @@ def _containers(spec: PodSpec) -> tuple[tuple[str, list[Container] | None], ...]
 def assigned(pod: Pod, rules: DemandRules, schedulers: Schedulers) -> Denial | None:
     """Return a denial when a new pod names its node, and its scheduler would place it on cards."""
     spec = pod.spec
-    if not spec.node_name or not schedulers.place(spec) or _taking_cards(spec, rules) is None:
+    if not spec.node_name or not schedulers.place(pod) or _taking_cards(spec, rules) is None:
         return None
     return Denial(
         Reason.NODE_ASSIGNED,
-        f"spec.nodeName is {shown(spec.node_name)}, so {shown(schedulers.of(spec))} could"
+        f"spec.nodeName is {shown(spec.node_name)}, so {shown(schedulers.of(pod))} could"
         " not choose cards for the pod",
         transient=False,
         remedy="Leave spec.nodeName out, and select the node with spec.nodeSelector or"

@@ -23,6 +23,7 @@ from webhook.app import MUTATE_PATH, VALIDATE_PATH
 from webhook.kinds import matching as kinds_matching
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.kind import Kind
+from webhook.schedulers import IGNORING, IGNORING_LABEL
 
 NAME: Final = "gpuledger"
 """Name of both configurations, and the field manager under which they are written."""
@@ -51,8 +52,7 @@ _CHANGED: Final = {
     "name": "changes-what-is-judged",
     "expression": "request.operation != 'UPDATE' || object.?spec != oldObject.?spec",
 }
-_IGNORED: Final = {"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}
-"""HAMi's label by which a pod or a namespace is left as it is."""
+_IGNORED: Final = {"key": IGNORING_LABEL, "operator": "NotIn", "values": [IGNORING]}
 
 
 class Service(msgspec.Struct, frozen=True):

@@ -4,13 +4,17 @@ from typing import Final
 
 import msgspec
 
-from ledger.kube.objects import PodSpec
+from ledger.kube.objects import Pod
 
 KNOWN: Final = ("gpuledger-scheduler", "hami-scheduler")
 """The scheduler of `deploy/scheduler`, and the one of HAMi's own chart."""
 
 DEFAULT: Final = "default-scheduler"
 """The scheduler of pods that name none."""
+
+IGNORING_LABEL: Final = "hami.io/webhook"
+IGNORING: Final = "ignore"
+"""HAMi's label, and its value, by which a pod or a namespace is left as it is."""
 
 
 class Schedulers(msgspec.Struct, frozen=True):
@@ -28,11 +32,16 @@ class Schedulers(msgspec.Struct, frozen=True):
         """The names of all of them, each once."""
         return tuple(dict.fromkeys(one for one in (self.given, *KNOWN, *self.further) if one))
 
-    def of(self, spec: PodSpec) -> str:
+    def of(self, pod: Pod) -> str:
         """Return the name of the scheduler of a pod that asks for cards."""
-        name = spec.scheduler_name or DEFAULT
-        return self.given if self.given and name == DEFAULT else name
+        name = pod.spec.scheduler_name or DEFAULT
+        return self.given if self.given and name == DEFAULT and not _ignores(pod) else name
 
-    def place(self, spec: PodSpec) -> bool:
+    def place(self, pod: Pod) -> bool:
         """Return whether the scheduler of a pod that asks for cards places on cards."""
-        return self.of(spec) in self.names
+        return self.of(pod) in self.names
+
+
+def _ignores(pod: Pod) -> bool:
+    """Return whether the mutating webhook is not asked about a pod, so that nothing is written."""
+    return (pod.metadata.labels or {}).get(IGNORING_LABEL) == IGNORING

@@ -169,7 +169,18 @@ async def test_nothing_is_asked_for_in_the_name_of_a_pod_that_other_vendors_may_
         assert limits(after) == asked
 
 
-@pytest.mark.parametrize("asked", [{}, {"cpu": "1"}, {GPU: "1", MEMORY: "16Gi"}, {GPU: "x"}])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"cpu": "1"},
+        {GPU: "0"},
+        {MEMORY: "0"},
+        {"nvidia.com/gpucores": "0"},
+        {GPU: "1", MEMORY: "16Gi"},
+        {GPU: "x"},
+    ],
+)
 async def test_what_asks_for_nothing_or_nonsense_passes_untouched(asked: dict[str, str]) -> None:
     before = new_pod(asked)
     assert await mutated(before) == before

@@ -81,6 +81,22 @@ async def test_elsewhere_a_pod_with_a_node_is_charged_with_a_warning(
     assert ledger.commands()
 
 
+async def test_a_pod_to_which_no_scheduler_is_given_may_name_its_node():
+    """HAMi's label keeps the mutating webhook from it, so it stays with the default scheduler."""
+    policy = Policy(schedulers=GIVEN)
+    for scheduler, label, allowed in (
+        (DEFAULT, "ignore", True),
+        ("cards", "ignore", False),
+        (DEFAULT, "Ignore", False),
+    ):
+        found = named(scheduler)
+        found["metadata"]["labels"] = {"hami.io/webhook": label}
+        ledger = CoreLedger()
+        response = await answered(review(found), ledger, policy=policy)
+        assert response["allowed"] is allowed, response
+        assert bool(ledger.commands()) is allowed
+
+
 @pytest.mark.parametrize("limits", [{}, {"cpu": "1"}, {GPU: "0"}])
 async def test_a_pod_that_takes_no_card_may_name_its_node(limits: dict[str, str]) -> None:
     response = await answered(review(named(DEFAULT, limits)), policy=Policy(schedulers=GIVEN))
