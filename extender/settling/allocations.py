@@ -5,6 +5,7 @@ counts by the annotation when a cluster goes back to it. A write that failed or 
 repaired: the list of pods at the start of a tenure, and each change of a pod, show it.
 """
 
+import asyncio
 import logging
 from itertools import islice
 from typing import Final, NamedTuple
@@ -21,7 +22,8 @@ from ledger.kube.placement_annotations import allocated
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0
-"""Pauses after a round in which a write failed; they double."""
+"""Pauses after failures; they double. A pod whose write is refused pauses alone, because a tenant
+can have that: annotations have an upper size. All pause where the API server does not answer."""
 
 WRITES_MAX: Final = 64
 """Pods that are read in one round."""
@@ -38,13 +40,23 @@ class _Subject(NamedTuple):
     uid: str
 
 
+class _Waiting(NamedTuple):
+    """A pod to write: why the last write failed, and when, in the loop's time, to try again."""
+
+    reason: str = ""
+    at: float = 0.0
+    pause: float = 0.0
+
+
+_NEW: Final = _Waiting()
+
+
 class Allocations:
     """Writes the amounts of one cluster's placed pods where their annotations have others."""
 
     def __init__(self, tenure: CardTenure) -> None:
         self._tenure = tenure
-        self._due: dict[_Subject, str] = {}
-        """Why the last write failed, by pod; empty before the first."""
+        self._due: dict[_Subject, _Waiting] = {}
         self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     def follow(self, event: AnyEvent) -> None:
@@ -55,14 +67,15 @@ class Allocations:
     def note(self, namespace: str, key: str, uid: str) -> None:
         """Take note of a pod whose annotation may have other amounts than the ledger."""
         if len(self._due) < DUE_MAX:
-            self._due.setdefault(_Subject(namespace, key, uid), "")
+            self._due.setdefault(_Subject(namespace, key, uid), _NEW)
 
     async def settle(self) -> None:
         """Read the pods that are due, and write what differs."""
         if not self._pausing.is_over():
             return
-        failed = False
-        for subject in list(islice(self._due, WRITES_MAX)):
+        now = asyncio.get_running_loop().time()
+        ripe = (subject for subject, waiting in self._due.items() if waiting.at <= now)
+        for subject in list(islice(ripe, WRITES_MAX)):
             before = self._due.pop(subject)
             try:
                 await self._write(subject)
@@ -71,19 +84,18 @@ class Allocations:
             except Conflict:
                 self._due[subject] = before  # it has changed since it was read
             except ClusterError as error:
-                failed = True
                 self._failed(subject, before, str(error))
                 if isinstance(error, Unavailable):
-                    break  # the others would get no answer either
-        if failed:
-            self._pausing.failed()
-        else:
-            self._pausing.worked()
+                    self._pausing.failed()
+                    return  # the others would get no answer either
+        self._pausing.worked()
 
-    def _failed(self, subject: _Subject, before: str, reason: str) -> None:
+    def _failed(self, subject: _Subject, before: _Waiting, reason: str) -> None:
         """Have a pod written again, after the others; log each reason once."""
-        self._due[subject] = reason
-        if reason != before:
+        now = asyncio.get_running_loop().time()
+        pause = min(2 * before.pause or RETRY_SECONDS, RETRY_SECONDS_MAX)
+        self._due[subject] = _Waiting(reason, now + pause, pause)
+        if reason != before.reason:
             extra = {"namespace": subject.namespace, "key": subject.key, "reason": reason}
             _log.warning("allocation_not_written", extra=extra)
 

@@ -5,10 +5,11 @@ import logging
 import pytest
 from support.settled_cards import ALLOCATED, NAMESPACE, CardWorld, carded, settling_cards
 
+from extender.settling import allocations
 from ledger.core.cards import Part, Parts, Phase, Share, Stage
 from ledger.core.commands import Resize
 from ledger.kube import hami
-from ledger.kube.errors import Conflict, Forbidden, Unavailable
+from ledger.kube.errors import Conflict, Forbidden, Rejected, Unavailable
 from ledger.log.memory import MemoryStore
 
 
@@ -84,6 +85,19 @@ async def test_a_pod_that_may_not_be_written_holds_up_no_other():
         await resize(one, "q", 600)
         await one.until(lambda: annotated(one, "q") == "GPU-0,NVIDIA,600,10:;")
         await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
+
+
+async def test_a_pod_that_is_always_refused_delays_no_other(monkeypatch: pytest.MonkeyPatch):
+    """A tenant may fill a pod's annotations, so that the API server takes none of ours."""
+    monkeypatch.setattr(allocations, "RETRY_SECONDS", 600.0)
+    async with carded() as one, settling_cards(one):
+        await placed(one, "p", "q")
+        one.nodes.refused.append(Rejected("metadata.annotations: Too long", 422))
+        await resize(one, "p", 500)
+        await one.until(lambda: not one.nodes.refused)
+        await resize(one, "q", 600)
+        await one.until(lambda: annotated(one, "q") == "GPU-0,NVIDIA,600,10:;")
+        assert annotated(one) == "GPU-0,NVIDIA,1000,10:;"
 
 
 async def test_an_annotation_with_other_cards_is_drift_and_stays():
