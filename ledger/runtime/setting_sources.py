@@ -207,6 +207,22 @@ def _is_no_server(url: str) -> bool:
         return True
 
 
+_ACCOUNTS: Final = re.compile(r"(system:)?serviceaccounts?(:|$)")
+_ACCOUNT: Final = re.compile(r"system:serviceaccount:[a-z0-9][-a-z0-9]*:[a-z0-9][-.a-z0-9]*")
+_SCHEDULER: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
+
+
+def _may_be_user(name: str) -> bool:
+    """Return whether a user can have this name; what is meant as an account has to be one's."""
+    if not name or name != name.strip() or "*" in name:
+        return False
+    return _ACCOUNT.fullmatch(name) is not None or _ACCOUNTS.match(name) is None
+
+
+def _may_be_scheduler(name: str) -> bool:
+    return _SCHEDULER.fullmatch(name) is not None
+
+
 Rule = tuple[str, Callable[[Settings], bool], str]
 
 _RULES: Final[tuple[Rule, ...]] = (
@@ -290,6 +306,17 @@ _RULES: Final[tuple[Rule, ...]] = (
         "nats_domain",
         lambda given: bool(given.nats_domain) and not given.nats,
         "is reached through servers of your own; give their URLs in nats",
+    ),
+    (
+        "trusted_identities",
+        lambda given: not all(map(_may_be_user, given.trusted_identities)),
+        "has what is no name of a user; a service account's is"
+        " system:serviceaccount:NAMESPACE:NAME, and groups are not read",
+    ),
+    (
+        "card_schedulers",
+        lambda given: not all(map(_may_be_scheduler, given.card_schedulers)),
+        "has what is no name of a scheduler; give the schedulerName of its pods",
     ),
     (
         "cluster_labels",

@@ -62,6 +62,54 @@ def test_texts_become_the_types_they_stand_for() -> None:
     assert found.nats == ("nats://a:4222", "nats://b:4222")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "system:serviceaccount:hami-scheduler",
+        "system:serviceaccount:gpu-tools:",
+        "system:serviceaccounts:gpu-tools",
+        "serviceaccount:gpu-tools:hami-scheduler",
+        "system:serviceaccount:*:hami-scheduler",
+        "*",
+    ],
+)
+def test_a_trusted_identity_that_no_user_has_is_refused(name: str) -> None:
+    [reported] = problems({"trusted_identities": f"alice,{name}"})
+    assert name in reported
+    assert "system:serviceaccount:NAMESPACE:NAME" in reported
+
+
+@pytest.mark.parametrize("text", ['[""]', '[" alice"]'])
+def test_an_empty_or_padded_identity_of_a_file_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "gpuledger.toml"
+    file.write_text(f"trusted_identities = {text}\n")
+    [reported] = problems(file=str(file))
+    assert "trusted_identities" in reported
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "system:serviceaccount:gpu-tools:vgpu-hami-device-plugin",
+        "system:serviceaccount:a:b.c",
+        "system:node:n1",
+        "alice@example.com",
+        "https://login.example.com#alice",
+        "oidc:alice",
+        "corp/alice",
+    ],
+)
+def test_every_name_that_a_user_can_have_is_trusted(name: str) -> None:
+    loaded = setting_sources.load({"trusted_identities": name}, {})
+    assert loaded.settings.trusted_identities == (name,)
+
+
+@pytest.mark.parametrize("name", ["system:serviceaccount:a:b", "my scheduler", "a/b"])
+def test_a_card_scheduler_that_is_no_schedulers_name_is_refused(name: str) -> None:
+    [reported] = problems({"card_schedulers": f"my-scheduler,{name}"})
+    assert "schedulerName" in reported
+
+
 @pytest.mark.parametrize("label", ["tier", "=prod", "tier=a b", "Tier/x=y", "tier=-"])
 def test_a_label_of_the_cluster_that_kubernetes_would_not_take_is_refused(label: str) -> None:
     [reported] = problems({"cluster_labels": label})
