@@ -4,7 +4,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -56,6 +56,10 @@ class Reach(msgspec.Struct, frozen=True):
     domain: str = ""
     inbox: str = "_INBOX"
     consumers: bool = True
+
+
+_NVIDIAS: Final = ("memory_factor", "default_memory", "default_cores", "default_count")
+"""Settings of nvidia's cards, named as the fields of its `Vendor`."""
 
 
 def prepare(settings: Settings) -> None:
@@ -150,6 +154,7 @@ def demand_rules(settings: Settings) -> DemandRules:
         )
     except ValueError as error:
         raise Stop(Exit.USAGE, str(error)) from error
+    _check_units(settings, own)
     nvidia = msgspec.structs.replace(
         vendors.NVIDIA,
         memory_factor=settings.memory_factor,
@@ -161,6 +166,25 @@ def demand_rules(settings: Settings) -> DemandRules:
         rules,
         vendors=tuple(nvidia if one is vendors.NVIDIA else one for one in rules.vendors),
     )
+
+
+def _check_units(settings: Settings, own: Sequence[vendors.Vendor]) -> None:
+    """Raise Stop where settings of nvidia's cards would have no effect beside a file's entry."""
+    if all(one.name != vendors.NVIDIA.name for one in own):
+        return
+    for name in _NVIDIAS:
+        if getattr(settings, name) != getattr(vendors.NVIDIA, name):
+            raise Stop(
+                Exit.USAGE,
+                f"{name} {getattr(settings, name)} has no effect, since {settings.vendors_file} has"
+                f" an entry nvidia: leave {name} out, and write {_camel(name)} into the entry",
+            )
+
+
+def _camel(field: str) -> str:
+    """Return a field's name as a file of vendors has it."""
+    first, *others = field.split("_")
+    return first + "".join(word.title() for word in others)
 
 
 def reviewed_resources(settings: Settings) -> tuple[str, ...]:

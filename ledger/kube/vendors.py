@@ -209,3 +209,9 @@ def _check(vendors: tuple[Vendor, ...]) -> None:
                     " in one of them only"
                 )
             claimed[resource] = vendor.name
+    for vendor in vendors:
+        if vendor.priority in claimed:
+            raise ValueError(
+                f"{vendor.priority} is the priority of {vendor.name} and belongs to"
+                f" {claimed[vendor.priority]}: give the priority a name of its own"
+            )

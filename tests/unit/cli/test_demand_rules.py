@@ -30,6 +30,34 @@ def test_factor_and_defaults_are_nvidias_alone() -> None:
     assert (hygon.memory_factor, hygon.default_memory, hygon.default_count) == (1, 0, 1)
 
 
+@pytest.mark.parametrize(
+    ("setting", "field"),
+    [
+        ({"memory_factor": 1024}, "memoryFactor"),
+        ({"default_memory": 500}, "defaultMemory"),
+        ({"default_cores": 10}, "defaultCores"),
+        ({"default_count": 2}, "defaultCount"),
+    ],
+)
+def test_factor_and_defaults_are_refused_beside_an_entry_that_replaces_nvidia(
+    tmp_path: Path, setting: dict[str, int], field: str
+) -> None:
+    path = tmp_path / "vendors.yaml"
+    path.write_text("- {name: nvidia, count: acme.example/gpu, memory: acme.example/mem}\n")
+    with pytest.raises(Stop, match=field):
+        wiring.demand_rules(Settings(vendors_file=str(path), **setting))  # type: ignore[arg-type]
+    path.write_text("- {name: acme, count: acme.example/gpu}\n")
+    wiring.demand_rules(Settings(vendors_file=str(path), **setting))  # type: ignore[arg-type]
+
+
+def test_a_priority_is_no_resource_that_is_charged(tmp_path: Path) -> None:
+    """A scheduler would look for none of them on nodes."""
+    path = tmp_path / "vendors.yaml"
+    path.write_text("- {name: acme, count: acme.example/npu, priority: nvidia.com/gpu}\n")
+    with pytest.raises(Stop, match=r"nvidia\.com/gpu is the priority of acme"):
+        wiring.demand_rules(Settings(vendors_file=str(path)))
+
+
 def test_types_and_their_annotations_are_settings() -> None:
     settings = Settings(gpu_types=("V100=32768",), gpu_type_annotations=("acme/gpu-type",))
     rules = wiring.demand_rules(settings)
