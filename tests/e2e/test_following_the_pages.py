@@ -136,7 +136,7 @@ async def test_the_check_of_the_install_page_is_refused_as_it_says(
     admin: Cluster, assets: Path, tmp_path: Path
 ) -> None:
     kubectl = Kubectl(assets, tmp_path / f"{ADMIN}.kubeconfig", tmp_path)
-    said = "namespace gpuledger-check has no GPU memory left"
+    said = "that much GPU memory: Pod p would need 8000 MiB"
     assert f"`{said}`" in INSTALL
     *prepare, ask, clean = commands_of(INSTALL, "Verify")[0].split("\nkubectl ")
     kubectl.type("\nkubectl ".join(prepare))
