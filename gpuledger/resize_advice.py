@@ -56,7 +56,7 @@ def _most(state: State, asked: Asked, which: str) -> str:
     if alone <= now:
         return fits
     if alone < wanted and now > has:
-        return f"at most {alone} {unit} if no other pod is on the card, {now} {unit} now"
+        return f"at most {alone} {unit} if no other pod is on the card, {now} {unit} in all now"
     return f"{fits}, {alone} {unit} if no other pod is on the card"
 
 

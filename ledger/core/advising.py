@@ -47,7 +47,7 @@ class Asking(NamedTuple):
         measure = _measure(short)
         lacking = f"has {measure.lacking(short.free)}"
         if line in self.never:
-            verb = "does not allow" if _is_shared(short) else "may not have"
+            verb = "does not allow" if _is_shared(short) else "is not allowed"
             lacking = f"{verb} {measure.that_much()}"
         used = f"{short.used} {wording.are(short.used)}" if short.used else "nothing is"
         return (
@@ -226,7 +226,7 @@ def _is_shared(short: Shortage) -> bool:
 def _allows(short: Shortage) -> str:
     if kind(short.account) is Kind.CARD:
         return "the card has"
-    return "it allows" if _is_shared(short) else f"{wording.display(short.account)} allows"
+    return "the quota allows" if _is_shared(short) else f"{wording.display(short.account)} allows"
 
 
 def _measure(short: Shortage) -> Measure:

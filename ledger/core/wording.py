@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from ledger.core.accounts import Kind, kind, parts, resource_of
 from ledger.core.cards import CORES, MEMORY, SLOTS
 
-_SUBJECT: Final = re.compile(r"(.*?) (?:has|may not have|does not allow) ")
+_SUBJECT: Final = re.compile(r"(.*?) (?:has|is not allowed|does not allow) ")
 _VENDOR: Final = "nvidia.com/"
 _OF_A_CARD: Final = "% of a card's cores"
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
@@ -113,7 +113,8 @@ def also(message: str, first: str) -> str:
     """Return the sentence about a line as it stands after that about the first one."""
     subject = subject_of(first)
     if message.startswith(f"{subject} "):
-        return f"It also{message[len(subject) :]}"
+        rest = message[len(subject) :]
+        return f"It is also{rest[3:]}" if rest.startswith(" is ") else f"It also{rest}"
     return f"Also, {message}"
 
 

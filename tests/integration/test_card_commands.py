@@ -193,7 +193,9 @@ async def test_a_denied_resize_says_what_fits_now_and_with_no_other_pod_on_the_c
     denied = gpuledger(*resize, "6000", store=store)
     assert "Ask for at most 5000 MiB now, 20000 MiB if no other pod is on the card" in denied.err
     never = gpuledger(*resize, "25000", store=store)
-    wanted = "It can never fit: at most 20000 MiB if no other pod is on the card, 5000 MiB now"
+    wanted = (
+        "It can never fit: at most 20000 MiB if no other pod is on the card, 5000 MiB in all now"
+    )
     assert wanted in never.err
     full = gpuledger(*resize, "5000", "-o", "json", store=store).json
     assert full["changed"]

@@ -133,7 +133,7 @@ async def test_a_denial_reads_like_a_sentence_with_numbers_and_a_remedy(tmp_path
     message = denied["status"]["message"]
     for piece in (
         "namespace team has too little GPU memory left: Pod second would need 8000 MiB,",
-        'quota "gpus" allows 12000, 8000 are used.',
+        'quota "main" allows 12000, 8000 are used.',
         "Try again when 4000 MiB are released: at most 4000 MiB now.",
         "Used by: pods/first 8000.",
         "[QuotaExceeded; decision ",

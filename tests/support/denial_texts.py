@@ -11,12 +11,12 @@ NOUNS = {"GPU memory": MEMORY, "GPUs": GPU, "GPU cores": CORES}
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 LINE = re.compile(
-    r"(?:namespace (?P<namespace>\S+)|It also|shared quota \"(?P<shared>[^\"]+)\""
-    r" \(UniverseResourceQuota\)) (?:has (?P<lack>no|too few|too little)|(?P<never>may not have|"
-    r"does not allow) that (?:much|many)) (?P<noun>GPU memory|GPU cores|GPUs)(?: left)?:"
+    r"(?:namespace (?P<namespace>\S+)|It also|It is also|shared quota \"(?P<shared>[^\"]+)\""
+    r" \(UniverseResourceQuota\)) (?:has (?P<lack>no|too few|too little)|(?P<never>(?:is )?not"
+    r" allowed|does not allow) that (?:much|many)) (?P<noun>GPU memory|GPU cores|GPUs)(?: left)?:"
     r" (?P<who>[^,]+?) would need (?P<total>\d+) (?P<unit>MiB|GPUs?|% of a card's cores)"
     rf"(?: \((?P<pods>\d+) pods {TIMES} (?P<each>\d+)\))?,"
-    r' (?:it|quota "(?P<quota>[^"]+)") allows (?P<limit>\d+),'
+    r' (?:the quota|quota "(?P<quota>[^"]+)") allows (?P<limit>\d+),'
     r" (?:(?P<used>\d+) (?:is|are)|nothing is) used(?:, (?P<own>\d+) of them by [^.]+"
     r"(?:\.apps\S+|\.batch\S+)?)?\."
 )

@@ -270,6 +270,7 @@ def _waits(reserve: Reserve, denial: Denial) -> str:
     head = f"{wording.object_name(reserve.key)} is created and waits"
     if denial.shortages and denial.transient:
         head += f"; it starts when {advising.released(denial.shortages)} released"
+    head += "; do not create it again"
     whole = f"{head}. {denial.message}. [{denial.reason}]"
     if len(whole) <= WARNING_CHARACTERS_MAX and denial.transient:
         return whole

@@ -126,8 +126,8 @@ def test_a_shared_quota_is_named_as_such_and_its_namespaces_by_their_share() -> 
     told = text(ask(state, *tts, asker=deployment(4)))
     assert told.startswith(
         'shared quota "research" (UniverseResourceQuota) has too little GPU memory left: Deployment'
-        f" tts of namespace team-a would need 64000 MiB (4 pods {TIMES} 16000), it allows 160000,"
-        " 112000 are used. Try again when 16000 MiB are released: "
+        f" tts of namespace team-a would need 64000 MiB (4 pods {TIMES} 16000), the quota allows"
+        " 160000, 112000 are used. Try again when 16000 MiB are released: "
     )
     assert "at most 3 replicas now. Used by: c2/b 64000, deployments.apps/asr 48000." in told
     assert "c2/b" not in text(ask(state, *tts, asker=deployment(4), own_holders=True))
@@ -166,10 +166,10 @@ def test_other_resources_go_by_names_and_units_of_their_own() -> None:
     demand = {typed: 2, CORES: 60, other: 2, "limits.cpu": 10}
     told = text(ask(limited(limits), "pods/p", demand))
     for line in (
-        "may not have that many GPUs of type v100: Pod p would need 2 GPUs of type v100, quota",
-        "may not have that many GPU cores: Pod p would need 60 % of a card's cores, quota",
-        "may not have that much example.com/fpga: Pod p would need 2, quota",
-        "may not have that much CPU (limits.cpu): Pod p would need 10 millicores, quota",
+        "not allowed that many GPUs of type v100: Pod p would need 2 GPUs of type v100, quota",
+        "not allowed that many GPU cores: Pod p would need 60 % of a card's cores, quota",
+        "not allowed that much example.com/fpga: Pod p would need 2, quota",
+        "not allowed that much CPU (limits.cpu): Pod p would need 10 millicores, quota",
     ):
         assert line in told
 
@@ -207,7 +207,7 @@ def test_the_memory_of_several_cards_is_told_as_their_sum() -> None:
     state = limited({f"limits.{MEMORY}": 16_000})
     told = text(ask(state, "pods/p", {MEMORY: 18_000, GPU: 3}, asker=Asker("Pod", cards=3)))
     assert told == (
-        f"namespace team-a may not have that much GPU memory: Pod p would need 18000 MiB (3 GPUs"
+        f"namespace team-a is not allowed that much GPU memory: Pod p would need 18000 MiB (3 GPUs"
         f' {TIMES} 6000), quota "gpus" allows 16000, nothing is used. It can never fit: at most'
         " 16000 MiB in total. [ExceedsLimit; decision 96bebd56-0]"
     )

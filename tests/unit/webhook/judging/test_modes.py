@@ -44,7 +44,7 @@ async def test_in_mode_warn_it_is_charged_over_the_limit_and_said(one: dict[str,
     assert response["allowed"]
     assert response["auditAnnotations"] == {"decision-d-1": "Reserved"}
     [warning] = response["warnings"]
-    assert warning.startswith("over the limit: namespace team may not have ")
+    assert warning.startswith("over the limit: namespace team is not allowed ")
     assert "[ExceedsLimit; decision " in warning
     assert ledger.used()[f"limits.{GPU}"] > 0
     assert [one.forced for one in ledger.commands() if isinstance(one, Reserve)] == [False, True]

@@ -291,7 +291,9 @@ async def test_a_pod_waits_without_a_hold_and_is_warned_when_there_is_no_room() 
     team.ledger.limit(cards=0)
     response = await team.create(owner=None, gate=GATE)
     assert response["allowed"]
-    assert response["warnings"][0].startswith("Pod p is created and waits. namespace team ")
+    assert response["warnings"][0].startswith(
+        "Pod p is created and waits; do not create it again. "
+    )
     assert response["warnings"][0].endswith("[ExceedsLimit; decision d-1]")
     team.ledger.limit(cards=1)
     assert "warnings" not in await team.create(owner=None, gate=GATE)
@@ -304,7 +306,7 @@ async def test_a_pod_that_waits_is_warned_of_every_short_line_and_what_has_to_be
     assert (await team.create("first", owner=None))["allowed"]
     [warning] = (await team.create("second", owner=None, gate=GATE))["warnings"]
     assert warning.startswith("Pod second is created and waits; it starts when ")
-    assert "waits; it starts when 1 GPU and 7000 MiB are released. namespace team has " in warning
+    assert "it starts when 1 GPU and 7000 MiB are released; do not create it again. " in warning
     assert "It also has too little GPU memory left" in warning
     assert "at most" not in warning
 
