@@ -117,7 +117,7 @@ class Binding:
             return Bound("locked", problem)
         attached = await self._attached(asked, node, proposed)
         if attached.outcome is Outcome.CHANGED and attached.pod is not None:
-            await self._give_back(asked, node)
+            await self._give_back(asked, asked.of(node), asked.version)
             return attached.pod
         if attached.outcome in (Outcome.REFUSED, Outcome.CHANGED):
             await self._undo(asked, node, proposed)
@@ -164,10 +164,9 @@ class Binding:
             return Bound("bound") if where == node else Bound("refused", f"it is bound to {where}")
         if version_of(found) <= standing.version:
             return Bound("unclear", f"{UNDER_WAY} ({NOT_FENCED})")
-        self._proposing.fenced(asked)
-        _log.info("binding_fenced", extra={"namespace": asked.namespace, "key": asked.key})
-        await self._proposing.unplace(asked, standing.node, standing.version)
-        await self._unlock(asked, standing.node)
+        if await self._give_back(asked, standing.node, standing.version):
+            self._proposing.fenced(asked)
+            _log.info("binding_fenced", extra={"namespace": asked.namespace, "key": asked.key})
         return found
 
     async def _locked(self, asked: Asked, node: str, until: float) -> str:
@@ -186,19 +185,19 @@ class Binding:
     async def _undo(self, asked: Asked, node: str, proposed: Proposed) -> None:
         """Give back what this call took; what an earlier one took, its Binding may still need."""
         if proposed.origin is Origin.NEW:
-            await self._give_back(asked, node)
+            await self._give_back(asked, asked.of(node), asked.version)
 
-    async def _give_back(self, asked: Asked, node: str) -> None:
-        """Give back the cards of the placement for which this call may send a Binding, if any.
+    async def _give_back(self, asked: Asked, where: str, version: int) -> bool:
+        """Give back the cards and the lock of a placement whose Binding cannot come any more.
 
-        Another extender may have fenced it, and have placed the pod anew: then what stands now is
-        that extender's, and so is the lock of the node.
+        Another extender may have fenced it as well, and have placed the pod anew: then what stands
+        now is that extender's, and so is the lock of the node. False when there was nothing left.
         """
-        where = asked.of(node)
-        await self._proposing.unplace(asked, where, asked.version)
+        given = await self._proposing.unplace(asked, where, version)
         standing = self._proposing.standing(asked)
-        if standing is None or standing.node != where:
+        if standing is None or standing.node != where or standing.version == version:
             await self._unlock(asked, where)
+        return given
 
     async def _unlock(self, asked: Asked, where: str) -> None:
         """Give a pod's lock of a qualified node back, where nodes have locks.

@@ -62,6 +62,10 @@ FENCE_DOUBLINGS_MAX: Final = 3
 """How often that pause doubles for a pod that was fenced here before, so that two extenders of a
 slow API server do not refuse one another's Bindings for ever."""
 
+APPLIED_SECONDS: Final = 2.0
+"""How long to wait until this replica has applied that cards were given back. Until then the
+placement seems to stand here, in the way of the next one."""
+
 UNPLACE_TRIES_MAX: Final = 3
 """How often cards are given back; what is left then is settled by reading the pod again."""
 
@@ -223,7 +227,8 @@ class Proposing:
     async def unplace(self, asked: Asked, node: str, version: int) -> bool:
         """Give back the cards of a pod's placement of that version on a qualified node.
 
-        False when there is none any more, or when the ledger did not take it and settlement will.
+        Returns when this replica has applied that, or after a while. False when there is none any
+        more, or when the ledger did not take it and settlement will.
         """
         where = asked.namespace, asked.key, asked.uid, node
         command = Unplace(*where, Cause.UNBOUND, ACTOR, version=version)
@@ -231,9 +236,16 @@ class Proposing:
         for _ in range(UNPLACE_TRIES_MAX):
             answer = await self._ledger.submit(command)
             if not isinstance(answer, Denial):
+                await self._applied(answer.position)
                 return answer.changed
             await self._news.wait(CATCH_UP_SECONDS)
         return False
+
+    async def _applied(self, position: int) -> None:
+        """Wait until this replica has applied a position: another one may have decided it."""
+        until = self._clock() + APPLIED_SECONDS
+        while self._view.state.position < position and (left := until - self._clock()) > 0:
+            await self._news.wait(left)
 
     async def _awaited(self, asked: Asked, until: float) -> Placement | None:
         """Return where a pod has cards; wait for another's Binding until then, or the fence."""
