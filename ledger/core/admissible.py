@@ -4,18 +4,20 @@ What a denial advises is tried on the same state by the same rules, so it cannot
 another quota, an envelope, or what the object is charged already.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
 from ledger.core import charging
+from ledger.core.accounts import resource_of
 from ledger.core.amounts import Amounts
 from ledger.core.commands import Reserve
 from ledger.core.state import Draw, Entry, Namespace, State, put, put_line
 
-Lacking = Callable[[Namespace, Amounts], Collection[int]]
-"""Returns the numbers of the lines without room for a demand, in a namespace as it is given."""
+Lacking = Callable[[Namespace, Amounts], Mapping[int, int]]
+"""Returns the lines without room for a demand by number, in a namespace as it is given, and how
+much has to be released on each."""
 
 _NOTHING: Final[Amounts] = {}
 
@@ -42,17 +44,20 @@ class Admissible(NamedTuple):
 
 
 def admissible(
-    state: State, space: Namespace, command: Reserve, lacking: Lacking, short: Amounts
+    state: State, space: Namespace, command: Reserve, lacking: Lacking, over: Mapping[int, int]
 ) -> Admissible:
     """Return what would be admitted of a command that was refused.
 
-    `short` are guesses for the resources that are short: near them is looked first.
+    `over` is what has to be released on each line without room. It says near which amounts to
+    look, so that a denial takes few tries however large its numbers are.
     """
-    now = _fits(space, command, lacking, short)
+    resources = list(dict.fromkeys(_resource(state, line) for line in over))
+    trying = _Trying(state, command, lacking, resources)
+    now = trying.fits(space, over)
     with _emptied(state, space, command) as alone:
-        never = frozenset(lacking(alone, command.demand))
-        ever = _fits(alone, command, lacking, short)
-    return Admissible(now, ever, never)
+        never = lacking(alone, command.demand)
+        ever = trying.fits(alone, never)
+    return Admissible(now, ever, frozenset(never))
 
 
 def each_of(demand: Amounts, pods: int) -> Amounts:
@@ -62,33 +67,66 @@ def each_of(demand: Amounts, pods: int) -> Amounts:
     return {resource: amount // pods for resource, amount in demand.items()}
 
 
-def _fits(space: Namespace, command: Reserve, lacking: Lacking, short: Amounts) -> Fits:
-    demand, asker = command.demand, command.asker
-    each = each_of(demand, asker.pods) if asker.pods > 1 else _NOTHING
-    count = 0
-    if each:
-        count = _most(
-            lambda pods: not lacking(space, {name: pods * one for name, one in each.items()}),
-            min((short[name] // each[name] for name in short if each.get(name)), default=0),
-            asker.pods,
+class _Trying(NamedTuple):
+    """Tries demands like that of a command; `short` are the resources that are short."""
+
+    state: State
+    command: Reserve
+    lacking: Lacking
+    short: list[str]
+
+    def fits(self, space: Namespace, over: Mapping[int, int]) -> Fits:
+        """Return what of the demand fits, which on each of the lines `over` is so much too large.
+
+        Where there is no such line that is all of it.
+        """
+        demand, pods = self.command.demand, self.command.asker.pods
+        each = each_of(demand, pods) if pods > 1 else _NOTHING
+        if not over:
+            return Fits(pods if each else 0, {name: demand.get(name, 0) for name in self.short})
+        if not each:
+            return Fits(0, self._amounts(space, demand, over))
+        count = self._pods(space, each, over)
+        if count:
+            return Fits(count, _NOTHING)
+        return Fits(0, self._amounts(space, each, self.lacking(space, each)))
+
+    def _pods(self, space: Namespace, each: Amounts, over: Mapping[int, int]) -> int:
+        """Return how many like pods fit."""
+        rooms = self._rooms(self.command.demand, over)
+        return _most(
+            lambda pods: not self.lacking(space, {name: pods * one for name, one in each.items()}),
+            min((room // each[name] for name, room in rooms.items() if each.get(name)), default=0),
+            self.command.asker.pods,
         )
-    if count:
-        return Fits(count, _NOTHING)
-    return Fits(0, _amounts(space, each or demand, lacking, short))
+
+    def _amounts(self, space: Namespace, demand: Amounts, over: Mapping[int, int]) -> Amounts:
+        """Return the most of each short resource: of each one beside what was found before it."""
+        found = {name: amount for name, amount in demand.items() if name not in self.short}
+        if self.lacking(space, found):
+            return dict.fromkeys(self.short, 0)
+
+        def fits(name: str, amount: int) -> bool:
+            return not self.lacking(space, _with(found, {name: amount}))
+
+        rooms = self._rooms(demand, over)
+        for name in self.short:
+            asked = demand.get(name, 0)
+            found[name] = _most(partial(fits, name), rooms.get(name, asked), asked)
+        return {name: found[name] for name in self.short}
+
+    def _rooms(self, demand: Amounts, over: Mapping[int, int]) -> Amounts:
+        """Return how much of each resource there seems to be room for, by what is too much."""
+        rooms: Amounts = {}
+        for line, excess in over.items():
+            name = _resource(self.state, line)
+            room = max(0, demand.get(name, 0) - excess)
+            rooms[name] = min(rooms.get(name, room), room)
+        return rooms
 
 
-def _amounts(space: Namespace, demand: Amounts, lacking: Lacking, short: Amounts) -> Amounts:
-    """Return the most of each short resource: of each one beside what was found before it."""
-    found = {name: amount for name, amount in demand.items() if name not in short}
-    if lacking(space, found):
-        return dict.fromkeys(short, 0)
-
-    def fits(name: str, amount: int) -> bool:
-        return not lacking(space, _with(found, {name: amount}))
-
-    for name, guess in short.items():
-        found[name] = _most(partial(fits, name), guess, demand.get(name, 0))
-    return {name: found[name] for name in short}
+def _resource(state: State, line: int) -> str:
+    return resource_of(state.names[line][1])
 
 
 def _with(rest: Amounts, amounts: Amounts) -> Amounts:

@@ -124,9 +124,9 @@ def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denia
     if not short:
         return None
 
-    def lacking(where: Namespace, demand: Amounts) -> list[int]:
+    def lacking(where: Namespace, demand: Amounts) -> dict[int, int]:
         tried = _standing(where, msgspec.structs.replace(command, demand=demand))
-        return [one.line for one in _short(state, where, tried)]
+        return {one.line: shortages.over_by(state, one) for one in _short(state, where, tried)}
 
     return shortages.no_room(state, space, short, command, lacking)
 

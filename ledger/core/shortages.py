@@ -64,6 +64,11 @@ def beyond_limits(state: State, space: Namespace, before: Amounts, after: Amount
     return short
 
 
+def over_by(state: State, short: Short) -> int:
+    """Return how much has to be released on a line before there is room."""
+    return short.used + short.need - state.limit[short.line]
+
+
 def attempted(
     state: State, event: events.Reserved | events.Raised, command: commands.Reserve
 ) -> list[Short]:
@@ -143,7 +148,8 @@ def no_room(
 
     `lacking` is what `admissible` tries demands with.
     """
-    found = admissible(state, space, command, lacking, _guesses(state, short))
+    over = {one.line: over_by(state, one) for one in short}
+    found = admissible(state, space, command, lacking, over)
     found = found._replace(never=found.never - _within(state, short, command.demand))
     asking = Asking.of(command, space)
     if found.never and not found.now.pods and not found.ever.pods:
@@ -222,16 +228,6 @@ def message_of(lines: tuple[Shortage, ...]) -> str:
     return ". ".join(pieces)
 
 
-def _guesses(state: State, short: list[Short]) -> Amounts:
-    """Return how much of each short resource there is for the object, as its lines tell."""
-    found: Amounts = {}
-    for one in short:
-        resource = accounts.resource_of(state.names[one.line][1])
-        room = max(0, state.limit[one.line] - (one.used - one.own))
-        found[resource] = min(found.get(resource, room), room)
-    return found
-
-
 def _envelope(space: Namespace, command: commands.Reserve) -> str:
     """Say which envelope the object would draw from, if it would."""
     root = space.entries.get(command.root)
@@ -239,15 +235,14 @@ def _envelope(space: Namespace, command: commands.Reserve) -> str:
         return ""
     draw = space.draws.get(command.root)
     taken = draw.charge if draw is not None else {}
-    parts = wording.listed(
-        [
-            f"{taken.get(resource, 0)} of"
-            f" {wording.measure(resource).amount(root.charge.get(resource, 0))}"
-            for resource in sorted(command.demand)
-            if resource in root.charge or resource in taken
-        ]
-    )
-    return f". It is beyond the envelope of {command.root}, of which its pods take {parts}"
+    parts = [
+        f"{taken.get(resource, 0)} of"
+        f" {wording.measure(resource).amount(root.charge.get(resource, 0))}"
+        for resource in sorted(command.demand)
+        if resource in root.charge or resource in taken
+    ]
+    rest = f"of which its pods take {wording.listed(parts)}" if parts else "which has none of that"
+    return f". It is beyond the envelope of {command.root}, {rest}"
 
 
 def _reason(state: State, short: Short, never: Collection[int]) -> Reason:
@@ -267,7 +262,7 @@ def shortage_of(state: State, short: Short) -> Shortage:
         used,
         limit,
         max(0, limit - used),
-        used + short.need - limit,
+        over_by(state, short),
         short.total,
         short.own,
     )

@@ -75,8 +75,10 @@ def measure(resource: str) -> Measure:
         return known
     if known is not None and of_type.endswith("."):
         suffix = f" of type {of_type[:-1]}"
-        many = known.many + suffix if known.plural and known.one != _OF_A_CARD else known.many
-        one = known.one + suffix if many != known.many else known.one
+        cores = f"% of the cores of a card{suffix}"
+        one, many = (
+            cores if unit == _OF_A_CARD else f"{unit}{suffix}" for unit in (known.one, known.many)
+        )
         return Measure(known.noun + suffix, one, many, known.plural)
     if resource.endswith("cpu") and "/" not in resource:
         return Measure(f"CPU ({resource})", "millicore", "millicores")

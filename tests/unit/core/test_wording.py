@@ -174,6 +174,26 @@ def test_other_resources_go_by_names_and_units_of_their_own() -> None:
         assert line in told
 
 
+def test_amounts_of_several_types_are_told_apart() -> None:
+    typed = f"v100.{MEMORY}"
+    limits = {f"limits.{MEMORY}": 16_000, f"limits.{typed}": 8_000, f"limits.v100.{CORES}": 50}
+    state = limited(limits)
+    ask(state, "pods/q", {MEMORY: 12_000, typed: 6_000, f"v100.{CORES}": 40})
+    told = text(ask(state, "pods/p", {MEMORY: 8_000, typed: 8_000, f"v100.{CORES}": 20}))
+    assert (
+        "Try again when 4000 MiB, 10 % of the cores of a card of type v100 and 6000 MiB of type"
+        " v100 are released: at most 4000 MiB, 10 % of the cores of a card of type v100 and 2000"
+        " MiB of type v100 now." in told
+    )
+
+
+def test_a_pod_that_asks_for_what_its_envelope_lacks_is_told_that() -> None:
+    state, web = limited({f"limits.{MEMORY}": 100}), "deployments.apps/web"
+    ask(state, web, {GPU: 1}, asker=deployment(1))
+    told = text(ask(state, "pods/a", {MEMORY: 200}, root=web))
+    assert f". It is beyond the envelope of {web}, which has none of that. It can" in told
+
+
 def test_an_update_that_moves_onto_a_quota_is_told_why_it_counts_more_than_it_asks_for() -> None:
     """It can fit, in two steps: first smaller, then with the label."""
     state, web, selects = State(), "deployments.apps/web", (Requirement("app", "In", ("b",)),)
