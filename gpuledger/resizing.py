@@ -123,7 +123,21 @@ def _placed(state: State, cluster: str, wanted: Wanted) -> Placement:
             f"container {wanted.container!r} of pod {wanted.pod} has no card; those that have:"
             f" {', '.join(having)}",
         )
+    refuse_instances(placed.parts, wanted)
     return placed
+
+
+def refuse_instances(parts: Parts, wanted: Wanted) -> None:
+    """Raise Stop when the container has an instance of a card that is cut (MIG)."""
+    for part in parts:
+        for share in part.shares:
+            if part.container == wanted.container and share.profile:
+                raise Stop(
+                    Exit.DENIED,
+                    f"container {wanted.container!r} of pod {wanted.pod} has the instance"
+                    f" {share.profile} of {share.uuid}, and an instance (MIG) keeps its size;"
+                    " delete the pod and create it with other amounts",
+                )
 
 
 def _command(

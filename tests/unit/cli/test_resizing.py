@@ -1,6 +1,9 @@
 """What a resize makes of a pod's containers."""
 
-from gpuledger.resizing import Wanted, resized
+import pytest
+
+from gpuledger.exits import Exit, Stop
+from gpuledger.resizing import Wanted, refuse_instances, resized
 from ledger.core.cards import Part, Phase, Share
 
 PARTS = (
@@ -27,3 +30,12 @@ def test_what_is_not_named_stays() -> None:
         Share("GPU-a", 1_000, 50),
     )
     assert resized(PARTS, wanted()) == PARTS
+
+
+def test_an_instance_of_a_card_that_is_cut_is_refused_with_what_to_do() -> None:
+    instance = Share("GPU-c", 4_864, 14, profile="1g.5gb", size=1)
+    parts = (*PARTS, Part("cut", Phase.APP, (instance,)))
+    refuse_instances(parts, wanted(memory=2_000))
+    with pytest.raises(Stop, match=r"instance 1g\.5gb of GPU-c, .*create it with other") as stopped:
+        refuse_instances(parts, wanted(memory=2_000, container="cut"))
+    assert stopped.value.status is Exit.DENIED
