@@ -17,13 +17,13 @@ from ledger.core.charging import PODS
 from ledger.core.events import AnyEvent, Resized
 from ledger.kube.errors import ClusterError, Conflict, NotFound, Unavailable
 from ledger.kube.objects import Pod
-from ledger.kube.pausing import Pausing
 from ledger.kube.placement_annotations import allocated
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0
-"""Pauses after failures; they double. A pod whose write is refused pauses alone, because a tenant
-can have that: annotations have an upper size. All pause where the API server does not answer."""
+"""Pauses of a pod whose write has failed; they double. Others do not pause with it: a tenant can
+have its writes refused (annotations have an upper size), and another webhook of its namespace can
+be away. Where the API server does not answer at all, a round ends with the first question."""
 
 WRITES_MAX: Final = 64
 """Pods that are read in one round."""
@@ -57,7 +57,6 @@ class Allocations:
     def __init__(self, tenure: CardTenure) -> None:
         self._tenure = tenure
         self._due: dict[_Subject, _Waiting] = {}
-        self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     def follow(self, event: AnyEvent) -> None:
         """Take note of a resize, which is in the log now."""
@@ -71,8 +70,6 @@ class Allocations:
 
     async def settle(self) -> None:
         """Read the pods that are due, and write what differs."""
-        if not self._pausing.is_over():
-            return
         now = asyncio.get_running_loop().time()
         ripe = (subject for subject, waiting in self._due.items() if waiting.at <= now)
         for subject in list(islice(ripe, WRITES_MAX)):
@@ -86,9 +83,7 @@ class Allocations:
             except ClusterError as error:
                 self._failed(subject, before, str(error))
                 if isinstance(error, Unavailable):
-                    self._pausing.failed()
-                    return  # the others would get no answer either
-        self._pausing.worked()
+                    break  # the others may get no answer either
 
     def _failed(self, subject: _Subject, before: _Waiting, reason: str) -> None:
         """Have a pod written again, after the others; log each reason once."""

@@ -9,7 +9,7 @@ from extender.settling import allocations
 from ledger.core.cards import Part, Parts, Phase, Share, Stage
 from ledger.core.commands import Resize
 from ledger.kube import hami
-from ledger.kube.errors import Conflict, Forbidden, Rejected, Unavailable
+from ledger.kube.errors import ClusterError, Conflict, Forbidden, Rejected, Unavailable
 from ledger.log.memory import MemoryStore
 
 
@@ -87,12 +87,18 @@ async def test_a_pod_that_may_not_be_written_holds_up_no_other():
         await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
 
 
-async def test_a_pod_that_is_always_refused_delays_no_other(monkeypatch: pytest.MonkeyPatch):
-    """A tenant may fill a pod's annotations, so that the API server takes none of ours."""
+@pytest.mark.parametrize(
+    "error",
+    [Rejected("metadata.annotations: Too long", 422), Unavailable("failed calling webhook")],
+)
+async def test_a_pod_whose_write_always_fails_delays_no_other(
+    monkeypatch: pytest.MonkeyPatch, error: ClusterError
+):
+    """A tenant may fill a pod's annotations, or its namespace have a webhook that is away."""
     monkeypatch.setattr(allocations, "RETRY_SECONDS", 600.0)
     async with carded() as one, settling_cards(one):
         await placed(one, "p", "q")
-        one.nodes.refused.append(Rejected("metadata.annotations: Too long", 422))
+        one.nodes.refused.append(error)
         await resize(one, "p", 500)
         await one.until(lambda: not one.nodes.refused)
         await resize(one, "q", 600)
