@@ -2,9 +2,11 @@
 
 An event is written soon after a pod began to wait, again when it waits for something else, and
 every half hour besides; the API server forgets events after an hour. In one round no more pods are
-looked at than events may be written.
+looked at than events may be written. What is due for different causes takes turns, so that a tenant
+with many pods of one cause does not keep others from their events.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -77,16 +79,17 @@ class WaitingEvents:
         self._events = events
         self._find = find
         self._new: dict[Pod, float] = {}
+        self._unknown: dict[Pod, float] = {}
         self._changed: dict[Pod, float] = {}
         self._told: dict[Pod, tuple[float, str]] = {}
 
     def __len__(self) -> int:
         """Return how many pods are remembered."""
-        return len(self._new) + len(self._told)
+        return len(self._new) + len(self._unknown) + len(self._told)
 
     def note(self, pod: Pod, now: float) -> None:
         """Take note of a pod that waits, at `now` seconds of the loop."""
-        if pod not in self._told:
+        if pod not in self._told and pod not in self._unknown:
             self._new.setdefault(pod, now)
 
     def note_obstacle(self, pod: Pod, obstacle: Obstacle) -> None:
@@ -98,6 +101,7 @@ class WaitingEvents:
     def forget(self, pod: Pod) -> None:
         """Forget a pod that waits no more."""
         self._new.pop(pod, None)
+        self._unknown.pop(pod, None)
         self._changed.pop(pod, None)
         self._told.pop(pod, None)
 
@@ -109,16 +113,26 @@ class WaitingEvents:
             self._write(pod, now)
 
     def _due(self, now: float) -> Iterator[Pod]:
-        """Yield the pods whose event is due, those first that have had none.
+        """Yield the pods whose event is due, of each cause in turn.
 
         Each must have been written or forgotten before the next one is asked for.
         """
-        while (pod := _first(self._new)) is not None and self._new[pod] + FIRST_SECONDS <= now:
-            yield pod
-        while (pod := _first(self._changed)) is not None and self._changed[pod] <= now:
-            yield pod
-        while (pod := _first(self._told)) is not None and self._told[pod][0] + AGAIN_SECONDS <= now:
-            yield pod
+        found = True
+        while found:
+            found = False
+            for pods in (self._new, self._unknown, self._changed, self._told):
+                pod = _first(pods)
+                if pod is not None and self._is_due(pod, now):
+                    found = True
+                    yield pod
+
+    def _is_due(self, pod: Pod, now: float) -> bool:
+        since = self._new.get(pod, self._unknown.get(pod))
+        if since is not None:
+            return since + FIRST_SECONDS <= now
+        told = self._told.get(pod)
+        again = told is not None and told[0] + AGAIN_SECONDS <= now
+        return again or self._changed.get(pod, math.inf) <= now
 
     def _write(self, pod: Pod, now: float) -> None:
         waits = self._find(*pod)
@@ -130,7 +144,7 @@ class WaitingEvents:
             if kind:
                 self._told[pod] = now, kind
             else:
-                self._new[pod] = now
+                self._unknown[pod] = now
             return
         self._told[pod] = now, waits.obstacle.kind
         self._events.put(

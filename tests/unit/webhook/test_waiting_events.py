@@ -148,3 +148,23 @@ async def test_who_waits_no_more_is_forgotten() -> None:
     del scene.pods["gone"]
     assert scene.round(10 + AGAIN_SECONDS) == []
     assert len(scene.events) == 0
+
+
+async def test_many_pods_of_which_nothing_is_known_keep_no_other_from_its_events() -> None:
+    scene = Scene()
+    scene.wait("a", short("q"))
+    assert len(scene.round(10)) == 1
+    for number in range(8 * ROUND_MAX):
+        scene.wait(str(number), None, 20)
+    scene.changes("a", short("other"))
+    now = 10 + CHANGED_SECONDS
+    assert len(scene.round(now)) == 1
+    for second in range(16):
+        assert scene.round(now + second) == []
+    scene.wait("b", short("q"), now)
+    scene.looked = 0
+    [event] = scene.round(now + 16)
+    assert event.uid == "b"
+    assert scene.looked == ROUND_MAX
+    [event] = scene.round(now + AGAIN_SECONDS)
+    assert event.uid == "a"
