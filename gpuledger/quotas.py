@@ -18,7 +18,6 @@ from ledger.kube import hard, quotas
 from ledger.kube.objects import ResourceQuota, ResourceQuotaSpec
 from ledger.runtime.settings import Settings
 
-_EXAMPLE: Final = "limits.nvidia.com/gpumem=8000"
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 

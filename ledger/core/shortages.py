@@ -25,7 +25,7 @@ HOLDERS_SCANNED_MAX: Final = 1_024
 Pods that draw from a root are among the keys, although only their root is a holder."""
 
 LINES_TOLD_MAX: Final = 16
-"""A denial tells of so many short lines in words."""
+"""So many short lines have a sentence in a denial."""
 
 _PRECEDENCE: Final = {reason: rank for rank, reason in enumerate(Reason)}
 _EXCEEDED: Final = {

@@ -25,7 +25,6 @@ from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import WHOLE, Vendor
 
 _SHOWN_MAX: Final = 64
-_NO_RESOURCES: Final = Resources()
 
 
 class Refusal(Exception):

@@ -1,7 +1,7 @@
 """Roll-outs: whether an object that is about to change its templates can replace its pods.
 
 What a roll-out runs besides the envelope needs room of its own. Where that lacks, the roll-out
-stands still, and nobody but the one who began it can be told in time.
+stands still, and only the user who begins it can be warned in time.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class RollOuts:
     async def warnings(
         self, change: RollOut, until: float, *, never: bool = False
     ) -> tuple[str, ...]:
-        """Return what to tell somebody whose roll-out could not end; it refuses nothing.
+        """Return the warnings for a roll-out that could not end; they refuse nothing.
 
         Asking takes half of the time until loop time `until` at most; what is not answered by then
         is not told. With `never`, only of roll-outs that no release of others could let end.
