@@ -228,9 +228,10 @@ def _note_cards(change: Change, node: str, cards: tuple[Card, ...]) -> None:
 
 
 def _note_envelopes(change: Change) -> None:
-    """Note the entries of roots whose envelopes are lowered by what their pods turn out to be."""
-    if not any(isinstance(item.event, _STATING) for item in change.record.items):
-        return
+    """Note the entries of roots whose envelopes change with their pods.
+
+    They are lowered by what their pods turn out to be, and by pods that leave for another root.
+    """
     for namespace, key in change.draws:
         space = change.state.namespaces.get(namespace)
         if space is not None and key in space.entries:

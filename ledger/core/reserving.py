@@ -134,15 +134,15 @@ def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denia
 def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Short]:
     """Return the lines that have no room for what an attempt adds."""
     entry = space.entries.get(command.key)
-    if not command.demand or (entry is not None and _already_settled(entry, command) is not None):
+    if entry is not None and _already_settled(entry, command) is not None:
         return []
-    event: events.Reserved | events.Raised = _reserved(command)
-    if entry is None:
-        if _is_within_envelope(space, command):
-            return []
-    else:
-        hold = _hold_of(entry, command)
-        event = event if hold is None else _raised(hold, command)
+    hold = None if entry is None else _hold_of(entry, command)
+    if hold is None and not command.demand:
+        return []
+    if entry is None and _is_within_envelope(space, command):
+        return []
+    # A hold is raised also without a demand: its traits may come to be those that quotas select.
+    event = _reserved(command) if hold is None else _raised(hold, command)
     if not _is_simple(space, entry, command):
         return shortages.attempted(state, event, command)
     before = _NOTHING if entry is None else entry.charge

@@ -70,7 +70,7 @@ async def test_in_the_reserve_what_ends_is_released_and_clients_see_why_nothing_
             assert answer.reason is Reason.LOG_FULL
             assert count * RECORD_BYTES > 0.8 * LOG_BYTES_MAX
             denied = await post(service, "one-more")
-            assert denied.startswith(f"{Reason.LOG_FULL}: ")
+            assert f"[{Reason.LOG_FULL}; " in denied
             assert "log_bytes_max" in denied
             service.wait_for("ledger", ok=True)
             assert "LogFull" in service.wait_for("log-space", ok=True)
@@ -95,7 +95,7 @@ async def test_a_namespace_that_floods_the_log_is_refused_and_others_are_not(
             for number in range(3):
                 assert isinstance(await writer.submit(reserve(number)), Accepted)
         denied = await post(service, "one-more", "big")
-        assert denied.startswith(f"{Reason.LOG_SHARE_EXCEEDED}: ")
+        assert f"[{Reason.LOG_SHARE_EXCEEDED}; " in denied
         assert "namespace local/big" in denied
         assert "log_namespace_rate" in denied
         assert not await post(service, "other", "team")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.placements import placement_payloads
 from support.projecting import digest_of, log_of, project, random_payloads, viewing
@@ -183,6 +183,7 @@ def holds_of(state: State) -> set[tuple[str, str, int]]:
 
 
 @given(SEEDS, SOURCES)
+@example(163, random_payloads)  # A pod leaves its root, whose envelope is asked for no more.
 @settings(max_examples=25)
 async def test_every_position_reads_as_the_state_was(seed: int, make: Source) -> None:
     payloads = make(seed, COMMANDS)
