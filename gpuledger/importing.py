@@ -22,7 +22,7 @@ from ledger.core.state import State
 from ledger.kube import hami_accounts
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.errors import ClusterError
+from ledger.kube.errors import ClusterError, NoCredentials
 from ledger.kube.hami_accounts import Accounts
 from ledger.kube.objects import Node, Pod
 from ledger.log.writer import Writer
@@ -102,8 +102,14 @@ async def _accounts(client: Client) -> Accounts | Problem:
 async def _read(
     settings: Settings,
 ) -> tuple[str, list[Node], list[Pod], Accounts | Problem]:
-    """Return the cluster's identity, nodes and pods, and HAMi's accounts. Raises ClusterError."""
-    async with await Client.connect(wiring.kubeconfig(settings)) as client:
+    """Return the cluster's identity, nodes, pods and HAMi's accounts. Raises ClusterError, Stop."""
+    try:
+        connected = await Client.connect(wiring.kubeconfig(settings))
+    except NoCredentials as error:
+        raise Stop(
+            Exit.USAGE, f"{error.problem}; name a readable kubeconfig with --kubeconfig"
+        ) from error
+    async with connected as client:
         cluster = KubernetesCluster(client)
         uid = await cluster.kube_system_uid()
         nodes = await cluster.list_nodes()

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from cryptography import x509
+
 from gpuledger import layout, wiring
 from gpuledger.exits import Exit, Stop
 from ledger.runtime.settings import Settings
@@ -13,7 +15,6 @@ from webhook.registration import Address, Service
 
 _SERVICE: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _URL: Final = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
-_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=\s]+-----END")
 
 
 def printed(settings: Settings, url: str, service: str, authority: str) -> str:
@@ -63,8 +64,10 @@ def _authority(settings: Settings, given: str) -> bytes:
             f"{path} cannot be read ({error.strerror}): name the service's CA with --ca, or its"
             " store with --store-dir once it has started there",
         ) from error
-    if not _CERTIFICATE.search(found):
+    try:
+        x509.load_pem_x509_certificates(found)
+    except ValueError as error:
         raise Stop(
             Exit.USAGE, f"{path} holds no certificate in PEM: name the service's CA with --ca"
-        )
+        ) from error
     return found

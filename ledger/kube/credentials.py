@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from ledger.kube.errors import Forbidden
+from ledger.kube.errors import Forbidden, NoCredentials
 
 REFRESH_SECONDS: Final = 60.0
 """How old a token may be before its source is asked again, as in-cluster clients do."""
@@ -37,7 +37,7 @@ class Credentials:
     async def load(cls, kubeconfig: Path | None) -> "Credentials":
         """Load a kubeconfig file, or with None the service account of the pod this runs in.
 
-        Raises Forbidden, naming the file, when nothing usable is there.
+        Raises NoCredentials, naming the file, when nothing usable is there.
         """
         # The package imports a module per API type, which takes seconds: only who has a cluster
         # pays for it, and beside the event loop.
@@ -59,10 +59,7 @@ class Credentials:
                         persist_config=False,
                     )
         except Exception as error:
-            raise Forbidden(
-                f"no credentials from {source}: {_reason(error)}; pass a readable file with"
-                " --kubeconfig, or --no-kubernetes"
-            ) from error
+            raise NoCredentials(source, _reason(error)) from error
         return cls(configuration, loader, source)
 
     @property

@@ -47,3 +47,14 @@ class Rejected(ClusterError):
 
 class Malformed(ClusterError):
     """An answer that is not what the Kubernetes API promises."""
+
+
+class NoCredentials(Forbidden):
+    """Nothing usable is where the credentials are read from; `problem` names it, and why."""
+
+    def __init__(self, source: str, reason: str) -> None:
+        """Keep the problem; the message has the remedy of the services as well."""
+        self.problem = f"no credentials from {source}: {reason}"
+        super().__init__(
+            f"{self.problem}; pass a readable file with --kubeconfig, or --no-kubernetes"
+        )

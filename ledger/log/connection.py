@@ -68,6 +68,14 @@ _MET: Final = (
 )
 """Words of the client's errors, and what they make of a connection that cannot be made."""
 
+_NO_GREETING: Final = ("expecting INFO", "info message")
+"""Words of the client's errors about a server that sends something else than NATS, or nothing."""
+
+_NOT_NATS: Final = (
+    "accepts connections and does not speak NATS: it is another service's port, or a server that"
+    " hangs"
+)
+
 _OWN_API: Final = "$JS.API"
 """JetStream's API of the servers connected to."""
 
@@ -277,8 +285,10 @@ class Connection:
             self._check_open()
         except CredentialsError as error:
             raise Unauthorized(self._unreachable(str(error))) from error
-        except (TimeoutError, OSError, nats.errors.Error) as error:
+        except (TimeoutError, OSError, ValueError, nats.errors.Error) as error:
             await _close(client, self.deadline)
+            if not self._errors and not _greeted(client):
+                self._errors[_NOT_NATS] = asyncio.get_running_loop().time()
             raise self._no_connection() from error
         except BaseException:
             await _close(client, self.deadline)
@@ -365,8 +375,15 @@ class Connection:
         }
 
     async def _on_error(self, error: Exception) -> None:
+        # `asyncio.wait_for` in Python 3.11 may forget that this task was cancelled; the client's
+        # endless loop of attempts would then go on after its deadline.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
         # A denied publish is only a time-out for whoever asked, the reason arrives here.
         text = plainly(error)
+        if any(words in text for words in _NO_GREETING):
+            text = _NOT_NATS
         now = asyncio.get_running_loop().time()
         if now - self._errors.get(text, -ERROR_SECONDS) < ERROR_SECONDS:
             return
@@ -402,6 +419,11 @@ class Connection:
     def _servers(self) -> str:
         """Name the servers without what may be secret in their addresses."""
         return ", ".join(server.rsplit("@", 1)[-1] for server in self.access.servers)
+
+
+def _greeted(client: Client) -> bool:
+    """Return False for a client whose server accepted the connection and sent nothing since."""
+    return not client._transport or bool(client._server_info)
 
 
 async def _drain(subscription: Subscription, deadline: float) -> None:

@@ -1,6 +1,8 @@
 """A connection outlives its client: what is asked of it meanwhile is done once, on the next one."""
 
 import asyncio
+import socket
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -105,3 +107,43 @@ async def test_a_client_that_comes_after_the_connection_was_closed_is_closed_too
     await way.restore()
     with pytest.raises(Unreachable, match="closed by this process"):
         await asking
+
+
+async def test_a_server_that_never_answers_is_told_from_one_that_is_away() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            with pytest.raises(Unreachable, match=f"{address}.*does not speak NATS"):
+                await Connection.connect(Access((f"nats://{address}",)), deadline=1.0)
+
+
+@pytest.mark.parametrize("greeting", [b"SSH-2.0-x\r\n", b"INFO\r\n", b"x" * 100_000])
+async def test_a_server_of_another_protocol_is_named(greeting: bytes) -> None:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, asyncio.timeout(DEADLINE_SECONDS):
+        with pytest.raises(Unreachable, match=f"{address}.*does not speak NATS"):
+            await Connection.connect(Access((f"nats://{address}",)), deadline=1.0)
+
+
+@pytest.mark.parametrize("scheme", ["nats", "tls"])
+async def test_a_server_that_hangs_up_at_the_deadline_does_not_prolong_it(scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hasty:
+        hasty.setblocking(False)
+
+        async def hang_up() -> None:
+            accepted, _ = await asyncio.get_running_loop().sock_accept(hasty)
+            await asyncio.sleep(0.2)  # the client waits for the greeting by now
+            accepted.close()
+            time.sleep(1.5)  # noqa: ASYNC251 - its end and the deadline are seen at once
+
+        hanging = asyncio.create_task(hang_up())
+        access = Access((f"{scheme}://127.0.0.1:{hasty.getsockname()[1]}",))
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            with pytest.raises(Unreachable, match="does not speak NATS"):
+                await Connection.connect(access, deadline=1.0)
+        await hanging

@@ -24,6 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "text").write_text("kind: Pod\n")
     (tmp_path / "empty").touch()
     (tmp_path / "binary").write_bytes(bytes(range(256)))
+    frame = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
+    (tmp_path / "framed").write_text(frame.format("Z2FyYmFnZQ=="))
     (tmp_path / "folder").mkdir()
     return tmp_path
 
@@ -77,6 +79,9 @@ def test_the_version_is_an_option_too() -> None:
         ("webhook print --url https://host:99999 --ca text", "is no https://HOST"),
         ("webhook print --service A_B --ca text", "is no name of a Service"),
         ("webhook print --service a --ca text", "text holds no certificate in PEM"),
+        ("webhook print --service a --ca framed", "framed holds no certificate in PEM"),
+        ("import hami --kubeconfig missing", "missing: No such file or directory; name a readable"),
+        ("import hami --kubeconfig text", "text: it is no kubeconfig"),
         ("node top --agent nowhere", "write http://HOST:PORT"),
         ("node top --agent http://127.0.0.1:99999", "write http://HOST:PORT"),
         ("explain -f folder", "folder cannot be read: Is a directory"),
