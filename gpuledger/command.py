@@ -46,6 +46,37 @@ _CONFIG: Final = inspect.Parameter(
 )
 
 
+class Explained(typer.core.TyperCommand):
+    """A command whose errors of options name the value that was given."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options as Typer does. Raises BadParameter with the value and the remedy."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = _with_value(error)
+            raise
+
+
+def _with_value(error: typer.BadParameter) -> str:
+    """Return what is wrong with an option, in which Pydantic names no value."""
+    message = error.message.removeprefix("Value error, ")
+    problems: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
+    if not problems or not message.startswith("Input "):
+        return message
+    value = str(problems[0]["input"])
+    message = f"{value!r}{message.removeprefix('Input')}"
+    if getattr(error.param, "metavar", None) != "MIB":
+        return message
+    from ledger.kube import quantities
+
+    try:
+        amount = quantities.parse_units(value, quantities.MEBIBYTE)
+    except quantities.QuantityError:
+        return message
+    return f"{message}; write {amount} for {value}" if value.endswith("i") else message
+
+
 def group(help_text: str, *examples: str) -> typer.Typer:
     """Return an empty group of commands, with examples."""
     return typer.Typer(
@@ -66,7 +97,9 @@ def command(
     """
 
     def register(body: Body) -> Body:
-        app.command(name, epilog=epilog(*examples))(_entry(body, tuple(takes), tuple(retired)))
+        app.command(name, cls=Explained, epilog=epilog(*examples))(
+            _entry(body, tuple(takes), tuple(retired))
+        )
         return body
 
     return register

@@ -65,12 +65,14 @@ def _limit(key: str, quantity: str, settings: Settings) -> dict[str, int]:
     quota = ResourceQuota(spec=ResourceQuotaSpec(hard={key: quantity}))
     found = quotas.limits_of(quota, rules)
     if found.warnings:
-        raise Stop(Exit.USAGE, "; ".join(found.warnings))
+        why = "; ".join(one.removeprefix(f"{key}: ") for one in found.warnings)
+        raise Stop(Exit.USAGE, f"{key}={quantity} is refused: {why}")
     if not found.limits:
         managed = ", ".join(rules.charged)
         raise Stop(
             Exit.USAGE,
-            f"{key} limits no managed resource; write limits. or requests. and one of {managed}",
+            f"{key}={quantity} is refused: {key} limits no managed resource; write limits. or"
+            f" requests. and one of {managed}",
         )
     return {} if settings.zero_is_unlimited and not found.limits[key] else found.limits
 

@@ -8,7 +8,7 @@ import typer
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from gpuledger.progress import bar
-from gpuledger.viewing import moment_of
+from gpuledger.viewing import moment_at
 from ledger.core.commands import AnyCommand
 from ledger.core.decisions import decide
 from ledger.core.denials import Denial
@@ -46,7 +46,7 @@ async def recall(settings: Settings, at: str) -> Recalled:
 
     Raises Stop, and what finding and reading the log raises.
     """
-    moment = moment_of(at)
+    moment = moment_at(at)
     async with log_of(settings) as found:
         last = (await found.log.extent()).last
         position = await position_of(found.log, moment, last)

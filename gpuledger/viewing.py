@@ -6,7 +6,7 @@ answered before a command began finds it in what the command shows.
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 import typer
@@ -34,7 +34,7 @@ async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[View, int]
 
     Tells on standard error as of which position the answer is. Raises Stop.
     """
-    moment = moment_of(at)
+    moment = moment_at(at)
     check_store(settings)
     async with Readers(projection_of(settings), seconds=COMMAND_SECONDS) as readers:
         await ensure(settings)
@@ -61,6 +61,16 @@ def moment_of(text: str) -> Moment | None:
         return moments.parse(text) if text else None
     except InvalidMoment as error:
         raise Stop(Exit.USAGE, str(error)) from error
+
+
+def moment_at(text: str) -> Moment | None:
+    """Read the moment of --at, None when it is not given. Raises Stop, also for a coming one."""
+    moment = moment_of(text)
+    if isinstance(moment, datetime) and moment > datetime.now(UTC):
+        raise Stop(
+            Exit.USAGE, f"--at {text} is in the future: give an earlier time, or leave --at out"
+        )
+    return moment
 
 
 def ordered(since: str, until: str) -> tuple[Moment | None, Moment | None]:

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.command import epilog
+from gpuledger.command import Explained, epilog
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the app."""
-    app.command(epilog=epilog("gpuledger demo", "gpuledger demo --keep"))(demo)
+    app.command(cls=Explained, epilog=epilog("gpuledger demo", "gpuledger demo --keep"))(demo)
 
 
 def demo(

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from gpuledger.command import epilog
+from gpuledger.command import Explained, epilog
 from gpuledger.output import Format, Output, number, show_one
 
 _CAMPAIGN = (number("SEEDS", "seeds"), number("STEPS", "steps"), number("VIOLATIONS", "violations"))
@@ -23,7 +23,10 @@ class Campaign(msgspec.Struct, frozen=True):
 def register(app: typer.Typer) -> None:
     """Add the command to the app."""
     app.command(
-        epilog=epilog("gpuledger simulate --seeds 1000 --workers 2", "gpuledger simulate --seed 42")
+        cls=Explained,
+        epilog=epilog(
+            "gpuledger simulate --seeds 1000 --workers 2", "gpuledger simulate --seed 42"
+        ),
     )(simulate)
 
 

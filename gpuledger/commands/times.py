@@ -7,24 +7,40 @@ import typer
 FORMAT: Final = "POSITION|TIME"
 EXAMPLE: Final = "2026-01-31T12:00:00Z"
 
+
+def _not_empty(context: typer.Context, given: typer.CallbackParam, value: str) -> str:
+    """Return the value; an empty one on the command line is a mistake. Raises BadParameter."""
+    source = context.get_parameter_source(given.name or "")
+    if not value and source is not None and source.name == "COMMANDLINE":
+        raise typer.BadParameter(f"'' is no {FORMAT}: give one such as {EXAMPLE}, or leave it out")
+    return value
+
+
 At = Annotated[
     str,
     typer.Option(
         "--at",
         metavar=FORMAT,
         help=f"As of a position of the log, or of a time such as {EXAMPLE}.",
+        callback=_not_empty,
     ),
 ]
 Since = Annotated[
     str,
     typer.Option(
-        "--since", metavar=FORMAT, help=f"From a position on, or from a time such as {EXAMPLE}."
+        "--since",
+        metavar=FORMAT,
+        help=f"From a position on, or from a time such as {EXAMPLE}.",
+        callback=_not_empty,
     ),
 ]
 Until = Annotated[
     str,
     typer.Option(
-        "--until", metavar=FORMAT, help=f"Up to a position, or to a time such as {EXAMPLE}."
+        "--until",
+        metavar=FORMAT,
+        help=f"Up to a position, or to a time such as {EXAMPLE}.",
+        callback=_not_empty,
     ),
 ]
 

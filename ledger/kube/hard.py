@@ -52,7 +52,10 @@ def read(
         try:
             limit, oddity = _limit(hard[key], managed[key])
         except QuantityError as error:
-            warn(f"{key}: {shown(hard[key])} {error}: this key limits nothing")
+            warn(
+                f"{key}: {shown(hard[key])} {error}: this key limits nothing; write a whole number"
+                f" up to {AMOUNT_MAX}"
+            )
             continue
         if oddity:
             warn(f"{key}: {oddity}")
@@ -171,7 +174,7 @@ def _limit(value: str | int, managed: tuple[str, int], *, strict: bool = False) 
         limit = quantities.parse_integer(value)
     except Fraction:
         limit = quantities.parse_scaled(value) - 1  # parse_scaled rounds up
-        oddity = f"{shown(value)} is not a whole number and holds as {limit}"
+        oddity = f"{shown(value)} is not a whole number and holds as {limit}; write {limit}"
     except BinarySuffix as error:
         if strict:
             raise
@@ -248,18 +251,21 @@ def _lint(key: str, managed: dict[str, tuple[str, int]], rules: DemandRules) -> 
         if vendor.percentage and f".{resource}".endswith(f".{vendor.percentage}"):
             return f"percentages of cards cannot be added up; limit {vendor.memory} instead"
     if not prefix and f"limits.{key}" in managed:
-        return f"nobody enforces this key; write limits.{key}"
+        return f"Kubernetes does not enforce this key; write limits.{key}"
     cards = next((one for one in rules.of_cards if resource.endswith(f".{one}")), "")
     if cards:
         return _no_type(resource.removesuffix(f".{cards}"), rules)
     if prefix == "limits." and "/" in resource:
-        return "Kubernetes does not enforce this key and it is not a managed resource"
+        return (
+            "Kubernetes does not enforce this key and it is not a managed resource; write one of"
+            f" {', '.join(rules.charged)}"
+        )
     return ""
 
 
 def _no_type(name: str, rules: DemandRules) -> str:
     known = f"known are {', '.join(rules.known_types)}" if rules.types else "none is known"
     return (
-        f"{shown(name)!r} is no known type of card ({known}), so nobody enforces this key; use a"
+        f"{shown(name)!r} is no known type of card ({known}), so this key is not enforced; use a"
         " known one, or add it with the setting gpu_types"
     )

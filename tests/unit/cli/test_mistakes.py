@@ -82,6 +82,32 @@ def test_the_version_is_an_option_too() -> None:
         ("webhook print --service a --ca framed", "framed holds no certificate in PEM"),
         ("import hami --kubeconfig missing", "missing: No such file or directory; name a readable"),
         ("import hami --kubeconfig text", "text: it is no kubeconfig"),
+        (
+            "quota set -n a q requests.nvidia.com/gpu=1.5",
+            "requests.nvidia.com/gpu=1.5 is refused: 1.5 is not a whole number and holds as 1;"
+            " write 1",
+        ),
+        (
+            "quota set -n a q nvidia.com/gpu=2",
+            "nvidia.com/gpu=2 is refused: Kubernetes does not enforce this key; write limits.",
+        ),
+        (
+            "quota set -n a q limits.nvidia.com/gpumen=16",
+            "limits.nvidia.com/gpumen=16 is refused: Kubernetes does not enforce this key and it is"
+            " not a managed resource; write one of nvidia.com/gpu,",
+        ),
+        ("quota set -n a q pods=2", "pods=2 is refused: pods limits no managed resource"),
+        ("usage --at=", "'' is no POSITION|TIME: give one such as"),
+        ("history --since=", "'' is no POSITION|TIME: give one such as"),
+        ("usage --at 2999-01-01", "--at 2999-01-01 is in the future: give an earlier time"),
+        ("cards --at 2999-01-01", "--at 2999-01-01 is in the future: give an earlier time"),
+        ("usage -o xml", "'--output' / '-o': 'xml' is not one of"),
+        ("usage --by node", "'--by': 'node' is not one of"),
+        ("resize -n a p -c main --memory 16Gi", "'16Gi' should be a valid integer"),
+        ("resize -n a p -c main --memory 16Gi", "write 16384 for 16Gi"),
+        ("resize -n a p -c main --memory 0", "'0' should be greater than or equal to 1"),
+        ("simulate --seeds x", "'x' should be a valid integer"),
+        ("history --limit x", "'x' should be a valid integer"),
         ("node top --agent nowhere", "write http://HOST:PORT"),
         ("node top --agent http://127.0.0.1:99999", "write http://HOST:PORT"),
         ("explain -f folder", "folder cannot be read: Is a directory"),

@@ -124,7 +124,10 @@ def test_an_explicit_zero_is_a_limit_unless_asked_otherwise() -> None:
 def test_the_lint_names_every_key_that_limits_nothing() -> None:
     told = lint_universe(spec_of({"hard": {"pods": "3", "nvidia.com/gpu": "1", GPU: "2"}}), RULES)
     assert len(told) == 2
-    assert told[0] == "nvidia.com/gpu: nobody enforces this key; write limits.nvidia.com/gpu"
+    assert (
+        told[0]
+        == "nvidia.com/gpu: Kubernetes does not enforce this key; write limits.nvidia.com/gpu"
+    )
     assert told[1].startswith("pods: a universe quota limits nothing by this key")
 
 

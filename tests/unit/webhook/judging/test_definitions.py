@@ -101,7 +101,10 @@ async def test_a_policy_whose_default_quota_is_in_bytes_is_refused() -> None:
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
 async def test_a_key_that_nobody_enforces_is_named(operation: str) -> None:
     [warning] = await warned(QUOTAS, {"hard": {"nvidia.com/gpumem": "8"}}, operation=operation)
-    assert warning == "nvidia.com/gpumem: nobody enforces this key; write limits.nvidia.com/gpumem"
+    assert (
+        warning
+        == "nvidia.com/gpumem: Kubernetes does not enforce this key; write limits.nvidia.com/gpumem"
+    )
 
 
 @pytest.mark.parametrize(
