@@ -1,10 +1,13 @@
 """Explaining from a command: the validating webhook's own judgement, on a log that is only read."""
 
+from typing import Final
+
 from gpuledger import manifests, wiring
 from gpuledger.deciding import writer_on
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from ledger.core.denials import Reason
+from ledger.core.state import State
 from ledger.log.submission import Ledger
 from ledger.runtime.settings import Settings
 from webhook import explaining
@@ -13,6 +16,9 @@ from webhook.review import BadReview
 from webhook.surroundings.whole import Surroundings
 from webhook.validating import Validating
 
+CLUSTERS_SHOWN_MAX: Final = 8
+"""Known clusters that an error names."""
+
 
 async def explain(
     settings: Settings, file: str, namespace: str | None, username: str
@@ -20,6 +26,7 @@ async def explain(
     """Explain the review or pod in a file. Raises Stop, and what opening the log raises."""
     body = manifests.read(file, settings.review_bytes_max)
     async with log_of(settings) as found, writer_on(settings, found) as writer:
+        _must_know_cluster(settings.cluster, writer.state)
         surroundings = wiring.surroundings(settings, writer)
         try:
             explained = await explain_to(settings, writer, surroundings, body, namespace, username)
@@ -31,6 +38,24 @@ async def explain(
     if denial is not None and denial.reason is Reason.LEDGER_UNAVAILABLE:
         raise Stop(Exit.UNREACHABLE, explained.answer)
     return explained
+
+
+def _must_know_cluster(cluster: str, state: State) -> None:
+    """Raise Stop for a cluster that the ledger does not know, where it knows others.
+
+    A quota over many clusters may reach one that it has not heard of yet.
+    """
+    named = {one.partition("/")[0] for one in (*state.namespaces, *state.described)}
+    known = sorted(named | state.clusters.keys())
+    if not known or cluster in known or state.reaching:
+        return
+    shown = ", ".join(known[:CLUSTERS_SHOWN_MAX])
+    more = f" and {len(known) - CLUSTERS_SHOWN_MAX} more" if len(known) > CLUSTERS_SHOWN_MAX else ""
+    raise Stop(
+        Exit.NOT_FOUND,
+        f"--cluster: cluster {cluster!r} is not in the ledger, known are {shown}{more}: name one of"
+        " these (GPULEDGER_CLUSTER)",
+    )
 
 
 async def explain_to(

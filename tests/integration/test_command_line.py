@@ -104,6 +104,11 @@ def test_a_pod_is_explained_with_numbers_and_nothing_is_reserved(store: Path) ->
     assert 'Pod big would need 2 GPUs, quota "gpus" allows 2, 1 is used.' in denied.out
     assert denied.out.startswith("namespace team-a has too few GPUs left: ")
     asks[CARDS] = 1
+    elsewhere = gpuledger(
+        "explain", "-f", "-", "--cluster", "east", store=store, stdin=json.dumps(pod)
+    )
+    assert (elsewhere.status, elsewhere.out) == (3, "")
+    assert "cluster 'east' is not in the ledger, known are local" in elsewhere.err
     allowed = gpuledger("explain", "-f", "-", "-o", "json", store=store, stdin=json.dumps(pod))
     assert allowed.status == 0, allowed
     assert allowed.json["demand"] == {CARDS: 1, MEMORY: 4_000}
