@@ -40,6 +40,8 @@ CONFIGURATION: Final = (
 MODES: Final = ("on", "slow", "absent")
 GONE_SECONDS: Final = 60.0
 READY_SECONDS: Final = 20.0
+SCHEDULER: Final = "gpuledger-scheduler"
+"""Only pods of a scheduler that places on cards are completed."""
 
 
 def large(name: str, size: int, stamp: str) -> Manifest:
@@ -54,7 +56,7 @@ def large(name: str, size: int, stamp: str) -> Manifest:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"generateName": f"{name}-", "annotations": {STAMP: stamp}},
-        "spec": {"containers": [container]},
+        "spec": {"schedulerName": SCHEDULER, "containers": [container]},
     }
 
 
