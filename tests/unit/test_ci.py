@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 SCRIPT = Path(__file__).parents[2] / ".ci" / "run"
 SUITE = """
@@ -49,6 +50,20 @@ def test_nothing_is_listed_where_everything_passes_at_once(tmp_path: Path) -> No
     done = run_with(tmp_path, "def test_steady():\n    pass\n", ())
     assert done.returncode == 0
     assert "!!!" not in done.stdout
+
+
+@pytest.mark.parametrize("given", ["", "long"])
+def test_property_tests_draw_the_same_examples_unless_another_profile_is_given(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYPOTHESIS_PROFILE", given)
+    profile = given or "ci"
+    suite = (
+        f"import os\n\ndef test_it():\n    assert os.environ['HYPOTHESIS_PROFILE'] == {profile!r}\n"
+    )
+    done = run_with(tmp_path, suite, ())
+    assert done.returncode == 0, done.stdout
+    assert settings.get_profile("ci").derandomize
 
 
 def run_with(
