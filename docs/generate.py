@@ -371,9 +371,9 @@ def metrics_page() -> str:
         "# Metrics",
         "",
         f"{NOTE}",
-        "Served at `/metrics` for Prometheus, [to those who may](operating.md#scraping). Labels"
-        " come from closed sets. Beside these there is"
-        " the usage of every quota and card, read from the projection: `gpuledger_quota_*` by"
+        "Served at `/metrics` for Prometheus, [to permitted"
+        " accounts](../how-to/operating.md#scraping). Labels come from closed sets."
+        " The projection adds the usage of every quota and card: `gpuledger_quota_*` by"
         " `cluster`, `namespace`, `quota`, `resource`, and `gpuledger_card_*` by `cluster`, `node`,"
         " `card`. What is too much to list is counted: `gpuledger_quota_lines_left_out`,"
         " `gpuledger_cards_left_out`.",
@@ -424,10 +424,10 @@ def scheduler_settings() -> str:
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
-    "command-line.md": command_line,
-    "settings.md": settings_page,
-    "metrics.md": metrics_page,
-    "reasons.md": reasons_page,
+    "reference/command-line.md": command_line,
+    "reference/settings.md": settings_page,
+    "reference/metrics.md": metrics_page,
+    "reference/reasons.md": reasons_page,
     SCHEDULER_SETTINGS: scheduler_settings,
 }
 

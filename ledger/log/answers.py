@@ -5,7 +5,7 @@ import math
 from ledger.core.denials import Denial, Reason
 
 _LATER = "Try again in a few seconds"
-_RAISE = "An operator has to raise log_bytes_max; see docs/operating.md"
+_RAISE = "An operator has to raise log_bytes_max; see docs/how-to/operating.md"
 
 
 def stopped(reason: str) -> Denial:
@@ -14,7 +14,7 @@ def stopped(reason: str) -> Denial:
         Reason.LEDGER_STOPPED,
         f"the ledger has stopped: {reason}",
         transient=False,
-        remedy="An operator has to look at it; see docs/operating.md",
+        remedy="An operator has to look at it; see docs/how-to/operating.md",
     )
 
 

@@ -37,7 +37,7 @@ async def open_state(
             raise Lost(
                 f"the log ends at position {extent.last}, but {witness.source} has seen position"
                 f" {witness.position}: acknowledged records are missing. Restore the log from a"
-                " backup or a mirror; see docs/operating.md"
+                " backup or a mirror; see docs/how-to/operating.md"
             )
     if 0 < extent.last <= SCRUBBED_AT_ONCE:
         await scrub(log, extent.last)

@@ -47,4 +47,4 @@ class Recognising:
         found = f"the log ends at position {last}, but position {state.position} was acknowledged"
         if now - since < self._behind_seconds_max:
             raise Unreachable(f"{found}: a server may be behind")
-        raise Lost(f"{found}: records are missing. Restore the log; see docs/operating.md")
+        raise Lost(f"{found}: records are missing. Restore the log; see docs/how-to/operating.md")

@@ -4,7 +4,7 @@ A record is everything decided together. On the wire it is the MessagePack array
 `[schema, hash, body]`; `body` is a byte string that holds the array
 `[position, time, writer, nonce, previous, group, items]` and `hash` is SHA-256 over one byte of
 schema followed by the body. `previous` is the hash of the record before, 32 zero bytes at
-position 1. Each item is `[event, postings]`. docs/log-format.md tells more.
+position 1. Each item is `[event, postings]`. docs/reference/log-format.md tells more.
 """
 
 import hashlib

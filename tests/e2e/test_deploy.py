@@ -1,4 +1,4 @@
-"""What deploy/ holds, applied to a real API server as docs/install.md says.
+"""What deploy/ holds, applied to a real API server as docs/how-to/install.md says.
 
 The page's commands are typed here, with kubectl, to a control plane of its own. There are no nodes,
 so nothing runs: what a replica would read, and what its service account may, is looked at instead.
@@ -33,9 +33,9 @@ from tests.e2e.rights import RIGHTS, rights_of
 pytestmark = pytest.mark.e2e
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = (ROOT / "docs" / "install.md").read_text()
-SCHEDULING_PAGE: Final = (ROOT / "docs" / "scheduling.md").read_text()
-NODE_PAGE: Final = (ROOT / "docs" / "node.md").read_text()
+PAGE: Final = (ROOT / "docs" / "how-to" / "install.md").read_text()
+SCHEDULING_PAGE: Final = (ROOT / "docs" / "how-to" / "scheduling.md").read_text()
+NODE_PAGE: Final = (ROOT / "docs" / "how-to" / "node.md").read_text()
 EFFECTIVE_SECONDS: Final = 60.0
 RUNTIME_CLASS: Final = """
 apiVersion: node.k8s.io/v1

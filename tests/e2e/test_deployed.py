@@ -28,8 +28,8 @@ from tests.e2e.service import COMMAND
 pytestmark = pytest.mark.e2e
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = (ROOT / "docs" / "install.md").read_text()
-OPERATING: Final = (ROOT / "docs" / "operating.md").read_text()
+PAGE: Final = (ROOT / "docs" / "how-to" / "install.md").read_text()
+OPERATING: Final = (ROOT / "docs" / "how-to" / "operating.md").read_text()
 SPACE: Final = "gpuledger-system"
 REPLICAS: Final = 2
 READY_SECONDS: Final = 90.0

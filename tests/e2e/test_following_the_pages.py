@@ -1,4 +1,4 @@
-"""What docs/operating.md says about rights and certificates, done to a control plane of its own.
+"""Follow docs/how-to/operating.md about rights and certificates, on a control plane of its own.
 
 The service has the rights of deploy/rbac.yaml and lets in only clients with a certificate; the API
 server presents one because of the two files on that page.
@@ -26,8 +26,8 @@ from tests.e2e.service import Service
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "operating.md").read_text()
-INSTALL = (ROOT / "docs" / "install.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "operating.md").read_text()
+INSTALL = (ROOT / "docs" / "how-to" / "install.md").read_text()
 EFFECTIVE_SECONDS = 30.0
 
 

@@ -1,4 +1,4 @@
-"""What docs/from-hami.md says of going back to HAMi, typed on a cluster with pods that wait."""
+"""Follow docs/how-to/from-hami.md back to HAMi, on a cluster with pending pods."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ from tests.e2e.scheduling.yard import Yard, opened
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "from-hami.md").read_text()
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "how-to" / "from-hami.md").read_text()
 SYSTEM: Final = "gpuledger-system"
 DEFAULT: Final = "default-scheduler"
 SMALL: Final = {"cards": 1, "memory": 4_000, "cores": 20}

@@ -1,4 +1,4 @@
-"""The configurations in docs/clusters.md, started as they are but for addresses and paths."""
+"""Start the configurations of docs/how-to/clusters.md, with only addresses and paths changed."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ from ledger.runtime import certificates
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
-PAGE = Path(__file__).parents[2] / "docs" / "clusters.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "clusters.md"
 PASSWORD = "of-the-services"
 EAST_PASSWORD = "of-the-leaf"
 

@@ -8,7 +8,7 @@ from support.transcripts import DOCS, run, same, steps_of
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize("page", ["tutorial.md", "http-api.md"])
+@pytest.mark.parametrize("page", ["tutorial.md", "reference/http-api.md"])
 def test_a_page_prints_what_it_says(page: str, tmp_path: Path) -> None:
     steps = steps_of((DOCS / page).read_text())
     assert len(steps) > 5

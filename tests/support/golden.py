@@ -5,7 +5,7 @@
 
 `new` is for a schema that has no log yet and refuses to replace one. `expected` is for a change
 of the snapshot format or of the projection's tables, which change the recorded hashes and no
-log. docs/log-format.md says when to do which.
+log. docs/reference/log-format.md says when to do which.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ from support.hami_examples import Example
 
 ROOT: Final = Path(__file__).parents[2]
 CASES: Final = ROOT / "tests" / "fixtures" / "hami"
-PAGE: Final = ROOT / "docs" / "hami-differences.md"
+PAGE: Final = ROOT / "docs" / "reference" / "hami-differences.md"
 
 _HEADING: Final = re.compile(r"## (.+)")
 _LINK: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")

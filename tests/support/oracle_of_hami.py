@@ -1,7 +1,7 @@
 """HAMi's rules for containers on NVIDIA's cards, in HAMi's order: which a card breaks first.
 
 Written from what HAMi does, not from `extender`. Its words are ours, and so is the rule for cards
-whose cores are scaled, where docs/hami-differences.md has a row.
+whose cores are scaled, where docs/reference/hami-differences.md has a row.
 """
 
 from collections import Counter

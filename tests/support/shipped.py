@@ -22,7 +22,7 @@ SHIPPED: Final = (DEPLOY / "nats.conf").read_text()
 ]
 [ROUTES] = [one["value"] for one in SERVER["env"] if one["name"] == "ROUTES"]
 SERVERS: Final = 3
-# As docs/install.md makes them: a letter, and then digits that NATS must not take for a number.
+# As in docs/how-to/install.md: a letter first, because NATS parses bare digits as a number.
 PASSWORD: Final = "p12345678901234567890"
 ROUTE_PASSWORD: Final = "p09876543210987654321"
 AGENT_PASSWORD: Final = "p11111111110000000000"

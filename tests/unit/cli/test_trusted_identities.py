@@ -13,7 +13,7 @@ from ledger.kube.hami_accounts import Account, Accounts
 from ledger.runtime.settings import Settings
 from webhook.policy import HAMI_IDENTITIES
 
-PAGE = Path(__file__).parents[3] / "docs" / "from-hami.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "from-hami.md"
 OWN = (
     "system:serviceaccount:gpuledger-system:gpuledger",
     "system:serviceaccount:gpuledger-system:gpuledger-scheduler",

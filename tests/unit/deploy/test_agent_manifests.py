@@ -190,5 +190,5 @@ def test_only_namespaces_that_are_named_so_read_what_agents_show() -> None:
     [source] = rule["from"]
     [(key, value)] = source["namespaceSelector"]["matchLabels"].items()
     assert rule["ports"] == [{"port": container()["ports"][0]["containerPort"]}]
-    page = (DEPLOY.parent / "docs" / "node.md").read_text()
+    page = (DEPLOY.parent / "docs" / "how-to" / "node.md").read_text()
     assert f"kubectl label namespace monitoring {key}={value}\n" in page

@@ -233,7 +233,7 @@ def test_the_policy_in_front_of_the_service_is_about_its_pods_and_its_port(versi
     assert policy["spec"]["policyTypes"] == ["Ingress"]
     port = container["ports"][0]["name"]
     assert [rule["ports"] for rule in policy["spec"]["ingress"]] == [[{"port": port}]] * 2
-    page = (ROOT / "docs" / "install.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text()
     [(key, value)] = policy["spec"]["ingress"][1]["from"][0]["namespaceSelector"][
         "matchLabels"
     ].items()
@@ -244,7 +244,7 @@ def test_the_image_is_of_this_version() -> None:
     assert container_of(SERVICE)["image"] == f"gpuledger:{VERSION}"
     [image] = KUSTOMIZATION["images"]
     assert image["newTag"] == VERSION
-    for page in ("deploy/Dockerfile", "docs/install.md"):
+    for page in ("deploy/Dockerfile", "docs/how-to/install.md"):
         assert f"gpuledger:{VERSION} ." in (ROOT / page).read_text()
 
 
@@ -255,7 +255,7 @@ def test_the_log_is_the_server_that_is_tested_here() -> None:
     assert image == "nats"
     assert f"\nnats-server-bin=={version} \\\n" in locked
     assert tuple(map(int, version.split("."))) >= SERVER_VERSION_MIN
-    assert f"`nats:{tag}`" in (ROOT / "docs" / "install.md").read_text()
+    assert f"`nats:{tag}`" in (ROOT / "docs" / "how-to" / "install.md").read_text()
 
 
 def test_the_service_may_patch_the_webhooks_that_it_registers() -> None:

@@ -22,12 +22,12 @@ def fields_of(definition: str) -> dict[str, object]:
     [("ledgerpolicies.yaml", "policy.md"), ("universeresourcequotas.yaml", "universe.md")],
 )
 def test_every_field_of_a_spec_is_in_its_page(definition: str, page: str) -> None:
-    text = (ROOT / "docs" / page).read_text()
+    text = (ROOT / "docs" / "reference" / page).read_text()
     assert [one for one in fields_of(definition) if f"`{one}" not in text] == []
 
 
 def test_the_page_about_policies_names_every_choice_with_the_default_first() -> None:
-    text = (ROOT / "docs" / "policy.md").read_text()
+    text = (ROOT / "docs" / "reference" / "policy.md").read_text()
     for name, field in fields_of("ledgerpolicies.yaml").items():
         assert isinstance(field, dict)
         if "enum" in field:

@@ -52,22 +52,22 @@ def names_in(path: Path) -> set[str]:
 
 
 def test_every_setting_is_in_its_page() -> None:
-    page = text_of("settings.md")
+    page = text_of("reference/settings.md")
     assert [one.name for one in documentation() if f"| `{one.name}` |" not in page] == []
 
 
 def test_every_metric_is_in_its_page() -> None:
-    page = text_of("metrics.md")
+    page = text_of("reference/metrics.md")
     assert [one.full_name for one in METRICS if f"| `{one.full_name}` |" not in page] == []
 
 
 def test_every_reason_is_in_its_page() -> None:
-    page = text_of("reasons.md")
+    page = text_of("reference/reasons.md")
     assert [one for one in Reason if f"| `{one}` |" not in page] == []
 
 
 def test_every_event_is_in_its_page_with_its_fields() -> None:
-    page = text_of("log-format.md")
+    page = text_of("reference/log-format.md")
     rows = [
         f"| `{kind.__name__}` | {', '.join(kind.__struct_fields__)} |" for kind in AnyEvent.__args__
     ]
@@ -75,12 +75,12 @@ def test_every_event_is_in_its_page_with_its_fields() -> None:
 
 
 def test_every_cause_is_in_its_page() -> None:
-    page = text_of("log-format.md")
+    page = text_of("reference/log-format.md")
     assert [cause for cause in Cause if f"| `{cause}` |" not in page] == []
 
 
 def test_every_command_is_in_its_page() -> None:
-    page = text_of("command-line.md")
+    page = text_of("reference/command-line.md")
     app = build()
     commands = [
         one.name or getattr(one.callback, "__name__", "") for one in app.registered_commands
@@ -96,9 +96,8 @@ def test_every_command_is_in_its_page() -> None:
 
 
 def test_decoded_records_are_those_of_the_golden_logs() -> None:
-    shown = re.findall(
-        r"<!-- golden: (\d+) (\d+) -->\n```json\n(.*?)```", text_of("log-format.md"), re.DOTALL
-    )
+    page = text_of("reference/log-format.md")
+    shown = re.findall(r"<!-- golden: (\d+) (\d+) -->\n```json\n(.*?)```", page, re.DOTALL)
     assert shown
     for schema, position, text in shown:
         payload = payloads_of(GOLDEN / f"schema-{schema}.log")[int(position) - 1]
@@ -118,7 +117,7 @@ def test_every_check_of_readiness_is_explained() -> None:
     source = (ROOT / "gpuledger" / "application.py").read_text()
     assert Application.__name__ in source
     checks = [*re.findall(r'health\.add\("([\w-]+)"', source), "stopping"]
-    page = text_of("operating.md")
+    page = text_of("how-to/operating.md")
     assert len(checks) > 5
     assert [one for one in checks if f"| `{one}` |" not in page] == []
 
@@ -126,7 +125,7 @@ def test_every_check_of_readiness_is_explained() -> None:
 def test_every_check_and_metric_of_the_agent_is_explained() -> None:
     served = (ROOT / "gpuledger" / "agent_app.py").read_text()
     exported = (ROOT / "vgpu_native" / "agent" / "exporting.py").read_text()
-    page = text_of("node.md")
+    page = text_of("how-to/node.md")
     checks = re.findall(r'_health\.add\("(\w+)"', served)
     metrics = re.findall(r'"((?:hami|gpuledger)_\w+)"', served + exported)
     assert len(checks) > 5
@@ -137,7 +136,7 @@ def test_every_check_and_metric_of_the_agent_is_explained() -> None:
 
 def test_every_alert_has_a_runbook() -> None:
     alerts = re.findall(r"alert: (\w+)", ALERTS.read_text())
-    anchors = anchors_of(DOCS / "operating.md")
+    anchors = anchors_of(DOCS / "how-to" / "operating.md")
     assert len(alerts) > 5
     assert [one for one in alerts if one.lower() not in anchors] == []
 

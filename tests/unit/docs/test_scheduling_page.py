@@ -11,7 +11,7 @@ from ledger.kube.preferences import KEYS, NODE_POLICY, preferences_of
 from ledger.kube.vendors import BUILT_IN, Vendor
 from ledger.kube.wishes import CARD_POLICIES, NODE_POLICIES
 
-PAGE: Final = (Path(__file__).parents[3] / "docs" / "scheduling.md").read_text()
+PAGE: Final = (Path(__file__).parents[3] / "docs" / "how-to" / "scheduling.md").read_text()
 NVIDIA: Final = next(vendor for vendor in BUILT_IN if vendor.name == "nvidia")
 
 

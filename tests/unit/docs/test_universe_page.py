@@ -15,7 +15,7 @@ from ledger.kube import place_traits
 from ledger.kube.rules import DemandRules
 from ledger.kube.universe import limits_of_universe, spec_of
 
-PAGE = (Path(__file__).parents[3] / "docs" / "universe.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "universe.md").read_text()
 ACCOUNT = accounts.universe("research")
 RESEARCH = {"team": "research"}
 

@@ -27,7 +27,7 @@ from webhook.kinds.envelope import Envelope, envelope_of
 from webhook.kinds.kind import Kind, key_of
 from webhook.kinds.scaling import scaled
 
-DOCS: Final = Path(__file__).parents[3] / "docs"
+DOCS: Final = Path(__file__).parents[3] / "docs" / "explanation"
 PAGES: Final = [DOCS / "workloads.md", *sorted((DOCS / "workloads").glob("*.md"))]
 CLUSTER, NAMESPACE = "east", "team-a"
 TEAM: Final = accounts.qualified(CLUSTER, NAMESPACE)

@@ -1,6 +1,6 @@
 """What HAMi's own tests ask of a scheduler, asked of ours over HTTP, with values of our own.
 
-Where the two are meant to differ, docs/hami-differences.md says so.
+Where the two are meant to differ, docs/reference/hami-differences.md says so.
 """
 
 import json

@@ -16,7 +16,7 @@ from ledger.kube.rules import DemandRules
 from ledger.kube.vendor_files import BadVendors
 from ledger.kube.vendors import BUILT_IN, NVIDIA, Vendor, chosen
 
-PAGE = Path(__file__).parents[3] / "docs" / "quotas.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "quotas.md"
 EVERY = DemandRules(vendors=BUILT_IN, worst_card_memory=10_000)
 
 DOCUMENTED = """

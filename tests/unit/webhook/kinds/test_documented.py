@@ -8,7 +8,7 @@ from support.kinds import BUILTIN, EXAMPLES, ROOT
 from webhook.kinds.functions import FUNCTIONS
 from webhook.kinds.kind import Kind, PodSet
 
-PAGE = (ROOT / "docs" / "kinds.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "kinds.md").read_text()
 
 
 @pytest.mark.parametrize("kind", list(BUILTIN), ids=lambda kind: kind.name)
