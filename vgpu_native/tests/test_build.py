@@ -12,7 +12,7 @@ NATIVE = Path(__file__).parents[1]
 @pytest.mark.parametrize(
     "target",
     [
-        "objects/memory.c.o",
+        "objects/memory/linear.c.o",
         "stub/objects/cuda_array.o",
         "stub/objects/nvml_device.o",
         "abi/forwards.o",

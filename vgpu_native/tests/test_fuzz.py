@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,10 +17,10 @@ PLANTED_SECONDS = 20
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fsanitize=address,undefined"]
 
 PLANTED = [
-    ("environment", "environment.c", "value > UINT64_MAX >> shift", "false"),
-    ("environment", "environment.c", "if (at == first) *good = false;", ""),
-    ("region", "slots.h", "high < VGPU_SLOTS_MAX ? (unsigned)high : VGPU_SLOTS_MAX", "high"),
-    ("region", "region.c", "state.st_size != sizeof(vgpu_region)", "state.st_size < 0"),
+    ("environment", "core/environment.c", "value > UINT64_MAX >> shift", "false"),
+    ("environment", "core/environment.c", "if (at == first) *good = false;", ""),
+    ("region", "core/slots.h", "high < VGPU_SLOTS_MAX ? (unsigned)high : VGPU_SLOTS_MAX", "high"),
+    ("region", "core/region.c", "state.st_size != sizeof(vgpu_region)", "state.st_size < 0"),
 ]
 
 PLANTED_IN_PYTHON = [
@@ -49,13 +50,10 @@ def test_a_defect_that_is_planted_is_found(
     make("fuzzers")
     built = Path(os.environ.get("VGPU_BUILD", NATIVE / "build")).absolute()
     sources = tmp_path / "src"
-    sources.mkdir()
-    for path in [*(NATIVE / "src").glob("*.c"), *(NATIVE / "src").glob("*.h")]:
-        text = path.read_text()
-        if path.name == name:
-            assert text.count(guard) == 1, f"{name} has another guard now: say it in PLANTED"
-            text = text.replace(guard, instead)
-        (sources / path.name).write_text(text)
+    shutil.copytree(NATIVE / "src", sources)
+    text = (sources / name).read_text()
+    assert text.count(guard) == 1, f"{name} has another guard now: say it in PLANTED"
+    (sources / name).write_text(text.replace(guard, instead))
     program = _built(target, sources, built)
     folder = tmp_path / "found"
     folder.mkdir()
@@ -114,16 +112,15 @@ def test_an_input_that_never_ends_is_found(tmp_path: Path) -> None:
 
 def _built(target: str, sources: Path, built: Path) -> Path:
     """Build a target with other sources of the library."""
-    main = sources.parent / "tests" / "fuzz" / f"{target}.c"
-    main.parent.mkdir(parents=True)
-    main.write_bytes((FUZZ / f"{target}.c").read_bytes())
-    objects = [path.stem for path in (built / "fuzz" / "of").glob("*.o")]
-    names = ["environment"] if target == "environment" else objects
+    core = sources / "core"
+    linked = [*core.glob("*.c"), sources / "util" / "log.c"]
     program = sources.parent / target
-    includes = [f"-I{path}" for path in (NATIVE / "include", built / "include", FUZZ)]
+    includes = [f"-I{path}" for path in (NATIVE / "include", sources, built / "include", FUZZ)]
     headers = ["-isystem", built / "headers" / "nvidia" / "cu13" / "include"]
     loop = [built / "fuzz" / f"{name}.o" for name in ("loop", "mutate")]
-    linked = [sources / f"{name}.c" for name in names]
+    if target == "environment":
+        linked = [core / "environment.c"]
+    main = FUZZ / f"{target}.c"
     command = ["gcc", *FLAGS, *includes, *headers, main, *linked, *loop, "-o", program]
     subprocess.run(command, check=True, timeout=120)
     return program

@@ -184,6 +184,8 @@ def compiled_map(path: Path, *flags: str) -> Path:
         "-O1",
         "-pthread",
         *flags,
+        "-iquote",
+        str(NATIVE / "src"),
         str(source),
         "-o",
         str(path),

@@ -307,7 +307,7 @@ def test_the_budget_counts_each_charge_once_and_lets_one_process_begin(
 def test_threads_make_as_many_launches_as_are_paid_for(
     kind: str, exact: bool, native: Path, make: Make
 ) -> None:
-    costs = native / "time" / kind / "costs"
+    costs = native / "time" / kind / "kernel_costs"
     make(str(costs))
     done = subprocess.run([costs], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode == 0) == exact, done.stdout
@@ -327,7 +327,7 @@ def test_a_thread_that_is_cancelled_while_it_launches_is_waited_for_by_nobody(
     run(environment(native, tmp_path, "0", **slow), program("time_cancelled"))
 
 
-@pytest.mark.parametrize("name", ["budget", "launch", "meter", "pace", "samples"])
+@pytest.mark.parametrize("name", ["budget", "launch_hooks", "meter", "pace", "samples"])
 def test_time_is_told_by_the_monotonic_clock_alone(name: str) -> None:
-    source = (Path(__file__).parents[1] / "src" / f"{name}.c").read_text()
+    source = (Path(__file__).parents[1] / "src" / "time" / f"{name}.c").read_text()
     assert not re.findall(r"CLOCK_(?!MONOTONIC)\w+|\bgettimeofday\b|\bnanosleep\(|\btime\(", source)

@@ -1,9 +1,9 @@
 # A driver that only notes its arguments, a program that calls all its functions, and a library that
 # hooks all of them. See tests/abi.
 ABI := $(BUILD)/abi
-ABI_FLAGS := -I $(ABI) -I src -Wno-uninitialized
-ABI_OBJECTS := $(filter $(addprefix %/,resolve.c.o pick.c.o places.c.o procaddress.c.o \
-	dlsym_$(ARCH).S.o),$(OBJECTS))
+ABI_FLAGS := -I $(ABI) -Wno-uninitialized
+ABI_OBJECTS := $(filter $(addprefix $(BUILD)/objects/intercept/,driver_functions.c.o get_proc_address.c.o \
+	hooks_by_address.c.o dlsym/%),$(OBJECTS))
 
 $(ABI)/calls.inc: tests/abi/make.py tools/api.py $(MADE)/functions.inc
 	CC="$(CC)" $(PYTHON) tests/abi/make.py $(HEADERS)/nvidia/cu13/include $(ABI)
@@ -22,7 +22,7 @@ $(ABI)/forwards.o: tests/abi/forwards.c $(ABI)/calls.inc $(INCLUDES)
 $(ABI)/hooks.inc: $(ABI)/forwards.o $(ABI_OBJECTS) tools/generate.py
 	$(PYTHON) tools/generate.py --hooks $(ABI) $(filter %.o,$^)
 
-$(ABI)/libvgpu.so: src/hooks.c $(ABI)/hooks.inc $(ABI)/forwards.o $(ABI_OBJECTS) $(VERSIONS)
+$(ABI)/libvgpu.so: src/intercept/hook_table.c $(ABI)/hooks.inc $(ABI)/forwards.o $(ABI_OBJECTS) $(VERSIONS)
 	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libvgpu.so $(SYMBOLIC) \
 		-Wl,--version-script=$(VERSIONS) $(filter-out %.inc %.map,$^) -o $@ -ldl
 

@@ -4,8 +4,8 @@
  *
  * A worker holds from after the grant until before the release, as a driver's memory does. */
 #include "common.h"
-#include "region.h"
-#include "slots.h"
+#include "core/region.h"
+#include "core/slots.h"
 
 enum { WORKERS = 64, BLOCKS = 16 };
 

@@ -6,7 +6,7 @@
 #include <sys/ptrace.h>
 
 #include "common.h"
-#include "slots.h"
+#include "core/slots.h"
 
 enum { MOST = 100000 };
 

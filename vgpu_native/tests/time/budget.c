@@ -5,7 +5,7 @@
  *
  * The processes are killed at no particular place; each writes down what it has charged, so that at
  * most the one charge that a process was killed after may be missing from what it says. */
-#include "budget.h"
+#include "time/budget.h"
 
 #include <sched.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 # build/time/KIND/libvgpu.so: the library as it is, and broken kinds of it that tests must catch;
-# build/time/KIND/budget, build/time/KIND/costs: the budget of time, and the table of costs, by themselves.
+# build/time/KIND/budget, build/time/KIND/kernel_costs: the budget of time, and the table of costs, by themselves.
 TIME := $(BUILD)/time
 TIME_KIND_uncharged_queue := -DBREAK_QUEUE
 TIME_KIND_lost_charges := -DBREAK_BUDGET
@@ -11,7 +11,7 @@ $(TIME)/%/libvgpu.so: $(BUILD)/libvgpu.so
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(TIME_KIND_$*) -include include/glibc.h -shared $(LINK) \
 		$(SOURCES) -o $@ $(OLD_GLIBC)
 
-$(TIME)/%/budget $(TIME)/%/costs: $(wildcard tests/time/*.c) $(INCLUDES)
+$(TIME)/%/budget $(TIME)/%/kernel_costs: $(wildcard tests/time/*.c) $(INCLUDES)
 	mkdir -p $(@D)
 	$(CC) -D_GNU_SOURCE -I include -iquote src -I $(MADE) $(CFLAGS) $(TIME_KIND_$*) \
-		tests/time/$(@F).c src/$(@F).c -o $@
+		tests/time/$(@F).c src/time/$(@F).c -o $@

@@ -1,0 +1,131 @@
+/* Attaching: at the first call of the driver, and again at the first one after a fork. */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/environment.h"
+#include "core/process.h"
+#include "core/region.h"
+#include "core/slots.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+union vgpu_own vgpu_own __attribute__((aligned(VGPU_PAGE)));
+static struct vgpu_process *const own = &vgpu_own.process;
+
+void vgpu_wait_while(uint32_t *word, uint32_t value) {
+  while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == value)
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+void vgpu_wake(uint32_t *word, uint32_t value) {
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static void begin_anew(void) { memset(own, 0, sizeof *own); }
+
+/* Kernels before 4.14 cannot wipe; there a handler does it, for forks that go through the C
+ * library. */
+static void wipe_on_fork(void) {
+  static bool handled;
+  if (!madvise(&vgpu_own, sizeof vgpu_own, MADV_WIPEONFORK) || handled) return;
+  handled = !pthread_atfork(NULL, NULL, begin_anew);
+}
+
+/* Without a shared region a process is limited by itself; it is its only slot's living owner. Where
+ * the operator's page binds it is given nothing, as any number of such processes would each have the
+ * whole limit. */
+static bool attach_alone(void) {
+  vgpu_region *region = vgpu_region_private();
+  if (!region) return false;
+  own->nothing = vgpu_limits_binding();
+  region->slot[0].owner = 1;
+  region->high = 1;
+  own->mapped = (struct vgpu_mapped){region, &region->slot[0]};
+  return true;
+}
+
+/* Where 256 processes live already there is no place to charge this one's memory to, and what is
+ * not charged is not given. */
+static vgpu_slot *without_slot(void) {
+  static vgpu_slot nobodys;
+  nobodys = (vgpu_slot){.owner = 0};
+  own->nothing = true;
+  return &nobodys;
+}
+
+static bool attach_shared(void) {
+  char path[PATH_MAX];
+  vgpu_region_path(path, sizeof path);
+  vgpu_region *region = vgpu_region_open(path);
+  if (!region) return false;
+  vgpu_slot *slot = vgpu_slot_own(region);
+  if (!slot && errno == ENOSPC) {
+    vgpu_log(VGPU_ERROR,
+             "%d processes use %s; this one is given no memory. End one, and start this one again",
+             VGPU_SLOTS_MAX, path);
+    slot = without_slot();
+  }
+  if (slot) own->mapped = (struct vgpu_mapped){region, slot};
+  else {
+    vgpu_log(VGPU_ERROR, "no thread to own a slot of %s: %s; %s", path, strerror(errno),
+             vgpu_region_instead());
+    munmap(region, sizeof *region);
+  }
+  return slot;
+}
+
+static bool switched_off(void) {
+  if (!vgpu_switch("CUDA_DISABLE_CONTROL")) return false;
+  if (!vgpu_limits_paged() || vgpu_limits_may_disable()) return true;
+  vgpu_log(VGPU_WARNING, "CUDA_DISABLE_CONTROL has no effect: the limits page does not allow it");
+  return false;
+}
+
+static enum vgpu_state attach(void) {
+  vgpu_limits_open();
+  if (switched_off()) return VGPU_OFF;
+  if (!attach_shared() && !attach_alone()) own->mapped = (struct vgpu_mapped){NULL, without_slot()};
+  own->owner = __atomic_load_n(&own->mapped.slot->owner, __ATOMIC_RELAXED);
+  if (own->mapped.region) vgpu_entries_again(own->mapped.region);
+  return VGPU_ON;
+}
+
+/* Nothing may come in between: no signal's handler, which could call the driver and wait for
+ * itself, and no cancellation. One thread attaches and the others wait. */
+static bool attach_once(void) {
+  wipe_on_fork(); /* before there is anything that a child must not find */
+  sigset_t all, before;
+  int kept = errno, cancel;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+  uint32_t now = VGPU_NEW;
+  if (__atomic_compare_exchange_n(&own->state, &now, VGPU_ATTACHING, false, __ATOMIC_ACQUIRE,
+                                  __ATOMIC_ACQUIRE))
+    vgpu_wake(&own->state, attach());
+  else vgpu_wait_while(&own->state, VGPU_ATTACHING);
+  pthread_setcancelstate(cancel, &cancel);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  errno = kept;
+  return __atomic_load_n(&own->state, __ATOMIC_ACQUIRE) == VGPU_ON;
+}
+
+bool vgpu_ready(void) {
+  uint32_t now = __atomic_load_n(&own->state, __ATOMIC_ACQUIRE);
+  if (__builtin_expect(now == VGPU_ON, 1)) return true;
+  return now != VGPU_OFF && attach_once();
+}
+
+const struct vgpu_mapped *vgpu_region_now(void) {
+  return vgpu_ready() && own->mapped.region ? &own->mapped : NULL;
+}

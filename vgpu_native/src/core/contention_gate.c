@@ -1,0 +1,39 @@
+#include "core/contention_gate.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <time.h>
+
+enum { LEASE_NS = 20000000, PAUSE_NS = 20000, YIELDS = 50, ATTEMPTS = 500 };
+
+static uint64_t now(void) {
+  struct timespec clock;
+  clock_gettime(CLOCK_MONOTONIC, &clock);
+  return (uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec;
+}
+
+/* A signal may end it early, which is not the program's business. */
+static void pause_after(int attempt) {
+  int kept = errno;
+  if (attempt < YIELDS) sched_yield();
+  else nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+  errno = kept;
+}
+
+uint64_t vgpu_gate_take(uint64_t *gate) {
+  for (int i = 0; i < ATTEMPTS; i++) {
+    uint64_t time = now(), held = __atomic_load_n(gate, __ATOMIC_RELAXED), mine = time + LEASE_NS;
+    /* Nobody holds it for longer than a lease: a time beyond that is not a holder's. */
+    bool free = held <= time || held > mine;
+    if (free &&
+        __atomic_compare_exchange_n(gate, &held, mine, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+      return mine;
+    pause_after(i);
+  }
+  return 0;
+}
+
+void vgpu_gate_leave(uint64_t *gate, uint64_t taken) {
+  __atomic_compare_exchange_n(gate, &taken, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,131 @@
+/* Devices and their entries in the region. Processes see a device under other ordinals, but under
+ * one uuid: its entry is the first place that holds the uuid, or that nobody has written yet. */
+#include <sched.h>
+#include <string.h>
+
+#include "core/environment.h"
+#include "core/process.h"
+
+enum { UUID = 16, WORDS = 5 }; /* `GPU-` and 36 letters are five words; the sixth stays zero */
+typedef uint64_t __attribute__((may_alias)) word;
+
+/* What is known of each entry. It outlives a fork, as callers keep the numbers. */
+static struct {
+  bool known, guessed;
+  unsigned char uuid[UUID];
+  char text[VGPU_UUID_BYTES];
+  struct vgpu_source source;
+} entries[VGPU_DEVICES_MAX];
+
+static bool known(int entry) { return __atomic_load_n(&entries[entry].known, __ATOMIC_ACQUIRE); }
+
+const struct vgpu_source *vgpu_source_of(int entry) {
+  return known(entry) ? &entries[entry].source : NULL;
+}
+
+static void write_text(const unsigned char uuid[UUID], char text[VGPU_UUID_BYTES]) {
+  static const char hex[] = "0123456789abcdef";
+  memset(text, 0, VGPU_UUID_BYTES);
+  memcpy(text, "GPU-", 4);
+  for (unsigned i = 0, at = 4; i < UUID; i++) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text[at++] = '-';
+    text[at++] = hex[uuid[i] >> 4];
+    text[at++] = hex[uuid[i] & 15];
+  }
+}
+
+/* Make a place in the region ours, word by word from the first, and say whether it is. A word once
+ * written stays. Whoever finds its own words so far goes on where another was killed, and whoever
+ * finds others goes to the next place; so a uuid has one place, without a lock. */
+static bool claim(vgpu_region *region, int place, const char *text) {
+  word *words = (word *)region->uuid[place];
+  for (unsigned i = 0; i < WORDS; i++) {
+    word mine, there = 0;
+    memcpy(&mine, text + i * sizeof mine, sizeof mine);
+    __atomic_compare_exchange_n(&words[i], &there, mine, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    if (there && there != mine) return false;
+  }
+  return true;
+}
+
+static int place_of(vgpu_region *region, const char *text) {
+  for (int place = 0; place < VGPU_DEVICES_MAX; place++)
+    if (claim(region, place, text)) return place;
+  return -1;
+}
+
+void vgpu_entries_again(vgpu_region *region) {
+  for (int entry = 0; entry < VGPU_DEVICES_MAX; entry++) {
+    if (!known(entry) || claim(region, entry, entries[entry].text)) continue;
+    vgpu_log(VGPU_ERROR,
+             "the region was changed for another while %s was in use; no more of it is given. "
+             "Start the program again",
+             entries[entry].text);
+    entries[entry].source = (struct vgpu_source){.page = -1, .memory = 0, .cores = 1};
+    entries[entry].guessed = false;
+  }
+}
+
+static int find(const unsigned char uuid[UUID]) {
+  for (int entry = 0; entry < VGPU_DEVICES_MAX; entry++)
+    if (known(entry) && !memcmp(entries[entry].uuid, uuid, UUID)) return entry;
+  return -1;
+}
+
+/* What the environment says of an ordinal. Others may be reading it. */
+static void go_by(struct vgpu_source *source, unsigned ordinal) {
+  __atomic_store_n(&source->memory, vgpu_environment_memory(ordinal), __ATOMIC_RELAXED);
+  __atomic_store_n(&source->cores, vgpu_environment_cores(ordinal), __ATOMIC_RELAXED);
+}
+
+static int meet(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+  vgpu_region *region = vgpu_own.process.mapped.region;
+  char text[VGPU_UUID_BYTES];
+  write_text(uuid, text);
+  bool paged = vgpu_limits_paged();
+  int page = paged ? vgpu_limits_find(text) : -1;
+  int entry = region && (page >= 0 || !paged) ? place_of(region, text) : -1;
+  if (entry < 0) {
+    vgpu_log(VGPU_ERROR, "%s gets no memory: %s", text,
+             paged && page < 0 ? "the limits page does not name it"
+                               : "the region has no place for it");
+    return VGPU_DENIED;
+  }
+  memcpy(entries[entry].uuid, uuid, UUID);
+  memcpy(entries[entry].text, text, sizeof text);
+  entries[entry].source = (struct vgpu_source){.page = page};
+  if (!paged) go_by(&entries[entry].source, ordinal);
+  entries[entry].guessed = guessed;
+  __atomic_store_n(&entries[entry].known, true, __ATOMIC_RELEASE);
+  return entry;
+}
+
+/* Under the lock of meetings. */
+static int met(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+  int entry = find(uuid);
+  if (entry < 0) return meet(uuid, ordinal, guessed);
+  if (guessed || !entries[entry].guessed) return entry;
+  if (!vgpu_limits_paged()) go_by(&entries[entry].source, ordinal);
+  __atomic_store_n(&entries[entry].guessed, false, __ATOMIC_RELEASE);
+  return entry;
+}
+
+static int entry_of(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+  if (!vgpu_ready()) return -1;
+  int entry = find(uuid);
+  bool sure = entry >= 0 && !__atomic_load_n(&entries[entry].guessed, __ATOMIC_ACQUIRE);
+  if (sure) return entry;
+  uint32_t *meeting = &vgpu_own.process.meeting;
+  while (__atomic_exchange_n(meeting, 1, __ATOMIC_ACQUIRE)) sched_yield();
+  entry = met(uuid, ordinal, guessed);
+  __atomic_store_n(meeting, 0, __ATOMIC_RELEASE);
+  return entry;
+}
+
+int vgpu_entry(const unsigned char uuid[UUID], unsigned ordinal) {
+  return entry_of(uuid, ordinal, false);
+}
+
+int vgpu_entry_guessed(const unsigned char uuid[UUID], unsigned ordinal) {
+  return entry_of(uuid, ordinal, true);
+}

@@ -1,0 +1,115 @@
+/* The limits page, mapped read-only. Its words are read at every decision, so that a change by the
+ * agent holds from the next one on. */
+#include "core/limits_page.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/environment.h"
+#include "util/statx_compat.h"
+#include "vgpu.h"
+
+#define PAGE "/etc/gpuledger/limits"
+enum { PREFIX = 4 }; /* of `GPU-` and `MIG-` */
+
+/* What stands here survives a fork: pages do not change places. */
+static const vgpu_limits *page;
+static bool opened, paged, mounted, cores_off;
+
+static const vgpu_limits *map(int file) {
+  struct stat state;
+  if (vgpu_fstat(file, &state) || !S_ISREG(state.st_mode) || state.st_size < (off_t)sizeof *page)
+    return NULL;
+  const vgpu_limits *found = mmap(NULL, sizeof *page, PROT_READ, MAP_SHARED, file, 0);
+  if (found == MAP_FAILED) return NULL;
+  if (found->magic == VGPU_MAGIC && found->version == VGPU_VERSION && found->size == sizeof *page &&
+      found->devices <= VGPU_DEVICES_MAX)
+    return found;
+  munmap((void *)found, sizeof *page);
+  return NULL;
+}
+
+static int open_at(const char *name) {
+  return open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
+void vgpu_limits_open(void) {
+  if (opened) return;
+  const char *name = PAGE;
+  int file = open_at(name);
+  if (file < 0 && (errno == ENOENT || errno == ENOTDIR) && (name = getenv("GPULEDGER_LIMITS_FILE")))
+    file = open_at(name);
+  /* A page that was named and is not there is a bad one: nobody names a page to be without limits.
+   */
+  paged = name != NULL;
+  mounted = paged && !strcmp(name, PAGE);
+  if (file >= 0) {
+    page = map(file);
+    close(file);
+  }
+  if (paged && !page)
+    vgpu_log(VGPU_ERROR,
+             "%s is no limits page of version %d; no memory is given. The node agent writes it",
+             name, VGPU_VERSION);
+  cores_off = (!paged || vgpu_limits_may_disable()) && vgpu_environment_cores_off();
+  opened = true;
+}
+
+bool vgpu_limits_paged(void) { return paged; }
+
+static uint64_t word(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+
+bool vgpu_limits_may_disable(void) { return page && word(&page->flags) & VGPU_MAY_DISABLE; }
+
+/* A page that a variable names was named by whoever can name the region, too. */
+bool vgpu_limits_binding(void) { return mounted && !vgpu_limits_may_disable(); }
+
+int vgpu_limits_find(char *uuid) {
+  for (unsigned i = 0; page && i < page->devices; i++)
+    if (!strncmp(page->uuid[i] + PREFIX, uuid + PREFIX, VGPU_UUID_BYTES - PREFIX)) {
+      memcpy(uuid, page->uuid[i], PREFIX);
+      return (int)i;
+    }
+  return -1;
+}
+
+uint64_t vgpu_limits_memory(const struct vgpu_source *source) {
+  return source->page < 0 ? source->memory : word(&page->memory[source->page]);
+}
+
+uint64_t vgpu_limits_overhead(const struct vgpu_source *source) {
+  return source->page < 0 ? 0 : word(&page->overhead[source->page]);
+}
+
+unsigned vgpu_limits_cores(const struct vgpu_source *source) {
+  if (cores_off || (page && word(&page->flags) & VGPU_CORES_OFF)) return 100;
+  uint64_t percent = source->page < 0 ? source->cores : word(&page->cores[source->page]);
+  return percent && percent < 100 ? (unsigned)percent : 100;
+}
+
+const uint64_t *vgpu_limits_changes(void) {
+  static const uint64_t none;
+  return page ? &page->generation : &none;
+}
+
+bool vgpu_limits_timeless(void) {
+  unsigned limited = 0;
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    struct vgpu_source source = {.page = page ? i : -1};
+    if (!page) source.cores = vgpu_environment_cores((unsigned)i);
+    if (!page || i < (int)page->devices) limited += vgpu_limits_cores(&source) < 100;
+  }
+  return !limited;
+}
+
+bool vgpu_oversubscribes(void) {
+  static int asked = -1;
+  if (paged) return page && word(&page->flags) & VGPU_OVERSUBSCRIBE;
+  int now = __atomic_load_n(&asked, __ATOMIC_RELAXED);
+  if (now < 0) __atomic_store_n(&asked, now = vgpu_switch("CUDA_OVERSUBSCRIBE"), __ATOMIC_RELAXED);
+  return now;
+}

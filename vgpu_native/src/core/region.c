@@ -1,0 +1,222 @@
+/* The region's file. A reader sees a whole one or none: it is made under another name and then
+ * linked into its place. One of an earlier boot is replaced, as no kernel saw its owners end. */
+#include "core/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/limits_page.h"
+#include "util/statx_compat.h"
+#include "vgpu.h"
+
+#define REGION "/run/gpuledger/region" /* of a container with a limits page */
+
+enum { ATTEMPTS = 8, LOCK_ATTEMPTS = 100, LOCK_PAUSE_NS = 1000000 };
+enum found { GOOD, STALE, REFUSED };
+
+static uint64_t now(void) {
+  struct timespec clock;
+  clock_gettime(CLOCK_MONOTONIC, &clock);
+  return (uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec;
+}
+
+/* Which boot this is, in the upper half of a generation: FNV-1a of the kernel's boot id. Where that
+ * cannot be read all boots are one. */
+static uint64_t boot(void) {
+  static uint64_t known;
+  uint64_t hash = __atomic_load_n(&known, __ATOMIC_RELAXED);
+  if (hash) return hash;
+  char id[64];
+  int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  ssize_t length = file < 0 ? 0 : read(file, id, sizeof id);
+  if (file >= 0) close(file);
+  uint32_t sum = 2166136261;
+  for (ssize_t i = 0; i < length; i++) sum = (sum ^ (unsigned char)id[i]) * 16777619;
+  __atomic_store_n(&known, hash = (uint64_t)sum << 32 | 1, __ATOMIC_RELAXED);
+  return hash;
+}
+
+static bool this_boot(uint64_t generation) { return generation >> 32 == boot() >> 32; }
+
+/* A fresh region: all that is not named here begins as zero. */
+static void begin(vgpu_region *region) {
+  region->magic = VGPU_MAGIC;
+  region->version = VGPU_VERSION;
+  region->size = sizeof *region;
+  region->slots = VGPU_SLOTS_MAX;
+  region->slot_size = sizeof region->slot[0];
+  region->generation = (boot() >> 32 << 32) | (uint32_t)now();
+}
+
+vgpu_region *vgpu_region_private(void) {
+  vgpu_region *region =
+      mmap(NULL, sizeof *region, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (region == MAP_FAILED) return NULL;
+  begin(region);
+  return region;
+}
+
+const char *vgpu_region_instead(void) {
+  return vgpu_limits_binding() ? "no memory is given" : "this process is limited by itself";
+}
+
+static bool put(int file, const void *content, size_t size) {
+  while (size) {
+    ssize_t written = write(file, content, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    content = (const char *)content + written;
+    size -= (size_t)written;
+  }
+  return true;
+}
+
+/* Whether the region has a name that was chosen for all processes of a container, of any user. */
+static bool shared(void) {
+  return getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE") || vgpu_limits_paged();
+}
+
+/* Whether a file may be as large as a region. If not, writing one would end the program by SIGXFSZ, if
+ * only when it unblocks its signals again. */
+static bool may_be_so_large(void) {
+  struct rlimit most;
+  return getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur >= sizeof(vgpu_region);
+}
+
+/* Write a whole region to a new file. Its blocks are written and not left as a hole: a full disk is
+ * an error now instead of a SIGBUS later. Processes of other users of the container share it. */
+static bool write_new(const char *path) {
+  if (!may_be_so_large()) return errno = EFBIG, false;
+  int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return false;
+  vgpu_region *fresh = vgpu_region_private();
+  bool done = fresh && put(file, fresh, sizeof *fresh) && (!shared() || !fchmod(file, 0666));
+  int kept = errno;
+  if (fresh) munmap(fresh, sizeof *fresh);
+  if (close(file)) done = false;
+  if (!done) unlink(path);
+  errno = kept;
+  return done;
+}
+
+/* Make a region and give it the name, over that of a stale one or only where there is none. */
+static bool make(const char *path, bool replace) {
+  char other[PATH_MAX + 64];
+  snprintf(other, sizeof other, "%s.%d.%llx", path, (int)getpid(), (unsigned long long)now());
+  if (!write_new(other)) return false;
+  bool done = replace ? !rename(other, path) : !link(other, path) || errno == EEXIST;
+  int kept = errno;
+  if (!replace || !done) unlink(other);
+  errno = kept;
+  return done;
+}
+
+static vgpu_region *map(int file) {
+  void *memory = mmap(NULL, sizeof(vgpu_region), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Why the file is no region, by itself; NULL if it may be one. */
+static const char *odd(int file) {
+  struct stat state;
+  if (vgpu_fstat(file, &state) || !S_ISREG(state.st_mode)) return "it is no file";
+  if (state.st_size != sizeof(vgpu_region)) return "its size is another";
+  if (!shared() && state.st_uid != geteuid()) return "it is another user's";
+  return NULL;
+}
+
+/* Why what the file says is not this version's; NULL if it is. */
+static const char *foreign(const vgpu_region *region) {
+  if (region->magic != VGPU_MAGIC) return "it is something else";
+  if (region->version != VGPU_VERSION) return "it is of another version";
+  if (region->size != sizeof *region || region->slots != VGPU_SLOTS_MAX ||
+      region->slot_size != sizeof region->slot[0])
+    return "its parts have other sizes";
+  return NULL;
+}
+
+/* Map a file if it is a region. */
+static enum found look(int file, const char *path, vgpu_region **region) {
+  const char *why = odd(file);
+  vgpu_region *mapped = why ? NULL : map(file);
+  if (!why) why = mapped ? foreign(mapped) : "it cannot be mapped";
+  enum found found = why ? REFUSED : this_boot(mapped->generation) ? GOOD : STALE;
+  if (found == GOOD) *region = mapped;
+  else if (mapped) munmap(mapped, sizeof *mapped);
+  if (why)
+    vgpu_log(VGPU_ERROR, "%s is refused as region: %s; %s. Remove the file", path, why,
+             vgpu_region_instead());
+  return found;
+}
+
+/* Hold the file's lock, unless somebody keeps it for longer than making a region can take. */
+static bool lock(int file) {
+  for (int i = 0; i < LOCK_ATTEMPTS; i++) {
+    if (!flock(file, LOCK_EX | LOCK_NB)) return true;
+    nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_NS}, NULL);
+  }
+  errno = EBUSY;
+  return false;
+}
+
+/* Replace a stale region by a fresh one. Whoever holds the lock of the file that has the name is
+ * alone in doing so, and whoever comes late finds that the name is another file's. */
+static bool replace(int stale, const char *path) {
+  struct stat held, named;
+  if (!lock(stale)) return false;
+  bool still = !vgpu_fstat(stale, &held) && !vgpu_stat(path, &named) &&
+               held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+  return !still || make(path, true);
+}
+
+static int open_at(const char *path) {
+  /* Not waiting at a pipe's end, nor becoming the owner of a terminal. */
+  return open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
+vgpu_region *vgpu_region_open(const char *path) {
+  for (int i = 0; i < ATTEMPTS; i++) {
+    int file = open_at(path);
+    if (file < 0 && errno == ENOENT && make(path, false)) continue;
+    if (file < 0) break;
+    vgpu_region *region = NULL;
+    enum found found = look(file, path, &region);
+    bool again = found == STALE && replace(file, path);
+    int kept = errno;
+    close(file);
+    errno = kept;
+    if (found == REFUSED || region) return region;
+    if (!again) break;
+  }
+  vgpu_log(VGPU_ERROR, "%s cannot be used as region: %s; %s. Make it writable", path,
+           strerror(errno), vgpu_region_instead());
+  return NULL;
+}
+
+/* The path that the environment gives, NULL if it gives none or may give none. */
+static const char *named_region(void) {
+  const char *named = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
+  if (!named || !*named || !vgpu_limits_binding()) return named && *named ? named : NULL;
+  if (strcmp(named, REGION))
+    vgpu_log(VGPU_WARNING, "CUDA_DEVICE_MEMORY_SHARED_CACHE has no effect: the region is " REGION);
+  return NULL;
+}
+
+void vgpu_region_path(char *path, size_t room) {
+  struct stat state;
+  const char *named = named_region();
+  if (named)
+    snprintf(path, room, "%s%s", named,
+             !vgpu_stat(named, &state) && S_ISDIR(state.st_mode) ? "/region" : "");
+  else if (vgpu_limits_paged()) snprintf(path, room, REGION);
+  else snprintf(path, room, "/tmp/gpuledger.%u.v%u.region", (unsigned)geteuid(), VGPU_VERSION);
+}

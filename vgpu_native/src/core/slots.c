@@ -1,0 +1,125 @@
+/* Owning a slot. A thread of this process writes its number into the slot's owner and tells the
+ * kernel so (set_robust_list); when the thread ends, by whatever means, the kernel marks the word.
+ * It is what robust mutexes of glibc are made of, without their pointers: those would lie in memory
+ * that every process of the container can write. Unlike a pid the word says nothing wrong after a
+ * number was used again, across pid namespaces, of a stopped process, or of a child that a fork
+ * left behind. */
+#include "core/slots.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/process.h"
+
+enum { STACK = 64 * 1024 };
+
+/* What the kernel is told: a list of one, whose futex is the owner of our slot. `pending` stands
+ * for the moment between the word and the list. */
+static struct robust_list_head head;
+static struct robust_list node;
+
+struct order {
+  vgpu_region *region;
+  vgpu_slot *slot;
+  int error;
+  uint32_t done;
+};
+
+static void point_to(const uint32_t *owner) {
+  __atomic_store_n(&head.futex_offset, (long)((uintptr_t)owner - (uintptr_t)&node),
+                   __ATOMIC_RELEASE);
+}
+
+static bool take(vgpu_slot *slot, uint32_t thread) {
+  uint32_t before = __atomic_load_n(&slot->owner, __ATOMIC_SEQ_CST);
+  /* Not announced for a slot that lives: in another pid namespace its owner may have our number. */
+  if (before && !(before & VGPU_OWNER_DIED)) return false;
+  point_to(&slot->owner);
+#ifndef BREAK_ANNOUNCEMENT /* a negative control: a kill right after the next line loses a slot */
+  __atomic_store_n(&head.list_op_pending, &node, __ATOMIC_SEQ_CST);
+#endif
+  bool taken = __atomic_compare_exchange_n(&slot->owner, &before, thread, false, __ATOMIC_SEQ_CST,
+                                           __ATOMIC_SEQ_CST);
+  if (taken) __atomic_store_n(&head.list.next, &node, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&head.list_op_pending, NULL, __ATOMIC_SEQ_CST);
+  return taken;
+}
+
+/* What the owner before us left is not ours. Until here it counted for us, which is more than
+ * nothing and never less than the truth. */
+static void clear(vgpu_region *region, unsigned number) {
+  vgpu_slot *slot = &region->slot[number];
+  for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
+    __atomic_store_n(&region->used[i].slot[number], 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&slot->busy[i], 0, __ATOMIC_RELAXED);
+  }
+  struct timespec clock;
+  clock_gettime(CLOCK_REALTIME, &clock);
+  __atomic_store_n(&slot->pid, (uint64_t)getpid(), __ATOMIC_RELAXED);
+  __atomic_store_n(&slot->attached, (uint64_t)clock.tv_sec, __ATOMIC_RELAXED);
+}
+
+/* Sums look at slots below `high` only: it rises before anything is published in the slot. */
+static void raise_high(vgpu_region *region, uint64_t high) {
+  uint64_t before = __atomic_load_n(&region->high, __ATOMIC_SEQ_CST);
+  while (before < high && !__atomic_compare_exchange_n(&region->high, &before, high, false,
+                                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  }
+}
+
+static vgpu_slot *take_any(vgpu_region *region, uint32_t thread) {
+  for (unsigned i = 0; i < VGPU_SLOTS_MAX; i++) {
+    vgpu_slot *slot = &region->slot[i];
+    if (!take(slot, thread)) continue;
+    clear(region, i);
+    raise_high(region, i + 1);
+    return slot;
+  }
+  return NULL;
+}
+
+static void *own_for_ever(void *argument) {
+  struct order *order = argument;
+  prctl(PR_SET_NAME, "gpuledger");
+  head = (struct robust_list_head){.list = {&head.list}};
+  node.next = &head.list;
+  /* A filter of system calls may forbid this one. An owner of such a number would count as dead. */
+  long thread = syscall(SYS_gettid);
+  if (thread <= 0 || syscall(SYS_set_robust_list, &head, sizeof head)) order->error = errno;
+  else if (!(order->slot = take_any(order->region, (uint32_t)thread))) order->error = ENOSPC;
+  bool owner = !order->error;
+  vgpu_wake(&order->done, 1);
+  while (owner) pause();
+  return NULL;
+}
+
+/* The thread inherits the mask of signals: all are blocked while a process attaches. */
+static int start(struct order *order) {
+  pthread_t thread;
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&small, STACK < PTHREAD_STACK_MIN ? PTHREAD_STACK_MIN : STACK);
+  int error = pthread_create(&thread, &small, own_for_ever, order);
+  pthread_attr_destroy(&small);
+  /* The stack also holds the program's thread-local memory, which may need more. */
+  if (error == EINVAL && !(error = pthread_create(&thread, NULL, own_for_ever, order)))
+    pthread_detach(thread);
+  return error;
+}
+
+vgpu_slot *vgpu_slot_own(vgpu_region *region) {
+  struct order order = {.region = region};
+  int error = start(&order);
+  if (!error) vgpu_wait_while(&order.done, 0);
+  errno = error ? error : order.error;
+  return order.slot;
+}

@@ -1,0 +1,67 @@
+/* The driver's own functions. They are looked for in the library that the process has loaded, by
+ * its handle, so that no other library's functions of these names are taken for them. */
+#include "intercept/driver_functions.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+void *vgpu_reals[VGPU_FN_COUNT];
+__thread bool vgpu_inside __attribute__((tls_model("initial-exec")));
+
+/* Not an array of pointers: the loader would have to relocate each in every process. */
+static const struct names {
+#define VGPU_FUNCTION(name, base, version, flag) char name[sizeof #name];
+  VGPU_FUNCTIONS
+#undef VGPU_FUNCTION
+} names = {
+#define VGPU_FUNCTION(name, base, version, flag) #name,
+    VGPU_FUNCTIONS
+#undef VGPU_FUNCTION
+};
+
+static const uint16_t offsets[] = {
+#define VGPU_FUNCTION(name, base, version, flag) offsetof(struct names, name),
+    VGPU_FUNCTIONS
+#undef VGPU_FUNCTION
+};
+
+static const char *name_of(enum vgpu_function function) { return (const char *)&names + offsets[function]; }
+
+/* A driver may be older than the program: what it lacks is called without harm. 13 is NVML's
+ * NVML_ERROR_FUNCTION_NOT_FOUND. */
+static int missing_cuda(void) { return CUDA_ERROR_NOT_SUPPORTED; }
+static int missing_nvml(void) { return 13; }
+
+static bool of_nvml(enum vgpu_function function) { return name_of(function)[0] == 'n'; }
+
+/* A handle, once had, is kept: the driver is never unloaded, and its addresses stay good. */
+void *vgpu_library(enum vgpu_function function) {
+  static void *handles[2];
+  bool nvml = of_nvml(function);
+  void *handle = __atomic_load_n(&handles[nvml], __ATOMIC_ACQUIRE);
+  if (handle) return handle;
+  int error = errno;
+  handle = dlopen(nvml ? "libnvidia-ml.so.1" : "libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (handle) __atomic_store_n(&handles[nvml], handle, __ATOMIC_RELEASE);
+  errno = error;
+  return handle;
+}
+
+/* What is missing is remembered, too, but not before the library is there to be asked. */
+void *vgpu_find(enum vgpu_function function) {
+  void *missing = of_nvml(function) ? (void *)missing_nvml : (void *)missing_cuda;
+  void *library = vgpu_library(function);
+  if (!library) return missing;
+  int error = errno;
+  void *real = vgpu_dlsym()(library, name_of(function));
+  errno = error;
+  if (!real) real = missing;
+  __atomic_store_n(&vgpu_reals[function], real, __ATOMIC_RELEASE);
+  return real;
+}
+
+bool vgpu_has(enum vgpu_function function) {
+  void *real = vgpu_real(function);
+  return real != (void *)missing_cuda && real != (void *)missing_nvml;
+}

@@ -1,0 +1,76 @@
+/* Hooks by the addresses of the driver's functions.
+ *
+ * Addresses are had in two ways, as the driver may answer cuGetProcAddress with others than those of
+ * its symbols: by the symbol, and by asking for the base name at the version that brought this
+ * function, which means its list of parameters and no other. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "intercept/driver_functions.h"
+
+/* The text itself and not a pointer, which the loader would relocate in every process. */
+static const struct question {
+  char base[56];
+  int version, flag;
+} questions[VGPU_FN_COUNT] = {
+#define VGPU_FUNCTION(name, base, version, flag) {base, version, flag},
+    VGPU_FUNCTIONS
+#undef VGPU_FUNCTION
+};
+
+/* There is room for all that can be hooked, in both ways. It is not taken from the heap: a process that
+ * was short of memory once would get functions without hooks from then on. */
+static struct place {
+  const void *real;
+  const struct vgpu_hook *hook;
+} places[2 * VGPU_FN_COUNT];
+static size_t placed;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int by_address(const void *left, const void *right) {
+  const void *a = ((const struct place *)left)->real, *b = ((const struct place *)right)->real;
+  return (a > b) - (a < b);
+}
+
+static const struct vgpu_hook *find(const void *real, size_t count) {
+  const struct place *place =
+      bsearch(&(struct place){.real = real}, places, count, sizeof *places, by_address);
+  return place ? place->hook : NULL;
+}
+
+/* NULL: the driver has no such function, or no way to ask. */
+static void *ask(enum vgpu_function function) {
+  const struct question *question = &questions[function];
+  cuuint64_t flags = question->flag ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+                                    : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+  void *found = NULL;
+  CUresult result = CUDA_ERROR_NOT_FOUND;
+  if (!question->version) return NULL;
+  if (HAS(cuGetProcAddress_v2))
+    result = REAL(cuGetProcAddress_v2)(question->base, &found, question->version, flags, NULL);
+  else if (HAS(cuGetProcAddress))
+    result = REAL(cuGetProcAddress)(question->base, &found, question->version, flags);
+  return result == CUDA_SUCCESS ? found : NULL;
+}
+
+/* Several names may share one address: any hook will do then, as one function has one list of
+ * parameters. What symbols say comes first. A function that a driver has no symbol of is newer than
+ * the driver, which would answer with an older one. */
+static void place_all(void) {
+  const struct vgpu_hook *hook;
+  for (size_t i = 0; (hook = vgpu_hook_at(i)); i++)
+    if (vgpu_library(hook->function) && vgpu_has(hook->function))
+      places[placed++] = (struct place){vgpu_real(hook->function), hook};
+  qsort(places, placed, sizeof *places, by_address);
+  size_t symbols = placed;
+  for (size_t i = 0; i < symbols; i++) {
+    const void *real = ask(places[i].hook->function);
+    if (real && !find(real, symbols)) places[placed++] = (struct place){real, places[i].hook};
+  }
+  qsort(places, placed, sizeof *places, by_address);
+}
+
+const struct vgpu_hook *vgpu_hook_of(const void *real) {
+  pthread_once(&once, place_all);
+  return find(real, placed);
+}

@@ -1,0 +1,148 @@
+/* Arrays and mipmapped arrays. The driver tells the size of none that has memory of its own, so it
+ * is computed: rows in steps of 64 bytes, heights in steps of the blocks in which textures lie, and all
+ * of a level in pages of 64 KiB. */
+#include "memory/charge.h"
+#include "memory/linear.h"
+
+#define ROW 64
+#define STEP 65536
+
+struct vgpu_map vgpu_arrays;
+
+/* Bytes of one element, of all its channels. Of video formats, whose planes differ, the largest. */
+static uint64_t element(CUarray_format format, uint64_t channels) {
+  static const unsigned char normal[6] = {1, 2, 4, 2, 4, 8};
+  switch ((unsigned)format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8: return channels;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF: return 2 * channels;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT: return 4 * channels;
+    case CU_AD_FORMAT_UNORM_INT_101010_2: return 4;
+    case CU_AD_FORMAT_UNORM_INT8X1 ... CU_AD_FORMAT_SNORM_INT16X4: return normal[(format - 0xc0) % 6];
+    /* 16 elements lie in a block of 8 or 16 bytes. */
+    case CU_AD_FORMAT_BC1_UNORM ... CU_AD_FORMAT_BC7_UNORM_SRGB: return 1;
+    default: return 8;
+  }
+}
+
+/* Rows of a texture lie in blocks of 8 to 128, of which the driver takes one that suits the height. */
+static uint64_t rows(uint64_t height) {
+  uint64_t block = 8;
+  if (height <= 1) return 1;
+  while (block < 128 && block < height) block *= 2;
+  return vgpu_rounded(height, block);
+}
+
+static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned level) {
+  uint64_t width = shape->Width >> level, height = shape->Height >> level, depth = shape->Depth >> level;
+  if (shape->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) depth = shape->Depth;
+  uint64_t row = vgpu_product(width ? width : 1, element(shape->Format, shape->NumChannels));
+  uint64_t plane = vgpu_product(vgpu_rounded(row, ROW), rows(height));
+  return vgpu_rounded(vgpu_product(plane, depth ? depth : 1), STEP);
+}
+
+/* Bytes of all levels. Those whose memory is mapped into them by their owner have none. */
+static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels) {
+  uint64_t sum = 0;
+  if (!shape || shape->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) return 0;
+  for (unsigned level = 0; level < levels && level < 64; level++) {
+    if (__builtin_add_overflow(sum, level_bytes(shape, level), &sum)) return UINT64_MAX;
+  }
+  return sum;
+}
+
+/* The older descriptions, as the newest one. */
+static CUDA_ARRAY3D_DESCRIPTOR flat(const CUDA_ARRAY_DESCRIPTOR *of) {
+  CUDA_ARRAY3D_DESCRIPTOR shape = {.Flags = CUDA_ARRAY3D_SPARSE};
+  if (!of) return shape;
+  return (CUDA_ARRAY3D_DESCRIPTOR){of->Width, of->Height, 0, of->Format, of->NumChannels, 0};
+}
+
+static CUDA_ARRAY3D_DESCRIPTOR flat_v1(const CUDA_ARRAY_DESCRIPTOR_v1 *of) {
+  CUDA_ARRAY3D_DESCRIPTOR shape = {.Flags = CUDA_ARRAY3D_SPARSE};
+  if (!of) return shape;
+  return (CUDA_ARRAY3D_DESCRIPTOR){of->Width, of->Height, 0, of->Format, of->NumChannels, 0};
+}
+
+static CUDA_ARRAY3D_DESCRIPTOR solid_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *of) {
+  CUDA_ARRAY3D_DESCRIPTOR shape = {.Flags = CUDA_ARRAY3D_SPARSE};
+  if (!of) return shape;
+  return (CUDA_ARRAY3D_DESCRIPTOR){of->Width,  of->Height,      of->Depth,
+                                   of->Format, of->NumChannels, of->Flags};
+}
+
+static CUresult settled(const struct vgpu_claim *claim, CUresult result, CUarray *array) {
+  if (result != CUDA_SUCCESS) {
+    vgpu_claim_drop(claim);
+    return result;
+  }
+  if (vgpu_claim_keep(&vgpu_arrays, claim, (uintptr_t)*array)) return result;
+  REAL(cuArrayDestroy)(*array);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* All functions that make an array, by what they are told of it. */
+#define CREATE(name, descriptor, described)                                                \
+  EXPORT CUresult CUDAAPI name(CUarray *pHandle, const descriptor *pAllocateArray) {       \
+    if (!vgpu_enter()) return REAL(name)(pHandle, pAllocateArray);                         \
+    CUDA_ARRAY3D_DESCRIPTOR shape = described;                                             \
+    struct vgpu_claim claim;                                                               \
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                            \
+    if (vgpu_claim_now(&claim, bytes_of(&shape, 1))) {                                     \
+      result = settled(&claim, REAL(name)(pHandle, pAllocateArray), pHandle);              \
+    }                                                                                      \
+    vgpu_leave();                                                                          \
+    return result;                                                                         \
+  }
+
+static CUDA_ARRAY3D_DESCRIPTOR solid(const CUDA_ARRAY3D_DESCRIPTOR *of) {
+  return of ? *of : (CUDA_ARRAY3D_DESCRIPTOR){.Flags = CUDA_ARRAY3D_SPARSE};
+}
+
+CREATE(cuArrayCreate, CUDA_ARRAY_DESCRIPTOR_v1, flat_v1(pAllocateArray))
+CREATE(cuArrayCreate_v2, CUDA_ARRAY_DESCRIPTOR, flat(pAllocateArray))
+CREATE(cuArray3DCreate, CUDA_ARRAY3D_DESCRIPTOR_v1, solid_v1(pAllocateArray))
+CREATE(cuArray3DCreate_v2, CUDA_ARRAY3D_DESCRIPTOR, solid(pAllocateArray))
+
+EXPORT CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
+                                               const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+                                               unsigned int numMipmapLevels) {
+  if (!vgpu_enter()) return REAL(cuMipmappedArrayCreate)(pHandle, pMipmappedArrayDesc, numMipmapLevels);
+  struct vgpu_claim claim;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (vgpu_claim_now(&claim, bytes_of(pMipmappedArrayDesc, numMipmapLevels))) {
+    result = REAL(cuMipmappedArrayCreate)(pHandle, pMipmappedArrayDesc, numMipmapLevels);
+    if (result != CUDA_SUCCESS) {
+      vgpu_claim_drop(&claim);
+    } else if (!vgpu_claim_keep(&vgpu_arrays, &claim, (uintptr_t)*pHandle)) {
+      REAL(cuMipmappedArrayDestroy)(*pHandle);
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuArrayDestroy(CUarray hArray) {
+  if (!vgpu_enter()) return REAL(cuArrayDestroy)(hArray);
+  struct vgpu_item item;
+  bool ours = vgpu_map_take(&vgpu_arrays, (uintptr_t)hArray, &item);
+  CUresult result = REAL(cuArrayDestroy)(hArray);
+  if (ours) vgpu_item_freed(&vgpu_arrays, &item, result);
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
+  if (!vgpu_enter()) return REAL(cuMipmappedArrayDestroy)(hMipmappedArray);
+  struct vgpu_item item;
+  bool ours = vgpu_map_take(&vgpu_arrays, (uintptr_t)hMipmappedArray, &item);
+  CUresult result = REAL(cuMipmappedArrayDestroy)(hMipmappedArray);
+  if (ours) vgpu_item_freed(&vgpu_arrays, &item, result);
+  vgpu_leave();
+  return result;
+}

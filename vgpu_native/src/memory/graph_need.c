@@ -1,0 +1,61 @@
+/* What a graph needs: what its nodes allocate, and those of the graphs in it. Memory that is freed again
+ * in the graph may be used twice: this is the most that it can take. */
+#include "memory/graph_need.h"
+
+#include <stdlib.h>
+
+#include "memory/charge.h"
+
+#define STEP (2ULL << 20)
+#define DEEP 8 /* of graphs in graphs; CUDA itself allows fewer */
+
+/* What cannot be read may be anything, and is not launched. */
+static void unread(struct graph_need *need) { need->bytes[VGPU_DENIED] = 1; }
+
+static void count_allocation(struct graph_need *need, CUgraphNode node) {
+  CUDA_MEM_ALLOC_NODE_PARAMS params;
+  if (REAL(cuGraphMemAllocNodeGetParams)(node, &params) != CUDA_SUCCESS) return unread(need);
+  if (params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return;
+  int entry = vgpu_entry_of(params.poolProps.location.id);
+  if (entry < 0) return;
+  uint64_t bytes = vgpu_rounded(params.bytesize, STEP);
+  if (__builtin_add_overflow(need->bytes[entry], bytes, &need->bytes[entry])) {
+    need->bytes[entry] = UINT64_MAX;
+  }
+  if (entry != VGPU_DENIED) need->device[entry] = params.poolProps.location.id;
+}
+
+static bool count(struct graph_need *need, CUgraph graph, unsigned depth);
+
+static bool count_node(struct graph_need *need, CUgraphNode node, unsigned depth) {
+  CUgraphNodeType type;
+  CUgraph inner;
+  if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return unread(need), true;
+  if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) count_allocation(need, node);
+  if (type != CU_GRAPH_NODE_TYPE_GRAPH) return true;
+  if (REAL(cuGraphChildGraphNodeGetGraph)(node, &inner) != CUDA_SUCCESS) return unread(need), true;
+  return count(need, inner, depth - 1);
+}
+
+static bool count(struct graph_need *need, CUgraph graph, unsigned depth) {
+  size_t nodes = 0;
+  if (!depth || REAL(cuGraphGetNodes)(graph, NULL, &nodes) != CUDA_SUCCESS) return unread(need), true;
+  if (!nodes) return true;
+  CUgraphNode *node = calloc(nodes, sizeof *node);
+  bool done = node != NULL;
+  if (done && REAL(cuGraphGetNodes)(graph, node, &nodes) != CUDA_SUCCESS) unread(need), nodes = 0;
+  for (size_t i = 0; done && i < nodes; i++) done = count_node(need, node[i], depth);
+  free(node);
+  return done;
+}
+
+bool vgpu_graph_need(CUgraph graph, struct graph_need **need) {
+  bool any = false;
+  *need = calloc(1, sizeof **need);
+  bool done = *need && count(*need, graph, DEEP);
+  for (int i = 0; done && i <= VGPU_DEVICES_MAX; i++) any |= (*need)->bytes[i] != 0;
+  if (any) return true;
+  free(*need);
+  *need = NULL;
+  return done;
+}

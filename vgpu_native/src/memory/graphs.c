@@ -1,0 +1,252 @@
+#include "memory/graphs.h"
+
+#include <stdlib.h>
+
+#include "memory/graph_need.h"
+#include "memory/pools.h"
+#include "util/cancel_shelter.h"
+#include "util/fork_handlers.h"
+#include "util/handle_map.h"
+
+/* What is held for the time of a launch. */
+struct graph_hold {
+  struct graph_need *need;
+  uint64_t held[VGPU_DEVICES_MAX];
+  uint64_t turn[VGPU_DEVICES_MAX];
+};
+
+/* A device of which graphs have memory. */
+static struct card {
+  struct vgpu_lock lock;
+  uint64_t charged;
+  uint64_t turns; /* how many launches of graphs that need memory of it began */
+  CUdevice device;
+} cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = {.mutex = PTHREAD_MUTEX_INITIALIZER}}};
+
+static struct vgpu_map needs; /* executable graph to what it needs */
+static bool watched;
+bool vgpu_graphs_ever;
+
+static void forget(void) {
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    cards[i] = (struct card){.lock = VGPU_UNLOCKED};
+  }
+  vgpu_graphs_ever = false;
+}
+
+/* The cards that a graph needs memory of are known from now on. */
+static void meet(const struct graph_need *need) {
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    if (need->bytes[i]) cards[i].device = need->device[i];
+  }
+}
+
+static cuuint64_t attribute(const struct card *card, CUgraphMem_attribute which, cuuint64_t otherwise) {
+  cuuint64_t bytes = 0;
+  CUresult result = REAL(cuDeviceGetGraphMemAttribute)(card->device, which, &bytes);
+  return result == CUDA_SUCCESS ? bytes : otherwise;
+}
+
+static uint64_t kept(const struct card *card) {
+  return attribute(card, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, card->charged);
+}
+
+/* Charge what graphs keep of a device, of which `held` is charged already. What that is. */
+static uint64_t settle(int entry, uint64_t held) {
+  struct card *card = &cards[entry];
+  vgpu_lock(&card->lock);
+  uint64_t now = kept(card), before = card->charged + held;
+  if (now > before) vgpu_charge(entry, now - before);
+  if (now < before) vgpu_release(entry, before - now);
+  __atomic_store_n(&card->charged, now, __ATOMIC_RELAXED);
+  vgpu_unlock(&card->lock);
+  return now;
+}
+
+void vgpu_graphs_settle(void) {
+  if (!vgpu_graphs_any()) return;
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    if (__atomic_load_n(&cards[i].charged, __ATOMIC_RELAXED)) settle(i, 0);
+  }
+}
+
+/* Whether this launch takes nothing of the card: what the graph's last one took is still kept, and no
+ * other graph can have taken it since. */
+static bool settled(struct graph_hold *hold, int entry) {
+  struct card *card = &cards[entry];
+  uint64_t last = hold->need->kept[entry], before = __atomic_fetch_add(&card->turns, 1, __ATOMIC_ACQ_REL);
+  hold->turn[entry] = before + 1;
+  return last && before == hold->need->turn[entry] && kept(card) >= last;
+}
+
+static bool roomy(int entry, uint64_t bytes) {
+  const struct card *card = &cards[entry];
+  uint64_t used = attribute(card, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, UINT64_MAX), all = kept(card);
+  return all > used && all - used >= bytes;
+}
+
+/* Hold what a graph may take of one device, after what graphs and pools do not need is given back. */
+static bool hold_one(struct graph_hold *hold, int entry) {
+  uint64_t bytes = hold->need->bytes[entry];
+  if (!bytes || settled(hold, entry)) return true;
+  bool done = vgpu_reserve(entry, bytes);
+  if (!done && roomy(entry, bytes)) return true;
+  if (!done) {
+    REAL(cuDeviceGraphMemTrim)(cards[entry].device);
+    settle(entry, 0);
+    vgpu_pools_reclaim(entry);
+    done = vgpu_reserve(entry, bytes);
+  }
+  hold->held[entry] = done ? bytes : 0;
+  return done;
+}
+
+static bool hold_all(struct graph_hold *hold) {
+  if (hold->need->bytes[VGPU_DENIED]) return false;
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    if (hold_one(hold, i)) continue;
+    while (i--) vgpu_release(i, hold->held[i]);
+    return false;
+  }
+  return true;
+}
+
+static void settle_all(struct graph_hold *hold, CUresult result) {
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    if (!hold->need->bytes[i]) continue;
+    uint64_t now = settle(i, hold->held[i]);
+    hold->need->kept[i] = result == CUDA_SUCCESS ? now : 0;
+    hold->need->turn[i] = hold->turn[i];
+  }
+}
+
+/* `launch` is a hook of its own: it is called outside of this one. */
+static CUresult launch_with(struct graph_need *need, CUresult (*launch)(CUgraphExec, CUstream),
+                            CUgraphExec exec, CUstream stream) {
+  struct graph_hold hold = {.need = need};
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  int shelter = vgpu_shelter();
+  bool fits = hold_all(&hold);
+  vgpu_leave();
+  if (fits) result = launch(exec, stream);
+  if (fits && vgpu_enter()) {
+    settle_all(&hold, result);
+    vgpu_leave();
+  }
+  vgpu_end_shelter(shelter);
+  return result;
+}
+
+CUresult vgpu_graph_launch(CUresult (*launch)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream) {
+  struct vgpu_item item;
+  if (!vgpu_graphs_any() || !vgpu_enter()) return launch(exec, stream);
+  if (vgpu_map_find(&needs, (uintptr_t)exec, &item))
+    return launch_with((struct graph_need *)(uintptr_t)item.note, launch, exec, stream);
+  vgpu_leave();
+  return launch(exec, stream);
+}
+
+/* Instantiating may launch at once what it makes ready, so what a graph needs is held meanwhile. */
+struct making {
+  struct graph_hold hold;
+  struct graph_need *need;
+};
+
+/* False: it may not be made, or there was no memory to find out. */
+static bool making(struct making *making, CUgraph graph, bool uploads) {
+  *making = (struct making){.need = NULL};
+  vgpu_forget_in_children(&watched, forget);
+  if (!vgpu_graph_need(graph, &making->need)) return false;
+  if (!making->need) return true;
+  meet(making->need);
+  if (!uploads) return true;
+  making->hold.need = making->need;
+  if (hold_all(&making->hold)) return true;
+  free(making->need);
+  return false;
+}
+
+static CUresult made(struct making *making, CUresult result, const CUgraphExec *exec) {
+  struct vgpu_item old;
+  if (!making->need) return result;
+  if (making->hold.need) settle_all(&making->hold, result);
+  if (result != CUDA_SUCCESS) {
+    free(making->need);
+    return result;
+  }
+  struct vgpu_item item = {(uintptr_t)*exec, 0, (uintptr_t)making->need};
+  if (!vgpu_map_put(&needs, item, &old)) {
+    free(making->need);
+    REAL(cuGraphExecDestroy)(*exec);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (old.key) free((void *)(uintptr_t)old.note);
+  __atomic_store_n(&vgpu_graphs_ever, true, __ATOMIC_RELAXED);
+  return result;
+}
+
+/* All functions that make a graph executable: name, parameters, arguments, whether it uploads. */
+#define INSTANTIATE(name, parameters, arguments, uploads)      \
+  EXPORT CUresult CUDAAPI name parameters {                    \
+    if (!vgpu_enter()) return REAL(name) arguments;            \
+    struct making now;                                         \
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                \
+    int shelter = vgpu_shelter();                              \
+    if (making(&now, graph, uploads)) {                        \
+      result = made(&now, REAL(name) arguments, exec);         \
+    }                                                          \
+    vgpu_end_shelter(shelter);                                 \
+    vgpu_leave();                                              \
+    return result;                                             \
+  }
+
+INSTANTIATE(cuGraphInstantiate,
+            (CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size),
+            (exec, graph, node, log, size), false)
+INSTANTIATE(cuGraphInstantiate_v2,
+            (CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size),
+            (exec, graph, node, log, size), false)
+INSTANTIATE(cuGraphInstantiateWithFlags,
+            (CUgraphExec *exec, CUgraph graph, unsigned long long flags),
+            (exec, graph, flags), false)
+
+static bool uploads(const CUDA_GRAPH_INSTANTIATE_PARAMS *params) {
+  return params && params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+}
+
+INSTANTIATE(cuGraphInstantiateWithParams,
+            (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params),
+            (exec, graph, params), uploads(params))
+INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
+            (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params),
+            (exec, graph, params), uploads(params))
+
+#define UPLOAD(name)                                                   \
+  EXPORT CUresult CUDAAPI name(CUgraphExec exec, CUstream stream) {    \
+    return vgpu_graph_launch(REAL(name), exec, stream);                \
+  }
+
+UPLOAD(cuGraphUpload)
+UPLOAD(cuGraphUpload_ptsz)
+
+EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
+  if (!vgpu_enter()) return REAL(cuGraphExecDestroy)(hGraphExec);
+  struct vgpu_item item, old;
+  bool ours = vgpu_map_take(&needs, (uintptr_t)hGraphExec, &item);
+  CUresult result = REAL(cuGraphExecDestroy)(hGraphExec);
+  if (ours && result != CUDA_SUCCESS) vgpu_map_put(&needs, item, &old);
+  if (ours && result == CUDA_SUCCESS) {
+    free((void *)(uintptr_t)item.note);
+    vgpu_graphs_settle();
+  }
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device) {
+  if (!vgpu_enter()) return REAL(cuDeviceGraphMemTrim)(device);
+  CUresult result = REAL(cuDeviceGraphMemTrim)(device);
+  vgpu_graphs_settle();
+  vgpu_leave();
+  return result;
+}

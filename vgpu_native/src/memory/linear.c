@@ -1,0 +1,139 @@
+/* Linear memory: cuMemAlloc, managed memory, and what frees them.
+ *
+ * Oversubscription: the limit stays what it is. Where it is allowed, memory within the limit for
+ * which the card has no room is given as managed memory, which the driver keeps partly in the host;
+ * it is charged like all other memory. */
+#include "memory/linear.h"
+
+#include "memory/charge.h"
+#include "memory/pools.h"
+
+/* The driver's smallest step. What it rounds up beyond, it does for blocks of many allocations. */
+#define STEP 512
+#define PAGE 65536 /* of managed memory, which moves in pages */
+
+struct vgpu_map vgpu_memory;
+
+/* Keep or drop a claim after the driver's answer. `pointer` is read only if it was written. */
+static CUresult settled(const struct vgpu_claim *claim, CUresult result, const CUdeviceptr *pointer) {
+  if (result != CUDA_SUCCESS) {
+    vgpu_claim_drop(claim);
+    return result;
+  }
+  if (vgpu_claim_keep(&vgpu_memory, claim, *pointer)) return result;
+  REAL(cuMemFree_v2)(*pointer);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult allocated(const struct vgpu_claim *claim, CUdeviceptr *pointer, size_t bytes) {
+  unsigned attempt = 0;
+  CUresult result;
+  do {
+    result = REAL(cuMemAlloc_v2)(pointer, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && vgpu_oversubscribes()) {
+      return REAL(cuMemAllocManaged)(pointer, bytes, CU_MEM_ATTACH_GLOBAL);
+    }
+  } while (vgpu_claim_again(claim, result, &attempt));
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
+  if (!vgpu_enter()) return REAL(cuMemAlloc_v2)(dptr, bytesize);
+  struct vgpu_claim claim;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (vgpu_claim_now(&claim, vgpu_rounded(bytesize, STEP))) {
+    result = settled(&claim, allocated(&claim, dptr, bytesize), dptr);
+  }
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) {
+  if (!vgpu_enter()) return REAL(cuMemAlloc)(dptr, bytesize);
+  struct vgpu_claim claim;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (vgpu_claim_now(&claim, vgpu_rounded(bytesize, STEP))) {
+    result = REAL(cuMemAlloc)(dptr, bytesize);
+    CUdeviceptr pointer = result == CUDA_SUCCESS ? *dptr : 0;
+    result = settled(&claim, result, &pointer);
+  }
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
+  if (!vgpu_enter()) return REAL(cuMemAllocManaged)(dptr, bytesize, flags);
+  struct vgpu_claim claim;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (vgpu_claim_now(&claim, vgpu_rounded(bytesize, PAGE))) {
+    result = settled(&claim, REAL(cuMemAllocManaged)(dptr, bytesize, flags), dptr);
+  }
+  vgpu_leave();
+  return result;
+}
+
+static CUresult pitched(struct vgpu_claim *claim, CUresult result, CUdeviceptr pointer, uint64_t pitch,
+                        uint64_t height) {
+  if (result == CUDA_SUCCESS) vgpu_claim_correct(claim, vgpu_rounded(vgpu_product(pitch, height), STEP));
+  return settled(claim, result, &pointer);
+}
+
+EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
+                                           size_t Height, unsigned int ElementSizeBytes) {
+  if (!vgpu_enter()) {
+    return REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+  }
+  struct vgpu_claim claim;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (vgpu_claim_now(&claim, vgpu_product(vgpu_rounded(WidthInBytes, STEP), Height))) {
+    result = REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+    bool done = result == CUDA_SUCCESS;
+    result = pitched(&claim, result, done ? *dptr : 0, done ? *pPitch : 0, Height);
+  }
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch,
+                                        unsigned int WidthInBytes, unsigned int Height,
+                                        unsigned int ElementSizeBytes) {
+  if (!vgpu_enter()) {
+    return REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+  }
+  struct vgpu_claim claim;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (vgpu_claim_now(&claim, vgpu_product(vgpu_rounded(WidthInBytes, STEP), Height))) {
+    result = REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+    bool done = result == CUDA_SUCCESS;
+    result = pitched(&claim, result, done ? *dptr : 0, done ? *pPitch : 0, Height);
+  }
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
+  if (!vgpu_enter()) return REAL(cuMemFree_v2)(dptr);
+  struct vgpu_item item;
+  CUresult result;
+  /* Out of the map first: the driver may give the same address to another thread before it returns. */
+  if (vgpu_map_take(&vgpu_memory, dptr, &item)) {
+    result = REAL(cuMemFree_v2)(dptr);
+    vgpu_item_freed(&vgpu_memory, &item, result);
+  } else {
+    struct vgpu_pooled pooled = vgpu_pooled_take(dptr);
+    result = REAL(cuMemFree_v2)(dptr);
+    vgpu_pooled_freed(&pooled, result);
+  }
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr) {
+  if (!vgpu_enter()) return REAL(cuMemFree)(dptr);
+  struct vgpu_item item;
+  bool ours = vgpu_map_take(&vgpu_memory, dptr, &item);
+  CUresult result = REAL(cuMemFree)(dptr);
+  if (ours) vgpu_item_freed(&vgpu_memory, &item, result);
+  vgpu_leave();
+  return result;
+}

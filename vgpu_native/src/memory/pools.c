@@ -1,0 +1,297 @@
+#include "memory/pools.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "memory/charge.h"
+#include "util/cancel_shelter.h"
+#include "util/fork_handlers.h"
+
+/* The step in which drivers make pools larger. With less than that left of its limit a pool does not
+ * grow: a driver that has all of the card to take from would go beyond. */
+#define CHUNK (32ULL << 20)
+#define STEP 512 /* of what is taken out of a pool */
+
+enum { TRIES = 4 };
+
+struct vgpu_pool {
+  struct vgpu_pool *next;
+  CUmemoryPool handle;
+  int entry;
+  struct vgpu_lock lock; /* of what follows, held while the driver is asked */
+  uint64_t charged;     /* what the pool kept when it was last read */
+  uint64_t held;        /* charged besides for calls that are under way */
+  uint64_t asked;       /* of what it keeps already, for calls that are under way */
+  uint64_t live;        /* pointers out of it that were not freed */
+  bool ended;           /* by its maker; what is live keeps it up */
+};
+
+static struct vgpu_map pools;    /* handle to pool */
+static struct vgpu_map pointers; /* pointer to pool */
+static struct vgpu_pool *first;
+
+static struct vgpu_lock making = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+static bool watched;
+
+static void forget(void) {
+  first = NULL;
+  making = VGPU_UNLOCKED;
+}
+
+bool vgpu_pools_any(void) { return __atomic_load_n(&first, __ATOMIC_ACQUIRE) != NULL; }
+
+static void push(struct vgpu_pool *pool) {
+  pool->next = __atomic_load_n(&first, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(&first, &pool->next, pool, false, __ATOMIC_RELEASE,
+                                      __ATOMIC_RELAXED)) {
+  }
+  vgpu_forget_in_children(&watched, forget);
+}
+
+/* A pool that has ended and of which nothing is charged any more, to be used anew. */
+static struct vgpu_pool *reused(CUmemoryPool handle, int entry) {
+  for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
+    vgpu_lock(&pool->lock);
+    bool usable = pool->ended && !pool->live;
+    if (usable) {
+      pool->ended = false;
+      pool->handle = handle;
+      __atomic_store_n(&pool->entry, entry, __ATOMIC_RELAXED);
+    }
+    vgpu_unlock(&pool->lock);
+    if (usable) return pool;
+  }
+  return NULL;
+}
+
+static struct vgpu_pool *fresh(CUmemoryPool handle, int entry) {
+  struct vgpu_pool *pool = calloc(1, sizeof *pool);
+  if (!pool) return NULL;
+  pool->lock = VGPU_UNLOCKED;
+  pool->handle = handle;
+  pool->entry = entry;
+  push(pool);
+  return pool;
+}
+
+static struct vgpu_pool *made(CUmemoryPool handle, int entry) {
+  struct vgpu_pool *pool = reused(handle, entry);
+  if (!pool) pool = fresh(handle, entry);
+  if (!pool) return NULL;
+  struct vgpu_item old;
+  vgpu_map_put(&pools, (struct vgpu_item){(uintptr_t)handle, 0, (uintptr_t)pool}, &old);
+  return pool;
+}
+
+void vgpu_pool_made(CUmemoryPool handle, int entry) {
+  vgpu_lock(&making);
+  made(handle, entry);
+  vgpu_unlock(&making);
+}
+
+static struct vgpu_pool *found(CUmemoryPool handle) {
+  struct vgpu_item item;
+  bool known = vgpu_map_find(&pools, (uintptr_t)handle, &item);
+  return known ? (struct vgpu_pool *)(uintptr_t)item.note : NULL;
+}
+
+/* The device of a pool that this process did not make: one of the driver's own. Drivers before 13
+ * do not tell, but there a device has no other than its default pool. */
+static int entry_of(CUmemoryPool handle) {
+  int type = 0, device = -1, count = 0;
+  if (REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_LOCATION_TYPE, &type) == CUDA_SUCCESS &&
+      REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_LOCATION_ID, &device) == CUDA_SUCCESS) {
+    return type == CU_MEM_LOCATION_TYPE_DEVICE ? vgpu_entry_of(device) : -1;
+  }
+  REAL(cuDeviceGetCount)(&count);
+  for (device = 0; device < count; device++) {
+    CUmemoryPool own = NULL;
+    REAL(cuDeviceGetDefaultMemPool)(&own, device);
+    if (own == handle) return vgpu_entry_of(device);
+  }
+  return -1;
+}
+
+/* Two threads may meet one of the driver's pools at once, which is to be charged once. */
+static struct vgpu_pool *met(CUmemoryPool handle) {
+  vgpu_lock(&making);
+  struct vgpu_pool *pool = found(handle);
+  if (!pool) pool = made(handle, entry_of(handle));
+  vgpu_unlock(&making);
+  return pool;
+}
+
+struct vgpu_pool *vgpu_pool_of(CUmemoryPool handle) {
+  struct vgpu_pool *pool = found(handle);
+  if (!pool) pool = met(handle);
+  return pool && pool->entry >= 0 ? pool : NULL;
+}
+
+/* Read what a pool keeps, under its lock. A pool that cannot be read keeps what it kept. */
+static uint64_t reserved(const struct vgpu_pool *pool) {
+  cuuint64_t bytes = 0;
+  if (pool->ended) return pool->charged;
+  CUresult result =
+      REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
+  return result == CUDA_SUCCESS ? bytes : pool->charged;
+}
+
+/* Written under the lock, and looked at without it. */
+static void charge_is(struct vgpu_pool *pool, uint64_t bytes) {
+  __atomic_store_n(&pool->charged, bytes, __ATOMIC_RELAXED);
+}
+
+/* Charge a pool for what it keeps, of which `held` is charged already. Whether it grew beyond that. */
+static bool settle(struct vgpu_pool *pool, uint64_t held) {
+  uint64_t now = reserved(pool), before = pool->charged + held;
+  if (now > before) vgpu_charge(pool->entry, now - before);
+  if (now < before) vgpu_release(pool->entry, before - now);
+  charge_is(pool, now);
+  return now > before;
+}
+
+void vgpu_pool_settle(struct vgpu_pool *pool) {
+  if (!pool) return;
+  vgpu_lock(&pool->lock);
+  if (pool->entry >= 0) settle(pool, 0);
+  vgpu_unlock(&pool->lock);
+}
+
+void vgpu_pools_settle(void) {
+  for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
+    if (__atomic_load_n(&pool->charged, __ATOMIC_RELAXED)) vgpu_pool_settle(pool);
+  }
+}
+
+bool vgpu_pools_reclaim(int entry) {
+  bool any = false;
+  for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
+    if (__atomic_load_n(&pool->entry, __ATOMIC_RELAXED) != entry) continue;
+    any = true;
+    vgpu_lock(&pool->lock);
+    if (!pool->ended) REAL(cuMemPoolTrimTo)(pool->handle, 0);
+    settle(pool, 0);
+    vgpu_unlock(&pool->lock);
+  }
+  return any;
+}
+
+static bool hold(struct vgpu_growth *growth, uint64_t bytes) {
+  if (!vgpu_reserve(growth->pool->entry, bytes)) return false;
+  growth->held = bytes;
+  __atomic_add_fetch(&growth->pool->held, bytes, __ATOMIC_RELAXED);
+  return true;
+}
+
+/* What a pool keeps and nobody uses. */
+static uint64_t room_in(const struct vgpu_pool *pool) {
+  cuuint64_t kept = 0, used = 0;
+  REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &kept);
+  REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+  return kept > used ? kept - used : 0;
+}
+
+/* Whether a pool has room without growing, also for the others that were told so and may not have
+ * come to the driver yet. Should it grow all the same, vgpu_pool_after sees it. */
+static bool fits_within(struct vgpu_growth *growth, uint64_t bytes) {
+  struct vgpu_pool *pool = growth->pool;
+  vgpu_lock(&pool->lock);
+  uint64_t room = room_in(pool);
+  bool fits = bytes <= room && pool->asked <= room - bytes;
+  if (fits) pool->asked += growth->asked = bytes;
+  vgpu_unlock(&pool->lock);
+  return fits;
+}
+
+/* Of a call that was told so and has come back from the driver just now, the room is counted twice:
+ * a moment later it is not. */
+static bool fits_soon(struct vgpu_growth *growth, uint64_t bytes) {
+  for (int i = 0; i < TRIES; i++) {
+    if (fits_within(growth, bytes)) return true;
+    sched_yield();
+  }
+  return false;
+}
+
+bool vgpu_pool_before(struct vgpu_growth *growth, struct vgpu_pool *pool, uint64_t bytes) {
+  *growth = (struct vgpu_growth){.pool = pool};
+  uint64_t most = vgpu_rounded(bytes, CHUNK);
+  if (!pool || hold(growth, most) || fits_soon(growth, vgpu_rounded(bytes, STEP))) return true;
+  return vgpu_pools_reclaim(pool->entry) && hold(growth, most);
+}
+
+static void track(struct vgpu_pool *pool, CUdeviceptr pointer) {
+  struct vgpu_item old;
+  if (!vgpu_map_put(&pointers, (struct vgpu_item){pointer, 0, (uintptr_t)pool}, &old)) return;
+  if (!old.key) __atomic_add_fetch(&pool->live, 1, __ATOMIC_RELAXED);
+}
+
+bool vgpu_pool_after(struct vgpu_growth *growth, CUresult result, const CUdeviceptr *pointer) {
+  struct vgpu_pool *pool = growth->pool;
+  if (!pool) return true;
+  vgpu_lock(&pool->lock);
+  /* What other threads hold for this pool at the moment may be in what it keeps by now. */
+  pool->asked -= growth->asked;
+  uint64_t others = __atomic_sub_fetch(&pool->held, growth->held, __ATOMIC_RELAXED);
+  bool grew = settle(pool, growth->held);
+  uint64_t used = vgpu_used(pool->entry), limit = vgpu_limit(pool->entry);
+  vgpu_unlock(&pool->lock);
+  if (result != CUDA_SUCCESS) return true;
+  if (grew && used > limit && used - limit > others) return false;
+  track(pool, *pointer);
+  return true;
+}
+
+void vgpu_pool_undone(struct vgpu_growth *growth) {
+  struct vgpu_pool *pool = growth->pool;
+  vgpu_lock(&pool->lock);
+  if (!pool->ended) REAL(cuMemPoolTrimTo)(pool->handle, 0);
+  settle(pool, 0);
+  vgpu_unlock(&pool->lock);
+}
+
+struct vgpu_pooled vgpu_pooled_take(CUdeviceptr pointer) {
+  struct vgpu_pooled pooled = {.known = false};
+  if (vgpu_pools_any()) pooled.known = vgpu_map_take(&pointers, pointer, &pooled.item);
+  return pooled;
+}
+
+void vgpu_pooled_freed(const struct vgpu_pooled *pooled, CUresult result) {
+  struct vgpu_item old;
+  if (!pooled->known) return;
+  if (result != CUDA_SUCCESS) {
+    vgpu_map_put(&pointers, pooled->item, &old);
+    return;
+  }
+  struct vgpu_pool *pool = (struct vgpu_pool *)(uintptr_t)pooled->item.note;
+  vgpu_lock(&pool->lock);
+  uint64_t live = __atomic_sub_fetch(&pool->live, 1, __ATOMIC_RELAXED);
+  if (!pool->ended) settle(pool, 0);
+  else if (!live) {
+    vgpu_release(pool->entry, pool->charged);
+    charge_is(pool, 0);
+  }
+  vgpu_unlock(&pool->lock);
+}
+
+struct vgpu_pool *vgpu_pool_ending(CUmemoryPool handle) {
+  struct vgpu_item item;
+  bool known = vgpu_map_take(&pools, (uintptr_t)handle, &item);
+  return known ? (struct vgpu_pool *)(uintptr_t)item.note : NULL;
+}
+
+void vgpu_pool_ended(struct vgpu_pool *pool, CUmemoryPool handle, CUresult result) {
+  struct vgpu_item item = {(uintptr_t)handle, 0, (uintptr_t)pool}, old;
+  if (!pool) return;
+  if (result != CUDA_SUCCESS) {
+    vgpu_map_put(&pools, item, &old);
+    return;
+  }
+  vgpu_lock(&pool->lock);
+  pool->ended = true;
+  if (!__atomic_load_n(&pool->live, __ATOMIC_RELAXED)) {
+    if (pool->entry >= 0) vgpu_release(pool->entry, pool->charged);
+    charge_is(pool, 0);
+  }
+  vgpu_unlock(&pool->lock);
+}

@@ -1,0 +1,113 @@
+/* Memory in the order of a stream: cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, each
+ * with the legacy null stream and with the thread's own. */
+#include "memory/charge.h"
+#include "memory/linear.h"
+#include "memory/pools.h"
+#include "util/cancel_shelter.h"
+
+/* The device of a context that need not be the current one. */
+static CUresult device_in(CUcontext context, CUdevice *device) {
+  CUcontext current;
+  if (REAL(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current == context) {
+    return REAL(cuCtxGetDevice)(device);
+  }
+  CUresult result = REAL(cuCtxPushCurrent_v2)(context);
+  if (result != CUDA_SUCCESS) return result;
+  result = REAL(cuCtxGetDevice)(device);
+  REAL(cuCtxPopCurrent_v2)(&context);
+  return result;
+}
+
+/* The device of a stream; of the null streams, that of the current context. Drivers before 12.8 know
+ * a stream's context only. */
+static CUresult device_of(CUstream stream, CUdevice *device) {
+  CUcontext context;
+  if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD) return REAL(cuCtxGetDevice)(device);
+  if (REAL(cuStreamGetDevice)(stream, device) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  CUresult result = REAL(cuStreamGetCtx)(stream, &context);
+  return result == CUDA_SUCCESS ? device_in(context, device) : result;
+}
+
+struct vgpu_pool *vgpu_pool_of_stream(CUstream stream) {
+  CUdevice device;
+  CUmemoryPool handle;
+  if (device_of(stream, &device) != CUDA_SUCCESS) return NULL;
+  if (REAL(cuDeviceGetMemPool)(&handle, device) != CUDA_SUCCESS) return NULL;
+  return vgpu_pool_of(handle);
+}
+
+/* After the driver's answer: what made a pool larger than the limit allows is given back. */
+static CUresult settled(struct vgpu_growth *growth, CUresult result, const CUdeviceptr *pointer,
+                        CUstream stream, CUresult (*undo)(CUdeviceptr, CUstream)) {
+  if (vgpu_pool_after(growth, result, pointer)) return result;
+  undo(*pointer, stream);
+  vgpu_pool_undone(growth);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Memory of cuMemAlloc may be freed so, too. It is uncharged at once: its free is ordered before
+ * whatever this stream allocates next. */
+static CUresult freed(CUdeviceptr pointer, CUstream stream, CUresult (*real)(CUdeviceptr, CUstream)) {
+  struct vgpu_item item;
+  struct vgpu_pooled pooled = vgpu_pooled_take(pointer);
+  bool linear = !pooled.known && vgpu_map_take(&vgpu_memory, pointer, &item);
+  CUresult result = real(pointer, stream);
+  if (linear) vgpu_item_freed(&vgpu_memory, &item, result);
+  vgpu_pooled_freed(&pooled, result);
+  return result;
+}
+
+/* Whether a call becomes a node of a graph, which takes and frees nothing by itself. What its nodes
+ * take is counted when the graph is launched. */
+static bool captured(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureStatus *)) {
+  CUstreamCaptureStatus status;
+  return ask(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* The two forms of a function differ in their names alone. */
+#define ASYNC(FORM)                                                                                \
+  EXPORT CUresult CUDAAPI cuMemAllocAsync##FORM(CUdeviceptr *dptr, size_t bytesize,                \
+                                                CUstream hStream) {                                \
+    if (!vgpu_enter()) return REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                \
+    int shelter = vgpu_shelter();                                                                  \
+    struct vgpu_growth growth;                                                                     \
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                    \
+    if (captured(hStream, REAL(cuStreamIsCapturing##FORM))) {                                      \
+      result = REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                               \
+    } else if (vgpu_pool_before(&growth, vgpu_pool_of_stream(hStream), bytesize)) {                \
+      result = REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                               \
+      result = settled(&growth, result, dptr, hStream, REAL(cuMemFreeAsync##FORM));                \
+    }                                                                                              \
+    vgpu_end_shelter(shelter);                                                                     \
+    vgpu_leave();                                                                                  \
+    return result;                                                                                 \
+  }                                                                                                \
+                                                                                                   \
+  EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##FORM(CUdeviceptr *dptr, size_t bytesize,        \
+                                                        CUmemoryPool pool, CUstream hStream) {     \
+    if (!vgpu_enter()) return REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);  \
+    int shelter = vgpu_shelter();                                                                  \
+    struct vgpu_growth growth;                                                                     \
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                    \
+    if (captured(hStream, REAL(cuStreamIsCapturing##FORM))) {                                      \
+      result = REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);                 \
+    } else if (vgpu_pool_before(&growth, vgpu_pool_of(pool), bytesize)) {                          \
+      result = REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);                 \
+      result = settled(&growth, result, dptr, hStream, REAL(cuMemFreeAsync##FORM));                \
+    }                                                                                              \
+    vgpu_end_shelter(shelter);                                                                     \
+    vgpu_leave();                                                                                  \
+    return result;                                                                                 \
+  }                                                                                                \
+                                                                                                   \
+  EXPORT CUresult CUDAAPI cuMemFreeAsync##FORM(CUdeviceptr dptr, CUstream hStream) {               \
+    if (!vgpu_enter()) return REAL(cuMemFreeAsync##FORM)(dptr, hStream);                           \
+    int shelter = vgpu_shelter();                                                                  \
+    CUresult result = freed(dptr, hStream, REAL(cuMemFreeAsync##FORM));                            \
+    vgpu_end_shelter(shelter);                                                                     \
+    vgpu_leave();                                                                                  \
+    return result;                                                                                 \
+  }
+
+ASYNC()
+ASYNC(_ptsz)

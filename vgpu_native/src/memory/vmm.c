@@ -1,0 +1,176 @@
+/* Virtual memory management: physical memory by handle, which mappings keep up, too.
+ *
+ * A handle is held by its making, by each import and retain that gave it once more, and by each
+ * mapping. When the last of them goes, the memory is uncharged. Memory of another process that is
+ * imported is charged there. Handles of the host's memory are not known here. */
+#include "memory/charge.h"
+
+#define BATCH 32
+#define STEP (2ULL << 20) /* the smallest granularity of a device's memory */
+#define BEYOND (1ULL << 47) /* no program's address space is larger */
+
+static struct vgpu_map handles;  /* note: the entry in the upper half, what holds it in the lower */
+static struct vgpu_map mappings; /* address to bytes; note: the handle */
+
+/* A hold on a handle that is let go, and what the handle was like after that. */
+struct loosened {
+  struct vgpu_item item;
+  bool known;
+};
+
+static bool hold(CUmemGenericAllocationHandle handle) {
+  struct vgpu_item item;
+  return vgpu_map_count(&handles, handle, 1, &item);
+}
+
+/* Let go before the driver is asked: it may give the same handle to another thread at once. */
+static struct loosened loosen(CUmemGenericAllocationHandle handle) {
+  struct loosened loosened;
+  loosened.known = vgpu_map_count(&handles, handle, -1, &loosened.item);
+  return loosened;
+}
+
+/* Uncharge what nothing holds any more, or hold it again if the driver refused. */
+static void loosened(const struct loosened *was, CUresult result) {
+  struct vgpu_item item = was->item, old;
+  bool last = was->known && !(uint32_t)item.note;
+  if (result == CUDA_SUCCESS) {
+    if (last) vgpu_release((int)(item.note >> 32), item.bytes);
+  } else if (last) {
+    item.note |= 1;
+    vgpu_map_put(&handles, item, &old);
+  } else if (was->known) {
+    hold(item.key);
+  }
+}
+
+static void let_go(CUmemGenericAllocationHandle handle) {
+  struct loosened was = loosen(handle);
+  loosened(&was, CUDA_SUCCESS);
+}
+
+/* Write down who made it. The claim's own form of notes has no count. */
+static CUresult made(const struct vgpu_claim *claim, CUmemGenericAllocationHandle handle) {
+  struct vgpu_item item = {handle, claim->bytes, (uint64_t)claim->entry << 32 | 1}, old;
+  if (claim->entry < 0) return CUDA_SUCCESS;
+  if (!vgpu_map_put(&handles, item, &old)) {
+    REAL(cuMemRelease)(handle);
+    vgpu_claim_drop(claim);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (old.key) vgpu_release((int)(old.note >> 32), old.bytes);
+  return CUDA_SUCCESS;
+}
+
+static int entry_of(const CUmemAllocationProp *prop) {
+  bool device = prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  return device ? vgpu_entry_of(prop->location.id) : -1;
+}
+
+EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                                    const CUmemAllocationProp *prop, unsigned long long flags) {
+  if (!vgpu_enter()) return REAL(cuMemCreate)(handle, size, prop, flags);
+  struct vgpu_claim claim;
+  unsigned attempt = 0;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (vgpu_claim(&claim, entry_of(prop), size)) {
+    do {
+      result = REAL(cuMemCreate)(handle, size, prop, flags);
+    } while (vgpu_claim_again(&claim, result, &attempt));
+    if (result == CUDA_SUCCESS) result = made(&claim, *handle);
+    else vgpu_claim_drop(&claim);
+  }
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
+  if (!vgpu_enter()) return REAL(cuMemRelease)(handle);
+  struct loosened was = loosen(handle);
+  CUresult result = REAL(cuMemRelease)(handle);
+  loosened(&was, result);
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
+                                                       void *osHandle,
+                                                       CUmemAllocationHandleType shHandleType) {
+  if (!vgpu_enter()) return REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+  CUresult result = REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+  if (result == CUDA_SUCCESS) hold(*handle);
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr) {
+  if (!vgpu_enter()) return REAL(cuMemRetainAllocationHandle)(handle, addr);
+  CUresult result = REAL(cuMemRetainAllocationHandle)(handle, addr);
+  if (result == CUDA_SUCCESS) hold(*handle);
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                                 CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  if (!vgpu_enter()) return REAL(cuMemMap)(ptr, size, offset, handle, flags);
+  bool held = hold(handle);
+  CUresult result = REAL(cuMemMap)(ptr, size, offset, handle, flags);
+  struct vgpu_item old = {0};
+  if (held && result != CUDA_SUCCESS) let_go(handle);
+  if (held && result == CUDA_SUCCESS) {
+    if (!vgpu_map_put(&mappings, (struct vgpu_item){ptr, size, handle}, &old)) {
+      REAL(cuMemUnmap)(ptr, size);
+      let_go(handle);
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (old.key) let_go(old.note);
+  }
+  vgpu_leave();
+  return result;
+}
+
+/* Some mappings that are next to one another, taken out of the map with their holds. */
+struct batch {
+  struct vgpu_item mapping[BATCH];
+  struct loosened handle[BATCH];
+  unsigned count;
+};
+
+/* Take mappings from an address on, until the batch is full or the end is reached: where that is. */
+static CUdeviceptr taken(struct batch *batch, CUdeviceptr at, CUdeviceptr end) {
+  for (batch->count = 0; at < end && batch->count < BATCH;) {
+    struct vgpu_item *mapping = &batch->mapping[batch->count];
+    if (vgpu_map_take(&mappings, at, mapping)) {
+      batch->handle[batch->count++] = loosen(mapping->note);
+      at += mapping->bytes;
+    } else {
+      at += STEP;
+    }
+  }
+  return at < end ? at : end;
+}
+
+static void untake(const struct batch *batch, CUresult result) {
+  struct vgpu_item old;
+  for (unsigned i = 0; i < batch->count; i++) {
+    loosened(&batch->handle[i], result);
+    if (result != CUDA_SUCCESS) vgpu_map_put(&mappings, batch->mapping[i], &old);
+  }
+}
+
+/* One call may end many mappings. It is made in parts if they are more than fit into a batch. */
+EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size) {
+  if (size > BEYOND || !vgpu_enter()) return REAL(cuMemUnmap)(ptr, size);
+  struct batch batch;
+  CUresult result;
+  CUdeviceptr at = ptr, end = ptr + size, next;
+  do {
+    next = taken(&batch, at, end);
+    result = REAL(cuMemUnmap)(at, next - at);
+    untake(&batch, result);
+    at = next;
+  } while (result == CUDA_SUCCESS && at < end);
+  vgpu_leave();
+  return result;
+}

@@ -1,0 +1,77 @@
+/* A budget is one word, the time up to which the share is used. It needs no refill, and there is
+ * nothing that two processes could do twice or that one could leave half done when it is killed. */
+#include "time/budget.h"
+
+#include <time.h>
+
+/* The most that may be owed, as time that must pass. More is no debt but a clock of another boot, or
+ * a tenant that wrote into the region. */
+#define DEBT_MAX_NS (600 * 1000000000LL)
+
+uint64_t vgpu_monotonic(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * 1000000000ULL + (uint64_t)time.tv_nsec;
+}
+
+static int64_t clamped(int64_t value, int64_t least, int64_t most) {
+  return value < least ? least : value > most ? most : value;
+}
+
+/* The time up to which the share is used, no earlier than one burst before now. */
+static int64_t used_until(uint64_t word, int64_t now) {
+  if (word > INT64_MAX) return now;
+  return clamped((int64_t)word, now - VGPU_BURST_NS, now + DEBT_MAX_NS);
+}
+
+/* The same after so much more was used. */
+static uint64_t used_with(uint64_t word, int64_t now, int64_t ns, unsigned share) {
+  int64_t must_pass = clamped(ns, -DEBT_MAX_NS, DEBT_MAX_NS) * 100 / (share ? share : 1);
+  return (uint64_t)clamped(used_until(word, now) + must_pass, now - VGPU_BURST_NS, now + DEBT_MAX_NS);
+}
+
+static bool replace(vgpu_budget *budget, uint64_t *before, uint64_t after) {
+  return __atomic_compare_exchange_n(&budget->used_until, before, after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+void vgpu_budget_charge(vgpu_budget *budget, int64_t ns, unsigned share) {
+  int64_t now = (int64_t)vgpu_monotonic();
+  uint64_t before = __atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), after;
+  do {
+    after = used_with(before, now, ns, share);
+#ifdef BREAK_BUDGET /* for a test that must fail: two processes charge, and one charge is lost */
+    __atomic_store_n(&budget->used_until, after, __ATOMIC_RELAXED);
+    break;
+#endif
+  } while (!replace(budget, &before, after));
+}
+
+static uint64_t wait_of(uint64_t word, uint64_t now) {
+  int64_t until = used_until(word, (int64_t)now);
+  return until > (int64_t)now ? (uint64_t)(until - (int64_t)now) : 0;
+}
+
+uint64_t vgpu_budget_wait(const vgpu_budget *budget, uint64_t now) {
+  return wait_of(__atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), now);
+}
+
+uint64_t vgpu_budget_take(vgpu_budget *budget, int64_t ns, unsigned share, uint64_t now) {
+  uint64_t before = __atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), wait;
+#ifdef BREAK_TAKING /* for a test that must fail: several see that work may begin, and all begin */
+  wait = wait_of(before, now);
+  for (volatile int i = 0; i < 10000; i++) continue;
+  if (!wait) vgpu_budget_charge(budget, ns, share);
+  return wait;
+#endif
+  do {
+    if ((wait = wait_of(before, now))) return wait;
+  } while (!replace(budget, &before, used_with(before, (int64_t)now, ns, share)));
+  return 0;
+}
+
+/* A pause that is longer than it can be is none: a tenant wrote it. */
+bool vgpu_budget_let_on(vgpu_budget *budget, uint64_t now, uint64_t pause) {
+  uint64_t until = __atomic_load_n(&budget->let_on, __ATOMIC_RELAXED);
+  if (until > now && until - now <= pause) return false;
+  return __atomic_compare_exchange_n(&budget->let_on, &until, now + pause, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}

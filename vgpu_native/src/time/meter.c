@@ -1,0 +1,156 @@
+/* A thread reads the samples that have ended, and sets right what was charged for what they stand for.
+ * It exists from the first sample on, and sleeps while there is none. */
+#include "time/meter.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "time/budget.h"
+
+#define PERIOD_NS 1000000
+#define QUIET 20 /* periods without a sample, after which it sleeps until it is woken */
+#define DOUBTS_MAX 7 /* samples in a row that are not believed */
+#define STACK (256 * 1024)
+
+struct vgpu_work vgpu_works[VGPU_DEVICES_MAX];
+
+static pid_t owner;      /* the process that the thread below is in; 0: there is none */
+static uint32_t watched; /* goes up with each sample */
+static uint32_t asleep;
+static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
+
+void vgpu_meter_charge(int entry, int64_t ns) {
+  const struct vgpu_mapped *mapped = vgpu_region_now();
+  unsigned share = vgpu_cores(entry);
+  if (mapped && share < 100) vgpu_budget_charge(&mapped->region->budget[entry], ns, share);
+}
+
+static void count(int entry, uint64_t ns) {
+  const struct vgpu_mapped *mapped = vgpu_region_now();
+  if (!mapped) return;
+  __atomic_fetch_add(&mapped->region->budget[entry].spent, ns, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&mapped->slot->busy[entry], ns, __ATOMIC_RELAXED);
+}
+
+/* Whether not to go by a sample that others may have come into: what its kind is known for is better, but
+ * not for ever. Only the thread that reads samples asks. */
+static bool doubted(const struct vgpu_sample *sample) {
+  static unsigned doubts;
+  doubts = sample->torn && !sample->first && doubts < DOUBTS_MAX ? doubts + 1 : 0;
+  return doubts;
+}
+
+/* A sample has ended after so much work, or 0: nobody knows, and what was charged stands. */
+static void ended(const struct vgpu_sample *sample, uint64_t ns) {
+  struct vgpu_work *work = &vgpu_works[sample->entry];
+  uint64_t took = sample->charged, charged = sample->charged;
+  if (ns && !doubted(sample)) {
+    vgpu_cost_learn(sample->cost, sample->key, ns);
+    took = ns * sample->launches;
+  }
+#ifdef BREAK_QUEUE
+  charged = 0;
+#endif
+  vgpu_meter_charge(sample->entry, (int64_t)(took - charged));
+  count(sample->entry, took);
+  __atomic_fetch_sub(&work->queued, (int64_t)sample->queued, __ATOMIC_RELAXED);
+  if (sample->first) __atomic_fetch_sub(&work->unknown, 1, __ATOMIC_RELAXED);
+}
+
+static void futex(uint32_t *word, int operation, uint32_t value) {
+  syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+/* Sleep until there is a sample that was not there when `seen` was read. */
+static void sleep_until_watched(uint32_t seen) {
+  __atomic_store_n(&asleep, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&watched, __ATOMIC_SEQ_CST) == seen) futex(&watched, FUTEX_WAIT, seen);
+  __atomic_store_n(&asleep, 0, __ATOMIC_SEQ_CST);
+}
+
+/* To wake this thread costs a launch more than the sample itself: a program that goes on launching finds
+ * it awake. */
+static void *run(void *nothing) {
+  vgpu_inside = true; /* what the driver calls of itself in this thread is not the program's */
+  uint32_t seen = 0;
+  for (unsigned quiet = 0;;) {
+    uint32_t now = __atomic_load_n(&watched, __ATOMIC_SEQ_CST);
+    bool busy = vgpu_samples_read(ended) || now != seen;
+    quiet = busy ? 0 : quiet + 1;
+    seen = now;
+    if (quiet < QUIET) clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = PERIOD_NS}, NULL);
+    else sleep_until_watched(seen);
+  }
+  return nothing;
+}
+
+/* The program's signals are the program's threads' business. */
+static bool start(void) {
+  pthread_t thread;
+  pthread_attr_t attributes;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, STACK);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool started = pthread_create(&thread, &attributes, run, NULL) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  if (started) pthread_detach(thread);
+  return started;
+}
+
+void vgpu_meter_drop(struct vgpu_sample *sample) {
+  ended(sample, 0);
+  vgpu_sample_drop(sample);
+}
+
+void vgpu_meter_watch(struct vgpu_sample *sample) {
+  vgpu_sample_keep(sample);
+  pid_t none = 0;
+  if (!__atomic_load_n(&owner, __ATOMIC_ACQUIRE) &&
+      __atomic_compare_exchange_n(&owner, &none, getpid(), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    if (!start()) __atomic_store_n(&owner, 0, __ATOMIC_RELEASE);
+  }
+  if (!__atomic_load_n(&owner, __ATOMIC_ACQUIRE)) {
+    vgpu_samples_read(ended); /* no thread to be had: look now, and whenever one is launched */
+    return;
+  }
+  __atomic_fetch_add(&watched, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST)) futex(&watched, FUTEX_WAKE, INT_MAX);
+}
+
+void vgpu_meter_check(void) {
+  pid_t was = __atomic_load_n(&owner, __ATOMIC_ACQUIRE);
+  if (!was || was == getpid()) return;
+  vgpu_samples_reset();
+  vgpu_costs_unpaid();
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) vgpu_works[i] = (struct vgpu_work){0};
+  asleep = 0;
+  streams = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  __atomic_store_n(&owner, 0, __ATOMIC_RELEASE);
+}
+
+bool vgpu_streams_try(void) { return pthread_mutex_trylock(&streams) == 0; }
+void vgpu_streams_leave(void) { pthread_mutex_unlock(&streams); }
+
+void vgpu_meter_forget_stream(CUstream stream) {
+  vgpu_meter_check();
+  pthread_mutex_lock(&streams);
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    CUstream last = __atomic_load_n(&vgpu_works[i].last, __ATOMIC_RELAXED);
+    if (last && (!stream || stream == last)) __atomic_store_n(&vgpu_works[i].last, NULL, __ATOMIC_RELAXED);
+  }
+  pthread_mutex_unlock(&streams);
+}
+
+void vgpu_meter_forget(CUcontext context) {
+  vgpu_meter_forget_stream(NULL);
+  vgpu_samples_forget(context, ended);
+}

@@ -1,0 +1,268 @@
+/* A launch is charged before it is made, with what its kind was found to take, so that what is queued
+ * is paid for already; when it or another of its kind has been measured, the charge is set right. A
+ * launch begins while the budget is not used up, and may leave a debt, for which later ones wait.
+ *
+ * Most launches are paid for with an earlier one of their kind, up to half a millisecond together, and
+ * only count down how many are left. A millisecond of a kind, or of a device, is worth a measurement. */
+#include "time/pace.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "core/limits_page.h"
+#include "core/process.h"
+#include "time/budget.h"
+#include "util/cancel_shelter.h"
+
+#define SAMPLE_NS 1000000 /* of a device, and of each kind: as much work is between two samples */
+#define ALIKE_MAX 128     /* launches of a kind: more may not go by what one of them has taken */
+#define SLICE_NS 2000000  /* a wait looks this often whether the limit has changed */
+#define READING_NS 500000 /* and so often whether work has ended */
+#define COURTESY_NS 100000 /* who begins to wait comes after those who wait already, of other processes, too */
+#define UNKNOWN_MAX 4     /* kinds that may run before one of them is measured */
+
+/* A device's time that one launch pays off at most; what is owed beyond is carried over, so that a
+ * program with a large debt goes on, slowly, one of the container's processes each time. And what one
+ * launch waits at most for others to end: they may be waiting for it. */
+#define PAID_NS 100000000ULL
+#define QUEUED_NS 100000000ULL
+
+static const uint64_t unread;
+const uint64_t *vgpu_changes = &unread;
+uint64_t vgpu_timeless;
+
+/* At the first launch on a device, and at the first one after each change: whether it has a limit. */
+static __attribute__((noinline)) bool look(int entry) {
+  static uint64_t seen;
+  const uint64_t *changes = vgpu_limits_changes();
+  uint64_t now = __atomic_load_n(changes, __ATOMIC_ACQUIRE);
+  bool limited = vgpu_cores(entry) < 100;
+  __atomic_store_n(&vgpu_changes, changes, __ATOMIC_RELAXED);
+  if (limited) __atomic_store_n(&vgpu_works[entry].limited, now + 1, __ATOMIC_RELAXED);
+  bool first = __atomic_exchange_n(&seen, now + 1, __ATOMIC_RELAXED) != now + 1;
+  if (!limited && first && vgpu_limits_timeless()) __atomic_store_n(&vgpu_timeless, now + 1, __ATOMIC_RELAXED);
+  return limited;
+}
+
+static inline bool limited(int entry) {
+  if (entry < 0 || entry >= VGPU_DEVICES_MAX) return false;
+  const uint64_t *changes = __atomic_load_n(&vgpu_changes, __ATOMIC_RELAXED);
+  uint64_t now = __atomic_load_n(changes, __ATOMIC_RELAXED) + 1;
+  return __builtin_expect(__atomic_load_n(&vgpu_works[entry].limited, __ATOMIC_RELAXED) == now, 1) || look(entry);
+}
+
+static int64_t add(int64_t *to, int64_t value) { return __atomic_add_fetch(to, value, __ATOMIC_RELAXED); }
+static int64_t get(const int64_t *from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
+
+/* What a launch is paid for with: its own cost, and that of more launches of its kind, which no sample
+ * before them stands for. */
+struct price {
+  bool known;
+  uint64_t ns, ahead;
+};
+
+static struct price price_of(const struct vgpu_cost *cost) {
+  uint64_t known = __atomic_load_n(&cost->ns, __ATOMIC_RELAXED);
+  if (!known) return (struct price){.ns = vgpu_cost_unknown()};
+  return (struct price){true, known, vgpu_cost_ahead(cost, known)};
+}
+
+static int64_t all_of(const struct price *price) { return (int64_t)(price->ns * (1 + price->ahead)); }
+
+/* Whether so much is queued that more has to wait until some of it has ended. */
+static bool full(int entry, unsigned share) {
+#ifdef BREAK_QUEUE /* for a test that must fail: work is charged when it has ended */
+  return false;
+#endif
+  const struct vgpu_work *work = &vgpu_works[entry];
+  return get(&work->queued) > vgpu_burst(share) || get(&work->unknown) >= UNKNOWN_MAX;
+}
+
+static void charge(vgpu_budget *budget, int64_t ns, unsigned share) {
+#ifndef BREAK_QUEUE
+  vgpu_budget_charge(budget, ns, share);
+#endif
+}
+
+static uint64_t take(vgpu_budget *budget, int64_t ns, unsigned share, uint64_t now) {
+#ifdef BREAK_QUEUE
+  return vgpu_budget_wait(budget, now);
+#endif
+  return vgpu_budget_take(budget, ns, share, now);
+}
+
+/* Pay for a launch that waits since `waited`, or say for how long it has to wait before it is asked
+ * again; 0: it is paid for, and begins. */
+static uint64_t ask(int entry, int64_t ns, uint64_t now, uint64_t waited) {
+  const struct vgpu_mapped *mapped = vgpu_region_now();
+  unsigned share = vgpu_cores(entry);
+  if (!mapped || share >= 100) return 0;
+  if (waited < QUEUED_NS && full(entry, share)) return READING_NS;
+  vgpu_budget *budget = &mapped->region->budget[entry];
+  uint64_t wait = take(budget, ns, share, now), most = PAID_NS * 100 / share;
+  if (!wait) return 0;
+  if (waited < most) return wait < most - waited ? wait : most - waited;
+  if (!vgpu_budget_let_on(budget, now, most)) return wait;
+  charge(budget, ns, share);
+  return 0;
+}
+
+static struct price pace(int entry, const struct vgpu_cost *cost) {
+  uint64_t begun = vgpu_monotonic(), now = begun;
+  for (;;) {
+    struct price price = price_of(cost);
+    uint64_t wait = ask(entry, all_of(&price), now, now - begun);
+    if (!wait) return price;
+    uint64_t slice = (wait < SLICE_NS ? wait : SLICE_NS) + (now == begun ? COURTESY_NS : 0);
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = (long)slice}, NULL);
+    now = vgpu_monotonic();
+  }
+}
+
+/* Streams that can be named in any thread, and for which nothing else waits. */
+static bool plain(CUstream stream) {
+  return stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+}
+
+static struct vgpu_sample *begin_sample(const struct vgpu_launch *launch) {
+  CUstream last = NULL;
+  bool locked = vgpu_streams_try();
+  if (locked) last = __atomic_load_n(&vgpu_works[launch->entry].last, __ATOMIC_RELAXED);
+  struct vgpu_sample *sample = vgpu_sample_begin(launch->stream, last == launch->stream.handle ? NULL : last);
+  if (locked) vgpu_streams_leave();
+  return sample;
+}
+
+static void remember(const struct vgpu_launch *launch) {
+  CUstream *last = &vgpu_works[launch->entry].last, stream = launch->stream.handle;
+  if (__atomic_load_n(last, __ATOMIC_RELAXED) == stream) return;
+  __atomic_store_n(last, plain(stream) ? stream : NULL, __ATOMIC_RELAXED);
+}
+
+/* Measure a launch, for itself and for those of its kind that were not measured before it. */
+static void sample(struct vgpu_launch *launch, uint64_t key, bool first) {
+  struct vgpu_sample *sample = begin_sample(launch);
+  if (!sample) return;
+  struct vgpu_work *work = &vgpu_works[launch->entry];
+  struct vgpu_cost *cost = launch->cost;
+  sample->entry = launch->entry;
+  sample->cost = cost;
+  sample->key = key;
+  sample->first = first;
+  sample->launches = __atomic_exchange_n(&cost->launches, 0, __ATOMIC_RELAXED);
+  sample->charged = __atomic_exchange_n(&cost->charged, 0, __ATOMIC_RELAXED);
+  sample->queued = (uint64_t)__atomic_exchange_n(&work->unmeasured, 0, __ATOMIC_RELAXED);
+  add(&work->queued, (int64_t)sample->queued);
+  add(&work->unknown, first);
+  launch->sample = sample;
+  vgpu_sample_launch(sample);
+}
+
+/* Whether enough launches have come together for one to be measured. */
+static bool due(int entry, const struct vgpu_cost *cost) {
+  return get(&vgpu_works[entry].unmeasured) >= SAMPLE_NS ||
+         __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) >= SAMPLE_NS ||
+         __atomic_load_n(&cost->launches, __ATOMIC_RELAXED) > ALIKE_MAX;
+}
+
+/* A launch is paid for, and others ahead: count them, and measure it if it is time. */
+static void paid(struct vgpu_launch *launch, uint64_t key, const struct price *price) {
+  struct vgpu_work *work = &vgpu_works[launch->entry];
+  launch->charged = (int64_t)price->ns;
+  add(&work->unmeasured, launch->charged);
+  vgpu_cost_paid(launch->cost, 1, price->ns);
+  if (!price->known || due(launch->entry, launch->cost)) sample(launch, key, !price->known);
+  if (!price->ahead) return;
+  add(&work->unmeasured, (int64_t)(price->ahead * price->ns));
+  vgpu_cost_paid(launch->cost, price->ahead, price->ns);
+  add(&launch->cost->left, (int64_t)price->ahead);
+}
+
+/* Kinds of different devices are different. */
+static uint64_t key_of(uint64_t kind, int entry) {
+  return (kind ^ (uint64_t)(entry + 1) << 58) * 0x9e3779b97f4a7c15ULL | 1;
+}
+
+/* A launch that is not paid for yet. */
+static void begin(struct vgpu_launch *launch, uint64_t kind) {
+  int entry = vgpu_entry_recent(true);
+  launch->entry = limited(entry) ? entry : -1;
+  if (launch->entry < 0) return;
+  vgpu_meter_check();
+  if (vgpu_capturing(launch->stream)) {
+    launch->entry = -1;
+    return;
+  }
+  uint64_t key = key_of(kind, entry);
+  launch->cost = vgpu_cost_of(key);
+  struct price price = pace(entry, launch->cost);
+  paid(launch, key, &price);
+}
+
+static __attribute__((noinline)) bool begin_slowly(struct vgpu_launch *launch, uint64_t kind) {
+  int recent = vgpu_entry_recent(false);
+  if ((recent >= 0 && !limited(recent)) || !vgpu_enter()) return false;
+  int before = errno;
+  launch->shelter = vgpu_shelter();
+  launch->paid = false;
+  launch->sample = NULL;
+  begin(launch, kind);
+  errno = before;
+  if (launch->entry >= 0) return true;
+  vgpu_leave();
+  vgpu_end_shelter(launch->shelter);
+  return false;
+}
+
+bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread) {
+  if (vgpu_inside) return false;
+  launch->stream = (struct vgpu_stream){stream, per_thread};
+  launch->entry = vgpu_entry_recent(false);
+  launch->cost = vgpu_cost_find(key_of(kind, launch->entry));
+  /* In the child of a fork this is not so, and what its parent had paid for is not its own. */
+  bool ready = __atomic_load_n(&vgpu_own.process.state, __ATOMIC_RELAXED) == VGPU_ON;
+  launch->paid = ready && launch->cost && vgpu_cost_spend(launch->cost);
+  if (__builtin_expect(!launch->paid, 0)) return begin_slowly(launch, kind);
+  vgpu_inside = true;
+  return true;
+}
+
+static void give_back(const struct vgpu_launch *launch) {
+  add(&vgpu_works[launch->entry].unmeasured, -launch->charged);
+#ifndef BREAK_QUEUE
+  vgpu_meter_charge(launch->entry, -launch->charged);
+#endif
+}
+
+/* A launch that the driver refused costs nothing. */
+static void refused(const struct vgpu_launch *launch) {
+  if (launch->paid) add(&launch->cost->left, 1);
+  else give_back(launch);
+}
+
+static void end_sample(struct vgpu_launch *launch, bool launched) {
+  struct vgpu_sample *sample = launch->sample;
+  if (!launched) {
+    sample->launches--;
+    sample->charged -= (uint64_t)launch->charged;
+  }
+  if (launched && vgpu_sample_end(sample, launch->stream)) vgpu_meter_watch(sample);
+  else vgpu_meter_drop(sample);
+}
+
+static __attribute__((noinline)) void end_slowly(struct vgpu_launch *launch, bool launched) {
+  int before = errno;
+  if (!launch->paid && launch->sample) end_sample(launch, launched);
+  if (launched) remember(launch);
+  else refused(launch);
+  if (!launch->paid) vgpu_end_shelter(launch->shelter);
+  errno = before;
+}
+
+CUresult vgpu_launch_end(struct vgpu_launch *launch, CUresult result) {
+  bool launched = result == CUDA_SUCCESS;
+  if (__builtin_expect(launch->paid && launched, 1)) remember(launch);
+  else end_slowly(launch, launched);
+  vgpu_leave();
+  return result;
+}

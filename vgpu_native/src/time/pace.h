@@ -1,0 +1,30 @@
+/* Pacing of launches: each is charged what it will cost, and waits while the budget is used up. */
+#pragma once
+
+#include "time/meter.h"
+
+struct vgpu_launch {
+  struct vgpu_stream stream;
+  int entry; /* of the device; -1: it is not charged */
+  bool paid; /* ahead, with others of its kind */
+  struct vgpu_cost *cost;
+  struct vgpu_sample *sample;
+  int64_t charged; /* for it now */
+  int shelter;     /* of the thread, which is not cancelled before the launch is made */
+};
+
+/* The number of changes to the limits, and one more than what it was when there was none of time. */
+extern const uint64_t *vgpu_changes;
+extern uint64_t vgpu_timeless;
+
+/* Whether a device may have a limit of time: all that a launch asks where none has. */
+static inline bool vgpu_paced(void) {
+  const uint64_t *changes = __atomic_load_n(&vgpu_changes, __ATOMIC_RELAXED);
+  return __atomic_load_n(changes, __ATOMIC_RELAXED) + 1 != __atomic_load_n(&vgpu_timeless, __ATOMIC_RELAXED);
+}
+
+/* Before a launch of a kind: false if nothing is to be done, neither now nor after it. */
+bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread);
+
+/* After it; returns its result. */
+CUresult vgpu_launch_end(struct vgpu_launch *launch, CUresult result);

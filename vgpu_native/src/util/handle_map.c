@@ -1,0 +1,169 @@
+#include "util/handle_map.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/fork_handlers.h"
+
+#define SMALLEST_BITS 4
+#define SPINS 200
+
+static struct vgpu_map *maps;
+static bool watched;
+
+/* In the child of a fork: the tables are the parent's, and a lock may be held by a thread that does
+ * not exist here. The tables are left where they are, since one may have been caught half grown. */
+static void forget(void) {
+  for (struct vgpu_map *map = maps; map; map = map->next) {
+    memset(map->shards, 0, sizeof map->shards);
+  }
+}
+
+/* List a map for `forget`. */
+static void list(struct vgpu_map *map) {
+  if (__atomic_exchange_n(&map->listed, true, __ATOMIC_ACQ_REL)) return;
+  map->next = __atomic_load_n(&maps, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(&maps, &map->next, map, false, __ATOMIC_RELEASE,
+                                      __ATOMIC_RELAXED)) {
+  }
+  vgpu_forget_in_children(&watched, forget);
+}
+
+static bool try_lock(struct vgpu_shard *shard) {
+  return !__atomic_exchange_n(&shard->lock, 1, __ATOMIC_ACQUIRE);
+}
+
+/* Whoever holds it may not be running: there can be fewer processors than threads. */
+static __attribute__((noinline)) void wait_for(struct vgpu_shard *shard) {
+  unsigned spins = 0;
+  do {
+    while (__atomic_load_n(&shard->lock, __ATOMIC_RELAXED)) {
+      if (++spins > SPINS) sched_yield();
+    }
+  } while (!try_lock(shard));
+}
+
+static inline void lock(struct vgpu_shard *shard) {
+  if (!try_lock(shard)) wait_for(shard);
+}
+
+static void unlock(struct vgpu_shard *shard) { __atomic_store_n(&shard->lock, 0, __ATOMIC_RELEASE); }
+
+/* Addresses are multiples of 512 or more: a multiplication carries what differs to the top. */
+static uint64_t hash(uint64_t key) { return (key ^ key >> 32) * 0x9e3779b97f4a7c15ULL; }
+
+static struct vgpu_shard *shard_of(struct vgpu_map *map, uint64_t key) {
+  return &map->shards[hash(key) >> 58];
+}
+
+static inline uint64_t mask_of(const struct vgpu_shard *shard) { return (1ULL << shard->bits) - 1; }
+
+static uint64_t home_of(const struct vgpu_shard *shard, uint64_t key) {
+  return hash(key) << 6 >> (64 - shard->bits);
+}
+
+/* The place of a key, or the free one where it would go; NULL without a table. */
+static inline struct vgpu_item *place_of(const struct vgpu_shard *shard, uint64_t key) {
+  if (!shard->items) return NULL;
+  uint64_t at = home_of(shard, key);
+  while (shard->items[at].key && shard->items[at].key != key) at = (at + 1) & mask_of(shard);
+  return &shard->items[at];
+}
+
+static bool grow(struct vgpu_shard *shard) {
+  /* Not a copy: others are trying the lock in it. */
+  struct vgpu_shard larger = {.bits = shard->items ? shard->bits + 1 : SMALLEST_BITS};
+  larger.items = calloc(1ULL << larger.bits, sizeof *larger.items);
+  if (!larger.items) return false;
+  for (uint64_t i = 0; shard->items && i <= mask_of(shard); i++) {
+    if (shard->items[i].key) *place_of(&larger, shard->items[i].key) = shard->items[i];
+  }
+  free(shard->items);
+  shard->bits = larger.bits;
+  shard->items = larger.items;
+  return true;
+}
+
+/* Free a place, and move up what was pushed behind it, so that no search ends too early. */
+static void clear(struct vgpu_shard *shard, uint64_t hole) {
+  uint64_t mask = mask_of(shard);
+  for (uint64_t at = (hole + 1) & mask; shard->items[at].key; at = (at + 1) & mask) {
+    uint64_t home = home_of(shard, shard->items[at].key);
+    if (((at - home) & mask) < ((at - hole) & mask)) continue;
+    shard->items[hole] = shard->items[at];
+    hole = at;
+  }
+  shard->items[hole].key = 0;
+  shard->used--;
+}
+
+bool vgpu_map_put(struct vgpu_map *map, struct vgpu_item item, struct vgpu_item *old) {
+  struct vgpu_shard *shard = shard_of(map, item.key);
+  old->key = 0;
+  if (!item.key) return true;
+  if (!__atomic_load_n(&map->listed, __ATOMIC_RELAXED)) list(map);
+  lock(shard);
+  bool room = shard->items && (shard->used + 1) * 4 <= (mask_of(shard) + 1) * 3;
+  bool done = room || grow(shard);
+  if (done) {
+    struct vgpu_item *place = place_of(shard, item.key);
+    if (place->key) *old = *place;
+    else shard->used++;
+    *place = item;
+  }
+  unlock(shard);
+  return done;
+}
+
+/* Find an item under its shard's lock. */
+static inline struct vgpu_item *found(struct vgpu_shard *shard, uint64_t key, struct vgpu_item *item) {
+  struct vgpu_item *place = key ? place_of(shard, key) : NULL;
+  if (!place || !place->key) return NULL;
+  *item = *place;
+  return place;
+}
+
+bool vgpu_map_take(struct vgpu_map *map, uint64_t key, struct vgpu_item *item) {
+  struct vgpu_shard *shard = shard_of(map, key);
+  lock(shard);
+  struct vgpu_item *place = found(shard, key, item);
+  if (place) clear(shard, (uint64_t)(place - shard->items));
+  unlock(shard);
+  return place != NULL;
+}
+
+bool vgpu_map_find(struct vgpu_map *map, uint64_t key, struct vgpu_item *item) {
+  struct vgpu_shard *shard = shard_of(map, key);
+  lock(shard);
+  struct vgpu_item *place = found(shard, key, item);
+  unlock(shard);
+  return place != NULL;
+}
+
+bool vgpu_map_count(struct vgpu_map *map, uint64_t key, int delta, struct vgpu_item *item) {
+  struct vgpu_shard *shard = shard_of(map, key);
+  lock(shard);
+  struct vgpu_item *place = found(shard, key, item);
+  if (place) {
+    uint32_t count = (uint32_t)place->note + (uint32_t)delta;
+    place->note = (place->note & ~0xffffffffULL) | count;
+    *item = *place;
+    if (!count) clear(shard, (uint64_t)(place - shard->items));
+  }
+  unlock(shard);
+  return place != NULL;
+}
+
+void vgpu_map_sweep(struct vgpu_map *map, bool (*ended)(const struct vgpu_item *, const void *),
+                    const void *data) {
+  for (struct vgpu_shard *shard = map->shards; shard < map->shards + VGPU_SHARDS; shard++) {
+    lock(shard);
+    for (uint64_t i = 0; shard->items && i <= mask_of(shard);) {
+      /* After a removal another item may have come to the same place. */
+      if (shard->items[i].key && ended(&shard->items[i], data)) clear(shard, i);
+      else i++;
+    }
+    unlock(shard);
+  }
+}
