@@ -38,6 +38,22 @@ def test_the_demo_shows_a_denial_a_crash_and_what_was_kept(shown: tuple[Ended, P
     assert "it ended with exit status 0" in out
 
 
+def test_the_readme_shows_the_denial_and_the_usage_of_the_demo(shown: tuple[Ended, Path]) -> None:
+    """Names, ids and amounts differ between runs: the order of the reviews is not fixed."""
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    console = text.partition("```console\n")[2].partition("```")[0]
+    printed = _shape(shown[0].out)
+    for step in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+        assert _shape(step) in printed
+
+
+def _shape(text: str) -> str:
+    """Return a text without what differs between runs of the demo."""
+    text = re.sub(r"Pod \S+", "Pod NAME", text)
+    text = re.sub(r"Used by: .* more objects", "Used by: HOLDERS", " ".join(text.split()))
+    return re.sub(r"[0-9a-f]{8}-\d+|\d+", "N", text)
+
+
 def test_the_demo_leaves_nothing_behind(shown: tuple[Ended, Path]) -> None:
     assert list(shown[1].iterdir()) == []
 
