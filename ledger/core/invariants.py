@@ -1,7 +1,7 @@
 """What must always be true of a state, as one function that tests, simulation and audit share.
 
-The numbers are those of ARCHITECTURE.md. What can be asserted while an event is applied is
-asserted there; here is what needs a look at the whole.
+The numbers are those of docs/explanation/invariants.md. The fold asserts what it can check while it
+applies an event. The checks here need the whole state.
 """
 
 import itertools
