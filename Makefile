@@ -35,7 +35,7 @@ run: setup ## start the service without a cluster and keep it up; STORE=DIR
 test: setup ## all tests; those on a real API server when KUBEBUILDER_ASSETS is set
 	@# Several at once; then what measures shares of time, with nothing beside it; then end to end.
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not e2e and not long and not alone"
-	$(BIN)/pytest -q vgpu_native/tests -m "alone and not long"
+	$(BIN)/pytest -q tests/native -m "alone and not long"
 	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
 
 native: setup ## build libvgpu.so and the stub driver; needs a C compiler
@@ -43,7 +43,7 @@ native: setup ## build libvgpu.so and the stub driver; needs a C compiler
 
 test-native: native ## tests of libvgpu.so on the stub driver; no GPU is needed
 	$(MAKE) -C vgpu_native PYTHON=$(abspath $(BIN))/python tests
-	$(BIN)/pytest -q vgpu_native/tests -m "not long"
+	$(BIN)/pytest -q tests/native -m "not long"
 
 protos: setup ## generate what speaks to the kubelet from vgpu_native/plugin/protos
 	$(BIN)/python -m vgpu_native.plugin.generate

@@ -23,7 +23,7 @@ PAGES = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "deploy").rglo
 ALERTS = ROOT / "deploy" / "alerts.yaml"
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-TEST = re.compile(r"((?:vgpu_native/)?tests/[\w/]+\.py)(?:::(\w+))?")
+TEST = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
 CODE = re.compile(
     r"`((?:ledger|gpuledger|webhook|projections|extender|vgpu_native|docs|deploy|tests)/[\w./-]+)`"
 )

@@ -2,7 +2,7 @@
 # -Bsymbolic: what is preloaded must not come between the stub's own functions, nor into its tables.
 
 STUB_FLAGS := -I $(MADE) -shared -Wl,-Bsymbolic -Wl,-z,defs
-STUB_HEADERS := $(wildcard tests/stub/*.h)
+STUB_HEADERS := $(wildcard tests/stub/*.h tests/stub/*/*.h)
 STUB_INCLUDE := $(HEADERS)/nvidia/cu13/include
 
 $(MADE)/stub_cuda.inc: $(HEADERS)/.ready tools/stub.py
@@ -15,13 +15,13 @@ $(MADE)/stub_nvml.inc: $(HEADERS)/.ready tools/stub.py
 	$(CC) -E -P -DNVML_NO_UNVERSIONED_FUNC_DEFS -x c $(STUB_INCLUDE)/nvml.h >$@.i
 	$(PYTHON) tools/stub.py nvml <$@.i >$@
 
-$(BUILD)/stub/objects/cuda_functions.o: $(MADE)/stub_cuda.inc
-$(BUILD)/stub/objects/nvml_functions.o: $(MADE)/stub_nvml.inc
+$(BUILD)/stub/objects/cuda_driver/cuda_functions.o: $(MADE)/stub_cuda.inc
+$(BUILD)/stub/objects/nvml/nvml_functions.o: $(MADE)/stub_nvml.inc
 $(BUILD)/stub/objects/%.o: tests/stub/%.c $(STUB_HEADERS) | $(HEADERS)/.ready
 	mkdir -p $(dir $@)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	$(CC) $(CPPFLAGS) -iquote tests/stub $(CFLAGS) -c $< -o $@
 
-STUB_OBJECTS = $(patsubst tests/stub/%.c,$(BUILD)/stub/objects/%.o,$(wildcard tests/stub/$(1)*.c tests/stub/state*.c))
+STUB_OBJECTS = $(patsubst tests/stub/%.c,$(BUILD)/stub/objects/%.o,$(wildcard tests/stub/$(1)*/*.c tests/stub/state*.c))
 
 $(BUILD)/stub/libcuda.so.1: $(call STUB_OBJECTS,cuda)
 	$(CC) $(CFLAGS) $(STUB_FLAGS) -Wl,-soname,libcuda.so.1 $^ -o $@ -lrt

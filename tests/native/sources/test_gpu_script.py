@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from native.harness.builds import BUILD
 
-NATIVE = Path(__file__).parents[1]
-BUILD = Path(os.environ.get("VGPU_BUILD", NATIVE / "build")).absolute()
 SECONDS = 150
 
 

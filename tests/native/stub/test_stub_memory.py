@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from vgpu_native.tests.card_user import OUT, CardUser
+from native.harness.card_user import OUT, CardUser
 
 MIB = 1 << 20
 OUT_OF_MEMORY, INVALID_VALUE, NOT_INITIALIZED = 2, 1, 3

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from native.harness.builds import BUILD, NATIVE
 
-NATIVE = Path(__file__).parents[1]
 FUZZ = NATIVE / "tests" / "fuzz"
 SECONDS = 10
 PLANTED_SECONDS = 20
@@ -48,13 +48,12 @@ def test_a_defect_that_is_planted_is_found(
     target: str, name: str, guard: str, instead: str, make: Callable[..., None], tmp_path: Path
 ) -> None:
     make("fuzzers")
-    built = Path(os.environ.get("VGPU_BUILD", NATIVE / "build")).absolute()
     sources = tmp_path / "src"
     shutil.copytree(NATIVE / "src", sources)
     text = (sources / name).read_text()
     assert text.count(guard) == 1, f"{name} has another guard now: say it in PLANTED"
     (sources / name).write_text(text.replace(guard, instead))
-    program = _built(target, sources, built)
+    program = _built(target, sources)
     folder = tmp_path / "found"
     folder.mkdir()
     command = [program, str(PLANTED_SECONDS), "1", folder, FUZZ / "corpus" / target]
@@ -110,14 +109,14 @@ def test_an_input_that_never_ends_is_found(tmp_path: Path) -> None:
     assert (tmp_path / "found").exists()
 
 
-def _built(target: str, sources: Path, built: Path) -> Path:
+def _built(target: str, sources: Path) -> Path:
     """Build a target with other sources of the library."""
     core = sources / "core"
     linked = [*core.glob("*.c"), sources / "util" / "log.c"]
     program = sources.parent / target
-    includes = [f"-I{path}" for path in (NATIVE / "include", sources, built / "include", FUZZ)]
-    headers = ["-isystem", built / "headers" / "nvidia" / "cu13" / "include"]
-    loop = [built / "fuzz" / f"{name}.o" for name in ("loop", "mutate")]
+    includes = [f"-I{path}" for path in (NATIVE / "include", sources, BUILD / "include", FUZZ)]
+    headers = ["-isystem", BUILD / "headers" / "nvidia" / "cu13" / "include"]
+    loop = [BUILD / "fuzz" / f"{name}.o" for name in ("loop", "mutate")]
     if target == "environment":
         linked = [core / "environment.c"]
     main = FUZZ / f"{target}.c"

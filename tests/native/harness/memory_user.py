@@ -41,7 +41,7 @@ def run(environ: dict[str, str], program: Path, *arguments: str) -> str:
 
 
 class Shell:
-    """A process that takes and gives memory as it is told: tests/c/memory_shell.c."""
+    """A process that takes and gives memory as it is told: tests/programs/memory_shell.c."""
 
     def __init__(self, environ: dict[str, str], program: Path, ordinal: int = 0) -> None:
         """Start it on a device."""

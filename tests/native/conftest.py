@@ -1,43 +1,12 @@
 """Fixtures that build libvgpu.so, the stub driver and the C programs of the tests."""
 
-import fcntl
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from vgpu_native.tests.card_user import CardUser
-
-NATIVE = Path(__file__).parents[1]
-BUILD = Path(os.environ.get("VGPU_BUILD", NATIVE / "build")).absolute()
-"""Where things are built; another place keeps several people from building in one."""
-
-_BUILDING_S = 300.0
-
-
-def build(*targets: str, **variables: str) -> None:
-    """Run make, one at a time. Raises AssertionError with what it said."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    given = [f"{name}={value}" for name, value in variables.items()]
-    command = [
-        "make",
-        "-C",
-        str(NATIVE),
-        f"PYTHON={sys.executable}",
-        f"BUILD={BUILD}",
-        *given,
-        *targets,
-    ]
-    with (BUILD / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_BUILDING_S, check=False
-        )
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-6000:]}"
+from native.harness.builds import BUILD, build
+from native.harness.card_user import CardUser
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +33,7 @@ def native(make: Callable[..., None]) -> Path:
 
 @pytest.fixture(scope="session")
 def program(native: Path, make: Callable[..., None]) -> Callable[[str], Path]:
-    """Return what builds a program of tests/c by its name and says where it is."""
+    """Return what builds a program of tests/programs by its name and says where it is."""
 
     def built(name: str) -> Path:
         target = native / "tests" / name
@@ -76,10 +45,10 @@ def program(native: Path, make: Callable[..., None]) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def ledger_program(make: Callable[..., None]) -> Callable[[str], Path]:
-    """Return what builds a program of tests/ledger, named `kind/name`, and says where it is."""
+    """Return what builds a program of tests/core, named `kind/name`, and says where it is."""
 
     def built(name: str) -> Path:
-        target = BUILD / "ledger" / name
+        target = BUILD / "core" / name
         make(str(target))
         return target
 

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from vgpu_native.tests.card_user import OUT, CardUser
-from vgpu_native.tests.conftest import BUILD
+from native.harness.builds import BUILD
+from native.harness.card_user import OUT, CardUser
 
 UNKNOWN, NOT_FOUND, NEWER = 999, 500, 36
 FOUND, NO_SYMBOL, NO_VERSION = 0, 1, 2

@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-
-from vgpu_native.tests.card_user import OUT, CardUser
+from native.harness.card_user import OUT, CardUser
 
 MS = 1_000_000
 INVALIDATED, UNSUPPORTED, NOT_READY = 901, 900, 600

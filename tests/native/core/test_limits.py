@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from native.harness.core_programs import GIB, MIB, NO_LIMIT, UUID, Ledger
 
 from vgpu_native.layout import CORES_OFF, LIMITS, MAY_DISABLE, OVERSUBSCRIBE
 from vgpu_native.limits_page import Device, Limits, encode
-from vgpu_native.tests.ledger_programs import GIB, MIB, NO_LIMIT, UUID, Ledger
 from vgpu_native.words import place
 
 LARGEST = NO_LIMIT - 1

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from native.harness.builds import NATIVE
+from native.harness.memory_user import MIB, environment, run
 
-from vgpu_native.tests.memory_user import MIB, environment, run
-
-NATIVE = Path(__file__).parents[1]
 ALLOCATORS = (
     "linear",
     "managed",
@@ -176,7 +175,7 @@ def compiled_map(path: Path, *flags: str) -> Path:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler")
-    source = NATIVE / "tests" / "c" / "map_model.c"
+    source = NATIVE / "tests" / "programs" / "map_model.c"
     command = [
         compiler,
         "-std=gnu11",

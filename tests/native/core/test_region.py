@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from native.harness.core_programs import MIB, UUID, Ledger
 
 from vgpu_native import regions
 from vgpu_native.layout import MAY_DISABLE, REGION, REGION_SIZE, USED_AT, USES, VERSION
 from vgpu_native.limits_page import Device, Limits, encode
-from vgpu_native.tests.ledger_programs import MIB, UUID, Ledger
 from vgpu_native.words import place
 
 GENERATION = place(REGION["generation"])

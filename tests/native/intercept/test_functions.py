@@ -7,8 +7,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from native.harness.builds import NATIVE
 
-TOOLS = Path(__file__).parents[1] / "tools"
+TOOLS = NATIVE / "tools"
 HEADER = Path("headers/nvidia/cu13/include/cuda.h")
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from vgpu_native.tests.card_user import OUT, CardUser
+from native.harness.card_user import OUT, CardUser
 
 MIB = 1 << 20
 Users = Callable[..., CardUser]

@@ -5,16 +5,15 @@ import sys
 from pathlib import Path
 
 import pytest
-
-NATIVE = Path(__file__).parents[1]
+from native.harness.builds import NATIVE
 
 
 @pytest.mark.parametrize(
     "target",
     [
         "objects/memory/linear.c.o",
-        "stub/objects/cuda_array.o",
-        "stub/objects/nvml_device.o",
+        "stub/objects/cuda_memory/cuda_array.o",
+        "stub/objects/nvml/nvml_device.o",
         "abi/forwards.o",
         "tests/side_effects",
         "gpu-bundle/bin/view",

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from vgpu_native.tests.ledger_programs import MIB, Ledger
+from native.harness.core_programs import MIB, Ledger
 
 LIMIT = {"CUDA_DEVICE_MEMORY_LIMIT": "1000m"}
 SOON = 40

@@ -11,12 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from vgpu_native.layout import CORES_OFF
-from vgpu_native.limits_page import Device, Limits, Page, write
-from vgpu_native.tests.card_user import CardUser
-from vgpu_native.tests.memory_user import environment, run
-from vgpu_native.tests.time_user import (
+from native.harness.builds import NATIVE
+from native.harness.card_user import CardUser
+from native.harness.memory_user import environment, run
+from native.harness.time_user import (
     MICROSECOND,
     MILLISECOND,
     TIMEOUT_S,
@@ -26,6 +24,9 @@ from vgpu_native.tests.time_user import (
     most,
     share_of,
 )
+
+from vgpu_native.layout import CORES_OFF
+from vgpu_native.limits_page import Device, Limits, Page, write
 
 pytestmark = pytest.mark.alone
 
@@ -329,5 +330,5 @@ def test_a_thread_that_is_cancelled_while_it_launches_is_waited_for_by_nobody(
 
 @pytest.mark.parametrize("name", ["budget", "launch_hooks", "meter", "pace", "samples"])
 def test_time_is_told_by_the_monotonic_clock_alone(name: str) -> None:
-    source = (Path(__file__).parents[1] / "src" / "time" / f"{name}.c").read_text()
+    source = (NATIVE / "src" / "time" / f"{name}.c").read_text()
     assert not re.findall(r"CLOCK_(?!MONOTONIC)\w+|\bgettimeofday\b|\bnanosleep\(|\btime\(", source)
