@@ -13,7 +13,7 @@ LOCKING := --quiet --python-version 3.11 --universal --generate-hashes --no-anno
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv with the locked dependencies and the command gpuledger
 
@@ -70,11 +70,15 @@ bench: setup ## measure; writes tests/bench/results/latest.json
 simulate: setup ## simulate seeded faults; SEEDS=N
 	$(BIN)/gpuledger simulate --seeds $(SEEDS)
 
-lint: setup ## style, types and import arrows
+lint: setup ## style, types, import arrows, sizes, names and words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.lint
+
+lint-baseline: setup ## record that the lint finds less, or finds it in files that moved
+	$(BIN)/python -m tools.lint --write
 
 docs: setup ## generate the reference pages
 	$(BIN)/python docs/generate.py
@@ -88,4 +92,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis vgpu_native/build
 
-.PHONY: help setup demo run protos test native test-native fuzz gpu-bundle e2e e2e-chain e2e-long bench simulate lint docs lock clean
+.PHONY: help setup demo run protos test native test-native fuzz gpu-bundle e2e e2e-chain e2e-long bench simulate lint lint-baseline docs lock clean

@@ -23,7 +23,7 @@ _FETCHED: Final = "Installing collected packages"
 
 
 class Progress:
-    """What pip has done so far: packages fetched, as it prints them, and installed, as files."""
+    """Progress of pip: packages fetched, counted in its output, and installed, counted as files."""
 
     def __init__(self, lock: Path, environment: Path) -> None:
         self.wanted = len(_LOCKED.findall(lock.read_text()))
@@ -35,7 +35,7 @@ class Progress:
         self._before = self._present()
 
     def follow(self, printed: IO[str]) -> None:
-        """Read what pip prints to its end."""
+        """Read pip's output to its end."""
         for line in printed:
             self.output.append(line)
             self.fetched += bool(_GOT.match(line))
@@ -90,7 +90,7 @@ def _tell(text: str) -> None:
 
 
 def main() -> int:
-    """Install as the command line says."""
+    """Install the packages that the arguments name."""
     if sys.version_info[:2] < PYTHON_MIN:
         sys.stderr.write(
             "gpuledger needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11\n"

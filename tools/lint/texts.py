@@ -1,0 +1,118 @@
+"""Texts that people read in a tree: documents, docstrings, comments and messages."""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from tools.lint.tree import Tree, is_product, is_test
+
+_FENCE: Final = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2", re.MULTILINE | re.DOTALL)
+_CODE: Final = re.compile(r"`[^`]*`")
+_TARGET: Final = re.compile(r"\]\([^)]*\)|https?://\S+")
+_C_PARTS: Final = re.compile(
+    r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
+)
+_HASH_COMMENTS: Final = re.compile(r"(?:(?:^|(?<=\s))#+ .*(?:\n[ \t]*(?=# ))?)+", re.MULTILINE)
+_HASHED: Final = (".yaml", ".toml", ".sh", ".mk", ".conf", "Makefile", "Dockerfile", "run")
+_WORDS: Final = re.compile(r"\w\s+\w")
+
+
+class Text(NamedTuple):
+    """One piece of prose and the line it begins on; code within it is blanked."""
+
+    path: str
+    line: int
+    text: str
+
+
+def texts(tree: Tree) -> Iterator[Text]:
+    """Return all prose of a tree."""
+    for path in tree.paths:
+        if path.endswith(".md"):
+            yield Text(path, 1, _plain(_FENCE.sub(_blanked, tree.text(path))))
+        elif path.endswith(".py"):
+            yield from _python(tree, path)
+        elif path.endswith((".c", ".h")):
+            yield from _c(path, tree.text(path))
+        elif path.endswith(_HASHED):
+            yield from _configuration(path, tree.text(path))
+
+
+def _python(tree: Tree, path: str) -> Iterator[Text]:
+    """Return docstrings and comments, names of tests, and messages of the product."""
+    nodes = tree.nodes(path)
+    spans = [node for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr)]
+    inside = {id(part) for node in spans if isinstance(node, ast.JoinedStr) for part in node.values}
+    documented = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in spans:
+        value = _value(node)
+        is_read = id(node) in documented or (is_product(path) and _WORDS.search(value))
+        if is_read and id(node) not in inside:
+            yield Text(path, node.lineno, _plain(value))
+    yield from _comments(path, tree.text(path), spans)
+    if is_test(path):
+        for function, _owner in tree.functions(path):
+            if function.name.startswith("test_"):
+                yield Text(path, function.lineno, function.name.replace("_", " "))
+
+
+def _value(node: ast.Constant | ast.JoinedStr) -> str:
+    """Return the text of a string, with `x` for each value of an f-string."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    return "".join(_value(part) if isinstance(part, ast.Constant) else "x" for part in node.values)
+
+
+def _comments(path: str, source: str, spans: list[ast.Constant | ast.JoinedStr]) -> Iterator[Text]:
+    """Return the comments of Python code; those on lines that follow one another are one text."""
+    kept, last = "", 0
+    for number, text in _hashes(source, spans):
+        if kept and number != last + 1:
+            yield Text(path, last - kept.count("\n"), _plain(kept))
+            kept = ""
+        kept, last = f"{kept}\n{text}" if kept else text, number
+    if kept:
+        yield Text(path, last - kept.count("\n"), _plain(kept))
+
+
+def _hashes(source: str, spans: list[ast.Constant | ast.JoinedStr]) -> Iterator[tuple[int, str]]:
+    """Return line number and text of each comment: the rest of a line after a `#`."""
+    if "#" not in source:
+        return
+    occupied = [
+        ((node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0))
+        for node in spans
+    ]
+    for number, line in enumerate(source.encode().split(b"\n"), 1):
+        at = line.find(b"#")
+        while at >= 0 and any(begin <= (number, at) < end for begin, end in occupied):
+            at = line.find(b"#", at + 1)
+        if at >= 0:
+            yield number, line[at + 1 :].decode(errors="replace").strip()
+
+
+def _c(path: str, source: str) -> Iterator[Text]:
+    """Return the comments of C code, and the messages of the product."""
+    for found in _C_PARTS.finditer(source):
+        text, line = found[0], source.count("\n", 0, found.start()) + 1
+        if text.startswith("/") or (is_product(path) and _WORDS.search(text)):
+            yield Text(path, line, _plain(text))
+
+
+def _configuration(path: str, source: str) -> Iterator[Text]:
+    """Return the comments of a file that begins them with `#`, and descriptions of a schema."""
+    if "/crds/" in path:
+        yield Text(path, 1, _plain(source))
+        return
+    for found in _HASH_COMMENTS.finditer(source):
+        yield Text(path, source.count("\n", 0, found.start()) + 1, _plain(found[0]))
+
+
+def _plain(text: str) -> str:
+    """Blank code and addresses; line breaks stay."""
+    return _CODE.sub(_blanked, _TARGET.sub(_blanked, text))
+
+
+def _blanked(found: re.Match[str]) -> str:
+    return "x" + "\n" * found[0].count("\n")
