@@ -2,12 +2,9 @@
  * is computed: rows in steps of 64 bytes, heights in steps of the blocks in which textures lie, and all
  * of a level in pages of 64 KiB. */
 #include "memory/charge.h"
-#include "memory/linear.h"
 
 #define ROW 64
 #define STEP 65536
-
-struct vgpu_map vgpu_arrays;
 
 /* Bytes of one element, of all its channels. Of video formats, whose planes differ, the largest. */
 static uint64_t element(CUarray_format format, uint64_t channels) {

@@ -7,6 +7,9 @@
 #include "memory/pools.h"
 #include "util/cancel_shelter.h"
 
+struct vgpu_map vgpu_memory;
+struct vgpu_map vgpu_arrays;
+
 /* Pauses of 1, 2, 4 and 8 ms. */
 #define ATTEMPTS 4
 

@@ -14,6 +14,10 @@ struct vgpu_claim {
   CUcontext context; /* frees it when it ends; NULL: nothing but a call does */
 };
 
+/* What ends with a context. */
+extern struct vgpu_map vgpu_memory; /* linear, pitched and managed memory, by pointer */
+extern struct vgpu_map vgpu_arrays; /* arrays and mipmapped arrays, by handle */
+
 /* Round up, and stay at the greatest number rather than begin again at 0. */
 static inline uint64_t vgpu_rounded(uint64_t bytes, uint64_t step) {
   uint64_t over = bytes % step;

@@ -3,16 +3,12 @@
  * Oversubscription: the limit stays what it is. Where it is allowed, memory within the limit for
  * which the card has no room is given as managed memory, which the driver keeps partly in the host;
  * it is charged like all other memory. */
-#include "memory/linear.h"
-
 #include "memory/charge.h"
 #include "memory/pools.h"
 
 /* The driver's smallest step. What it rounds up beyond, it does for blocks of many allocations. */
 #define STEP 512
 #define PAGE 65536 /* of managed memory, which moves in pages */
-
-struct vgpu_map vgpu_memory;
 
 /* Keep or drop a claim after the driver's answer. `pointer` is read only if it was written. */
 static CUresult settled(const struct vgpu_claim *claim, CUresult result, const CUdeviceptr *pointer) {

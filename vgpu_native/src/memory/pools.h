@@ -14,10 +14,8 @@ struct vgpu_pool;
 /* A pool that was made by the caller, on the device of `entry`; -1: not in a device's memory. */
 void vgpu_pool_made(CUmemoryPool handle, int entry);
 
-/* The pool behind a handle, and the one that cuMemAllocAsync takes for a stream; NULL: none that is
- * charged. */
+/* The pool behind a handle; NULL: none that is charged. */
 struct vgpu_pool *vgpu_pool_of(CUmemoryPool handle);
-struct vgpu_pool *vgpu_pool_of_stream(CUstream stream);
 
 /* Around a call that takes memory from a pool. */
 struct vgpu_growth {

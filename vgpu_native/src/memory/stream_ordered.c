@@ -1,7 +1,6 @@
-/* Memory in the order of a stream: cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, each
- * with the legacy null stream and with the thread's own. */
+/* CUDA's stream-ordered memory allocator: cuMemAllocAsync, cuMemAllocFromPoolAsync and cuMemFreeAsync,
+ * each with the legacy null stream and with the thread's own; and the pools that they take from. */
 #include "memory/charge.h"
-#include "memory/linear.h"
 #include "memory/pools.h"
 #include "util/cancel_shelter.h"
 
@@ -28,7 +27,7 @@ static CUresult device_of(CUstream stream, CUdevice *device) {
   return result == CUDA_SUCCESS ? device_in(context, device) : result;
 }
 
-struct vgpu_pool *vgpu_pool_of_stream(CUstream stream) {
+static struct vgpu_pool *pool_of_stream(CUstream stream) {
   CUdevice device;
   CUmemoryPool handle;
   if (device_of(stream, &device) != CUDA_SUCCESS) return NULL;
@@ -74,7 +73,7 @@ static bool captured(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureS
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                    \
     if (captured(hStream, REAL(cuStreamIsCapturing##FORM))) {                                      \
       result = REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                               \
-    } else if (vgpu_pool_before(&growth, vgpu_pool_of_stream(hStream), bytesize)) {                \
+    } else if (vgpu_pool_before(&growth, pool_of_stream(hStream), bytesize)) {                     \
       result = REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                               \
       result = settled(&growth, result, dptr, hStream, REAL(cuMemFreeAsync##FORM));                \
     }                                                                                              \
@@ -111,3 +110,44 @@ static bool captured(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureS
 
 ASYNC()
 ASYNC(_ptsz)
+
+EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps) {
+  if (!vgpu_enter()) return REAL(cuMemPoolCreate)(pool, poolProps);
+  CUresult result = REAL(cuMemPoolCreate)(pool, poolProps);
+  if (result == CUDA_SUCCESS) {
+    bool device = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    vgpu_pool_made(*pool, device ? vgpu_entry_of(poolProps->location.id) : -1);
+  }
+  vgpu_leave();
+  return result;
+}
+
+/* An imported pool hands nothing out; it is charged where it was made. */
+EXPORT CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                                           CUmemAllocationHandleType handleType,
+                                                           unsigned long long flags) {
+  if (!vgpu_enter()) {
+    return REAL(cuMemPoolImportFromShareableHandle)(pool_out, handle, handleType, flags);
+  }
+  CUresult result = REAL(cuMemPoolImportFromShareableHandle)(pool_out, handle, handleType, flags);
+  if (result == CUDA_SUCCESS) vgpu_pool_made(*pool_out, -1);
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
+  if (!vgpu_enter()) return REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
+  CUresult result = REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
+  vgpu_pool_settle(vgpu_pool_of(pool));
+  vgpu_leave();
+  return result;
+}
+
+EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
+  if (!vgpu_enter()) return REAL(cuMemPoolDestroy)(pool);
+  struct vgpu_pool *ending = vgpu_pool_ending(pool);
+  CUresult result = REAL(cuMemPoolDestroy)(pool);
+  vgpu_pool_ended(ending, pool, result);
+  vgpu_leave();
+  return result;
+}

@@ -6,7 +6,6 @@
 
 #include "memory/charge.h"
 #include "memory/graphs.h"
-#include "memory/linear.h"
 #include "memory/pools.h"
 #include "time/meter.h"
 #include "util/cancel_shelter.h"
