@@ -17,8 +17,8 @@ PLANTED_SECONDS = 20
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fsanitize=address,undefined"]
 
 PLANTED = [
-    ("environment", "core/environment.c", "value > UINT64_MAX >> shift", "false"),
-    ("environment", "core/environment.c", "if (at == first) *good = false;", ""),
+    ("environment", "core/limits/environment.c", "value > UINT64_MAX >> shift", "false"),
+    ("environment", "core/limits/environment.c", "if (at == first) *good = false;", ""),
     ("region", "core/slots.h", "high < VGPU_SLOTS_MAX ? (unsigned)high : VGPU_SLOTS_MAX", "high"),
     ("region", "core/region.c", "state.st_size != sizeof(vgpu_region)", "state.st_size < 0"),
 ]
@@ -112,13 +112,13 @@ def test_an_input_that_never_ends_is_found(tmp_path: Path) -> None:
 def _built(target: str, sources: Path) -> Path:
     """Build a target with other sources of the library."""
     core = sources / "core"
-    linked = [*core.glob("*.c"), sources / "util" / "log.c"]
+    linked = [*core.rglob("*.c"), sources / "util" / "log.c"]
     program = sources.parent / target
     includes = [f"-I{path}" for path in (NATIVE / "include", sources, BUILD / "include", FUZZ)]
     headers = ["-isystem", BUILD / "headers" / "nvidia" / "cu13" / "include"]
     loop = [BUILD / "fuzz" / f"{name}.o" for name in ("loop", "mutate")]
     if target == "environment":
-        linked = [core / "environment.c"]
+        linked = [core / "limits" / "environment.c"]
     main = FUZZ / f"{target}.c"
     command = ["gcc", *FLAGS, *includes, *headers, main, *linked, *loop, "-o", program]
     subprocess.run(command, check=True, timeout=120)

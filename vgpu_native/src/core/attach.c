@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/environment.h"
+#include "core/limits/environment.h"
 #include "core/process.h"
 #include "core/region.h"
 #include "core/slots.h"

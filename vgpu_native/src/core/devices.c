@@ -3,7 +3,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "core/environment.h"
+#include "core/limits/environment.h"
 #include "core/process.h"
 
 enum { UUID = 16, WORDS = 5 }; /* `GPU-` and 36 letters are five words; the sixth stays zero */

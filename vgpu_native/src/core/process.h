@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/limits_page.h"
+#include "core/limits/limits_page.h"
 #include "vgpu.h"
 
 enum vgpu_state { VGPU_NEW, VGPU_ATTACHING, VGPU_ON, VGPU_OFF };

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/limits_page.h"
+#include "core/limits/limits_page.h"
 #include "util/statx_compat.h"
 #include "vgpu.h"
 

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "core/limits_page.h"
+#include "core/limits/limits_page.h"
 #include "core/process.h"
 #include "time/budget.h"
 #include "util/cancel_shelter.h"

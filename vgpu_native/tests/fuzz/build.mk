@@ -8,11 +8,11 @@ FUZZ_PLAIN := -std=gnu11 -D_GNU_SOURCE -O2 -g -pthread -Wall -Wextra -Werror -Wn
 FUZZ_FLAGS := $(FUZZ_PLAIN) -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 FUZZ_LOOP := $(FUZZ)/loop.o $(FUZZ)/mutate.o
-FUZZ_INCLUDES := $(wildcard include/*.h src/core/*.h src/util/*.h tests/fuzz/*.h) $(MADE)/layout.h
+FUZZ_INCLUDES := $(wildcard include/*.h src/core/*.h src/core/*/*.h src/util/*.h tests/fuzz/*.h) $(MADE)/layout.h
 
 # What the targets link of the library: the parts that know nothing of CUDA.
-FUZZ_CORE := $(patsubst src/%.c,$(FUZZ)/of/%.o,$(wildcard src/core/*.c) src/util/log.c)
-$(FUZZ)/environment: $(FUZZ)/of/core/environment.o
+FUZZ_CORE := $(patsubst src/%.c,$(FUZZ)/of/%.o,$(wildcard src/core/*.c src/core/*/*.c) src/util/log.c)
+$(FUZZ)/environment: $(FUZZ)/of/core/limits/environment.o
 $(FUZZ)/region: $(FUZZ_CORE)
 
 fuzzers: $(FUZZ)/environment $(FUZZ)/region

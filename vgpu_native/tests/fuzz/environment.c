@@ -1,6 +1,6 @@
 /* Settings of the environment: a size is what a second reading of the grammar says it is, and what
  * is none gives nobody more than its digits do. */
-#include "core/environment.h"
+#include "core/limits/environment.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Settings from the environment, read strictly: a bad value never widens a limit. */
-#include "core/environment.h"
+#include "core/limits/environment.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The limits page, mapped read-only. Its words are read at every decision, so that a change by the
  * agent holds from the next one on. */
-#include "core/limits_page.h"
+#include "core/limits/limits_page.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/environment.h"
+#include "core/limits/environment.h"
 #include "util/statx_compat.h"
 #include "vgpu.h"
 
