@@ -1,6 +1,4 @@
-/* The driver's API with all versions of its functions, and the way to the real ones.
- *
- * A hook is a function with the driver's name, marked EXPORT; the build finds it. */
+/* The driver's API with all versions of its functions, and the way to the real ones. */
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL 1
@@ -9,10 +7,6 @@
 #include <stddef.h>
 
 #include "functions.inc"
-#include "vgpu.h"
-
-/* A symbol that replaces the driver's. Everything else stays inside the library. */
-#define EXPORT __attribute__((visibility("default")))
 
 /* Numbers of all functions of CUDA, and of those of NVML that functions.toml names. */
 enum vgpu_function {
@@ -39,30 +33,3 @@ static inline void *vgpu_real(enum vgpu_function function) {
 
 /* Whether the driver has it. */
 #define HAS(name) vgpu_has(VGPU_FN_##name)
-
-/* Whether this thread is inside a hook. The driver calls itself, and must not be charged twice:
- *
- *   if (!vgpu_enter()) return REAL(f)(...);     nested, or control is off
- *   ...
- *   vgpu_leave();
- */
-extern __thread bool vgpu_inside __attribute__((tls_model("initial-exec")));
-
-static inline bool vgpu_enter(void) {
-  if (vgpu_inside || !vgpu_ready()) return false;
-  vgpu_inside = true;
-  return true;
-}
-
-static inline void vgpu_leave(void) { vgpu_inside = false; }
-
-/* The entry of a device (see vgpu.h) by its ordinal, and of the current context's device; -1: none. */
-int vgpu_entry_of(CUdevice device);
-int vgpu_entry_now(void);
-
-/* Whether this process sees one device only. */
-bool vgpu_one_device(void);
-
-/* The same without asking the driver each time. To `ask` once in a while sets right what is not seen:
- * a context that is created becomes the current one, too. */
-int vgpu_entry_recent(bool ask);

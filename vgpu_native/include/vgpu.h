@@ -7,15 +7,16 @@
 #include <stdint.h>
 
 #include "layout.h"
+#include "util/log.h"
 
 /* Whether this process is under limits. The first call attaches to the region, as the first one
  * after a fork does; all later calls cost a load. False: control is off, and nothing is counted. */
 bool vgpu_ready(void);
 
 /* The entry of a device, by the 16 bytes of its uuid and its ordinal as the process sees it, which
- * the environment's limits go by. -1: control is off, nothing is counted. VGPU_DENIED: a device that
- * the container was not given; its limit is 0, and the region has no place for it. All functions
- * below take both, and count nothing. */
+ * the environment's limits go by. Call vgpu_ready first; where it is false, use -1 as the entry.
+ * VGPU_DENIED: a device that the container was not given; its limit is 0, and the region has no place
+ * for it. All functions below take both, and count nothing. */
 #define VGPU_DENIED VGPU_DEVICES_MAX
 int vgpu_entry(const unsigned char uuid[16], unsigned ordinal);
 
@@ -51,8 +52,3 @@ struct vgpu_mapped {
   vgpu_slot *slot;
 };
 const struct vgpu_mapped *vgpu_region_now(void);
-
-/* Log to standard error, at most as `LIBCUDA_LOG_LEVEL` allows: 0 errors, 1 warnings, 2 notes, 3 and
- * 4 more. No line comes twice within a second. errno is kept. */
-enum vgpu_level { VGPU_ERROR, VGPU_WARNING, VGPU_NOTE, VGPU_DEBUG };
-void vgpu_log(enum vgpu_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

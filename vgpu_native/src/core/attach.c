@@ -1,35 +1,26 @@
 /* Attaching: at the first call of the driver, and again at the first one after a fork. */
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/devices.h"
 #include "core/limits/environment.h"
+#include "core/limits/limits_page.h"
 #include "core/process.h"
 #include "core/region.h"
 #include "core/slots.h"
+#include "util/futex.h"
+#include "vgpu.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
 
-union vgpu_own vgpu_own __attribute__((aligned(VGPU_PAGE)));
 static struct vgpu_process *const own = &vgpu_own.process;
-
-void vgpu_wait_while(uint32_t *word, uint32_t value) {
-  while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == value)
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
-}
-
-void vgpu_wake(uint32_t *word, uint32_t value) {
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
 
 static void begin_anew(void) { memset(own, 0, sizeof *own); }
 
@@ -111,9 +102,12 @@ static bool attach_once(void) {
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
   uint32_t now = VGPU_NEW;
   if (__atomic_compare_exchange_n(&own->state, &now, VGPU_ATTACHING, false, __ATOMIC_ACQUIRE,
-                                  __ATOMIC_ACQUIRE))
-    vgpu_wake(&own->state, attach());
-  else vgpu_wait_while(&own->state, VGPU_ATTACHING);
+                                  __ATOMIC_ACQUIRE)) {
+    __atomic_store_n(&own->state, attach(), __ATOMIC_RELEASE);
+    vgpu_futex_wake(&own->state);
+  } else {
+    vgpu_futex_wait_while(&own->state, VGPU_ATTACHING);
+  }
   pthread_setcancelstate(cancel, &cancel);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   errno = kept;

@@ -1,10 +1,13 @@
 /* Devices and their entries in the region. Processes see a device under other ordinals, but under
  * one uuid: its entry is the first place that holds the uuid, or that nobody has written yet. */
+#include "core/devices.h"
+
 #include <sched.h>
 #include <string.h>
 
 #include "core/limits/environment.h"
 #include "core/process.h"
+#include "vgpu.h"
 
 enum { UUID = 16, WORDS = 5 }; /* `GPU-` and 36 letters are five words; the sixth stays zero */
 typedef uint64_t __attribute__((may_alias)) word;
@@ -111,7 +114,6 @@ static int met(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
 }
 
 static int entry_of(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
-  if (!vgpu_ready()) return -1;
   int entry = find(uuid);
   bool sure = entry >= 0 && !__atomic_load_n(&entries[entry].guessed, __ATOMIC_ACQUIRE);
   if (sure) return entry;

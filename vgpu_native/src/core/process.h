@@ -4,7 +4,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/limits/limits_page.h"
 #include "vgpu.h"
 
 enum vgpu_state { VGPU_NEW, VGPU_ATTACHING, VGPU_ON, VGPU_OFF };
@@ -30,13 +29,3 @@ extern union vgpu_own {
   struct vgpu_process process;
   unsigned char page[VGPU_PAGE];
 } vgpu_own;
-
-/* What limits an entry, which stays known in the child of a fork; NULL: it was never met. */
-const struct vgpu_source *vgpu_source_of(int entry);
-
-/* Give the entries that are known their places in a region that was just attached to. */
-void vgpu_entries_again(vgpu_region *region);
-
-/* Sleep until a word of this process is no longer this; set it and wake who waits for it. */
-void vgpu_wait_while(uint32_t *word, uint32_t value);
-void vgpu_wake(uint32_t *word, uint32_t value);

@@ -8,8 +8,11 @@
 #include <sched.h>
 
 #include "core/contention_gate.h"
+#include "core/devices.h"
 #include "core/process.h"
 #include "core/slots.h"
+#include "util/arithmetic.h"
+#include "vgpu.h"
 
 enum { TRIES = 4 };
 
@@ -46,11 +49,6 @@ static inline uint64_t *own_of(int entry) {
   return &mapped->region->used[entry].slot[mapped->slot - mapped->region->slot];
 }
 
-static uint64_t add_up(uint64_t left, uint64_t right) {
-  uint64_t sum;
-  return __builtin_add_overflow(left, right, &sum) ? UINT64_MAX : sum;
-}
-
 /* What the slots say that a device is used. A slot with more than that lies, or many would not fit.
  */
 static uint64_t sum_of_all(int entry) {
@@ -74,9 +72,9 @@ static uint64_t sum_of_living(int entry) {
   for (unsigned i = 0; i < high; i++) {
     uint64_t used = __atomic_load_n(&uses[i], __ATOMIC_SEQ_CST);
 #ifdef BREAK_LIVENESS /* a negative control: the dead count */
-    if (used) total = add_up(total, used);
+    if (used) total = vgpu_sum(total, used);
 #else
-    if (used && vgpu_slot_lives(&region()->slot[i])) total = add_up(total, used);
+    if (used && vgpu_slot_lives(&region()->slot[i])) total = vgpu_sum(total, used);
 #endif
   }
   return total;
@@ -176,8 +174,8 @@ uint64_t vgpu_used(int entry) {
   if (!own) return 0;
   const struct vgpu_source *source = vgpu_source_of(entry);
   uint64_t total = region() ? sum_of_living(entry) : 0;
-  if (nowhere()) total = add_up(total, __atomic_load_n(own, __ATOMIC_RELAXED));
-  return source ? add_up(total, vgpu_limits_overhead(source)) : total;
+  if (nowhere()) total = vgpu_sum(total, __atomic_load_n(own, __ATOMIC_RELAXED));
+  return source ? vgpu_sum(total, vgpu_limits_overhead(source)) : total;
 }
 
 uint64_t vgpu_limit(int entry) {

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/process.h"
+#include "util/futex.h"
 
 enum { STACK = 64 * 1024 };
 
@@ -96,7 +96,8 @@ static void *own_for_ever(void *argument) {
   if (thread <= 0 || syscall(SYS_set_robust_list, &head, sizeof head)) order->error = errno;
   else if (!(order->slot = take_any(order->region, (uint32_t)thread))) order->error = ENOSPC;
   bool owner = !order->error;
-  vgpu_wake(&order->done, 1);
+  __atomic_store_n(&order->done, 1, __ATOMIC_RELEASE);
+  vgpu_futex_wake(&order->done);
   while (owner) pause();
   return NULL;
 }
@@ -119,7 +120,7 @@ static int start(struct order *order) {
 vgpu_slot *vgpu_slot_own(vgpu_region *region) {
   struct order order = {.region = region};
   int error = start(&order);
-  if (!error) vgpu_wait_while(&order.done, 0);
+  if (!error) vgpu_futex_wait_while(&order.done, 0);
   errno = error ? error : order.error;
   return order.slot;
 }

@@ -6,9 +6,14 @@
  * one would be beyond the limit of the right one. */
 #include "intercept/current_context.h"
 
-#include "time/context_hooks.h"
+#include "intercept/device_lookup.h"
+#include "intercept/hook.h"
 
 enum { RECALLS = 64 };
+
+static unsigned contexts_changes;
+
+void vgpu_contexts_changed(void) { __atomic_add_fetch(&contexts_changes, 1, __ATOMIC_ACQ_REL); }
 
 struct memory {
   struct vgpu_here here;
@@ -32,7 +37,7 @@ static const struct vgpu_here *look(unsigned changes) {
 }
 
 const struct vgpu_here *vgpu_here(void) {
-  unsigned changes = __atomic_load_n(&vgpu_contexts_changes, __ATOMIC_ACQUIRE);
+  unsigned changes = __atomic_load_n(&contexts_changes, __ATOMIC_ACQUIRE);
   if (!memory.left || changes != memory.changes) return look(changes);
   memory.left--;
   return &memory.here;

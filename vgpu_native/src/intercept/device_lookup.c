@@ -1,6 +1,8 @@
 /* The entries of devices, by uuid: ordinals mean other devices in other processes. */
+#include "intercept/device_lookup.h"
+
 #include "driver.h"
-#include "layout.h"
+#include "vgpu.h"
 
 /* Entries of ordinals as far as they are known, plus one. An ordinal means one device for as long as
  * the process lives, and an entry outlives a fork. */
@@ -13,8 +15,8 @@ static int ask(CUdevice device) {
   CUuuid uuid;
   CUresult result = HAS(cuDeviceGetUuid_v2) ? REAL(cuDeviceGetUuid_v2)(&uuid, device)
                                             : REAL(cuDeviceGetUuid)(&uuid, device);
-  if (result == CUDA_SUCCESS) return vgpu_entry((const unsigned char *)uuid.bytes, (unsigned)device);
-  return result == CUDA_ERROR_NOT_SUPPORTED ? VGPU_DENIED : -1;
+  if (result != CUDA_SUCCESS) return result == CUDA_ERROR_NOT_SUPPORTED ? VGPU_DENIED : -1;
+  return vgpu_ready() ? vgpu_entry((const unsigned char *)uuid.bytes, (unsigned)device) : -1;
 }
 
 int vgpu_entry_of(CUdevice device) {

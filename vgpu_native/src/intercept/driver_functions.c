@@ -6,8 +6,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "intercept/real_dlsym.h"
+
 void *vgpu_reals[VGPU_FN_COUNT];
-__thread bool vgpu_inside __attribute__((tls_model("initial-exec")));
 
 /* Not an array of pointers: the loader would have to relocate each in every process. */
 static const struct names {

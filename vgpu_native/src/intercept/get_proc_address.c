@@ -1,9 +1,11 @@
 /* cuGetProcAddress. The driver decides which function a name, a version and flags mean; hooks then
  * take the place of the functions that they are hooks of, known by their addresses. To choose by
  * name would give callers functions with other parameters than they asked for. */
-#include "intercept/driver_functions.h"
 
 #include <string.h>
+
+#include "intercept/hook.h"
+#include "intercept/hook_table.h"
 
 /* Newer drivers are asked for this function itself by version, and give one that is not exported:
  * it is the first or the second form all the same. An older driver gives the first, whatever version

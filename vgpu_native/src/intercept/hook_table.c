@@ -1,8 +1,9 @@
 /* The table of hooks, which the build makes from all functions that the library exports. */
-#include "intercept/driver_functions.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "intercept/hook_table.h"
 
 #include "hooks.inc"
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "intercept/driver_functions.h"
+#include "intercept/hook_table.h"
 
 /* The text itself and not a pointer, which the loader would relocate in every process. */
 static const struct question {

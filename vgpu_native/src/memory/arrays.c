@@ -1,7 +1,9 @@
 /* Arrays and mipmapped arrays. The driver tells the size of none that has memory of its own, so it
  * is computed: rows in steps of 64 bytes, heights in steps of the blocks in which textures lie, and all
  * of a level in pages of 64 KiB. */
+#include "intercept/hook.h"
 #include "memory/charge.h"
+#include "util/arithmetic.h"
 
 #define ROW 64
 #define STEP 65536

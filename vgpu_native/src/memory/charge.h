@@ -18,18 +18,6 @@ struct vgpu_claim {
 extern struct vgpu_map vgpu_memory; /* linear, pitched and managed memory, by pointer */
 extern struct vgpu_map vgpu_arrays; /* arrays and mipmapped arrays, by handle */
 
-/* Round up, and stay at the greatest number rather than begin again at 0. */
-static inline uint64_t vgpu_rounded(uint64_t bytes, uint64_t step) {
-  uint64_t over = bytes % step;
-  if (!over) return bytes;
-  return bytes > UINT64_MAX - (step - over) ? UINT64_MAX : bytes + (step - over);
-}
-
-static inline uint64_t vgpu_product(uint64_t a, uint64_t b) {
-  uint64_t product;
-  return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
 /* Charge bytes of a device, or of the device of the current context. When they do not fit, memory
  * that this process's pools keep without need is given back first. False: out of memory. */
 bool vgpu_claim(struct vgpu_claim *claim, int entry, uint64_t bytes);

@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-#include "memory/charge.h"
+#include "intercept/device_lookup.h"
+#include "util/arithmetic.h"
 
 #define STEP (2ULL << 20)
 #define DEEP 8 /* of graphs in graphs; CUDA itself allows fewer */

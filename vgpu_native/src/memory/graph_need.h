@@ -2,6 +2,7 @@
 #pragma once
 
 #include "driver.h"
+#include "vgpu.h"
 
 /* What a graph may take of each device; what graphs kept of it after its last launch that was made, and
  * which launch of any graph there that was. */

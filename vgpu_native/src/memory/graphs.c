@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "intercept/hook.h"
 #include "memory/graph_need.h"
 #include "memory/pools.h"
 #include "util/cancel_shelter.h"

@@ -3,8 +3,10 @@
  * Oversubscription: the limit stays what it is. Where it is allowed, memory within the limit for
  * which the card has no room is given as managed memory, which the driver keeps partly in the host;
  * it is charged like all other memory. */
+#include "intercept/hook.h"
 #include "memory/charge.h"
 #include "memory/pools.h"
+#include "util/arithmetic.h"
 
 /* The driver's smallest step. What it rounds up beyond, it does for blocks of many allocations. */
 #define STEP 512

@@ -1,6 +1,8 @@
 /* What the driver says of a device's memory, as far as the container may use it. */
 #include "memory/mem_info.h"
 
+#include "intercept/device_lookup.h"
+#include "intercept/hook.h"
 #include "memory/graphs.h"
 #include "memory/pools.h"
 

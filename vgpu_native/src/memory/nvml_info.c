@@ -1,9 +1,9 @@
 /* NVML's numbers of a device's memory: the same as CUDA's. All else of NVML is left as it is. */
-#include "driver.h"
 
 #include <nvml.h>
 #include <string.h>
 
+#include "intercept/hook.h"
 #include "memory/mem_info.h"
 
 /* The 16 bytes of a uuid in `GPU-00000000-0000-0000-0000-000000000000`; false: it is none. */

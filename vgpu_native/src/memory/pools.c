@@ -3,9 +3,11 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "memory/charge.h"
+#include "intercept/device_lookup.h"
+#include "util/arithmetic.h"
 #include "util/cancel_shelter.h"
 #include "util/fork_handlers.h"
+#include "vgpu.h"
 
 /* The step in which drivers make pools larger. With less than that left of its limit a pool does not
  * grow: a driver that has all of the card to take from would go beyond. */

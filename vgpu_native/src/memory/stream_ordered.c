@@ -1,5 +1,7 @@
 /* CUDA's stream-ordered memory allocator: cuMemAllocAsync, cuMemAllocFromPoolAsync and cuMemFreeAsync,
  * each with the legacy null stream and with the thread's own; and the pools that they take from. */
+#include "intercept/device_lookup.h"
+#include "intercept/hook.h"
 #include "memory/charge.h"
 #include "memory/pools.h"
 #include "util/cancel_shelter.h"

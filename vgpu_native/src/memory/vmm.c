@@ -3,6 +3,8 @@
  * A handle is held by its making, by each import and retain that gave it once more, and by each
  * mapping. When the last of them goes, the memory is uncharged. Memory of another process that is
  * imported is charged there. Handles of the host's memory are not known here. */
+#include "intercept/device_lookup.h"
+#include "intercept/hook.h"
 #include "memory/charge.h"
 
 #define BATCH 32

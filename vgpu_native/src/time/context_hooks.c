@@ -2,8 +2,8 @@
  *
  * What a context itself takes is not told before it exists, nor, in a container, by process: it is
  * not charged here but seen by the node's agent, which adds it to what is used beyond the counted. */
-#include "time/context_hooks.h"
-
+#include "intercept/current_context.h"
+#include "intercept/hook.h"
 #include "memory/charge.h"
 #include "memory/graphs.h"
 #include "memory/pools.h"
@@ -19,8 +19,6 @@ static struct vgpu_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static CUcontext primary[DEVICES]; /* while it lives, as far as it was seen to begin */
 static bool watched;
 
-unsigned vgpu_contexts_changes;
-
 static void forget(void) {
   lock = VGPU_UNLOCKED;
   for (int i = 0; i < DEVICES; i++) primary[i] = NULL;
@@ -32,14 +30,14 @@ static void begin(void) {
 }
 
 static CUresult done(CUresult result) {
-  __atomic_add_fetch(&vgpu_contexts_changes, 1, __ATOMIC_ACQ_REL);
+  vgpu_contexts_changed();
   vgpu_unlock(&lock);
   vgpu_leave();
   return result;
 }
 
 static void ended(CUcontext context) {
-  __atomic_add_fetch(&vgpu_contexts_changes, 1, __ATOMIC_ACQ_REL);
+  vgpu_contexts_changed();
   vgpu_items_end(&vgpu_memory, context);
   vgpu_items_end(&vgpu_arrays, context);
   vgpu_pools_settle();
@@ -78,7 +76,7 @@ DESTROY(cuCtxDestroy_v2)
 
 /* Of these it is not known whether anything has ended. What lived there stays charged. */
 static CUresult maybe_ended(CUresult result) {
-  __atomic_add_fetch(&vgpu_contexts_changes, 1, __ATOMIC_ACQ_REL);
+  vgpu_contexts_changed();
   return result;
 }
 

@@ -1,4 +1,5 @@
 /* Hooks of what keeps a device busy. Each begins with a look whether any limit of time is set. */
+#include "intercept/hook.h"
 #include "memory/graphs.h"
 #include "time/pace.h"
 

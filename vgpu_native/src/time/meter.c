@@ -3,15 +3,14 @@
 #include "time/meter.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "intercept/hook.h"
 #include "time/budget.h"
+#include "util/futex.h"
 
 #define PERIOD_NS 1000000
 #define QUIET 20 /* periods without a sample, after which it sleeps until it is woken */
@@ -63,14 +62,10 @@ static void ended(const struct vgpu_sample *sample, uint64_t ns) {
   if (sample->first) __atomic_fetch_sub(&work->unknown, 1, __ATOMIC_RELAXED);
 }
 
-static void futex(uint32_t *word, int operation, uint32_t value) {
-  syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
-}
-
 /* Sleep until there is a sample that was not there when `seen` was read. */
 static void sleep_until_watched(uint32_t seen) {
   __atomic_store_n(&asleep, 1, __ATOMIC_SEQ_CST);
-  while (__atomic_load_n(&watched, __ATOMIC_SEQ_CST) == seen) futex(&watched, FUTEX_WAIT, seen);
+  vgpu_futex_wait_while(&watched, seen);
   __atomic_store_n(&asleep, 0, __ATOMIC_SEQ_CST);
 }
 
@@ -123,7 +118,7 @@ void vgpu_meter_watch(struct vgpu_sample *sample) {
     return;
   }
   __atomic_fetch_add(&watched, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST)) futex(&watched, FUTEX_WAKE, INT_MAX);
+  if (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST)) vgpu_futex_wake(&watched);
 }
 
 void vgpu_meter_check(void) {

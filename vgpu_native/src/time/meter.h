@@ -1,6 +1,7 @@
 /* The meter: what launches are charged with, and what they are found to have taken. */
 #pragma once
 
+#include "layout.h"
 #include "time/samples.h"
 
 /* What this process does on one device. */

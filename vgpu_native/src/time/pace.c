@@ -11,6 +11,8 @@
 
 #include "core/limits/limits_page.h"
 #include "core/process.h"
+#include "intercept/current_context.h"
+#include "intercept/hook.h"
 #include "time/budget.h"
 #include "util/cancel_shelter.h"
 

@@ -1,14 +1,16 @@
 /* Log lines on standard error: rarely, whole, and never at the expense of the program. */
+#include "util/log.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "vgpu.h"
 
 enum { LINES = 64, LINE = 512, UNREAD = -1 };
 

@@ -18,13 +18,13 @@
 /* The entry of the n-th of these tests' devices. */
 static inline int device(unsigned n) {
   const unsigned char uuid[16] = {[15] = (unsigned char)n};
-  return vgpu_entry(uuid, n);
+  return vgpu_ready() ? vgpu_entry(uuid, n) : -1;
 }
 
 /* The same when somebody thinks that it is the first. */
 static inline int guessed(unsigned n) {
   const unsigned char uuid[16] = {[15] = (unsigned char)n};
-  return vgpu_entry_guessed(uuid, 0);
+  return vgpu_ready() ? vgpu_entry_guessed(uuid, 0) : -1;
 }
 
 static inline void *shared(size_t size) {

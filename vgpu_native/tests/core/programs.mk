@@ -1,6 +1,6 @@
 # Programs that test the ledger by itself, without a driver: tests/core/NAME.c becomes
 # build/core/KIND/NAME. The broken kinds are negative controls: tests must fail with them.
-LEDGER := $(wildcard src/core/*.c src/core/*/*.c) src/util/log.c
+LEDGER := $(wildcard src/core/*.c src/core/*/*.c src/util/*.c)
 KIND_plain :=
 KIND_check_then_add := -DBREAK_CHECK_THEN_ADD
 KIND_dead_count := -DBREAK_LIVENESS

@@ -11,7 +11,7 @@ FUZZ_LOOP := $(FUZZ)/loop.o $(FUZZ)/mutate.o
 FUZZ_INCLUDES := $(wildcard include/*.h src/core/*.h src/core/*/*.h src/util/*.h tests/fuzz/*.h) $(MADE)/layout.h
 
 # What the targets link of the library: the parts that know nothing of CUDA.
-FUZZ_CORE := $(patsubst src/%.c,$(FUZZ)/of/%.o,$(wildcard src/core/*.c src/core/*/*.c) src/util/log.c)
+FUZZ_CORE := $(patsubst src/%.c,$(FUZZ)/of/%.o,$(wildcard src/core/*.c src/core/*/*.c src/util/*.c))
 $(FUZZ)/environment: $(FUZZ)/of/core/limits/environment.o
 $(FUZZ)/region: $(FUZZ_CORE)
 

@@ -32,7 +32,7 @@ static unsigned char good[SIZE];
 /* What a process does with a region. It says by its status what is wrong. */
 static int use(void) {
   if (!vgpu_ready()) return UNUSABLE;
-  int entry = vgpu_entry(UUID, 0);
+  int entry = vgpu_ready() ? vgpu_entry(UUID, 0) : -1;
   if (entry < 0) return UNUSABLE;
   for (int i = 0; i < ROUNDS; i++) {
     if (vgpu_limit(entry) > LIMIT) return WIDER;

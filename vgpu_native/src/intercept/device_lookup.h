@@ -1,0 +1,11 @@
+/* The entries (see vgpu.h) of CUDA's devices. */
+#pragma once
+
+#include "driver.h"
+
+/* The entry of a device by its ordinal, and of the current context's device; -1: none. */
+int vgpu_entry_of(CUdevice device);
+int vgpu_entry_now(void);
+
+/* Whether this process sees one device only. */
+bool vgpu_one_device(void);

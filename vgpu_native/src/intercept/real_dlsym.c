@@ -1,0 +1,26 @@
+#include "intercept/real_dlsym.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+
+/* dlsym has been in the C library since its first version on each architecture; 2.34 moved it. */
+#if defined(__x86_64__)
+static const char *const versions[] = {"GLIBC_2.2.5", "GLIBC_2.34"};
+#else
+static const char *const versions[] = {"GLIBC_2.17", "GLIBC_2.34"};
+#endif
+
+/* Read by the assembly, which jumps to it. */
+dlsym_function *vgpu_dlsym_found __attribute__((visibility("hidden")));
+
+static void *no_dlsym(void *handle, const char *name) { return NULL; }
+
+dlsym_function *vgpu_dlsym(void) {
+  dlsym_function *found = __atomic_load_n(&vgpu_dlsym_found, __ATOMIC_ACQUIRE);
+  if (found) return found;
+  for (size_t i = 0; !found && i < sizeof versions / sizeof *versions; i++)
+    found = (dlsym_function *)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+  if (!found) found = no_dlsym;
+  __atomic_store_n(&vgpu_dlsym_found, found, __ATOMIC_RELEASE);
+  return found;
+}

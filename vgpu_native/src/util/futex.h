@@ -1,0 +1,10 @@
+/* Waiting for a word of this process's own memory. */
+#pragma once
+
+#include <stdint.h>
+
+/* Sleep while the word has this value. */
+void vgpu_futex_wait_while(uint32_t *word, uint32_t value);
+
+/* Wake all threads that wait for the word. */
+void vgpu_futex_wake(uint32_t *word);
