@@ -9,7 +9,7 @@ from tools.lint.tree import Tree, is_product, is_test
 
 _FENCE: Final = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`]*`")
-_TARGET: Final = re.compile(r"\]\([^)]*\)|https?://\S+")
+_TARGET: Final = re.compile(r"\]\([^)]*\)|https?://[^\s`]+")
 _C_PARTS: Final = re.compile(
     r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
 )

@@ -29,6 +29,7 @@ READ = {
 UNREAD = {
     "code in a document": ("README.md", "It is `nobody`.\n\n```\nnobody\n```\n"),
     "address": ("README.md", "[it](docs/nobody.md)\n"),
+    "address in code": ("README.md", "See `curl https://a/`, and `nobody`.\n"),
     "name": ("webhook/a.py", "nobody = 1\n"),
     "key": ("webhook/a.py", "x = y['nobody']\n"),
     "data of a test": ("tests/a.py", "x = 'nobody has it'\n"),
