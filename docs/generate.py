@@ -22,7 +22,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from gpuledger.app import build
 from gpuledger.command import help_of
 from gpuledger.exits import Exit
-from ledger.core.denials import Reason
+from ledger.core.model.denials import Reason
 from ledger.kube.managed import managed_resources
 from ledger.kube.vendors import chosen
 from ledger.runtime.setting_texts import documentation

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.core import events
-from ledger.core.cards import Card, Part, Parts, Phase, Placement, Share
-from ledger.core.state import State
+from ledger.core.model import events
+from ledger.core.model.cards import Card, Part, Parts, Phase, Placement, Share
+from ledger.core.model.state import State
 from ledger.kube.wishes import ANY, CardWish, Choice, PodWish, Wish
 from ledger.log.records import Record
 

@@ -17,7 +17,7 @@ from extender.fencing import Fencing
 from extender.locking import Locking
 from extender.news import News
 from extender.proposing import Origin, Proposed, Proposing
-from ledger.core.cards import HAMI, Card, Placement
+from ledger.core.model.cards import HAMI, Card, Placement
 from ledger.kube.errors import ClusterError
 from ledger.kube.objects import Pod
 from ledger.kube.placement_annotations import annotations_of, labels_of

@@ -13,8 +13,8 @@ import msgspec
 from extender.asking import Asked
 from extender.preempting import makes_room
 from extender.selecting import Selecting
-from ledger.core.cards import Placement
-from ledger.core.placements import bookings_of
+from ledger.core.evolve.placements import bookings_of
+from ledger.core.model.cards import Placement
 
 TRIED_MAX: Final = 256
 """Most pods of one node that are looked at."""

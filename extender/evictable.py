@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 
 from extender.asking import Asked
 from extender.victims import Candidate, Subject
-from ledger.core.card_rules import residents
-from ledger.core.cards import Placement
-from ledger.core.state import State
+from ledger.core.decide.card_checks import residents
+from ledger.core.model.cards import Placement
+from ledger.core.model.state import State
 from ledger.kube import port
 from ledger.kube.budgets import Budget
 from ledger.kube.objects import Pod

@@ -44,9 +44,9 @@ from extender.wire import (
     PreemptionArgs,
     PreemptionResult,
 )
-from ledger.core.card_rules import residents
-from ledger.core.cards import Placement
-from ledger.core.denials import Denial, sentence
+from ledger.core.decide.card_checks import residents
+from ledger.core.model.cards import Placement
+from ledger.core.model.denials import Denial, sentence
 from ledger.kube import hami
 from ledger.kube.errors import ClusterError
 from ledger.kube.objects import Pod

@@ -17,7 +17,7 @@ from extender.fitting import Fits
 from extender.reasons import reasons_of, resolvable
 from extender.selecting import UNKNOWN, Selecting
 from extender.wire import Args, FilterResult, NodeList, NodeMeta, read_node
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 
 UNREGISTERED: Final = str(Reason.NODE_UNREGISTERED)
 

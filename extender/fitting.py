@@ -19,7 +19,7 @@ from extender.expressions import Floats
 from extender.loads import Cards, Loads, Overlay, Window, blocks_of, window_of
 from extender.question import NO_BOUND, Question
 from extender.rules import Codes
-from ledger.core.cards import Part, Parts, Phase, Share
+from ledger.core.model.cards import Part, Parts, Phase, Share
 from ledger.kube.wishes import PodWish
 
 __all__ = ["NO_BOUND", "Fits", "Question", "fit", "parts_of", "priorities"]

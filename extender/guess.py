@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import AMOUNT_MAX
-from ledger.core.cards import Booking
+from ledger.core.model.amounts import AMOUNT_MAX
+from ledger.core.model.cards import Booking
 
 
 class Unreadable(Exception):

@@ -15,7 +15,7 @@ from extender import guess as guesses
 from extender.asking import Asked
 from extender.guess import Guess
 from extender.inventory import Inventory
-from ledger.core.cards import Parts, booked, exclusive_on
+from ledger.core.model.cards import Parts, booked, exclusive_on
 from ledger.runtime.counting import Count, uncounted
 
 GUESS_SECONDS: Final = 8.0

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from extender.inventory import Inventory
 from extender.overlay import Overlay
 from extender.wire import NodeMeta
-from ledger.core.commands import RegisterCards
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import evolve
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.commands import RegisterCards
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.kube.node_cards import announced
 
 

@@ -16,7 +16,7 @@ from extender import rowwise
 from extender.arrays import Arrays, Integers, Slices
 from extender.loads import Cards, Loads
 from extender.rows import SLICES_MAX
-from ledger.core.cards import Profile
+from ledger.core.model.cards import Profile
 from ledger.kube.vendors import WHOLE
 from ledger.kube.wishes import CardWish
 

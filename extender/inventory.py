@@ -15,11 +15,11 @@ from extender import keeping, rows
 from extender.arrays import Arrays
 from extender.overlay import Overlay
 from extender.rows import Column, PairScores
-from ledger.core import cards, events
-from ledger.core.cards import Claim, Placement, Stage
-from ledger.core.evolution import Postings
-from ledger.core.placements import claim_of, lines_of
-from ledger.core.state import State
+from ledger.core.evolve.evolver import Postings
+from ledger.core.evolve.placements import claim_of, lines_of
+from ledger.core.model import cards, events
+from ledger.core.model.cards import Claim, Placement, Stage
+from ledger.core.model.state import State
 from ledger.log.records import Record
 
 Place = tuple[str, str]

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from ledger.core.cards import Booking, Bookings, Claim, Placement, booked
-from ledger.core.placements import bookings_of
+from ledger.core.evolve.placements import bookings_of
+from ledger.core.model.cards import Booking, Bookings, Claim, Placement, booked
 
 
 def kept(claim: Claim, residents: Mapping[tuple[str, str], Placement]) -> Bookings:

@@ -5,7 +5,7 @@ from typing import Final, Protocol, Self
 import numpy as np
 
 from extender.arrays import Arrays, Booleans, Integers, Slices
-from ledger.core.cards import MIG
+from ledger.core.model.cards import MIG
 
 Window = slice | Integers
 """Which rows of the arrays are looked at."""

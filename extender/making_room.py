@@ -18,10 +18,10 @@ from extender.sacrifices import sacrifices
 from extender.selecting import UNKNOWN, Selecting
 from extender.telling import PREEMPTED, PREEMPTION_STARTED, Telling
 from extender.victims import Subject
-from ledger.core.cards import Claim, Parts
-from ledger.core.commands import MakeRoom, Withdraw
-from ledger.core.denials import Denial, sentence
-from ledger.core.events import Cause
+from ledger.core.model.cards import Claim, Parts
+from ledger.core.model.commands import MakeRoom, Withdraw
+from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.events import Cause
 from ledger.kube.errors import BudgetExhausted, Conflict, NotFound
 from ledger.kube.objects import Pod
 from ledger.kube.resources import PODS

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from extender.arrays import COLUMNS_FIRST, ROWS_FIRST, Integers
-from ledger.core.cards import Booking
+from ledger.core.model.cards import Booking
 
 GUESSES_MAX: Final = 1_000
 """Most guesses at a time; one more, and the oldest is forgotten."""

@@ -16,8 +16,8 @@ from extender.fitting import parts_of
 from extender.rows import ALL_SLICES, slices_of
 from extender.selecting import Selecting
 from extender.wire import MetaPod, MetaVictims, PreemptionArgs
-from ledger.core.cards import Parts, Placement, exclusive_on
-from ledger.core.placements import bookings_of
+from ledger.core.evolve.placements import bookings_of
+from ledger.core.model.cards import Parts, Placement, exclusive_on
 
 
 def nominated(args: PreemptionArgs) -> dict[str, MetaVictims]:

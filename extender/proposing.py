@@ -26,10 +26,10 @@ from extender.asking import PODS_MAX, Asked, Remembered
 from extender.guessing import PLACING_SECONDS, Guessing
 from extender.news import News
 from extender.selecting import Selecting
-from ledger.core.cards import Parts, Placement, Stage
-from ledger.core.commands import Place, Unplace
-from ledger.core.denials import Denial, Reason, sentence
-from ledger.core.events import Cause
+from ledger.core.model.cards import Parts, Placement, Stage
+from ledger.core.model.commands import Place, Unplace
+from ledger.core.model.denials import Denial, Reason, sentence
+from ledger.core.model.events import Cause
 from ledger.kube.rules import DemandRules
 from ledger.kube.stands import stands_of
 from ledger.log.submission import Accepted, Ledger

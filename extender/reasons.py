@@ -8,7 +8,7 @@ import numpy as np
 
 from extender import rules
 from extender.fitting import Fits
-from ledger.core.denials import Reason
+from ledger.core.model.denials import Reason
 
 WORDINGS_MAX: Final = 4_096
 """Sentences that are remembered, so that nodes with the same cards share one."""

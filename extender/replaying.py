@@ -21,12 +21,12 @@ from extender.overlay import Overlay
 from extender.question import Question
 from extender.rows import slices_of
 from extender.selecting import Preferences
-from ledger.core.cards import OWN, Booking, Parts, Placement, booked, exclusive_on
-from ledger.core.commands import RegisterCards
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial, Reason
-from ledger.core.evolution import evolve
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.cards import OWN, Booking, Parts, Placement, booked, exclusive_on
+from ledger.core.model.commands import RegisterCards
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.state import State
 
 _CLUSTER: Final = "replayed"
 _HOUR: Final = 3_600_000_000

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from extender.arrays import BOOLEANS, INTEGERS, Arrays
-from ledger.core import cards
-from ledger.core.cards import Card, Phase, Placement
+from ledger.core.model import cards
+from ledger.core.model.cards import Card, Phase, Placement
 
 PairScores = Mapping[tuple[str, str], int]
 """How well two cards of a node are linked, by their uuids; more is better."""

@@ -14,9 +14,9 @@ from extender import instances, rowwise
 from extender.arrays import Booleans, Integers
 from extender.instances import Room
 from extender.loads import Cards, Loads
-from ledger.core.card_rules import SHARES_MAX
-from ledger.core.cards import MIG
-from ledger.core.denials import Reason
+from ledger.core.decide.card_checks import SHARES_MAX
+from ledger.core.model.cards import MIG
+from ledger.core.model.denials import Reason
 from ledger.kube.wishes import CardWish, Choice
 
 Codes = npt.NDArray[np.int8]

@@ -8,8 +8,8 @@ from extender.asking import Asked
 from extender.evictable import Budgets, Cluster, Evictable, evictable
 from extender.selecting import Selecting
 from extender.victims import Candidate, Cost, Subject
-from ledger.core.cards import Parts
-from ledger.core.state import State
+from ledger.core.model.cards import Parts
+from ledger.core.model.state import State
 
 
 class Sacrifice(NamedTuple):

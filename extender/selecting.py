@@ -22,8 +22,8 @@ from extender.question import NO_BOUND, Question
 from extender.reasons import reason_of
 from extender.rooms import Rooms
 from extender.wire import NodeMeta
-from ledger.core.cards import HAMI, MIG, Parts, Phase
-from ledger.core.denials import Reason
+from ledger.core.model.cards import HAMI, MIG, Parts, Phase
+from ledger.core.model.denials import Reason
 from ledger.kube.wishes import Weights, Wish
 
 SPARE_TIMES: Final = (4, 2)

@@ -8,8 +8,8 @@ import msgspec
 from extender import rules
 from extender.arrays import Arrays
 from extender.fitting import Fits
-from ledger.core.cards import Parts
-from ledger.core.denials import Reason
+from ledger.core.model.cards import Parts
+from ledger.core.model.denials import Reason
 from ledger.kube.wishes import PodWish
 
 _AMOUNTS: Final[Mapping[Reason, str]] = {

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ledger.core.cards import Placement
-from ledger.core.placements import bookings_of
+from ledger.core.evolve.placements import bookings_of
+from ledger.core.model.cards import Placement
 
 Subject = tuple[str, str, str]
 """A pod by namespace, key and uid."""

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from gpuledger.agent_settings import AgentSettings
 from gpuledger.version import VERSION
-from ledger.core.cards import Card
+from ledger.core.model.cards import Card
 from ledger.runtime.health import Health
 from vgpu_native.agent.announcing import Announcer
 from vgpu_native.agent.drifting import Drift

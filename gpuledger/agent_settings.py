@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from gpuledger.exits import Exit, Stop
-from ledger.core.cards import WHOLE
+from ledger.core.model.cards import WHOLE
 from ledger.runtime.addresses import PORT_MAX, port_of
 from ledger.runtime.settings import HOST_PORT_PATTERN
 from vgpu_native.agent.cards import Form, Offer

@@ -20,7 +20,7 @@ from gpuledger.extending import Extending
 from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
 from gpuledger.version import VERSION
-from ledger.core.events import Committed, Released, Reserved
+from ledger.core.model.events import Committed, Released, Reserved
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
 from ledger.runtime import bodies

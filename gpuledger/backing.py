@@ -11,7 +11,7 @@ from gpuledger.exits import Exit, Stop
 from gpuledger.finding import Found, log_of
 from gpuledger.progress import bar
 from gpuledger.projecting import show_written
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.plainly import plainly
 from ledger.log.port import Log, Lost

@@ -6,8 +6,8 @@ registration ends it.
 
 import asyncio
 
-from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
 from ledger.log import answers
 from ledger.log.submission import Accepted, Ledger
 

@@ -16,8 +16,8 @@ from gpuledger.exits import denied
 from gpuledger.finding import Found
 from gpuledger.progress import bar
 from gpuledger.witnessing import witnesses
-from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
 from ledger.log.submission import Accepted, Ledger
 from ledger.log.witness import HeadFile
 from ledger.log.writer import Writer

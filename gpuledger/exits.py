@@ -7,7 +7,7 @@ and what to do next stands on standard error; standard output holds data only.
 from enum import IntEnum
 from typing import Final
 
-from ledger.core.denials import Denial, Reason, sentence
+from ledger.core.model.denials import Denial, Reason, sentence
 
 
 class Exit(IntEnum):

@@ -6,8 +6,8 @@ from gpuledger import manifests, wiring
 from gpuledger.deciding import writer_on
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
-from ledger.core.denials import Reason
-from ledger.core.state import State
+from ledger.core.model.denials import Reason
+from ledger.core.model.state import State
 from ledger.log.submission import Ledger
 from ledger.runtime.settings import Settings
 from webhook import explaining

@@ -27,9 +27,9 @@ from gpuledger.explaining import explain_to
 from gpuledger.extending import extender_settings
 from gpuledger.recalling import Recalled, recall
 from gpuledger.wiring import surroundings as surroundings_of
-from ledger.core.cards import Parts
-from ledger.core.denials import Denial
-from ledger.core.state import State
+from ledger.core.model.cards import Parts
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.kube import hami
 from ledger.kube.objects import Pod, Workload
 from ledger.kube.rules import DemandRules

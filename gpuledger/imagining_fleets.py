@@ -8,7 +8,7 @@ from msgspec import structs
 
 from extender.arriving import Fleet
 from gpuledger.exits import Exit, Stop
-from ledger.core.cards import Card
+from ledger.core.model.cards import Card
 
 COPIES_MAX: Final = 10_000
 """Most nodes that can be added at once."""

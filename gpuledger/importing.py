@@ -14,11 +14,11 @@ from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from gpuledger.projecting import show_written
 from ledger.core import snapshots
-from ledger.core.commands import AnyCommand, RegisterCluster
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import evolve
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.commands import AnyCommand, RegisterCluster
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.kube import hami_accounts
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster

@@ -19,9 +19,9 @@ from gpuledger import wiring
 from gpuledger.children import Follower
 from gpuledger.follower import Instructions, News
 from gpuledger.witnessing import witnesses
-from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial
-from ledger.core.state import State
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.log import answers
 from ledger.log.domains import Captured
 from ledger.log.forwarding import CommandServer, Forwarder

@@ -3,7 +3,7 @@
 import msgspec
 
 from gpuledger.viewing import paged, viewing
-from ledger.core import accounts
+from ledger.core.model import accounts
 from ledger.runtime.settings import Settings
 from projections.queries.scopes import Scope
 from projections.queries.selections import EVERYTHING, Selected, selections

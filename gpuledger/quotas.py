@@ -11,9 +11,9 @@ from gpuledger.deciding import ACTOR, submit, writer_on
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from gpuledger.projecting import show_written
-from ledger.core import accounts
-from ledger.core.commands import CloseAccount, SetLimits
-from ledger.core.state import State
+from ledger.core.model import accounts
+from ledger.core.model.commands import CloseAccount, SetLimits
+from ledger.core.model.state import State
 from ledger.kube import hard, quotas
 from ledger.kube.objects import ResourceQuota, ResourceQuotaSpec
 from ledger.runtime.settings import Settings

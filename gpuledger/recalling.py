@@ -9,10 +9,10 @@ from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from gpuledger.progress import bar
 from gpuledger.viewing import moment_at
-from ledger.core.commands import AnyCommand
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost
 from ledger.log.records import Record

@@ -8,14 +8,14 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import cards, events
-from ledger.core.cards import Placement
-from ledger.core.commands import Resize
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import evolve
-from ledger.core.placements import lines_of
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.evolve.placements import lines_of
+from ledger.core.model import cards, events
+from ledger.core.model.cards import Placement
+from ledger.core.model.commands import Resize
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 
 _UNITS: Final = {cards.MEMORY: "MiB", cards.CORES: "% of the cores"}
 

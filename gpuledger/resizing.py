@@ -7,12 +7,12 @@ from gpuledger.deciding import ACTOR, writer_on
 from gpuledger.exits import Exit, Stop, denied
 from gpuledger.finding import log_of
 from gpuledger.projecting import show_written
-from ledger.core import accounts, cards
-from ledger.core.cards import Part, Parts, Placement
-from ledger.core.charging import PODS
-from ledger.core.commands import Resize
-from ledger.core.denials import Denial
-from ledger.core.state import State
+from ledger.core.evolve.charges import PODS
+from ledger.core.model import accounts, cards
+from ledger.core.model.cards import Part, Parts, Placement
+from ledger.core.model.commands import Resize
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.kube.rules import DemandRules
 from ledger.kube.stands import charged_by
 from ledger.kube.wishes import PodWish

@@ -8,9 +8,9 @@ from collections import Counter
 
 import msgspec
 
-from ledger.core.commands import CREATE
-from ledger.core.events import AnyEvent, Observed, Placed, Raised, Reserved
-from ledger.core.state import State
+from ledger.core.model.commands import CREATE
+from ledger.core.model.events import AnyEvent, Observed, Placed, Raised, Reserved
+from ledger.core.model.state import State
 from ledger.log.records import Item, Record
 
 Key = tuple[str, str]

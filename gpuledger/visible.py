@@ -8,8 +8,8 @@ within that moment would look like the deletion of something that was never char
 import asyncio
 from typing import Final
 
-from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
 from ledger.log import answers
 from ledger.log.records import Record
 from ledger.log.submission import Accepted, Ledger

@@ -22,8 +22,8 @@ from gpuledger.progress import Progress, bar
 from gpuledger.recalling import position_of
 from gpuledger.trying_limits import Limit, Trial, Tried
 from gpuledger.viewing import moment_of, ordered
-from ledger.core import accounts
-from ledger.core.state import State
+from ledger.core.model import accounts
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost
 from ledger.runtime.settings import Settings

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final
 
-from ledger.core import events
-from ledger.core.cards import Card, Parts, Share, Stage
+from ledger.core.model import events
+from ledger.core.model.cards import Card, Parts, Share, Stage
 
 LISTED_MAX: Final = 8
 """How many cards or containers are named; the rest is counted."""

@@ -5,11 +5,11 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import events
-from ledger.core.amounts import Amounts
-from ledger.core.commands import BARRED
-from ledger.core.evolution import Postings
-from ledger.core.traits import Traits
+from ledger.core.evolve.evolver import Postings
+from ledger.core.model import events
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import BARRED
+from ledger.core.model.traits import Traits
 from projections.card_wording import cards_in_words
 from projections.tables.history import namespace_of
 from projections.wording import account_in_words, text_in_words

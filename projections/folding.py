@@ -8,13 +8,14 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import charging, events
-from ledger.core.amounts import Amounts
-from ledger.core.cards import Card, Node, Placement
-from ledger.core.charging import Term
-from ledger.core.commands import BARRED
-from ledger.core.placements import account_of
-from ledger.core.state import Account, Entry, Namespace, State
+from ledger.core.evolve import charges
+from ledger.core.evolve.charges import Term
+from ledger.core.evolve.placements import account_of
+from ledger.core.model import events
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Card, Node, Placement
+from ledger.core.model.commands import BARRED
+from ledger.core.model.state import Account, Entry, Namespace, State
 from ledger.log import records
 from ledger.log.records import Record
 
@@ -115,12 +116,12 @@ def committed_at(space: Namespace, key: str) -> Terms:
     """Return what committed demand the unit at a key is charged for now."""
     entry = space.entries.get(key)
     if entry is None or entry.root or key in space.draws:
-        return tuple(charging.committed_terms(space, key))
+        return tuple(charges.committed_terms(space, key))
     # Most units are pods that have no root.
     if entry.committed is None:
         return ()
     demand, asked = entry.committed.demand, entry.committed.admitted
-    return (charging.Term(entry.traits, demand, asked),)
+    return (charges.Term(entry.traits, demand, asked),)
 
 
 def taken_at(space: Namespace, root: str) -> Taken | None:

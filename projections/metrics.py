@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ledger.core.accounts import Kind
+from ledger.core.model.accounts import Kind
 from projections.queries.cards import Card, cards, cards_open
 from projections.queries.scopes import EVERYTHING
 from projections.queries.usage import Usage, usage

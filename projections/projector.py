@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Entry, Log, Lost
 from projections import denied

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from ledger.core import snapshots
-from ledger.core.events import (
+from ledger.core.model.events import (
     AccountClosed,
     AnyEvent,
     CardsRegistered,
@@ -19,7 +19,7 @@ from ledger.core.events import (
     LimitSet,
     NodeRemoved,
 )
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost, Snapshot
 from ledger.log.records import Item, NewerSchema, Record

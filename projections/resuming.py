@@ -1,7 +1,7 @@
 """Coming to a position of the log from nothing: the newest usable snapshot and the rest."""
 
 from ledger.core import snapshots
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.opening import Progress, catch_up
 from ledger.log.port import Log

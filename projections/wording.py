@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ledger.core import traits
-from ledger.core.traits import Reach, Requirement, Selection
+from ledger.core.model import traits
+from ledger.core.model.traits import Reach, Requirement, Selection
 
 _ITEMS: Final = {
     traits.PRIORITY: "priority class",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ledger.core.cards import WHOLE, Share
+from ledger.core.model.cards import WHOLE, Share
 from vgpu_native.layout import NO_LIMIT
 from vgpu_native.limits_page import MEBIBYTE, Device, Limits
 

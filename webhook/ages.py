@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ledger.core.events import AnyEvent, Committed, Observed, Raised, Released, Reserved
+from ledger.core.model.events import AnyEvent, Committed, Observed, Raised, Released, Reserved
 from webhook.tenure import RECOUNTED, WATCHED
 
 

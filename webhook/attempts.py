@@ -5,11 +5,11 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
-from ledger.core.amounts import Amounts
-from ledger.core.commands import CREATE, Observe, Reserve
-from ledger.core.denials import Denial
-from ledger.core.traits import Traits
+from ledger.core.model import accounts
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import CREATE, Observe, Reserve
+from ledger.core.model.denials import Denial
+from ledger.core.model.traits import Traits
 from ledger.kube.objects import ObjectMeta
 from webhook.objections import uid_missing, unnamed
 from webhook.review import NAME_CHARACTERS_MAX, BadReview, Request

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ledger.core.commands import AnyCommand
+from ledger.core.model.commands import AnyCommand
 from ledger.kube.errors import ClusterError, Unavailable
 from ledger.kube.pausing import Pausing
 from webhook.ages import Ages, OpenAttempt

@@ -4,8 +4,9 @@ Worked out once from everything that is charged, and kept up to date from the po
 record after that, because the whole is too much to add up again for every change.
 """
 
-from ledger.core import charging, events
-from ledger.core.state import State
+from ledger.core.evolve import charges
+from ledger.core.model import events
+from ledger.core.model.state import State
 from ledger.log.records import Record
 from ledger.log.turns import Stride
 from ledger.log.view import View
@@ -41,7 +42,7 @@ class Breakdown:
             elif item.postings and self._accounts:
                 self._post(getattr(event, "namespace", ""), item.postings)
 
-    def _post(self, namespace: str, postings: charging.Postings) -> None:
+    def _post(self, namespace: str, postings: charges.Postings) -> None:
         for index in range(0, len(postings), 3):
             account = self._accounts.get(postings[index])
             shares = self._shares.get(account) if account is not None else None
@@ -81,7 +82,5 @@ class Breakdown:
 
 def _share(state: State, namespace: str, lines: frozenset[int]) -> dict[int, int]:
     space = state.namespaces[namespace]
-    terms = (term for unit in charging.units(space) for term in charging.terms(space, unit))
-    return {
-        line: amount for line, amount in charging.by_line(space, terms).items() if line in lines
-    }
+    terms = (term for unit in charges.units(space) for term in charges.terms(space, unit))
+    return {line: amount for line, amount in charges.by_line(space, terms).items() if line in lines}

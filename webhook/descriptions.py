@@ -6,8 +6,8 @@ described yet.
 
 from typing import Final
 
-from ledger.core import accounts
-from ledger.core.commands import Describe
+from ledger.core.model import accounts
+from ledger.core.model.commands import Describe
 from ledger.kube import place_traits
 from ledger.kube.objects import ObjectMeta, Workload
 from ledger.kube.port import Change, Changed, Listed

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ledger.core.events import AnyEvent, Cause, Observed, Released
+from ledger.core.model.events import AnyEvent, Cause, Observed, Released
 from webhook.beyond import Beyond
 from webhook.tenure import RECOUNTED
 

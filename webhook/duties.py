@@ -3,8 +3,8 @@
 import asyncio
 from typing import Final
 
-from ledger.core.events import AnyEvent
-from ledger.core.traits import is_unread
+from ledger.core.model.events import AnyEvent
+from ledger.core.model.traits import is_unread
 from ledger.kube.objects import Pod, ResourceQuota
 from ledger.kube.port import Change, Listed
 from ledger.kube.watches import Watches

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts
-from ledger.core.denials import Denial, sentence
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.denials import Denial, sentence
 from ledger.kube.objects import ObjectMeta
 from webhook.kinds.catalog import Catalog
 from webhook.review import (

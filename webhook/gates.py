@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
-from ledger.core import events
-from ledger.core.commands import Reserve
-from ledger.core.denials import Denial, Reason
+from ledger.core.model import events
+from ledger.core.model.commands import Reserve
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.errors import ClusterError, Conflict, NotFound
 from ledger.kube.event_queue import EventQueue

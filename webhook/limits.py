@@ -1,8 +1,8 @@
 """Limits as the ledger has them, compared with what an object says."""
 
-from ledger.core.commands import SetLimits
-from ledger.core.coverage import unnumbered
-from ledger.core.state import State
+from ledger.core.evolve.coverage import unnumbered
+from ledger.core.model.commands import SetLimits
+from ledger.core.model.state import State
 
 
 def is_set(state: State, command: SetLimits) -> bool:

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.commands import BARRED
-from ledger.core.events import Cause
+from ledger.core.model.commands import BARRED
+from ledger.core.model.events import Cause
 from ledger.kube.objects import ObjectMeta
 from webhook.root_sighting import RootSighting
 from webhook.sighting import Sighting, holds_uid, recorded_root

@@ -12,7 +12,7 @@ that it was not asked about is judged alike. Its patch is the same however often
 
 import msgspec
 
-from ledger.core.denials import Denial
+from ledger.core.model.denials import Denial
 from ledger.kube.containers import asks_for_cards, cards_of
 from ledger.kube.demand import demand_of
 from ledger.kube.gates import GATE, is_gated

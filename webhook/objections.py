@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ledger.core.amounts import Amounts
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.containers import shown, takes_cards
 from ledger.kube.demand import Demand
 from ledger.kube.objects import Container, Pod, PodSpec

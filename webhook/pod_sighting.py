@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from ledger.core import accounts
-from ledger.core.denials import Denial, sentence
-from ledger.core.events import Cause
-from ledger.core.traits import Traits
+from ledger.core.model import accounts
+from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.events import Cause
+from ledger.core.model.traits import Traits
 from ledger.kube.demand import demand_of
 from ledger.kube.gates import is_gated
 from ledger.kube.objects import Pod

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
-from ledger.core.events import Cause
+from ledger.core.model import accounts
+from ledger.core.model.events import Cause
 from ledger.kube.objects import Pod
 from ledger.kube.port import Change, Changed, Listed
 from ledger.log.turns import Stride

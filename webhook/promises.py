@@ -7,10 +7,10 @@ them, perhaps more than their quotas allow. They keep what was promised, until t
 
 from msgspec import structs
 
-from ledger.core.amounts import Amounts, covers, largest, without_zeros
-from ledger.core.charging import bodies_of
-from ledger.core.placements import standing
-from ledger.core.state import State
+from ledger.core.evolve.charges import bodies_of
+from ledger.core.evolve.placements import standing
+from ledger.core.model.amounts import Amounts, covers, largest, without_zeros
+from ledger.core.model.state import State
 from webhook.sighting import Sighting
 
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ledger.core import accounts
-from ledger.core.commands import CloseAccount, SetLimits
+from ledger.core.model import accounts
+from ledger.core.model.commands import CloseAccount, SetLimits
 from ledger.kube.objects import ResourceQuota
 from ledger.kube.port import Change, Changed, Listed
 from ledger.kube.quotas import limits_of

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
-from ledger.core.state import Account
+from ledger.core.model import accounts
+from ledger.core.model.state import Account
 from ledger.kube import hard, quantities
 from ledger.kube.errors import ClusterError, Conflict, NotFound
 from ledger.kube.objects import ObjectMeta, Quantities, ResourceQuota

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.access import SERVICE_ACCOUNTS
 from ledger.kube.objects import ObjectMeta
 from webhook.review import Request, optional_metadata, required_metadata

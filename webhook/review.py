@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from ledger.core.denials import Denial, sentence
+from ledger.core.model.denials import Denial, sentence
 from ledger.kube.objects import ObjectMeta, Pod, ResourceQuota, Workload
 
 API_VERSION: Final = "admission.k8s.io/v1"

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
-from ledger.core.denials import Denial, sentence
-from ledger.core.events import Cause
+from ledger.core.model import accounts
+from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.events import Cause
 from ledger.kube.objects import ObjectMeta, OwnerReference, Workload
 from ledger.kube.rules import DemandRules
 from webhook.kinds.envelope import Surge, envelope_of

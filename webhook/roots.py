@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.events import Cause
+from ledger.core.model.events import Cause
 from ledger.kube.errors import NotServed, Unavailable
 from ledger.kube.objects import Workload
 from ledger.kube.port import Change, Changed, Interrupted, Listed

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ledger.core.commands import RegisterCluster
-from ledger.core.denials import Denial, Reason, sentence
+from ledger.core.model.commands import RegisterCluster
+from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.kube.errors import ClusterError
 from ledger.log.courier import Courier
 from ledger.log.records import Record

@@ -2,9 +2,9 @@
 
 from enum import StrEnum
 
-from ledger.core.commands import AnyCommand, End, Observe, Refute
-from ledger.core.events import Cause
-from ledger.core.state import Entry, State
+from ledger.core.model.commands import AnyCommand, End, Observe, Refute
+from ledger.core.model.events import Cause
+from ledger.core.model.state import Entry, State
 
 
 class Fate(StrEnum):

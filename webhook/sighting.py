@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from ledger.core import amounts
-from ledger.core.amounts import Amounts
-from ledger.core.commands import CREATE, End, Observe, Refute
-from ledger.core.events import Cause
-from ledger.core.state import Entry, Hold, Object
-from ledger.core.traits import Traits
+from ledger.core.model import amounts
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import CREATE, End, Observe, Refute
+from ledger.core.model.events import Cause
+from ledger.core.model.state import Entry, Hold, Object
+from ledger.core.model.traits import Traits
 
 Attempt = tuple[str, int]
 """`(uid, base)`: one possible write of a key."""

@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
-from ledger.core.commands import End
-from ledger.core.events import Cause
-from ledger.core.state import Entry
+from ledger.core.model import accounts
+from ledger.core.model.commands import End
+from ledger.core.model.events import Cause
+from ledger.core.model.state import Entry
 from ledger.kube.failures import Failures
 from ledger.kube.pod_traits import Labels
 from ledger.kube.port import Cluster

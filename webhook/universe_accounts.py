@@ -7,8 +7,8 @@ was asked for: a change that no review saw must not take the room of others befo
 
 from typing import Final
 
-from ledger.core import accounts
-from ledger.core.commands import CloseAccount, SetLimits
+from ledger.core.model import accounts
+from ledger.core.model.commands import CloseAccount, SetLimits
 from ledger.kube.objects import Workload
 from ledger.kube.port import Change, Changed, Listed
 from ledger.kube.universe import UniverseLimits, limits_of_universe, spec_of

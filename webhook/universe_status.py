@@ -8,8 +8,8 @@ import logging
 from collections import defaultdict
 from typing import Final
 
-from ledger.core import accounts
-from ledger.core.state import Account
+from ledger.core.model import accounts
+from ledger.core.model.state import Account
 from ledger.kube import hard
 from ledger.kube.errors import ClusterError, NotFound
 from ledger.kube.objects import Workload

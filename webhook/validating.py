@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.core.denials import Denial, Reason, brief
+from ledger.core.model.denials import Denial, Reason, brief
 from ledger.kube.containers import shown
 from ledger.kube.rules import DemandRules
 from ledger.log.submission import Ledger

@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts
-from ledger.core.denials import Denial
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.denials import Denial
 
 RESERVED: Final = "Reserved"
 """The outcome of what is charged."""

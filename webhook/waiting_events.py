@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.denials import Denial, brief
+from ledger.core.model.denials import Denial, brief
 from ledger.kube.event_queue import EventQueue
 from ledger.kube.port import PodEvent
 

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from extender.settling import judging, pod_reading
 from extender.settling.tenure import CardTenure
-from ledger.core.cards import Placement
-from ledger.core.charging import PODS
-from ledger.core.events import AnyEvent, Resized
+from ledger.core.evolve.charges import PODS
+from ledger.core.model.cards import Placement
+from ledger.core.model.events import AnyEvent, Resized
 from ledger.kube.errors import ClusterError, Conflict, NotFound, Unavailable
 from ledger.kube.objects import Pod
 from ledger.kube.placement_annotations import allocated

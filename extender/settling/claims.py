@@ -3,9 +3,9 @@
 import asyncio
 
 from extender.settling.tenure import SETTLED, CardTenure
-from ledger.core.cards import Claim
-from ledger.core.commands import Withdraw
-from ledger.core.events import Cause
+from ledger.core.model.cards import Claim
+from ledger.core.model.commands import Withdraw
+from ledger.core.model.events import Cause
 
 
 class Claims:

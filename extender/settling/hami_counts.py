@@ -6,7 +6,7 @@ sidecars like any init container, so that where pods have some the ledger books 
 
 from typing import NamedTuple
 
-from ledger.core.cards import Part, Parts, Phase
+from ledger.core.model.cards import Part, Parts, Phase
 
 
 class Counted(NamedTuple):

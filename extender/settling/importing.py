@@ -14,12 +14,12 @@ from msgspec import structs
 from extender.settling import judging, node_reading, pod_reading
 from extender.settling.hami_counts import Counted, counted
 from extender.settling.node_reading import NodeRules
-from ledger.core import accounts
-from ledger.core.cards import Card
-from ledger.core.commands import AnyCommand, RegisterCards
-from ledger.core.denials import Denial, sentence
-from ledger.core.placements import account_of, lines_of
-from ledger.core.state import State
+from ledger.core.evolve.placements import account_of, lines_of
+from ledger.core.model import accounts
+from ledger.core.model.cards import Card
+from ledger.core.model.commands import AnyCommand, RegisterCards
+from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.state import State
 from ledger.kube.hami_accounts import Accounts
 from ledger.kube.objects import Node, Pod
 from ledger.kube.rules import DemandRules

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from extender.settling.pod_reading import PodReading
 from extender.settling.tenure import SETTLED
-from ledger.core import cards
-from ledger.core.amounts import Amounts
-from ledger.core.cards import Parts, Phase, Placement, Stage
-from ledger.core.commands import Advance, Place, Unplace
-from ledger.core.events import Cause
+from ledger.core.model import cards
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Parts, Phase, Placement, Stage
+from ledger.core.model.commands import Advance, Place, Unplace
+from ledger.core.model.events import Cause
 from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules
 from ledger.kube.stands import charged_by, stands_of

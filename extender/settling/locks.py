@@ -10,8 +10,8 @@ from typing import Final
 from extender.settling.node_reading import NodeReading
 from extender.settling.nodes import Nodes
 from extender.settling.tenure import CardTenure
-from ledger.core.cards import Stage
-from ledger.core.charging import PODS
+from ledger.core.evolve.charges import PODS
+from ledger.core.model.cards import Stage
 from ledger.kube import hami, node_lock
 from ledger.kube.errors import ClusterError, Unavailable
 from ledger.kube.node_lock import NodeLock

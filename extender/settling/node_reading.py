@@ -8,8 +8,8 @@ import msgspec
 from msgspec import structs
 
 from extender.settling.scaling import Scaling, scaled
-from ledger.core import cards
-from ledger.core.cards import HAMI, OWN, Card
+from ledger.core.model import cards
+from ledger.core.model.cards import HAMI, OWN, Card
 from ledger.kube import hami
 from ledger.kube.handshake import handshake_alive
 from ledger.kube.node_cards import Announced, announced

@@ -9,10 +9,10 @@ from extender.settling import judging, pod_reading
 from extender.settling.allocations import Allocations
 from extender.settling.pod_reading import PodReading
 from extender.settling.tenure import SETTLED, CardTenure
-from ledger.core.cards import Placement
-from ledger.core.charging import PODS, bodies_of
-from ledger.core.commands import AnyCommand, Observe
-from ledger.core.events import AnyEvent, CardsRegistered
+from ledger.core.evolve.charges import PODS, bodies_of
+from ledger.core.model.cards import Placement
+from ledger.core.model.commands import AnyCommand, Observe
+from ledger.core.model.events import AnyEvent, CardsRegistered
 from ledger.kube.objects import Pod
 from ledger.kube.port import Change, Changed, Listed
 from ledger.log.turns import Stride

@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts, charging
-from ledger.core.cards import Parts, Phase, Stage
+from ledger.core.evolve import charges
+from ledger.core.model import accounts
+from ledger.core.model.cards import Parts, Phase, Stage
 from ledger.kube import hami
 from ledger.kube.device_lists import BadDeviceList
 from ledger.kube.objects import ContainerStatus, Pod
@@ -51,7 +52,7 @@ def read(pod: Pod, cluster: str, rules: DemandRules) -> PodReading:
     parts, problem = _given(pod, rules)
     return PodReading(
         accounts.qualified(cluster, meta.namespace),
-        charging.PODS + meta.name,
+        charges.PODS + meta.name,
         meta.uid,
         meta.version(),
         accounts.qualified(cluster, spec.node_name) if spec.node_name else "",

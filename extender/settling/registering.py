@@ -21,9 +21,9 @@ import msgspec
 from extender.settling import node_reading
 from extender.settling.nodes import Nodes
 from extender.settling.tenure import SETTLED, CardTenure
-from ledger.core import cards
-from ledger.core.commands import RegisterCards, RemoveNode
-from ledger.core.events import AnyEvent, CardsRegistered
+from ledger.core.model import cards
+from ledger.core.model.commands import RegisterCards, RemoveNode
+from ledger.core.model.events import AnyEvent, CardsRegistered
 from ledger.log.rates import ByteRates
 from ledger.log.turns import Stride
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from ledger.core.cards import MIG, WHOLE, Card
+from ledger.core.model.cards import MIG, WHOLE, Card
 from ledger.kube import hami
 
 MEMORY: Final = hami.MEMORY_SCALING

@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
-from ledger.core.cards import Placement
-from ledger.core.state import Entry
+from ledger.core.model import accounts
+from ledger.core.model.cards import Placement
+from ledger.core.model.state import Entry
 from ledger.kube.port import Allocates
 from ledger.kube.rules import DemandRules
 from ledger.log.courier import Courier

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 from extender.settling.locks import Locks
 from extender.settling.tenure import SETTLED, CardTenure
-from ledger.core.cards import Placement, Stage
-from ledger.core.charging import PODS
-from ledger.core.commands import Advance, Unplace
-from ledger.core.events import AnyEvent, Cause, Placed
+from ledger.core.evolve.charges import PODS
+from ledger.core.model.cards import Placement, Stage
+from ledger.core.model.commands import Advance, Unplace
+from ledger.core.model.events import AnyEvent, Cause, Placed
 from ledger.kube.errors import ClusterError
 from ledger.kube.objects import Pod
 from ledger.kube.pausing import Pausing

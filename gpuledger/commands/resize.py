@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.command import LEDGER, command
 from gpuledger.output import Format, Output, number, show_object, show_rows, text
-from ledger.core.amounts import AMOUNT_MAX
+from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.runtime.setting_sources import Loaded
 
 _CARDS = (

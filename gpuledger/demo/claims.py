@@ -12,7 +12,7 @@ from gpuledger.demo.books import Books
 from gpuledger.demo.broken import Broken
 from gpuledger.demo.recordings import Creation
 from gpuledger.demo.traffic import Answer, Outcome
-from ledger.core.denials import Reason
+from ledger.core.model.denials import Reason
 from projections.digest import Digest
 
 UNREADABLE: Final = "pod-create-gpumem-16Gi"

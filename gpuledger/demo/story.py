@@ -14,7 +14,7 @@ from gpuledger.demo.recordings import Creation
 from gpuledger.demo.service import Service
 from gpuledger.demo.traffic import Answer, Outcome
 from gpuledger.progress import bar
-from ledger.core.denials import Reason
+from ledger.core.model.denials import Reason
 from projections.digest import Digest
 
 QUOTAS: Final = {

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from gpuledger.simulation.card_books import CardBooks, OfCards
 from gpuledger.simulation.settings import OWNER_HOLDS_MAX, USERS
-from ledger.core import events
-from ledger.core.amounts import Amounts
-from ledger.core.events import AnyEvent
-from ledger.core.traits import Reach, Requirement
+from ledger.core.model import events
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.events import AnyEvent
+from ledger.core.model.traits import Reach, Requirement
 
 Key = tuple[str, str]
 """Qualified namespace and key."""

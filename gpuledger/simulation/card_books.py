@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ledger.core import events
-from ledger.core.cards import Card, Parts
+from ledger.core.model import events
+from ledger.core.model.cards import Card, Parts
 
 Place = tuple[str, str]
 """Qualified namespace and key."""

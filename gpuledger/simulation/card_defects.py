@@ -16,10 +16,12 @@ from extender.settling.unbound import Unbound
 from gpuledger.simulation import placing
 from gpuledger.simulation.planting import Defect, Put
 from gpuledger.simulation.settings import SETTLE_SECONDS
-from ledger.core import card_rules, claiming, commands, decisions, events, placements
-from ledger.core.cards import uuids
-from ledger.core.denials import Denial
-from ledger.core.state import State
+from ledger.core.decide import card_checks, claim, decider
+from ledger.core.evolve import placements
+from ledger.core.model import commands, events
+from ledger.core.model.cards import uuids
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.kube import port
 from ledger.kube.wishes import CardWish
 
@@ -80,27 +82,27 @@ def _exclusivity_unchecked(put: Put) -> None:
     def ask(cards: Any, wish: CardWish, **more: Any) -> Any:
         return honest(cards, msgspec.structs.replace(wish, exclusive=False), **more)
 
-    put(card_rules, "in_the_way", lambda *_: None)
+    put(card_checks, "in_the_way", lambda *_: None)
     put(rules, "ask", ask)
 
 
 def _node_never_busy(put: Put) -> None:
-    put(card_rules, "busy", lambda *_: None)
+    put(card_checks, "busy", lambda *_: None)
 
 
 def _claim_ignored(put: Put) -> None:
-    put(claiming, "kept", lambda *_: {})
-    put(claiming, "kept_alone", lambda *_: set())
+    put(claim, "kept", lambda *_: {})
+    put(claim, "kept_alone", lambda *_: set())
     put(Overlay, "keep", lambda *_: None)
 
 
 def _ill_cards_given(put: Put) -> None:
-    put(card_rules, "unusable", lambda *_, **__: None)
+    put(card_checks, "unusable", lambda *_, **__: None)
 
 
 def _vanished_cards_freed(put: Put) -> None:
     def freeing(kind: type) -> Any:
-        honest = decisions._DECIDE[kind]
+        honest = decider._DECIDE[kind]
 
         def decide(state: State, command: Any) -> Any:
             decided = honest(state, command)
@@ -112,12 +114,12 @@ def _vanished_cards_freed(put: Put) -> None:
         return decide
 
     kinds = commands.RegisterCards, commands.RemoveNode
-    put(decisions, "_DECIDE", {**decisions._DECIDE, **{kind: freeing(kind) for kind in kinds}})
+    put(decider, "_DECIDE", {**decider._DECIDE, **{kind: freeing(kind) for kind in kinds}})
 
 
 def _freed(state: State, node: str, left: set[str]) -> Iterator[events.Unplaced]:
     """Yield what takes pods off the cards of a node that are none of those that are left."""
-    for namespace, key, placed in card_rules.residents(state, node):
+    for namespace, key, placed in card_checks.residents(state, node):
         if not uuids(placed.parts).keys() <= left:
             yield events.Unplaced(namespace, key, placed.uid, events.Cause.UNBOUND)
 

@@ -16,13 +16,15 @@ from gpuledger.simulation.books import ALONE, Books
 from gpuledger.simulation.card_books import Held, Place
 from gpuledger.simulation.living import Living, lives
 from gpuledger.simulation.settings import demand
-from ledger.core import commands, decisions, invariants, snapshots
-from ledger.core.amounts import Amounts, covers
-from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial
-from ledger.core.events import AnyEvent, Cause, Observed, Released, Reserved, Unplaced
-from ledger.core.evolution import evolve
-from ledger.core.state import State
+from ledger.core import invariants, snapshots
+from ledger.core.decide import decider
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model import commands
+from ledger.core.model.amounts import Amounts, covers
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
+from ledger.core.model.events import AnyEvent, Cause, Observed, Released, Reserved, Unplaced
+from ledger.core.model.state import State
 from ledger.kube.objects import Pod, Workload
 from ledger.log import records
 from ledger.log.port import Lost
@@ -153,7 +155,7 @@ class Checker:
     def denied(self, command: commands.Reserve, denial: Denial, arrived: int) -> None:
         """Look whether a refusal for want of room was right at some moment since `arrived`."""
         if denial.shortages and not any(
-            isinstance(decisions.decide(state, command), Denial) for state in self._since(arrived)
+            isinstance(decider.decide(state, command), Denial) for state in self._since(arrived)
         ):
             self.fail(
                 "a denial is decided on a state as new as its command",
@@ -162,7 +164,7 @@ class Checker:
 
     def idle(self, command: AnyCommand, arrived: int) -> None:
         """Look whether "nothing is left to do" was right at some moment since `arrived`."""
-        if not any(decisions.decide(state, command) == [] for state in self._since(arrived)):
+        if not any(decider.decide(state, command) == [] for state in self._since(arrived)):
             self.fail(
                 "nothing to do is decided on a state as new as its command",
                 f"{command} changes something at every position since {arrived}",

@@ -15,11 +15,14 @@ from gpuledger.simulation.hold_defects import DEFECTS_OF_HOLDS
 from gpuledger.simulation.planting import Defect, Put, planting
 from gpuledger.simulation.root_defects import DEFECTS_OF_ROOTS
 from gpuledger.visible import Visible
-from ledger.core import charging, commands, decisions, events, observing, reserving, snapshots
-from ledger.core import state as core_state
-from ledger.core.amounts import Amounts
-from ledger.core.commands import Refute
-from ledger.core.state import State
+from ledger.core import snapshots
+from ledger.core.decide import decider, observe, reserve
+from ledger.core.evolve import charges
+from ledger.core.model import commands, events
+from ledger.core.model import state as core_state
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import Refute
+from ledger.core.model.state import State
 from ledger.log import opening
 from ledger.log.memory import MemoryStore
 from ledger.log.port import Log, Snapshot
@@ -36,7 +39,7 @@ def _charge_by_sum(put: Put) -> None:
     def added(left: Amounts, right: Amounts) -> Amounts:
         return {one: left.get(one, 0) + right.get(one, 0) for one in {**left, **right}}
 
-    put(charging, "largest", added)
+    put(charges, "largest", added)
 
 
 def _no_fence(put: Put) -> None:
@@ -92,12 +95,12 @@ def _lost_tail_unnoticed(put: Put) -> None:
 
 
 def _commit_keeps_the_hold(put: Put) -> None:
-    honest = observing._committed
-    put(observing, "_committed", lambda command, _: honest(command, []))
+    honest = observe._committed
+    put(observe, "_committed", lambda command, _: honest(command, []))
 
 
 def _fence_without_commit(put: Put) -> None:
-    honest = observing._committed
+    honest = observe._committed
 
     def committed(command: commands.Observe, ending: list[Any]) -> list[events.AnyEvent]:
         if not any(hold.base for hold in ending):
@@ -108,7 +111,7 @@ def _fence_without_commit(put: Put) -> None:
             for hold in ending
         ]
 
-    put(observing, "_committed", committed)
+    put(observe, "_committed", committed)
 
 
 def _unclear_means_stored(put: Put) -> None:
@@ -131,21 +134,21 @@ def _stale_denial(put: Put) -> None:
 
 
 def _deletion_releases_nothing(put: Put) -> None:
-    honest = decisions._DECIDE[commands.End]
+    honest = decider._DECIDE[commands.End]
 
     def end(state: State, command: commands.End) -> Any:
         return [] if command.cause == events.Cause.DELETED else honest(state, command)
 
-    put(decisions, "_DECIDE", {**decisions._DECIDE, commands.End: end})
+    put(decider, "_DECIDE", {**decider._DECIDE, commands.End: end})
 
 
 def _late_truth_dropped(put: Put) -> None:
-    honest = observing.observe
+    honest = observe.observe
 
-    def observe(state: State, command: commands.Observe) -> Any:
+    def drop_late_truth(state: State, command: commands.Observe) -> Any:
         return [] if command.uid in state.ended else honest(state, command)
 
-    put(decisions, "_DECIDE", {**decisions._DECIDE, commands.Observe: observe})
+    put(decider, "_DECIDE", {**decider._DECIDE, commands.Observe: drop_late_truth})
 
 
 def _undo_forgets_balances(put: Put) -> None:
@@ -166,14 +169,14 @@ def _old_view(put: Put) -> None:
 
 
 def _retry_unnoticed(put: Put) -> None:
-    honest = reserving._again
+    honest = reserve._again
 
     def again(state: State, space: Any, hold: Any, command: commands.Reserve) -> Any:
         if hold.demand == command.demand:
             return []
         return honest(state, space, hold, command)
 
-    put(reserving, "_again", again)
+    put(reserve, "_again", again)
 
 
 def _recount_overrules_news(put: Put) -> None:

@@ -5,10 +5,11 @@ from typing import Any, Final
 import msgspec
 
 from gpuledger.simulation.planting import Defect, Put
-from ledger.core import commands, events, reserving
-from ledger.core.denials import Decision, Denial
-from ledger.core.evolution import evolve
-from ledger.core.state import Namespace, State
+from ledger.core.decide import reserve
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model import commands, events
+from ledger.core.model.denials import Decision, Denial
+from ledger.core.model.state import Namespace, State
 from ledger.kube.objects import ObjectMeta
 from webhook.attempts import Attempts, on_behalf
 from webhook.reserved import STAMP
@@ -19,16 +20,16 @@ _COPY: Final = "copy:"
 
 def _copied_value_ends_a_hold(put: Put) -> None:
     """Take creations with one annotation for tries of one request: the later ends the earlier."""
-    honest_create, honest_decided = Attempts.create, reserving._decided
+    honest_create, honest_decided = Attempts.create, reserve._decided
 
     def create(
         self: Attempts, request: Any, resource: str, meta: ObjectMeta, demand: Any
     ) -> commands.Reserve | Denial:
-        reserve = honest_create(self, request, resource, meta, demand)
+        made = honest_create(self, request, resource, meta, demand)
         stamp = (meta.annotations or {}).get(STAMP)
-        if isinstance(reserve, Denial) or not stamp:
-            return reserve
-        return msgspec.structs.replace(reserve, owner=_COPY + stamp, owner_holds_max=0)
+        if isinstance(made, Denial) or not stamp:
+            return made
+        return msgspec.structs.replace(made, owner=_COPY + stamp, owner_holds_max=0)
 
     def decided(state: State, space: Namespace, command: commands.Reserve) -> Decision:
         released = _earlier(space, command)
@@ -40,7 +41,7 @@ def _copied_value_ends_a_hold(put: Put) -> None:
         return found if isinstance(found, Denial) or not found else [released, *found]
 
     put(Attempts, "create", create)
-    put(reserving, "_decided", decided)
+    put(reserve, "_decided", decided)
 
 
 def _earlier(space: Namespace, command: commands.Reserve) -> events.Released | None:
@@ -63,8 +64,8 @@ def _any_owner_is_bounded_apart(put: Put) -> None:
     def create(
         self: Attempts, request: Any, resource: str, meta: ObjectMeta, demand: Any
     ) -> commands.Reserve | Denial:
-        reserve = honest(self, request, resource, meta, demand)
-        return reserve if isinstance(reserve, Denial) else on_behalf(reserve, meta)
+        made = honest(self, request, resource, meta, demand)
+        return made if isinstance(made, Denial) else on_behalf(made, meta)
 
     put(Attempts, "create", create)
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from gpuledger.simulation.apiserver import TERMINAL, ApiServer
 from gpuledger.simulation.settings import demand
-from ledger.core import events
-from ledger.core.events import AnyEvent
+from ledger.core.model import events
+from ledger.core.model.events import AnyEvent
 from ledger.kube.objects import Pod
 
 _QUOTA: Final = "quota/"

@@ -19,9 +19,9 @@ from gpuledger.simulation.script import Script
 from gpuledger.simulation.settings import CLUSTERS, OWNER_HOLDS_MAX, RULES, SETTLE_SECONDS
 from gpuledger.visible import Visible
 from ledger.core import snapshots
-from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial
-from ledger.core.state import State
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.kube import failures, place_traits
 from ledger.log.bounds import WriterSettings
 from ledger.log.forwarding import CommandServer, Forwarder

@@ -21,7 +21,7 @@ from gpuledger.simulation.writing import (
     Writing,
     now,
 )
-from ledger.core.amounts import covers
+from ledger.core.model.amounts import covers
 from ledger.kube.objects import OwnerReference, Pod, PodStatus, Resources
 from webhook.reserved import STAMP
 

@@ -8,9 +8,9 @@ from gpuledger.simulation.apiserver import counts
 from gpuledger.simulation.kubelets import Kubelets
 from gpuledger.simulation.operations import KeepRoom
 from gpuledger.simulation.writing import Writing, now
-from ledger.core.cards import Part, Phase, Share
-from ledger.core.commands import AnyCommand, MakeRoom
-from ledger.core.denials import Denial
+from ledger.core.model.cards import Part, Phase, Share
+from ledger.core.model.commands import AnyCommand, MakeRoom
+from ledger.core.model.denials import Denial
 from ledger.kube.objects import Pod
 from ledger.log.submission import Accepted
 

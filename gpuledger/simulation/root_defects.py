@@ -4,20 +4,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gpuledger.simulation.planting import Defect, Put
-from ledger.core import (
-    charging,
-    commands,
-    coverage,
-    decisions,
-    events,
-    evolution,
-    invariants,
-    observing,
-)
-from ledger.core import state as core_state
-from ledger.core.amounts import plus
-from ledger.core.charging import Term, drawn_from
-from ledger.core.state import Entry, Namespace, State
+from ledger.core import invariants
+from ledger.core.decide import decider, observe
+from ledger.core.evolve import charges, coverage, evolver
+from ledger.core.evolve.charges import Term, drawn_from
+from ledger.core.model import commands, events
+from ledger.core.model import state as core_state
+from ledger.core.model.amounts import plus
+from ledger.core.model.state import Entry, Namespace, State
 from ledger.kube.objects import Workload
 from webhook import sighting
 from webhook.judging import scales, standing
@@ -27,7 +21,7 @@ from webhook.surroundings.remembering import remembered
 
 
 def _envelope_and_pods_add_up(put: Put) -> None:
-    honest = charging.terms
+    honest = charges.terms
 
     def terms(space: Namespace, unit: str) -> Iterator[Term]:
         entry, draw = space.entries.get(unit), space.draws.get(unit)
@@ -36,18 +30,18 @@ def _envelope_and_pods_add_up(put: Put) -> None:
         else:
             yield Term(entry.traits, plus(entry.charge, draw.charge))
 
-    for module in (charging, coverage, invariants):
+    for module in (charges, coverage, invariants):
         put(module, "terms", terms)
 
 
 def _envelope_stays(put: Put) -> None:
-    honest = decisions._DECIDE[commands.End]
+    honest = decider._DECIDE[commands.End]
 
     def end(state: State, command: commands.End) -> Any:
-        is_root = not command.key.startswith(charging.PODS)
+        is_root = not command.key.startswith(charges.PODS)
         return [] if is_root and command.cause == "deleted" else honest(state, command)
 
-    put(decisions, "_DECIDE", {**decisions._DECIDE, commands.End: end})
+    put(decider, "_DECIDE", {**decider._DECIDE, commands.End: end})
 
 
 def _anybody_draws(put: Put) -> None:
@@ -55,7 +49,7 @@ def _anybody_draws(put: Put) -> None:
 
 
 def _barred_until_seen(put: Put) -> None:
-    put(charging, "is_barred", lambda *_: False)
+    put(charges, "is_barred", lambda *_: False)
 
 
 def _one_account_skipped(put: Put) -> None:
@@ -69,13 +63,13 @@ def _one_account_skipped(put: Put) -> None:
 
 
 def _labels_move_nothing(put: Put) -> None:
-    def described(state: State, event: events.Described, _: int) -> charging.Postings:
+    def described(state: State, event: events.Described, _: int) -> charges.Postings:
         core_state.put(state, state.described, event.subject, event.traits)
         if "/" in event.subject:
             coverage.open_namespace(state, event.subject)
         return []
 
-    put(evolution, "_APPLY", {**evolution._APPLY, events.Described: described})
+    put(evolver, "_APPLY", {**evolver._APPLY, events.Described: described})
 
 
 def _opened_uncovered(put: Put) -> None:
@@ -86,7 +80,7 @@ def _opened_uncovered(put: Put) -> None:
 
 
 def _status_raises(put: Put) -> None:
-    put(observing, "_lowered", lambda _, command: command)
+    put(observe, "_lowered", lambda _, command: command)
     put(sighting, "_is_as", _is_the_same)
 
 
@@ -112,7 +106,7 @@ def _scaled_from_memory(put: Put) -> None:
 
 
 def _any_body_draws(put: Put) -> None:
-    honest = charging.entry_of
+    honest = charges.entry_of
 
     def entry_of(committed: Any, holds: Any) -> Entry:
         entry = honest(committed, holds)
@@ -121,7 +115,7 @@ def _any_body_draws(put: Put) -> None:
             return entry
         return Entry(entry.committed, entry.holds, entry.charge, roots[0], entry.traits)
 
-    put(evolution, "entry_of", entry_of)
+    put(evolver, "entry_of", entry_of)
 
 
 DEFECTS_OF_ROOTS: Final = (

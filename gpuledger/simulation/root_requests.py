@@ -24,7 +24,7 @@ from gpuledger.simulation.writing import (
     Writing,
     now,
 )
-from ledger.core.amounts import covers
+from ledger.core.model.amounts import covers
 from ledger.kube.objects import ObjectMeta, OwnerReference, Pod, Workload
 
 UPDATE_TRIES: Final = 5

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ledger.core.amounts import Amounts
-from ledger.core.denials import Denial
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.denials import Denial
 from ledger.kube.demand import demand_of
 from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules

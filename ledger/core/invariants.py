@@ -7,14 +7,15 @@ applies an event. The checks here need the whole state.
 import itertools
 from collections.abc import Iterator
 
-from ledger.core import accounts, card_rules, cards
-from ledger.core.accounts import Kind
-from ledger.core.amounts import plus, without_zeros
-from ledger.core.charging import NOTHING, bodies_of, drawn_from, entry_of, terms, units
-from ledger.core.coverage import reached
-from ledger.core.placements import account_of, bookings_of
-from ledger.core.state import Account, Draw, Namespace, State
-from ledger.core.traits import matches, numbered
+from ledger.core.decide import card_checks
+from ledger.core.evolve.charges import NOTHING, bodies_of, drawn_from, entry_of, terms, units
+from ledger.core.evolve.coverage import reached
+from ledger.core.evolve.placements import account_of, bookings_of
+from ledger.core.model import accounts, cards
+from ledger.core.model.accounts import Kind
+from ledger.core.model.amounts import plus, without_zeros
+from ledger.core.model.state import Account, Draw, Namespace, State
+from ledger.core.model.traits import matches, numbered
 
 
 def violations(state: State) -> Iterator[str]:
@@ -137,7 +138,7 @@ def _reaches_select_what_is_covered(state: State) -> Iterator[str]:
 def _cards_are_what_placements_book(state: State) -> Iterator[str]:
     expected = [0] * len(state.names)
     for node in state.residents:
-        for _, key, placed in card_rules.residents(state, node):
+        for _, key, placed in card_checks.residents(state, node):
             for uuid, booking in bookings_of(placed).items():
                 account = state.accounts.get(account_of(node, uuid))
                 if account is None:
@@ -173,14 +174,14 @@ def _nobody_is_in_the_way(state: State) -> Iterator[str]:
     What others have placed is not ours.
     """
     for node in state.residents:
-        there = [one for one in card_rules.residents(state, node) if not one[2].observed]
+        there = [one for one in card_checks.residents(state, node) if not one[2].observed]
         for (_, key, placed), (_, other, beside) in itertools.permutations(there, 2):
             shared = bookings_of(placed).keys() & bookings_of(beside).keys()
             alone = cards.exclusive_on(placed.parts, initialised=placed.initialised)
             if shared & alone:
                 yield f"{other} is on {sorted(shared & alone)} of {node}, which {key} has alone"
             for uuid in shared:
-                if card_rules.clash(placed, beside, uuid):
+                if card_checks.clash(placed, beside, uuid):
                     yield f"instances of {key} and {other} overlap on {uuid} of {node}"
 
 

@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import plus
-from ledger.core.cards import Claim, Node, Placement
-from ledger.core.charging import NOTHING, drawn_from, entry_of
-from ledger.core.coverage import plans
-from ledger.core.state import Account, Draw, Ended, Entry, Hold, Namespace, Object, State
+from ledger.core.evolve.charges import NOTHING, drawn_from, entry_of
+from ledger.core.evolve.coverage import plans
+from ledger.core.model.amounts import plus
+from ledger.core.model.cards import Claim, Node, Placement
+from ledger.core.model.state import Account, Draw, Ended, Entry, Hold, Namespace, Object, State
 
 SCHEMA: Final = 3
 

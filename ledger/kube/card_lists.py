@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from ledger.core.cards import Card, Profile
+from ledger.core.model.cards import Card, Profile
 from ledger.kube.containers import shown
 from ledger.kube.int32 import INT32_MAX, INT32_MIN, int32_of
 

@@ -11,10 +11,10 @@ from typing import Final
 
 from msgspec import structs
 
-from ledger.core.cards import Card
-from ledger.core.denials import Denial
-from ledger.core.events import CardsRegistered, NodeRemoved
-from ledger.core.state import State
+from ledger.core.model.cards import Card
+from ledger.core.model.denials import Denial
+from ledger.core.model.events import CardsRegistered, NodeRemoved
+from ledger.core.model.state import State
 from ledger.kube.choices import choice_of
 from ledger.kube.rules import CardSize, DemandRules
 from ledger.kube.wishes import Choice

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.vendors import BUILT_IN, Vendor
 from ledger.kube.wishes import Choice
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts, most_of
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.amounts import Amounts, most_of
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube import quantities
 from ledger.kube.objects import Container, Quantities, Resources
 from ledger.kube.quantities import (

@@ -6,8 +6,8 @@ what is compared can never differ by interpretation.
 
 import msgspec
 
-from ledger.core.amounts import Amounts, largest, most_of, plus, without_zeros
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.amounts import Amounts, largest, most_of, plus, without_zeros
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.card_sizes import eligible
 from ledger.kube.card_types import NONE, Named, named
 from ledger.kube.containers import Refusal, cards_of, managed_of, shown

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ledger.core.cards import Parts, Share
+from ledger.core.model.cards import Parts, Share
 from ledger.kube.card_lists import TEXT_MAX
 from ledger.kube.containers import shown
 from ledger.kube.int32 import INT32_MAX, int32_of

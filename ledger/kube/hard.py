@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ledger.core.amounts import AMOUNT_MAX
+from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.kube import quantities
 from ledger.kube.containers import shown
 from ledger.kube.objects import Quantities

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, structs
 
-from ledger.core.cards import Share
+from ledger.core.model.cards import Share
 from ledger.kube.card_lists import SLICES_MAX, TEXT_MAX
 from ledger.kube.device_lists import BadDeviceList, Slots
 

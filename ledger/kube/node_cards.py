@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from ledger.core.card_rules import SHARES_MAX
-from ledger.core.cards import HAMI, OWN, Card
+from ledger.core.decide.card_checks import SHARES_MAX
+from ledger.core.model.cards import HAMI, OWN, Card
 from ledger.kube import card_lists, hami, pair_scores
 from ledger.kube.card_lists import BadCards
 from ledger.kube.containers import shown

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from ledger.core import traits
-from ledger.core.traits import UNREAD
+from ledger.core.model import traits
+from ledger.core.model.traits import UNREAD
 from ledger.kube.pod_traits import RECORDED_MAX, digest_of
 
 

@@ -6,7 +6,7 @@ They go into the Binding itself, so the pod is never bound without them.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ledger.core.cards import Card, Parts
+from ledger.core.model.cards import Card, Parts
 from ledger.kube import device_lists, hami, instances
 from ledger.kube.device_lists import Slots
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import structs
 
-from ledger.core.cards import Part, Parts, Phase, Share
+from ledger.core.model.cards import Part, Parts, Phase, Share
 from ledger.kube import device_lists, hami, instances
 from ledger.kube.device_lists import BadDeviceList, Slots
 from ledger.kube.objects import Container, Pod

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import traits
-from ledger.core.traits import Traits
+from ledger.core.model import traits
+from ledger.core.model.traits import Traits
 from ledger.kube import quantities
 from ledger.kube.objects import Affinity, ObjectMeta, Pod, PodSpec, Resources
 from ledger.kube.quantities import QuantityError

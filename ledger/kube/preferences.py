@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.choices import items_of
 from ledger.kube.containers import shown
 from ledger.kube.wishes import CARD_POLICIES, NODE_POLICIES, Weights

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from ledger.core.amounts import AMOUNT_MAX
+from ledger.core.model.amounts import AMOUNT_MAX
 
 LENGTH_MAX: Final = 64
 """Longest text that is looked at; every quantity up to 2^53 can be written in far less."""

@@ -7,7 +7,7 @@ write instead, and never keeps the other keys from holding.
 
 import msgspec
 
-from ledger.core.traits import Selection
+from ledger.core.model.traits import Selection
 from ledger.kube import hard, selectors
 from ledger.kube.objects import ResourceQuota
 from ledger.kube.rules import DemandRules

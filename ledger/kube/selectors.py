@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import traits
-from ledger.core.traits import OPERATORS, Requirement, Selection
+from ledger.core.model import traits
+from ledger.core.model.traits import OPERATORS, Requirement, Selection
 from ledger.kube.containers import shown
 from ledger.kube.objects import ScopeRequirement, ScopeSelector
 

@@ -7,8 +7,8 @@ pod's spec from then on.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ledger.core.amounts import Amounts, largest, plus
-from ledger.core.cards import Card, Part, Parts, Phase, Share
+from ledger.core.model.amounts import Amounts, largest, plus
+from ledger.core.model.cards import Card, Part, Parts, Phase, Share
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import Vendor
 from ledger.kube.wishes import CardWish, PodWish

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.core import traits
-from ledger.core.traits import Reach, Selection
+from ledger.core.model import traits
+from ledger.core.model.traits import Reach, Selection
 from ledger.kube import hard, pod_traits, selectors
 from ledger.kube.objects import Quantities, ScopeSelector
 from ledger.kube.rules import DemandRules

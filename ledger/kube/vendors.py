@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from ledger.core.amounts import AMOUNT_MAX
+from ledger.core.model.amounts import AMOUNT_MAX
 
 WHOLE: Final = 100
 """All of a card, in percent of its memory or of its cores."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.cards import Phase
+from ledger.core.model.cards import Phase
 
 NODE_POLICIES: Final = ("binpack", "spread", "whole")
 """How nodes are preferred: the fullest, the emptiest, or the one that keeps most cards whole."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from ledger.core.cards import Phase
-from ledger.core.denials import Denial
+from ledger.core.model.cards import Phase
+from ledger.core.model.denials import Denial
 from ledger.kube.card_types import named
 from ledger.kube.choices import choice_of
 from ledger.kube.containers import CardRequest, Refusal, asks_for_cards, cards_of

@@ -2,7 +2,7 @@
 
 import math
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 
 _LATER = "Try again in a few seconds"
 _RAISE = "An operator has to raise log_bytes_max; see docs/how-to/operating.md"

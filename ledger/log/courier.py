@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from ledger.core.commands import (
+from ledger.core.model.commands import (
     AnyCommand,
     CloseAccount,
     Describe,
@@ -21,7 +21,7 @@ from ledger.core.commands import (
     RemoveNode,
     SetLimits,
 )
-from ledger.core.denials import Denial, Reason, sentence
+from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.log.submission import Ledger
 
 LANES: Final = 128

@@ -19,7 +19,7 @@ import nats.errors
 import structlog
 from nats.aio.msg import Msg
 
-from ledger.core.commands import (
+from ledger.core.model.commands import (
     AnyCommand,
     CloseAccount,
     RegisterCards,
@@ -29,7 +29,7 @@ from ledger.core.commands import (
     Unplace,
     Withdraw,
 )
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.log import answers
 from ledger.log.connection import Connection
 from ledger.log.port import LogError

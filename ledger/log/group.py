@@ -4,9 +4,9 @@ import asyncio
 
 import msgspec
 
-from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial
-from ledger.core.state import State
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.submission import Accepted
 

@@ -10,11 +10,12 @@ from typing import Final
 
 import structlog
 
-from ledger.core import decisions, evolution
-from ledger.core.commands import AnyCommand, Reserve
-from ledger.core.denials import Decision, Denial
-from ledger.core.events import AnyEvent
-from ledger.core.state import State
+from ledger.core.decide import decider
+from ledger.core.evolve import evolver
+from ledger.core.model.commands import AnyCommand, Reserve
+from ledger.core.model.denials import Decision, Denial
+from ledger.core.model.events import AnyEvent
+from ledger.core.model.state import State
 from ledger.log import answers, records
 from ledger.log.group import Group, Ticket
 from ledger.log.observer import Observer
@@ -85,9 +86,7 @@ class Judge:
         assert journal is not None, "the writer decides ahead only on a journaled state"
         mark = len(journal)
         try:
-            items = [
-                records.Item(event, evolution.evolve(state, event, time_us)) for event in found
-            ]
+            items = [records.Item(event, evolver.evolve(state, event, time_us)) for event in found]
             if any(max(item.postings, default=0) > BALANCE_MAX for item in items):
                 raise OverflowError("a balance would need more than 64 bits")
             size = sum(len(records.encode_item(item)) for item in items)
@@ -115,7 +114,7 @@ class Judge:
 
     def _decision(self, state: State, command: AnyCommand) -> Decision:
         try:
-            return decisions.decide(state, command)
+            return decider.decide(state, command)
         except Exception as error:  # noqa: BLE001 - as above
             return self._defect(error)
 

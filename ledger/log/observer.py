@@ -1,6 +1,6 @@
 """What a writer reports about itself, for whoever measures it."""
 
-from ledger.core.denials import Denial
+from ledger.core.model.denials import Denial
 from ledger.log.submission import Accepted
 
 Answer = Accepted | Denial

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ledger.core import snapshots
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost, Snapshot
 from ledger.log.scrubbing import scrub

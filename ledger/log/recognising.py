@@ -3,7 +3,7 @@
 import asyncio
 from typing import NoReturn
 
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import opening
 from ledger.log.port import Log, Lost, Unreachable
 from ledger.log.witness import Head

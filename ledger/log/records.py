@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from ledger.core.events import AnyEvent
-from ledger.core.evolution import InvariantError, Postings, evolve
-from ledger.core.state import State
+from ledger.core.evolve.evolver import InvariantError, Postings, evolve
+from ledger.core.model.events import AnyEvent
+from ledger.core.model.state import State
 from ledger.log.port import Lost
 
 T = TypeVar("T")

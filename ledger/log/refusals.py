@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts
-from ledger.core.commands import AnyCommand, Reserve
-from ledger.core.denials import Denial
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import AnyCommand, Reserve
+from ledger.core.model.denials import Denial
 from ledger.log.port import Log, LogError
 
 

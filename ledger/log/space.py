@@ -7,7 +7,7 @@ So what is charged can still end when the log is nearly full.
 
 from typing import Final
 
-from ledger.core.commands import AnyCommand, MakeRoom, Place, Reserve, Resize
+from ledger.core.model.commands import AnyCommand, MakeRoom, Place, Reserve, Resize
 from ledger.log.port import MESSAGE_BYTES, Extent
 
 RESERVE_SHARE: Final = 10

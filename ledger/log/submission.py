@@ -4,8 +4,8 @@ from typing import Protocol
 
 import msgspec
 
-from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
 
 
 class Accepted(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log.records import Record
 
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial
-from ledger.core.state import State
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.log import answers, opening, records
 from ledger.log.bounds import WriterSettings
 from ledger.log.group import Group, Ticket

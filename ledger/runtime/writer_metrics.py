@@ -1,6 +1,6 @@
 """What the writer reports about itself, as metrics."""
 
-from ledger.core.denials import Denial
+from ledger.core.model.denials import Denial
 from ledger.log.observer import Answer, Observer
 from ledger.runtime.telemetry import Telemetry
 

@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
-from ledger.core.cards import Card as Announced
+from ledger.core.model import accounts
+from ledger.core.model.cards import Card as Announced
 from projections.queries.residents import Resident, residents
 from projections.reading import View
 

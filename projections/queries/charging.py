@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts
-from ledger.core.events import OBJECT
-from ledger.core.traits import Traits
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.events import OBJECT
+from ledger.core.model.traits import Traits
 from projections.intervals import forks_around
 from projections.queries.scopes import Namespace
 from projections.reading import View

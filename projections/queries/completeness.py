@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.traits import Numbered, needs
+from ledger.core.model.traits import Numbered, needs
 from projections.intervals import forks_around
 from projections.reading import View
 

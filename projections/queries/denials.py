@@ -2,8 +2,8 @@
 
 import msgspec
 
-from ledger.core.amounts import Amounts
-from ledger.core.denials import Denial, sentence
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.denials import Denial, sentence
 from ledger.log import refusals
 from projections.queries.moments import LAST, rfc3339
 from projections.queries.scopes import Scope

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts
+from ledger.core.model.amounts import Amounts
 from projections.queries.lines import line_names
 from projections.queries.moments import LAST, rfc3339
 from projections.queries.scopes import Scope

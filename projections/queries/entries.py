@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts, largest
-from ledger.core.commands import BARRED
-from ledger.core.events import OBJECT
-from ledger.core.traits import Traits, united
+from ledger.core.model.amounts import Amounts, largest
+from ledger.core.model.commands import BARRED
+from ledger.core.model.events import OBJECT
+from ledger.core.model.traits import Traits, united
 from projections.intervals import forks_around
 from projections.queries.charging import Part, parts
 from projections.queries.scopes import Namespace
@@ -22,7 +22,8 @@ _NOTHING: Final[Amounts] = {}
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
-    """What a key held: see `ledger.core.state.Entry`. `root` is empty when it draws from none.
+    """What a key held: see `ledger.core.model.state.Entry`. `root` is empty when it draws from
+    none.
 
     `uid` and `since` are the committed object's, of the first hold when there is none. `asked` and
     `admitted` are the charge and the committed amounts as far as they were asked for, None for all.
@@ -143,7 +144,7 @@ async def by_key(stream: AsyncGenerator[Part, None]) -> AsyncGenerator[list[Part
 
 
 def _held(found: list[Part]) -> Held:
-    """Put the parts of a key together, as `ledger.core.charging.entry_of` does."""
+    """Put the parts of a key together, as `ledger.core.evolve.charges.entry_of` does."""
     first = found[0]
     charge, root, traits, asked = first.demand, first.root, first.traits, first.admitted
     for part in found[1:]:

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts
-from ledger.core.traits import Traits
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.traits import Traits
 from ledger.log.records import Item
 from projections.describing import Posting, describe, postings
 from projections.queries.lines import line_names

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts, minus
-from ledger.core.charging import PODS
-from ledger.core.commands import BARRED, CREATE
+from ledger.core.evolve.charges import PODS
+from ledger.core.model.amounts import Amounts, minus
+from ledger.core.model.commands import BARRED, CREATE
 from projections.queries.charging import Part, parts
 from projections.queries.entries import Drawn, Held, by_key, draws, entries, is_drawing, unit_of
 from projections.queries.moments import rfc3339

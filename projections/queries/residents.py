@@ -4,9 +4,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts
-from ledger.core.cards import Parts, Placement, Stage, exclusive_on
-from ledger.core.placements import bookings_of
+from ledger.core.evolve.placements import bookings_of
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Parts, Placement, Stage, exclusive_on
 from projections.intervals import forks_around
 from projections.queries.moments import rfc3339
 from projections.reading import View

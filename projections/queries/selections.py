@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.traits import Numbered, Reach, Selection
+from ledger.core.model.traits import Numbered, Reach, Selection
 from projections.reading import View
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
-from ledger.core.traits import Selection, matches
+from ledger.core.model import accounts
+from ledger.core.model.traits import Selection, matches
 from projections.queries.entries import Unit, units
 from projections.queries.scopes import Namespace, Scope
 from projections.queries.selections import EVERYTHING, selections

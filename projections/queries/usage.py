@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
-from ledger.core.accounts import Kind
+from ledger.core.model import accounts
+from ledger.core.model.accounts import Kind
 from projections.queries.completeness import incomplete
 from projections.queries.scopes import EVERYTHING, Scope
 from projections.reading import View

@@ -5,8 +5,8 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from ledger.core.accounts import Kind, kind
-from ledger.core.state import Account, State
+from ledger.core.model.accounts import Kind, kind
+from ledger.core.model.state import Account, State
 from projections.folding import Change
 from projections.tables.committing import Committed
 from projections.tables.names import Names

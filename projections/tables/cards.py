@@ -5,8 +5,8 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from ledger.core.cards import Card, Node
-from ledger.core.placements import account_of
+from ledger.core.evolve.placements import account_of
+from ledger.core.model.cards import Card, Node
 from projections.folding import Change
 from projections.tables.names import Names
 

@@ -5,9 +5,9 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from ledger.core import events
-from ledger.core.state import Account
-from ledger.core.traits import Reach, Selection, numbered
+from ledger.core.model import events
+from ledger.core.model.state import Account
+from ledger.core.model.traits import Reach, Selection, numbered
 from projections.folding import Change
 from projections.tables.names import Names
 

@@ -5,9 +5,9 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from ledger.core.events import OBJECT
-from ledger.core.state import Entry, Hold, Object
-from ledger.core.traits import told_up_to
+from ledger.core.model.events import OBJECT
+from ledger.core.model.state import Entry, Hold, Object
+from ledger.core.model.traits import told_up_to
 from projections.folding import Change
 from projections.intervals import fork
 from projections.tables.damage import check_closed

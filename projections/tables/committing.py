@@ -8,9 +8,9 @@ anew, and no other.
 from collections.abc import Iterable
 from typing import Final
 
-from ledger.core import charging
-from ledger.core.charging import Term
-from ledger.core.state import Namespace, Plan, SelectingPlan, State
+from ledger.core.evolve import charges
+from ledger.core.evolve.charges import Term
+from ledger.core.model.state import Namespace, Plan, SelectingPlan, State
 from projections.folding import Change, committed_at
 
 
@@ -49,11 +49,11 @@ class Committed:
         for line, amount in self._counted.get(name, _NEVER).amounts.items():
             self.totals[line] -= amount
         counted = self._counted[name] = _Counted(space.plan, space.selected)
-        for unit in charging.units(space):
-            self._add(counted, space, charging.committed_terms(space, unit), 1)
+        for unit in charges.units(space):
+            self._add(counted, space, charges.committed_terms(space, unit), 1)
 
     def _add(self, counted: "_Counted", space: Namespace, found: Iterable[Term], sign: int) -> None:
-        for line, amount in charging.by_line(space, found).items() if found else ():
+        for line, amount in charges.by_line(space, found).items() if found else ():
             counted.amounts[line] = counted.amounts.get(line, 0) + sign * amount
             self.totals[line] += sign * amount
 

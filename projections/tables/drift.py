@@ -11,10 +11,10 @@ from typing import Final, TypeGuard
 import aiosqlite
 import msgspec
 
-from ledger.core.amounts import Amounts
-from ledger.core.events import OBJECT, AnyEvent, Cause, Observed, Released
-from ledger.core.evolution import Postings
-from ledger.core.state import Hold, Object, State
+from ledger.core.evolve.evolver import Postings
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.events import OBJECT, AnyEvent, Cause, Observed, Released
+from ledger.core.model.state import Hold, Object, State
 from projections.folding import Change
 from projections.tables.names import Names
 

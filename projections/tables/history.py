@@ -5,7 +5,7 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from ledger.core import accounts, events
+from ledger.core.model import accounts, events
 from ledger.log.records import Item
 from projections.folding import KEYED, PLACING, Change
 from projections.tables.names import Names

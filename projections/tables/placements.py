@@ -5,7 +5,7 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from ledger.core.cards import Placement
+from ledger.core.model.cards import Placement
 from projections.folding import Change
 from projections.intervals import fork
 from projections.tables.damage import check_closed

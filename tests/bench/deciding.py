@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts, commands
-from ledger.core.commands import AnyCommand
+from ledger.core.model import accounts, commands
+from ledger.core.model.commands import AnyCommand
 from ledger.kube.port import Listed
 from ledger.kube.resources import Resource
 from ledger.log.memory import MemoryLog, MemoryStore

@@ -22,9 +22,9 @@ from extender.app import routes
 from extender.extender import Extender, Service
 from extender.inventory import Inventory
 from extender.overlay import Overlay
-from ledger.core.commands import AnyCommand
-from ledger.core.denials import Denial
-from ledger.core.state import State
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.kube.rules import DemandRules
 from ledger.log import answers
 from ledger.log.records import Record

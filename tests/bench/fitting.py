@@ -11,7 +11,7 @@ from extender.arrays import Arrays
 from extender.fitting import Question, fit, priorities
 from extender.overlay import Overlay
 from extender.reasons import reasons_of
-from ledger.core.cards import Phase
+from ledger.core.model.cards import Phase
 from ledger.kube.wishes import CardWish, PodWish, Wish
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh

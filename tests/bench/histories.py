@@ -7,9 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from ledger.core import accounts, commands, snapshots
-from ledger.core.commands import AnyCommand
-from ledger.core.state import State
+from ledger.core import snapshots
+from ledger.core.model import accounts, commands
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.state import State
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.port import Snapshot

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.natsfiles import Address

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from ledger.core import accounts, commands
+from ledger.core.model import accounts, commands
 from ledger.log.connection import Access
 from ledger.log.jetstream import JetStreamLog, JetStreamSettings
 from ledger.log.natsfiles import Address

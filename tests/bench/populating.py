@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from ledger.core import accounts
-from ledger.core.commands import Observe
-from ledger.core.denials import Denial
+from ledger.core.model import accounts
+from ledger.core.model.commands import Observe
+from ledger.core.model.denials import Denial
 from ledger.kube.demand import demand_of
 from ledger.kube.rules import DemandRules
 from tests.bench.fleet import VERSION, Fleet, pod, workload

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts
+from ledger.core.model import accounts
 from ledger.kube.client import Client
 from ledger.kube.cluster import KubernetesCluster
 from ledger.kube.port import Listed

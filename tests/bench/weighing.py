@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import accounts, commands
-from ledger.core.state import State
+from ledger.core.model import accounts, commands
+from ledger.core.model.state import State
 from ledger.runtime import collector
 from tests.bench import ledgers, populating
 from tests.bench.deciding import MANY

@@ -7,9 +7,9 @@ from support.command_line import gpuledger
 
 from gpuledger.deciding import writer_on
 from gpuledger.finding import log_of
-from ledger.core import commands
-from ledger.core.amounts import Amounts
-from ledger.core.cards import OWN, Card, Part, Phase, Share
+from ledger.core.model import commands
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.log.submission import Accepted
 from ledger.runtime.settings import Settings
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from support.kubelet import Asked, Kubelet, NotStarted, Rejected
 from support.plugged import Node, Placed, card, container, settings_in, share
 
-from ledger.core.cards import Share
+from ledger.core.model.cards import Share
 from vgpu_native.plugin.checkpoint import MARK
 from vgpu_native.plugin.placements import Container
 from vgpu_native.plugin.plugin import Plugin

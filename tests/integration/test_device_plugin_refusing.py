@@ -10,7 +10,7 @@ import pytest
 from support.kubelet import NotStarted, Rejected
 from support.plugged import CARDS, ONE, container, node_in, share
 
-from ledger.core.cards import Share
+from ledger.core.model.cards import Share
 from vgpu_native.plugin import allocations, collecting
 from vgpu_native.plugin.wire import deviceplugin_pb2 as api
 

@@ -12,8 +12,8 @@ import pytest
 from support.leaf import DOMAIN, Clusters, clusters
 from support.nats import settings_for
 
-from ledger.core import accounts, commands
-from ledger.core.denials import Denial, Reason
+from ledger.core.model import accounts, commands
+from ledger.core.model.denials import Denial, Reason
 from ledger.log import opening, records
 from ledger.log.bounds import WriterSettings
 from ledger.log.domains import Captured

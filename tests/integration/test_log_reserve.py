@@ -12,8 +12,8 @@ from support.command_line import gpuledger
 from support.live import Live, creation, live
 from support.nats import NatsServer, settings_for
 
-from ledger.core.commands import Refute, Reserve
-from ledger.core.denials import Reason
+from ledger.core.model.commands import Refute, Reserve
+from ledger.core.model.denials import Reason
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.submission import Accepted
 from ledger.log.writer import Writer

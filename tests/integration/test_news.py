@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from support.nats import NatsServer, settings_for
 
-from ledger.core.commands import Reserve
+from ledger.core.model.commands import Reserve
 from ledger.log.bounds import WriterSettings
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.news import News

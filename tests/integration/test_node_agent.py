@@ -20,9 +20,9 @@ from support.native import built, machine
 from support.nats import NatsServer, settings_for
 from support.noded import Agent, NodeApi, agent
 
-from ledger.core import commands
-from ledger.core.accounts import quota
-from ledger.core.cards import OWN, Part, Parts, Phase, Share
+from ledger.core.model import commands
+from ledger.core.model.accounts import quota
+from ledger.core.model.cards import OWN, Part, Parts, Phase, Share
 from ledger.kube import node_cards
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.submission import Accepted

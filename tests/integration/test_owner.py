@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from support.nats import NatsServer
 
-from ledger.core.commands import AnyCommand, Reserve
-from ledger.core.denials import Denial, Reason, Shortage
+from ledger.core.model.commands import AnyCommand, Reserve
+from ledger.core.model.denials import Denial, Reason, Shortage
 from ledger.log.connection import Access, Connection
 from ledger.log.forwarding import CommandServer, Forwarder, ForwardingSettings
 from ledger.log.owner import Owner, OwnerSettings

@@ -7,7 +7,7 @@ import pytest
 from support.projecting import digest_of, log_of, project, random_payloads
 
 from ledger.core import snapshots
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.port import Snapshot

@@ -8,8 +8,8 @@ from support.command_line import gpuledger
 
 from gpuledger.deciding import writer_on
 from gpuledger.finding import log_of
-from ledger.core import accounts, commands
-from ledger.core.traits import Reach, Requirement
+from ledger.core.model import accounts, commands
+from ledger.core.model.traits import Reach, Requirement
 from ledger.log.submission import Accepted
 from ledger.runtime.settings import Settings
 

@@ -17,7 +17,7 @@ from support.live import Live, creation, live
 from support.serving import ClientAuthority
 
 from gpuledger.finding import log_of
-from ledger.core.denials import Reason
+from ledger.core.model.denials import Reason
 from ledger.log import natsfiles
 from ledger.log.storelock import acquire
 from ledger.runtime.settings import Settings

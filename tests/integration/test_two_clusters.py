@@ -12,8 +12,8 @@ from support.leaf import DOMAIN, Clusters, clusters
 from support.live import Live, creation
 from support.nats import settings_for
 
-from ledger.core import accounts, commands
-from ledger.core.denials import Reason
+from ledger.core.model import accounts, commands
+from ledger.core.model.denials import Reason
 from ledger.log import opening
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.submission import Accepted

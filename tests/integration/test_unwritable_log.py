@@ -14,7 +14,7 @@ import pytest
 from support.live import Live, creation
 from support.nats import NatsServer, settings_for
 
-from ledger.core.denials import Reason
+from ledger.core.model.denials import Reason
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.port import Extent
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from support.placements import placement_payloads
 from support.projecting import log_of, project, viewing
 
-from ledger.core import accounts, card_rules
-from ledger.core.accounts import Kind
-from ledger.core.cards import exclusive_on
-from ledger.core.placements import account_of, bookings_of
-from ledger.core.state import State
+from ledger.core.decide import card_checks
+from ledger.core.evolve.placements import account_of, bookings_of
+from ledger.core.model import accounts
+from ledger.core.model.accounts import Kind
+from ledger.core.model.cards import exclusive_on
+from ledger.core.model.state import State
 from ledger.log import records
 from projections.queries.cards import Card, cards
 from projections.reading import View
@@ -61,7 +62,7 @@ def residents_of(state: State) -> Residents:
             uuid in exclusive_on(placed.parts, initialised=placed.initialised),
         )
         for node in state.residents
-        for namespace, key, placed in card_rules.residents(state, node)
+        for namespace, key, placed in card_checks.residents(state, node)
         for uuid, booking in bookings_of(placed).items()
     }
 

@@ -9,11 +9,13 @@ from support.following import following_command
 from support.generating import random_command, random_commands
 from support.oracle import Oracle
 
-from ledger.core import amounts, charging, commands, invariants
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import evolve
-from ledger.core.state import State
+from ledger.core import invariants
+from ledger.core.decide.decider import decide
+from ledger.core.evolve import charges
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model import amounts, commands
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 
 seeds = st.integers(min_value=0, max_value=2**32)
 STEPS = 120
@@ -55,7 +57,7 @@ def test_no_more_than_was_stored_is_a_right(seed: int) -> None:
                 if stored is not None and stored.admitted is not None:
                     assert amounts.covers(stored.demand, stored.admitted)
                     assert stored.demand != stored.admitted
-                assert amounts.covers(entry.charge, charging.usable(entry))
+                assert amounts.covers(entry.charge, charges.usable(entry))
 
 
 @given(seeds)
@@ -76,7 +78,7 @@ def test_what_a_root_was_not_asked_for_is_drawn_only_where_there_is_room(seed: i
         draw = space.draws.get(command.root)
         if draw is not None and not amounts.covers(usable, draw.charge):
             root = space.entries[command.root]
-            counting = charging.by_line(space, [charging.Term(root.traits, command.demand)])
+            counting = charges.by_line(space, [charges.Term(root.traits, command.demand)])
             assert over.keys().isdisjoint(counting)
 
 
@@ -89,4 +91,4 @@ def _usable(state: State, command: commands.AnyCommand) -> amounts.Amounts | Non
     if space is None or root is None or command.key in space.entries:
         return None
     stored = root.committed
-    return None if stored is None or stored.admitted is None else charging.usable(root)
+    return None if stored is None or stored.admitted is None else charges.usable(root)

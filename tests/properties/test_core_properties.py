@@ -9,11 +9,12 @@ from support.folding import apply, record, used_of
 from support.generating import random_command, random_commands
 from support.oracle import Oracle
 
-from ledger.core import commands, events, invariants, snapshots
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import InvariantError, evolve
-from ledger.core.state import State
+from ledger.core import invariants, snapshots
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import InvariantError, evolve
+from ledger.core.model import commands, events
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.log import records
 
 seeds = st.integers(min_value=0, max_value=2**32)
@@ -118,7 +119,7 @@ def test_the_oracle_disagrees_when_a_charge_is_a_sum(seed: int, monkeypatch) -> 
     def summed(left, right):
         return {name: left.get(name, 0) + right.get(name, 0) for name in {*left, *right}}
 
-    monkeypatch.setattr("ledger.core.charging.largest", summed)
+    monkeypatch.setattr("ledger.core.evolve.charges.largest", summed)
     state, oracle = State(), Oracle()
     try:
         for command in random_commands(seed, 200):

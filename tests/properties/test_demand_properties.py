@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.core import traits
-from ledger.core.denials import Denial
+from ledger.core.model import traits
+from ledger.core.model.denials import Denial
 from ledger.kube import card_types, selectors
 from ledger.kube.card_types import CardType
 from ledger.kube.demand import Demand, demand_of

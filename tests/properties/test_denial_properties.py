@@ -16,14 +16,14 @@ from support.denial_texts import Advice, Line, advice_of, lines_of
 from support.generating import random_commands
 
 from ledger.core import snapshots
-from ledger.core.accounts import Kind, kind, parts, resource_of
-from ledger.core.amounts import Amounts
-from ledger.core.charging import bodies_of
-from ledger.core.commands import Asker, End, Refute, Reserve
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial, Reason, brief, sentence
-from ledger.core.evolution import evolve
-from ledger.core.state import Hold, State, put_line
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.charges import bodies_of
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.accounts import Kind, kind, parts, resource_of
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import Asker, End, Refute, Reserve
+from ledger.core.model.denials import Denial, Reason, brief, sentence
+from ledger.core.model.state import Hold, State, put_line
 
 SEEDS, STEPS = 16, 120
 

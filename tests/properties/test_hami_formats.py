@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.colon_cards import announcement_in_colons
 
-from ledger.core.cards import Card, Part, Phase, Profile, Share
+from ledger.core.model.cards import Card, Part, Phase, Profile, Share
 from ledger.kube import hami, node_lock
 from ledger.kube.card_lists import announcement
 from ledger.kube.device_lists import BadDeviceList

@@ -12,7 +12,7 @@ from support.fitted import answers
 from support.oracle_of_fitting import OneCard, OneNode, Terms
 from support.oracle_of_hami import RULES, Asked, Rule
 
-from ledger.core.cards import Phase
+from ledger.core.model.cards import Phase
 from ledger.kube.wishes import ANY, CardWish, Choice, PodWish, Weights, Wish
 
 SEEDS = 1_500

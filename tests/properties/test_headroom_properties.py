@@ -6,13 +6,13 @@ import pytest
 from support.folding import apply
 from support.generating import CLUSTER, random_commands
 
-from ledger.core import commands
-from ledger.core.cards import OWN, Card, Part, Phase, Share
-from ledger.core.charging import PODS, bodies_of
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial, Reason
-from ledger.core.headroom import most
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.decide.object_headroom import most
+from ledger.core.evolve.charges import PODS, bodies_of
+from ledger.core.model import commands
+from ledger.core.model.cards import OWN, Card, Part, Phase, Share
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.state import State
 
 MEMORY = "nvidia.com/gpumem"
 NODE = f"{CLUSTER}/n1"

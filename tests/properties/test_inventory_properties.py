@@ -9,7 +9,7 @@ from support.folding import record
 from extender.arrays import INTEGERS
 from extender.inventory import Inventory
 from extender.overlay import Overlay
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import records
 
 seeds = st.integers(min_value=0, max_value=2**32)

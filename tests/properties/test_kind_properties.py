@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kinds import CATALOG, Case, all_cases, workload
 
-from ledger.core.amounts import covers
-from ledger.core.denials import Denial
+from ledger.core.model.amounts import covers
+from ledger.core.model.denials import Denial
 from ledger.kube.rules import DemandRules
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
 from webhook.kinds.kind import Kind

@@ -10,11 +10,12 @@ from support.carded import random_life
 from support.folding import apply, record, used_of
 from support.oracle_of_cards import CardOracle
 
-from ledger.core import accounts, cards, events, invariants, snapshots
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import InvariantError, evolve
-from ledger.core.state import State
+from ledger.core import invariants, snapshots
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import InvariantError, evolve
+from ledger.core.model import accounts, cards, events
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.log import records
 
 seeds = st.integers(min_value=0, max_value=2**32)
@@ -111,20 +112,20 @@ def _whole(parts: cards.Parts, *, initialised: bool = False) -> cards.Bookings:
 
 
 GUARDS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "cards of a node that has them": ("ledger.core.card_rules.missing", _nothing),
-    "one pod at a time": ("ledger.core.card_rules.busy", _nothing),
-    "health and instances": ("ledger.core.card_rules._unusable", _nothing),
-    "who has a card alone": ("ledger.core.card_rules.in_the_way", _nothing),
-    "room": ("ledger.core.placing._if_there_is_room", lambda _, event, *__: [event]),
-    "the end of a pod": ("ledger.core.placements.vacate", lambda *_: []),
-    "the end of init containers": ("ledger.core.placements.booked", _whole),
-    "what stands": ("ledger.core.placements.standing", lambda _, __, ___, demand: demand),
+    "cards of a node that has them": ("ledger.core.decide.card_checks.missing", _nothing),
+    "one pod at a time": ("ledger.core.decide.card_checks.busy", _nothing),
+    "health and instances": ("ledger.core.decide.card_checks._unusable", _nothing),
+    "who has a card alone": ("ledger.core.decide.card_checks.in_the_way", _nothing),
+    "room": ("ledger.core.decide.place._if_there_is_room", lambda _, event, *__: [event]),
+    "the end of a pod": ("ledger.core.evolve.placements.vacate", lambda *_: []),
+    "the end of init containers": ("ledger.core.evolve.placements.booked", _whole),
+    "what stands": ("ledger.core.evolve.placements.standing", lambda _, __, ___, demand: demand),
     "an envelope that is less": (
-        "ledger.core.placements._lowered",
+        "ledger.core.evolve.placements._lowered",
         lambda _, __, known, *___: known,
     ),
-    "an earlier pod of the name": ("ledger.core.placing._followed", _nothing),
-    "a resize of amounts only": ("ledger.core.card_rules.moved", lambda *_: ""),
+    "an earlier pod of the name": ("ledger.core.decide.place._followed", _nothing),
+    "a resize of amounts only": ("ledger.core.decide.card_checks.moved", lambda *_: ""),
 }
 
 

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from support.placements import placement_payloads
 from support.projecting import digest_of, log_of, project, random_payloads, viewing
 
-from ledger.core import accounts, snapshots
-from ledger.core.amounts import Amounts
-from ledger.core.events import OBJECT
-from ledger.core.state import Entry, Namespace, State
-from ledger.core.traits import Traits, matches, numbered
+from ledger.core import snapshots
+from ledger.core.model import accounts
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.events import OBJECT
+from ledger.core.model.state import Entry, Namespace, State
+from ledger.core.model.traits import Traits, matches, numbered
 from ledger.log import records
 from ledger.log.port import Snapshot
 from projections.queries.holding import holders, holds

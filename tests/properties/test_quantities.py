@@ -6,7 +6,7 @@ from fractions import Fraction as Rational
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.core.amounts import AMOUNT_MAX
+from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.kube.quantities import QuantityError, parse_integer, parse_milli, parse_scaled
 
 DECIMAL = ("", "k", "M", "G", "T", "P", "E")

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.charging import NAMESPACE, mib, tell, with_limit
 
-from ledger.core import commands, invariants
-from ledger.core.commands import BARRED, End, Observe
-from ledger.core.state import State
+from ledger.core import invariants
+from ledger.core.model import commands
+from ledger.core.model.commands import BARRED, End, Observe
+from ledger.core.model.state import State
 
 ROOTS = ("deployments.apps/web", "jobs.batch/train")
 LIMIT = 1_000
@@ -89,7 +90,7 @@ def test_a_sum_of_envelope_and_pods_is_noticed(seed, monkeypatch) -> None:
     def added(left, right):
         return {name: left.get(name, 0) + right.get(name, 0) for name in {*left, *right}}
 
-    monkeypatch.setattr("ledger.core.charging.largest", added)
+    monkeypatch.setattr("ledger.core.evolve.charges.largest", added)
     envelope, drawn = (10 + seed, 5), [(ROOTS[0], 7)]
     state = with_limit(LIMIT)
     for sight in seen_of(envelope, drawn):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.victims import Candidate, choose
-from ledger.core.cards import Part, Phase, Placement, Share
+from ledger.core.model.cards import Part, Phase, Placement, Share
 
 CARDS = 3
 MEMORY = 10

@@ -10,13 +10,13 @@ from typing import Any
 import httpx2
 import msgspec
 
-from ledger.core import accounts
-from ledger.core.commands import AnyCommand, SetLimits
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import evolve
-from ledger.core.state import State
-from ledger.core.traits import Selection
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model import accounts
+from ledger.core.model.commands import AnyCommand, SetLimits
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.core.model.traits import Selection
 from ledger.kube.rules import DemandRules
 from ledger.log.submission import Accepted, Ledger
 from webhook.app import application

@@ -2,10 +2,10 @@
 
 import random
 
-from ledger.core import cards, commands
-from ledger.core.accounts import quota
-from ledger.core.cards import Card, Part, Parts, Phase, Profile, Share, Stage
-from ledger.core.state import State
+from ledger.core.model import cards, commands
+from ledger.core.model.accounts import quota
+from ledger.core.model.cards import Card, Part, Parts, Phase, Profile, Share, Stage
+from ledger.core.model.state import State
 
 NAMESPACES = ("c1/red", "c1/blue")
 NODES = ("c1/n0", "c1/n1", "c1/n2")

@@ -1,12 +1,12 @@
 """A namespace with one quota, and the commands of one pod, in few words."""
 
-from ledger.core import accounts, commands
-from ledger.core.amounts import Amounts
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.events import AnyEvent
-from ledger.core.evolution import evolve
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model import accounts, commands
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.denials import Denial
+from ledger.core.model.events import AnyEvent
+from ledger.core.model.state import State
 
 NAMESPACE = "c1/team"
 QUOTA = accounts.quota("c1", "team", "main")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ledger.core.cards import Card
+from ledger.core.model.cards import Card
 
 
 def announcement_in_colons(cards: Iterable[Card]) -> str:

@@ -11,10 +11,10 @@ from starlette.applications import Starlette
 
 from extender.app import routes
 from extender.extender import ExtenderSettings
-from ledger.core import commands
-from ledger.core.accounts import quota
-from ledger.core.cards import OWN
-from ledger.core.denials import Denial
+from ledger.core.model import commands
+from ledger.core.model.accounts import quota
+from ledger.core.model.cards import OWN
+from ledger.core.model.denials import Denial
 from ledger.kube import hami
 from ledger.kube.demand import demand_of
 from ledger.kube.node_cards import announced

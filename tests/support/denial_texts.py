@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from ledger.core.amounts import Amounts
+from ledger.core.model.amounts import Amounts
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 UNITS = {"MiB": MEMORY, "GPU": GPU, "GPUs": GPU, "% of a card's cores": CORES}

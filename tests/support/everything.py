@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.core.state import Entry
+from ledger.core.model.state import Entry
 from ledger.kube import place_traits
 from ledger.kube.card_sizes import Sizes
 from ledger.kube.errors import ClusterError, Conflict, NotFound, NotServed

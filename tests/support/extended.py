@@ -17,9 +17,9 @@ from extender.guessing import Tell, untold
 from extender.inventory import Inventory
 from extender.overlay import Overlay
 from extender.wire import Args, BindingArgs, NodeMeta
-from ledger.core import commands
-from ledger.core.cards import OWN, Card, Placement
-from ledger.core.denials import Denial
+from ledger.core.model import commands
+from ledger.core.model.cards import OWN, Card, Placement
+from ledger.core.model.denials import Denial
 from ledger.kube.card_lists import announcement
 from ledger.kube.errors import ClusterError, Conflict, NotFound, Unavailable
 from ledger.kube.objects import Node, ObjectMeta, Pod

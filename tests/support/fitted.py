@@ -9,7 +9,7 @@ from extender.fitting import Fits, Question, fit, parts_of
 from extender.overlay import Overlay
 from extender.reasons import reason_of, resolvable
 from extender.rows import Column
-from ledger.core.cards import Card
+from ledger.core.model.cards import Card
 from ledger.kube.wishes import PodWish
 from support.oracle_of_fitting import Answer, OneCard, OneNode, Terms
 

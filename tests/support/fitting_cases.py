@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from ledger.core.cards import Phase, Profile
+from ledger.core.model.cards import Phase, Profile
 from ledger.kube.wishes import ANY, CARD_POLICIES, CardWish, Choice, PodWish, Weights, Wish
 from support.oracle_of_fitting import OneCard, OneNode, Terms
 

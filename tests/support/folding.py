@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from ledger.core.commands import AnyCommand
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import evolve
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.log import records
 
 

@@ -2,8 +2,9 @@
 
 import random
 
-from ledger.core import charging, commands
-from ledger.core.state import Hold, Object, State
+from ledger.core.evolve import charges
+from ledger.core.model import commands
+from ledger.core.model.state import Hold, Object, State
 from support.generating import CAUSES, ROOTS, TRAITS, random_command, random_demand
 
 
@@ -13,7 +14,7 @@ def following_command(source: random.Random, state: State) -> commands.AnyComman
         (namespace, key, body)
         for namespace, space in state.namespaces.items()
         for key, entry in space.entries.items()
-        for body in charging.bodies_of(entry)
+        for body in charges.bodies_of(entry)
     ]
     if not found:
         return random_command(source)
@@ -78,5 +79,5 @@ def _asked(
 
 def _root(source: random.Random, key: str, body: Hold | Object) -> str:
     """Return the same root mostly, now and then another; only pods draw."""
-    others = ("", commands.BARRED, *ROOTS) if key.startswith(charging.PODS) else ("",)
+    others = ("", commands.BARRED, *ROOTS) if key.startswith(charges.PODS) else ("",)
     return source.choice((body.root, body.root, source.choice(others)))

@@ -2,9 +2,9 @@
 
 import random
 
-from ledger.core import accounts, commands
-from ledger.core.amounts import Amounts, without_zeros
-from ledger.core.traits import Reach, Requirement, Selection, Traits
+from ledger.core.model import accounts, commands
+from ledger.core.model.amounts import Amounts, without_zeros
+from ledger.core.model.traits import Reach, Requirement, Selection, Traits
 
 CLUSTER = "c1"
 NAMESPACES = ("c1/red", "c1/blue")

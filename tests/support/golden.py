@@ -19,12 +19,13 @@ import msgspec
 
 from gpuledger import archive
 from gpuledger.archive import ArchiveWriter, Header
-from ledger.core import accounts, commands, snapshots
-from ledger.core.amounts import Amounts
-from ledger.core.cards import HAMI, OWN, Card, Part, Parts, Phase, Profile, Share, Stage
-from ledger.core.commands import End, Observe, Refute, Reserve, SetLimits
-from ledger.core.state import State
-from ledger.core.traits import Reach, Requirement
+from ledger.core import snapshots
+from ledger.core.model import accounts, commands
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import HAMI, OWN, Card, Part, Parts, Phase, Profile, Share, Stage
+from ledger.core.model.commands import End, Observe, Refute, Reserve, SetLimits
+from ledger.core.model.state import State
+from ledger.core.model.traits import Reach, Requirement
 from ledger.log import records
 from support.folding import record
 from support.generating import random_commands

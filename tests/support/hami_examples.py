@@ -5,8 +5,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from ledger.core import commands
-from ledger.core.denials import Denial
+from ledger.core.model import commands
+from ledger.core.model.denials import Denial
 from ledger.kube.demand import demand_of
 from ledger.kube.node_cards import announced
 from ledger.kube.objects import Pod

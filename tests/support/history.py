@@ -4,8 +4,8 @@ import random
 from collections import deque
 from collections.abc import Iterator
 
-from ledger.core import accounts, commands
-from ledger.core.state import State
+from ledger.core.model import accounts, commands
+from ledger.core.model.state import State
 from support.folding import record
 
 START = 1_750_000_000_000_000

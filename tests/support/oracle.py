@@ -6,10 +6,10 @@ It keeps every body that may exist per key and adds up from scratch whenever it 
 from collections import defaultdict
 from itertools import chain
 
-from ledger.core import accounts, events
-from ledger.core.amounts import Amounts
-from ledger.core.events import AnyEvent
-from ledger.core.traits import Reach, Requirement, Selection, Traits
+from ledger.core.model import accounts, events
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.events import AnyEvent
+from ledger.core.model.traits import Reach, Requirement, Selection, Traits
 
 Place = tuple[str, str]
 """A namespace and a key in it."""

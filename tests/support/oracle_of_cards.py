@@ -6,10 +6,10 @@ been decided. Written from the rules: nothing of the core's placing is used.
 
 from typing import Any
 
-from ledger.core import events
-from ledger.core.amounts import Amounts
-from ledger.core.cards import Card, Phase, Share, Stage
-from ledger.core.events import AnyEvent
+from ledger.core.model import events
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Card, Phase, Share, Stage
+from ledger.core.model.events import AnyEvent
 from support.oracle import Body, Oracle, Place
 
 Where = tuple[str, str]

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from ledger.core.cards import Part, Parts, Phase, Profile, Share
+from ledger.core.model.cards import Part, Parts, Phase, Profile, Share
 from ledger.kube.wishes import CardWish, PodWish, Weights
 
 

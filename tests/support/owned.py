@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.kube.errors import ClusterError
 from ledger.kube.objects import Workload
 from ledger.kube.port import Change, Listed

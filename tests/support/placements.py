@@ -2,10 +2,10 @@
 
 import random
 
-from ledger.core import commands
-from ledger.core.cards import HAMI, OWN, Card, Part, Parts, Phase, Share, Stage
-from ledger.core.charging import bodies_of
-from ledger.core.state import State
+from ledger.core.evolve.charges import bodies_of
+from ledger.core.model import commands
+from ledger.core.model.cards import HAMI, OWN, Card, Part, Parts, Phase, Share, Stage
+from ledger.core.model.state import State
 from support.folding import record
 from support.generating import CLUSTER, RESOURCES, random_commands
 

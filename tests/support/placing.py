@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from ledger.core import cards, commands
-from ledger.core.amounts import Amounts
-from ledger.core.cards import Card, Part, Parts, Phase, Placement, Share
-from ledger.core.commands import AnyCommand
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.placements import lines_of
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.placements import lines_of
+from ledger.core.model import cards, commands
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Card, Part, Parts, Phase, Placement, Share
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from support.folding import apply
 
 TEAM, NODE = "c1/team", "c1/n1"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.core.cards import Card, Share
+from ledger.core.model.cards import Card, Share
 from support.kubelet import Asked, Kubelet, kubelet_in
 from vgpu_native import limits_page
 from vgpu_native.plugin import collecting

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ledger.core import commands
-from ledger.core.state import State
+from ledger.core.model import commands
+from ledger.core.model.state import State
 from ledger.log.memory import MemoryLog, MemoryStore
 from projections.digest import Digest, digest
 from projections.projector import replay

@@ -5,9 +5,9 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
-from ledger.core import accounts, commands
-from ledger.core.commands import AnyCommand, Reserve
-from ledger.core.state import Entry, State
+from ledger.core.model import accounts, commands
+from ledger.core.model.commands import AnyCommand, Reserve
+from ledger.core.model.state import Entry, State
 from ledger.kube import failures
 from ledger.kube.rules import DemandRules
 from ledger.log.memory import MemoryStore

@@ -13,9 +13,9 @@ import msgspec
 from extender.settling.node_reading import NodeRules
 from extender.settling.settlement import CardSettlement
 from extender.settling.tenure import CardSettings
-from ledger.core import cards
-from ledger.core.cards import Parts, Placement
-from ledger.core.commands import Place
+from ledger.core.model import cards
+from ledger.core.model.cards import Parts, Placement
+from ledger.core.model.commands import Place
 from ledger.kube import hami
 from ledger.kube.errors import ClusterError, Conflict, NotFound
 from ledger.kube.objects import Node, Pod

@@ -8,9 +8,9 @@ from nats.aio.client import Client
 
 from gpuledger.agent_log import INBOX
 from ledger.core import snapshots
-from ledger.core.accounts import quota
-from ledger.core.commands import SetLimits
-from ledger.core.state import State
+from ledger.core.model.accounts import quota
+from ledger.core.model.commands import SetLimits
+from ledger.core.model.state import State
 from ledger.log.connection import Access
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.port import Snapshot, Unreachable

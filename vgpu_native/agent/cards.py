@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ledger.core.cards import OWN, WHOLE, Card
+from ledger.core.model.cards import OWN, WHOLE, Card
 from ledger.kube import card_lists, hami, pair_scores
 from ledger.kube.pair_scores import PairScores
 from vgpu_native.agent.nvml import Gpu

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ledger.core.cards import Card
+from ledger.core.model.cards import Card
 from vgpu_native.agent.inventory import Inventory
 from vgpu_native.agent.observing import Observation, Use
 

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from ledger.core import snapshots
-from ledger.core.cards import Stage
+from ledger.core.model.cards import Stage
 from ledger.log import opening
 from ledger.log.port import Log, LogError, Lost, Unreachable
 from ledger.log.records import NewerSchema

@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.cards import Parts, Stage
-from ledger.core.charging import PODS
-from ledger.core.events import (
+from ledger.core.evolve.charges import PODS
+from ledger.core.model.cards import Parts, Stage
+from ledger.core.model.events import (
     OBJECT,
     Advanced,
     AnyEvent,
@@ -24,7 +24,7 @@ from ledger.core.events import (
     Resized,
     Unplaced,
 )
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Lost
 

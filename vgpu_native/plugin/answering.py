@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ledger.core.cards import Share
+from ledger.core.model.cards import Share
 from vgpu_native.plugin.settings import PluginSettings
 from vgpu_native.plugin.wire.deviceplugin_pb2 import (
     CDIDevice,

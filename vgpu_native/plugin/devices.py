@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ledger.core.cards import Card
+from ledger.core.model.cards import Card
 from vgpu_native.plugin.changes import Changes
 from vgpu_native.plugin.wire.deviceplugin_pb2 import (
     Device,

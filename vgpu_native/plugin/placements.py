@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from ledger.core.cards import Share
+from ledger.core.model.cards import Share
 
 
 class Container(msgspec.Struct, frozen=True):

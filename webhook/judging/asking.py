@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.core.commands import AnyCommand, Describe, Observe, Reserve
-from ledger.core.denials import Denial, Reason, brief
+from ledger.core.model.commands import AnyCommand, Describe, Observe, Reserve
+from ledger.core.model.denials import Denial, Reason, brief
 from ledger.log.submission import Accepted, Ledger
 from webhook import objections
 from webhook.attempts import unqualified

@@ -5,7 +5,7 @@ What stood in the object before is let be, or nobody could change anything else 
 
 from typing import Final
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube import hard, quotas, universe
 from ledger.kube.containers import shown
 from ledger.kube.hard import Mistake

@@ -19,11 +19,12 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import advising, wording
-from ledger.core.amounts import Amounts, covers
-from ledger.core.commands import BARRED, Asker, Observe, Reserve
-from ledger.core.denials import Denial, brief
-from ledger.core.traits import Traits
+from ledger.core.decide import advice_text
+from ledger.core.model import display_names
+from ledger.core.model.amounts import Amounts, covers
+from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
+from ledger.core.model.denials import Denial, brief
+from ledger.core.model.traits import Traits
 from ledger.kube.containers import takes_cards
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.gates import is_gated
@@ -267,9 +268,9 @@ def _cards(pod: Pod, demand: Demand, rules: DemandRules) -> int:
 
 def _waits(reserve: Reserve, denial: Denial) -> str:
     """Return what the creator of a pod is told that waits: every short line if that is not cut."""
-    head = f"{wording.object_name(reserve.key)} is created and waits"
+    head = f"{display_names.object_name(reserve.key)} is created and waits"
     if denial.shortages and denial.transient:
-        head += f"; it starts when {advising.released(denial.shortages)} released"
+        head += f"; it starts when {advice_text.released(denial.shortages)} released"
     head += "; do not create it again"
     whole = f"{head}. {denial.message}. [{denial.reason}]"
     if len(whole) <= WARNING_CHARACTERS_MAX and denial.transient:

@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.core import amounts
-from ledger.core.amounts import Amounts
-from ledger.core.commands import Asker, Reserve
-from ledger.core.denials import Denial, Reason, brief
+from ledger.core.model import amounts
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import Asker, Reserve
+from ledger.core.model.denials import Denial, Reason, brief
 from ledger.kube.objects import Workload
 from ledger.kube.rules import DemandRules
 from webhook.judging.asking import Asking

@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.charging import PODS, drawn_from
-from ledger.core.commands import BARRED, Reserve
-from ledger.core.denials import Denial, Reason
-from ledger.core.state import Entry, Namespace, State
-from ledger.core.traits import Traits, is_read, matches, united
+from ledger.core.evolve.charges import PODS, drawn_from
+from ledger.core.model.commands import BARRED, Reserve
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.state import Entry, Namespace, State
+from ledger.core.model.traits import Traits, is_read, matches, united
 from ledger.kube.objects import ObjectMeta
 from webhook.attempts import unqualified
 from webhook.kinds.envelope import Envelope, envelope_of

@@ -7,8 +7,8 @@ change sides afterwards is refused.
 
 import msgspec
 
-from ledger.core.commands import BARRED
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.commands import BARRED
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.containers import shown
 from ledger.kube.objects import ObjectMeta
 from webhook.kinds.kind import Kind

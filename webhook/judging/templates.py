@@ -1,6 +1,6 @@
 """Templates: what no pod made from one would be allowed, refused before there is any pod."""
 
-from ledger.core.denials import Denial
+from ledger.core.model.denials import Denial
 from ledger.kube.containers import shown
 from ledger.kube.objects import Workload
 from ledger.kube.rules import DemandRules

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import amounts
-from ledger.core.commands import BARRED, Asker, Observe, Reserve
-from ledger.core.denials import Denial, Reason, brief
+from ledger.core.model import amounts
+from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
+from ledger.core.model.denials import Denial, Reason, brief
 from ledger.kube.objects import Workload
 from webhook.attempts import Attempts, observation, on_behalf, unqualified
 from webhook.judging import templates

@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from ledger.core.amounts import Amounts, most_of, without_zeros
-from ledger.core.denials import Denial, Reason
-from ledger.core.traits import Traits
+from ledger.core.model.amounts import Amounts, most_of, without_zeros
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.traits import Traits
 from ledger.kube.containers import shown
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.objects import Workload

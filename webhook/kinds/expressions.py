@@ -13,7 +13,7 @@ than what it reads, so its cost is bounded by its length.
 import ast
 from typing import Final
 
-from ledger.core.denials import Reason
+from ledger.core.model.denials import Reason
 from webhook.kinds.functions import number_of, truth_of
 from webhook.kinds.grammar import NAMES, ExpressionError, compiled
 from webhook.kinds.values import Scope, Unfit, brief, unfit

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from ledger.core.denials import Reason
+from ledger.core.model.denials import Reason
 from webhook.kinds.values import NUMBER_MAX, Json, Scope, Unfit, unlike
 
 ARGUMENTS_MAX: Final = 8

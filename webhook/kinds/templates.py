@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.objects import Container, ObjectMeta, Pod, PodSpec, Resources, Workload
 from webhook.kinds.kind import Kind, PodSet
 from webhook.kinds.paths import Place

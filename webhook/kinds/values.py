@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.containers import shown
 
 Json = Any

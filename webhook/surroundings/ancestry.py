@@ -16,8 +16,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ledger.core import accounts, charging
-from ledger.core.state import Entry, State
+from ledger.core.evolve import charges
+from ledger.core.model import accounts
+from ledger.core.model.state import Entry, State
 from ledger.kube import resources
 from ledger.kube.cache import Parent, Parents
 from ledger.kube.errors import ClusterError
@@ -152,10 +153,10 @@ class Ancestry:
             key = key_of(kind, owner.name)
             is_charged = holds_uid(space.entries.get(key), owner.uid)
             return Root(kind, key, owner.uid) if is_charged else None
-        pod = space.entries.get(charging.PODS + owner.name) if _is_pod(owner) else None
+        pod = space.entries.get(charges.PODS + owner.name) if _is_pod(owner) else None
         if pod is None or not holds_uid(pod, owner.uid):
             return None
-        return self._of_key(charging.drawn_from(pod), space.entries)
+        return self._of_key(charges.drawn_from(pod), space.entries)
 
     def _of_key(self, key: str, entries: dict[str, Entry]) -> Root | None:
         """Return the root at a key, if it is known."""

@@ -13,8 +13,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from ledger.core import traits
-from ledger.core.traits import Selection
+from ledger.core.model import traits
+from ledger.core.model.traits import Selection
 from ledger.kube import place_traits, selectors
 from ledger.kube.objects import Quantities, Workload
 from ledger.kube.port import Change, Changed, Listed, Reached

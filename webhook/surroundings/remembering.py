@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.denials import Denial
+from ledger.core.model.denials import Denial
 from ledger.kube.cache import Parent
 from ledger.kube.objects import Workload
 from ledger.kube.resources import Resource

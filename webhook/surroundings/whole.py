@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ledger.core import accounts
-from ledger.core.commands import Reserve
-from ledger.core.state import State
+from ledger.core.model import accounts
+from ledger.core.model.commands import Reserve
+from ledger.core.model.state import State
 from ledger.kube.cache import Parents
 from ledger.kube.rules import DemandRules, Recording
 from webhook.kinds.catalog import Catalog

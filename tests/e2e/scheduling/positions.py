@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger import archive
-from ledger.core.accounts import Kind, kind
 from ledger.core.invariants import excesses, violations
-from ledger.core.state import State
+from ledger.core.model.accounts import Kind, kind
+from ledger.core.model.state import State
 from ledger.log import records
 from tests.e2e.service import Service
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from gpuledger.app import build
 from gpuledger.exits import Exit, Stop, denied
 from gpuledger.failures import ending
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.log.port import Full, Lost, Unreachable
 from ledger.log.storelock import StoreBusy
 from ledger.runtime import certificates

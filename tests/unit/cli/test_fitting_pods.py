@@ -12,9 +12,9 @@ from gpuledger import fitting_pods
 from gpuledger.exits import Exit, Stop
 from gpuledger.fitting_pods import Fit
 from gpuledger.recalling import Recalled
-from ledger.core import commands
-from ledger.core.cards import OWN, Card, Part, Phase, Share
-from ledger.core.state import State
+from ledger.core.model import commands
+from ledger.core.model.cards import OWN, Card, Part, Phase, Share
+from ledger.core.model.state import State
 from ledger.runtime.settings import Settings
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"

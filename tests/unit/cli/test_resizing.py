@@ -4,7 +4,7 @@ import pytest
 
 from gpuledger.exits import Exit, Stop
 from gpuledger.resizing import Wanted, refuse_instances, resized
-from ledger.core.cards import Part, Phase, Share
+from ledger.core.model.cards import Part, Phase, Share
 
 PARTS = (
     Part("proxy", Phase.SIDECAR, (Share("GPU-a", 1_000, 5),)),

@@ -12,9 +12,9 @@ from gpuledger import what_if
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import Found
 from gpuledger.what_if import Answer, Question
-from ledger.core import commands
-from ledger.core.cards import OWN, Card, Part, Phase, Share
-from ledger.core.state import State
+from ledger.core.model import commands
+from ledger.core.model.cards import OWN, Card, Part, Phase, Share
+from ledger.core.model.state import State
 from ledger.runtime.settings import Settings
 
 MEMORY = "nvidia.com/gpumem"

@@ -3,12 +3,13 @@
 import pytest
 from support.charging import tell
 
-from ledger.core import accounts, shortages
-from ledger.core.amounts import Amounts
-from ledger.core.commands import Observe, Reserve, SetLimits
-from ledger.core.denials import Denial, sentence
-from ledger.core.state import State
-from ledger.core.traits import Requirement
+from ledger.core.decide import capacity
+from ledger.core.model import accounts
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import Observe, Reserve, SetLimits
+from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.state import State
+from ledger.core.model.traits import Requirement
 
 TEAM, WEB = "c1/team-a", "deployments.apps/web"
 RESOURCES = tuple(f"t{number:02}.nvidia.com/gpumem" for number in range(16))
@@ -23,13 +24,13 @@ def of_each(amount: int) -> Amounts:
 
 def tried(monkeypatch: pytest.MonkeyPatch, state: State, command: Reserve) -> tuple[str, int]:
     """Return the text of a denial, and how many demands were tried for it."""
-    tries, attempted = [], shortages.attempted
+    tries, attempted = [], capacity.attempted
 
-    def counted(*args) -> list[shortages.Short]:
+    def counted(*args) -> list[capacity.Short]:
         tries.append(args)
         return attempted(*args)
 
-    monkeypatch.setattr(shortages, "attempted", counted)
+    monkeypatch.setattr(capacity, "attempted", counted)
     denial = tell(state, command)
     assert isinstance(denial, Denial), denial
     return sentence(denial), len(tries)

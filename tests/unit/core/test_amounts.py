@@ -2,9 +2,9 @@
 
 from support.folding import record
 
-from ledger.core import accounts, commands
-from ledger.core.amounts import most_of
-from ledger.core.state import State
+from ledger.core.model import accounts, commands
+from ledger.core.model.amounts import most_of
+from ledger.core.model.state import State
 from ledger.log import records
 
 CARDS = "nvidia.com/gpu"

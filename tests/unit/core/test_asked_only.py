@@ -2,10 +2,11 @@
 
 from support.charging import KEY, NAMESPACE, kinds, mib, tell
 
-from ledger.core import accounts, commands, invariants, snapshots
-from ledger.core.denials import Denial
-from ledger.core.state import State
-from ledger.core.traits import Reach
+from ledger.core import invariants, snapshots
+from ledger.core.model import accounts, commands
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.core.model.traits import Reach
 
 OWN = accounts.quota("c1", "team", "main")
 SHARED = accounts.universe("all")

@@ -21,10 +21,10 @@ from support.placing import (
 )
 
 from ledger.core import invariants
-from ledger.core.cards import MIG, Part, Phase, Profile
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.model.cards import MIG, Part, Phase, Profile
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 
 PROFILES = (
     Profile("1g", 5, 10, 1, ((0, 1), (1, 1), (2, 1), (3, 1))),

@@ -23,9 +23,10 @@ from support.placing import (
     unplace,
 )
 
-from ledger.core import commands, invariants, snapshots
-from ledger.core.cards import MIG, Parts
-from ledger.core.state import State
+from ledger.core import invariants, snapshots
+from ledger.core.model import commands
+from ledger.core.model.cards import MIG, Parts
+from ledger.core.model.state import State
 
 VICTIM = (TEAM, "pods/low", "low")
 

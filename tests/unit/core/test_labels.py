@@ -4,10 +4,11 @@ import msgspec
 import pytest
 from support.charging import KEY, mib, tell
 
-from ledger.core import accounts, commands, invariants, snapshots, traits
-from ledger.core.denials import Denial
-from ledger.core.state import State
-from ledger.core.traits import READ, Numbered, Reach, Requirement, Selection
+from ledger.core import invariants, snapshots
+from ledger.core.model import accounts, commands, traits
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.core.model.traits import READ, Numbered, Reach, Requirement, Selection
 
 TEAM = (Requirement("team", "In", ("a",)),)
 TIER = (Requirement("tier", "NotIn", ("gold",)),)

@@ -2,7 +2,7 @@
 
 from support.charging import NAMESPACE, create, ended, kinds, seen, tell, with_limit
 
-from ledger.core import commands
+from ledger.core.model import commands
 
 
 def test_a_late_duplicate_of_what_is_stored_holds_nothing() -> None:

@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 from support.charging import MEMORY, NAMESPACE, kinds, mib, tell, with_limit
 
-from ledger.core import commands
-from ledger.core.charging import InvariantError
-from ledger.core.denials import Denial, Reason
-from ledger.core.state import State
+from ledger.core.evolve.charges import InvariantError
+from ledger.core.model import commands
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.state import State
 
 WEB = "deployments.apps/web"
 OTHER = "replicasets.apps/released"

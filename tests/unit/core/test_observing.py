@@ -15,9 +15,9 @@ from support.charging import (
     with_limit,
 )
 
-from ledger.core import commands
-from ledger.core.denials import Denial, Reason
-from ledger.core.state import State
+from ledger.core.model import commands
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.state import State
 
 
 def committed(state: State, name: str = "p") -> tuple[str, int, int]:

@@ -26,12 +26,13 @@ from support.placing import (
     unplace,
 )
 
-from ledger.core import cards, commands, events, invariants, snapshots
-from ledger.core.accounts import quota
-from ledger.core.cards import Part, Phase, Stage
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import InvariantError, evolve
+from ledger.core import invariants, snapshots
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import InvariantError, evolve
+from ledger.core.model import cards, commands, events
+from ledger.core.model.accounts import quota
+from ledger.core.model.cards import Part, Phase, Stage
+from ledger.core.model.denials import Denial
 
 
 def test_a_pod_books_what_its_containers_take_together() -> None:

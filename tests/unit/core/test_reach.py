@@ -3,10 +3,11 @@
 import pytest
 from support.charging import KEY, kinds, mib, tell
 
-from ledger.core import accounts, commands, invariants, snapshots, traits
-from ledger.core.denials import Denial, Reason, sentence
-from ledger.core.state import State
-from ledger.core.traits import Reach, Requirement, Traits
+from ledger.core import invariants, snapshots
+from ledger.core.model import accounts, commands, traits
+from ledger.core.model.denials import Denial, Reason, sentence
+from ledger.core.model.state import State
+from ledger.core.model.traits import Reach, Requirement, Traits
 
 ALL = accounts.universe("all")
 GOLD = Reach(namespaces=(Requirement("tier", "In", ("gold",)),))

@@ -17,9 +17,10 @@ from support.placing import (
     share,
 )
 
-from ledger.core import accounts, cards, commands, invariants, snapshots
-from ledger.core.placements import lines_of
-from ledger.core.state import State
+from ledger.core import invariants, snapshots
+from ledger.core.evolve.placements import lines_of
+from ledger.core.model import accounts, cards, commands
+from ledger.core.model.state import State
 
 ACCOUNT = accounts.card("c1", "n1", "GPU-0")
 

@@ -16,9 +16,9 @@ from support.charging import (
     with_limit,
 )
 
-from ledger.core import accounts, commands, denials
-from ledger.core.denials import Denial, Reason, Shortage
-from ledger.core.state import State
+from ledger.core.model import accounts, commands, denials
+from ledger.core.model.denials import Denial, Reason, Shortage
+from ledger.core.model.state import State
 
 
 def refused(decision: object) -> Denial:

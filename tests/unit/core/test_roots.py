@@ -4,10 +4,12 @@ import msgspec
 import pytest
 from support.charging import KEY, MEMORY, NAMESPACE, QUOTA, ended, kinds, mib, tell, with_limit
 
-from ledger.core import charging, commands, shortages, traits
-from ledger.core.amounts import Amounts
-from ledger.core.denials import Denial, Reason, sentence
-from ledger.core.state import State
+from ledger.core.decide import capacity
+from ledger.core.evolve import charges
+from ledger.core.model import commands, traits
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.denials import Denial, Reason, sentence
+from ledger.core.model.state import State
 
 WEB = "deployments.apps/web"
 
@@ -76,7 +78,7 @@ def test_the_holder_of_an_envelope_is_the_root() -> None:
 
 
 def test_a_denial_looks_at_a_bounded_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shortages, "HOLDERS_SCANNED_MAX", 3)
+    monkeypatch.setattr(capacity, "HOLDERS_SCANNED_MAX", 3)
     state = running(100, 60)
     for name in "abc":
         tell(state, pod(name, 20))
@@ -88,7 +90,7 @@ def test_a_denial_looks_at_a_bounded_number_of_keys(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_denial_looks_at_roots_before_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shortages, "HOLDERS_SCANNED_MAX", 1)
+    monkeypatch.setattr(capacity, "HOLDERS_SCANNED_MAX", 1)
     state = with_limit(100)
     tell(state, pod("first", 40, drawn_from=""))
     for name in "abc":
@@ -306,7 +308,7 @@ def test_a_pod_of_an_unknown_root_is_charged_without_looking_at_its_siblings(
     tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {KEY: 100}, selects=selects))
     for name in "abcdef":
         tell(state, pod(name, 10, traits=(f"app={name}",)))
-    monkeypatch.setattr(charging, "matches", matches)
+    monkeypatch.setattr(charges, "matches", matches)
     seen = commands.Observe(NAMESPACE, "pods/a", "uid-a", 50, mib(5), root=WEB, traits=("app=a",))
     tell(state, seen)
     assert set(looked) == {("app=a",)}

@@ -23,10 +23,11 @@ from support.placing import (
     unplace,
 )
 
-from ledger.core import commands, invariants, snapshots
-from ledger.core.accounts import quota
-from ledger.core.cards import Stage
-from ledger.core.state import State
+from ledger.core import invariants, snapshots
+from ledger.core.model import commands
+from ledger.core.model.accounts import quota
+from ledger.core.model.cards import Stage
+from ledger.core.model.state import State
 
 QUOTA = quota("c1", "team", "gpus")
 WEB = "deployments.apps/web"

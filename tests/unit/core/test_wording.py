@@ -4,12 +4,13 @@ import msgspec
 import pytest
 from support.charging import tell
 
-from ledger.core import accounts, shortages
-from ledger.core.amounts import Amounts
-from ledger.core.commands import Asker, Observe, Reserve, SetLimits
-from ledger.core.denials import Denial, brief, sentence
-from ledger.core.state import State
-from ledger.core.traits import Requirement
+from ledger.core.decide import capacity
+from ledger.core.model import accounts
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import Asker, Observe, Reserve, SetLimits
+from ledger.core.model.denials import Denial, brief, sentence
+from ledger.core.model.state import State
+from ledger.core.model.traits import Requirement
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 TEAM = "c1/team-a"
@@ -219,7 +220,7 @@ def test_a_bounded_number_of_lines_is_told() -> None:
     denial = ask(state, "pods/p", {GPU: 30})
     assert denial is not None
     assert len(denial.shortages) == 20, "whoever waits has to know every account"
-    assert text(denial).count(" would need ") == shortages.LINES_TOLD_MAX
+    assert text(denial).count(" would need ") == capacity.LINES_TOLD_MAX
     assert "Other limits have no room either." in text(denial)
 
 

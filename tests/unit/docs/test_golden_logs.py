@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from support.golden import GOLDEN, Expected, amounts_to, payloads_of
 
-from ledger.core.events import AnyEvent, Cause
+from ledger.core.model.events import AnyEvent, Cause
 from ledger.log import records
 
 LOGS = sorted(GOLDEN.glob("schema-*.log"))

@@ -11,8 +11,8 @@ from support.golden import GOLDEN, payloads_of
 
 from gpuledger.app import build
 from gpuledger.application import Application
-from ledger.core.denials import Reason
-from ledger.core.events import AnyEvent, Cause
+from ledger.core.model.denials import Reason
+from ledger.core.model.events import AnyEvent, Cause
 from ledger.log import records
 from ledger.runtime.setting_texts import documentation
 from ledger.runtime.telemetry import METRICS

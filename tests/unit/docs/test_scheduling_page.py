@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from ledger.core.denials import Denial
+from ledger.core.model.denials import Denial
 from ledger.kube.choices import keys_of
 from ledger.kube.preferences import KEYS, NODE_POLICY, preferences_of
 from ledger.kube.vendors import BUILT_IN, Vendor

@@ -6,11 +6,11 @@ from pathlib import Path
 import yaml
 from support.folding import apply
 
-from ledger.core import accounts
-from ledger.core.commands import AnyCommand, Asker, Describe, Observe, Reserve, SetLimits
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial, sentence
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.model import accounts
+from ledger.core.model.commands import AnyCommand, Asker, Describe, Observe, Reserve, SetLimits
+from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.state import State
 from ledger.kube import place_traits
 from ledger.kube.rules import DemandRules
 from ledger.kube.universe import limits_of_universe, spec_of

@@ -14,13 +14,13 @@ import pytest
 import yaml
 from support.kinds import BUILTIN, workload
 
-from ledger.core import accounts
-from ledger.core.amounts import Amounts
-from ledger.core.commands import Asker, Observe, Reserve, SetLimits
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial, sentence
-from ledger.core.evolution import evolve
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model import accounts
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import Asker, Observe, Reserve, SetLimits
+from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.state import State
 from ledger.kube.objects import Workload
 from ledger.kube.rules import DemandRules
 from webhook.kinds.envelope import Envelope, envelope_of

@@ -9,9 +9,9 @@ from support.extended import CLUSTER, ModelServer, Stored, cards, held, pod, rep
 from extender.binding import LATE, SEND_SECONDS
 from extender.extender import ExtenderSettings
 from extender.proposing import AGAIN_SECONDS, TAKE_UP_SECONDS
-from ledger.core import commands
-from ledger.core.cards import HAMI, Stage
-from ledger.core.denials import Denial
+from ledger.core.model import commands
+from ledger.core.model.cards import HAMI, Stage
+from ledger.core.model.denials import Denial
 from ledger.kube.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
 from ledger.kube.objects import Node, ObjectMeta
 from ledger.log.memory import MemoryStore

@@ -4,7 +4,7 @@ import msgspec
 from support.conforming import container, pod
 from support.extended import ModelServer, cards, replica
 
-from ledger.core.cards import HAMI
+from ledger.core.model.cards import HAMI
 from ledger.kube.objects import Node, ObjectMeta, Pod
 
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from support.admission import CLUSTER, NAMESPACE, CoreLedger, review, serving
 
-from ledger.core import accounts
-from ledger.core.commands import SetLimits
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import evolve
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model import accounts
+from ledger.core.model.commands import SetLimits
+from ledger.core.model.denials import Denial
 from ledger.kube import hard
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import chosen

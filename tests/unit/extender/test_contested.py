@@ -6,8 +6,8 @@ from extender.extender import ExtenderSettings
 from extender.guessing import CONTESTED_SECONDS
 from extender.selecting import Preferences
 from extender.wire import Args
-from ledger.core.cards import Part, Phase, Share
-from ledger.core.commands import Place
+from ledger.core.model.cards import Part, Phase, Share
+from ledger.core.model.commands import Place
 from ledger.kube.objects import Pod
 
 FULLEST = ExtenderSettings(Preferences(node_policy="binpack"))

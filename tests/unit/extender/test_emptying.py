@@ -10,7 +10,7 @@ from extender.emptying import victims
 from extender.inventory import Inventory
 from extender.overlay import Overlay
 from extender.selecting import Preferences, Selecting
-from ledger.core.cards import Phase
+from ledger.core.model.cards import Phase
 from ledger.kube.objects import Pod
 from ledger.kube.wishes import CardWish, Choice, PodWish, Wish
 

@@ -18,9 +18,9 @@ from support.extended import (
 
 from extender.binding import NOT_FENCED, UNDER_WAY
 from extender.extender import ExtenderSettings
-from ledger.core import commands
-from ledger.core.cards import HAMI
-from ledger.core.denials import Denial
+from ledger.core.model import commands
+from ledger.core.model.cards import HAMI
+from ledger.core.model.denials import Denial
 from ledger.kube.errors import ClusterError, Conflict, Forbidden, Unavailable
 from ledger.kube.fences import LABEL
 from ledger.kube.objects import Node, ObjectMeta, Pod

@@ -11,8 +11,8 @@ from extender.extender import LOOK_AGAIN_SECONDS, ExtenderSettings, Unavailable
 from extender.patience import AGAIN_SECONDS
 from extender.selecting import Preferences
 from extender.wire import Args, MetaPod, MetaVictims, NodeList, PreemptionArgs
-from ledger.core.cards import HAMI, MIG, OWN, Card, Profile
-from ledger.core.commands import End, RegisterCards, SetLimits
+from ledger.core.model.cards import HAMI, MIG, OWN, Card, Profile
+from ledger.core.model.commands import End, RegisterCards, SetLimits
 from ledger.kube.card_types import CardType
 from ledger.kube.objects import Node, ObjectMeta
 from ledger.kube.rules import DemandRules

@@ -14,7 +14,7 @@ from extender.expressions import Expression
 from extender.fitting import Question, fit, parts_of, priorities
 from extender.overlay import Overlay
 from extender.reasons import reasons_of
-from ledger.core.cards import Booking, Part, Parts, Phase, Profile, Share, booked
+from ledger.core.model.cards import Booking, Part, Parts, Phase, Profile, Share, booked
 from ledger.kube.wishes import CardWish, Choice, PodWish, Weights, Wish
 
 PLAIN = CardWish("nvidia", 1, 8_000, 0, 10, exclusive=False)

@@ -18,7 +18,7 @@ from support.extended import (
 from support.replicas import running
 
 from extender.extender import ExtenderSettings
-from ledger.core.cards import HAMI
+from ledger.core.model.cards import HAMI
 from ledger.kube.errors import ClusterError, Forbidden, Unavailable
 from ledger.kube.objects import Node, ObjectMeta, Pod
 from ledger.log.memory import Fault, MemoryStore

@@ -13,7 +13,7 @@ from extender.extender import ExtenderSettings
 from extender.guessing import CONTESTED_SECONDS, GUESS_SECONDS, WARNING_SECONDS
 from extender.selecting import Preferences
 from extender.wire import Args
-from ledger.core.amounts import AMOUNT_MAX
+from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.kube.objects import Pod
 from ledger.log.memory import MemoryStore
 

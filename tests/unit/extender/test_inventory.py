@@ -5,10 +5,10 @@ from support.folding import record
 
 from extender.inventory import Inventory
 from extender.overlay import Overlay
-from ledger.core import cards, commands
-from ledger.core.cards import Card, Part, Phase, Profile, Share
-from ledger.core.commands import AnyCommand
-from ledger.core.state import State
+from ledger.core.model import cards, commands
+from ledger.core.model.cards import Card, Part, Phase, Profile, Share
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.state import State
 from ledger.log import records
 
 NODE, TEAM = "c1/n1", "c1/team"

@@ -1,7 +1,7 @@
 """What is probably taken: counted once, bounded, and forgotten in time."""
 
 from extender.overlay import GUESSES_MAX, Overlay
-from ledger.core.cards import Booking
+from ledger.core.model.cards import Booking
 
 ONE = {2: Booking(10, 20, 1)}
 

@@ -18,9 +18,9 @@ from support.extended import (
 )
 
 from extender import patience, preemption
-from ledger.core import commands
-from ledger.core.cards import Claim
-from ledger.core.denials import Denial, Reason
+from ledger.core.model import commands
+from ledger.core.model.cards import Claim
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.budgets import Budget, BudgetSpec, BudgetStatus
 from ledger.kube.errors import BudgetExhausted, Conflict, Unavailable
 from ledger.kube.objects import ObjectMeta, Pod

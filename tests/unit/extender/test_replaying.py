@@ -7,7 +7,7 @@ import pytest
 from extender.arriving import FOREVER, Arrival, Fleet, wish_for
 from extender.replaying import Outcome, Replay, by_preferences
 from extender.selecting import Preferences
-from ledger.core.cards import MIG, Card, Part, Phase, Profile, Share
+from ledger.core.model.cards import MIG, Card, Part, Phase, Profile, Share
 
 CARD: dict[str, Any] = {
     "uuid": "a",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from extender.victims import Candidate, choose, cost
-from ledger.core.cards import Part, Phase, Placement, Share
+from ledger.core.model.cards import Part, Phase, Placement, Share
 
 
 def _pod(

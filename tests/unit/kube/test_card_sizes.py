@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.core.cards import Card
-from ledger.core.commands import AnyCommand, RegisterCards, RemoveNode
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import evolve
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.cards import Card
+from ledger.core.model.commands import AnyCommand, RegisterCards, RemoveNode
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.kube.card_sizes import CARD_MEMORY_MAX, Sizes
 from ledger.kube.card_types import CardType
 from ledger.kube.demand import Demand, demand_of

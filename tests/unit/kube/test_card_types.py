@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.core.denials import Denial, Reason, sentence
+from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.kube import card_types
 from ledger.kube.card_types import NAMED_MAX, CardType
 from ledger.kube.demand import Demand, demand_of

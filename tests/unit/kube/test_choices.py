@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube import vendor_files
 from ledger.kube.choices import ITEMS_MAX, choice_of, keys_of
 from ledger.kube.vendors import BUILT_IN, NVIDIA, Vendor, chosen

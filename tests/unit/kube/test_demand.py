@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.core.denials import Denial, Reason, sentence
+from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules

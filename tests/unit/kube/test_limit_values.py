@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from ledger.core.amounts import AMOUNT_MAX
+from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.kube import hard
 from ledger.kube.rules import DemandRules
 from ledger.kube.vendors import NVIDIA, chosen

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ledger.core.card_rules import SHARES_MAX
-from ledger.core.cards import HAMI, OWN, Card, Profile
+from ledger.core.decide.card_checks import SHARES_MAX
+from ledger.core.model.cards import HAMI, OWN, Card, Profile
 from ledger.kube import hami
 from ledger.kube.card_lists import TEXT_MAX, announcement
 from ledger.kube.node_cards import Announced, announced

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ledger.core.cards import Card, Part, Phase, Share
+from ledger.core.model.cards import Card, Part, Phase, Share
 from ledger.kube.placement_annotations import annotations_of, labels_of
 
 CARDS = (

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.core.cards import Part, Phase, Share
+from ledger.core.model.cards import Part, Phase, Share
 from ledger.kube import device_lists, hami
 from ledger.kube.card_lists import TEXT_MAX
 from ledger.kube.device_lists import BadDeviceList

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.preferences import (
     CARD_POLICY,
     NODE_POLICY,

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from ledger.core.traits import Requirement
+from ledger.core.model.traits import Requirement
 from ledger.kube import card_types
 from ledger.kube.objects import (
     ObjectMeta,

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.core.cards import Card, Part, Phase, Share
+from ledger.core.model.cards import Card, Part, Phase, Share
 from ledger.kube.card_types import CardType
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.objects import Pod

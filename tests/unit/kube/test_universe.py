@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ledger.core import traits
-from ledger.core.traits import Reach, Requirement
+from ledger.core.model import traits
+from ledger.core.model.traits import Reach, Requirement
 from ledger.kube import place_traits
 from ledger.kube.rules import DemandRules
 from ledger.kube.universe import (

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube import vendor_files
 from ledger.kube.demand import Demand, demand_of
 from ledger.kube.managed import is_placed

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.core.cards import Phase
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.cards import Phase
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.card_types import CardType
 from ledger.kube.demand import demand_of
 from ledger.kube.objects import Pod

@@ -5,8 +5,8 @@ import contextlib
 
 import pytest
 
-from ledger.core.commands import CloseAccount, End, Observe, RegisterCards, RemoveNode
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.commands import CloseAccount, End, Observe, RegisterCards, RemoveNode
+from ledger.core.model.denials import Denial, Reason
 from ledger.log import courier as couriers
 from ledger.log.courier import Courier
 from ledger.log.submission import Accepted

@@ -2,8 +2,8 @@
 
 from support.replicas import running
 
-from ledger.core import accounts, commands
-from ledger.core.denials import Denial
+from ledger.core.model import accounts, commands
+from ledger.core.model.denials import Denial
 from ledger.log.bounds import WriterSettings
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Accepted

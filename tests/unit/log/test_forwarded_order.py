@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ledger.core import accounts, cards, commands, events
-from ledger.core.commands import AnyCommand
+from ledger.core.model import accounts, cards, commands, events
+from ledger.core.model.commands import AnyCommand
 from ledger.log.forwarding import Forwarder
 from ledger.log.port import Unreachable
 from ledger.log.streams import Names

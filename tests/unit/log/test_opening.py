@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import pytest
 from support.folding import record
 
-from ledger.core import commands, snapshots
-from ledger.core.state import State
+from ledger.core import snapshots
+from ledger.core.model import commands
+from ledger.core.model.state import State
 from ledger.log import opening
 from ledger.log.memory import MemoryLog, MemoryStore
 from ledger.log.port import Extent, Lost, Snapshot

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from support.replicas import running
 
-from ledger.core import commands
-from ledger.core.denials import Denial, Reason
+from ledger.core.model import commands
+from ledger.core.model.denials import Denial, Reason
 from ledger.log.memory import Fate, Fault, MemoryStore
 from ledger.log.submission import Accepted
 

@@ -7,7 +7,7 @@ import pytest
 from support.folding import record
 from support.generating import random_commands
 
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.memory import MemoryLog, MemoryStore
 from ledger.log.port import Lost

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from support.replicas import QUICK, running
 
-from ledger.core import commands, events
-from ledger.core.denials import Denial, Reason
+from ledger.core.model import commands, events
+from ledger.core.model.denials import Denial, Reason
 from ledger.log.memory import MemoryStore
 from ledger.log.records import Item, encode_item
 from ledger.log.shares import Shares

@@ -7,8 +7,8 @@ import pytest
 from support.replicas import QUICK, running
 from support.waiting import until
 
-from ledger.core import commands
-from ledger.core.denials import Denial, Reason
+from ledger.core.model import commands
+from ledger.core.model.denials import Denial, Reason
 from ledger.log.memory import Fate, Fault, MemoryStore
 from ledger.log.port import TooLarge
 from ledger.log.space import Space, asks_for_more

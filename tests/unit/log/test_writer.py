@@ -6,9 +6,11 @@ import msgspec
 import pytest
 from support.replicas import QUICK, running
 
-from ledger.core import accounts, commands, decisions, events, invariants, snapshots
-from ledger.core.denials import Denial, Reason
-from ledger.core.state import State
+from ledger.core import invariants, snapshots
+from ledger.core.decide import decider
+from ledger.core.model import accounts, commands, events
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.state import State
 from ledger.log import records, refusals
 from ledger.log.bounds import WriterSettings
 from ledger.log.memory import Fate, Fault, MemoryStore
@@ -301,8 +303,8 @@ async def test_a_decision_that_contradicts_the_state_is_refused_alone(monkeypatc
             return [events.Released("c1/red", "pods/none", "uid-none", 0, "deleted")]
         return real(state, command)
 
-    real = decisions.decide
-    monkeypatch.setattr(decisions, "decide", decide)
+    real = decider.decide
+    monkeypatch.setattr(decider, "decide", decide)
     async with running(store) as writer:
         poisoned, healthy = await asyncio.gather(writer.submit(honest), writer.submit(reserve(1)))
     assert isinstance(poisoned, Denial)
@@ -325,14 +327,14 @@ async def test_a_balance_beyond_what_can_be_kept_costs_one_command_and_not_the_s
 
 
 async def test_a_defect_in_a_rule_costs_one_command_and_not_the_service(monkeypatch) -> None:
-    store, real = MemoryStore(), decisions.decide
+    store, real = MemoryStore(), decider.decide
 
     def decide(state, command):
         if getattr(command, "uid", "") == "uid-1":
             raise AttributeError("a defect")
         return real(state, command)
 
-    monkeypatch.setattr(decisions, "decide", decide)
+    monkeypatch.setattr(decider, "decide", decide)
     async with running(store) as writer:
         poisoned, healthy = await asyncio.gather(
             writer.submit(reserve(1)), writer.submit(reserve(2))

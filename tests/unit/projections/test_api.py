@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from support.folding import record
 from support.projecting import SECOND, START, log_of, project
 
-from ledger.core import commands
-from ledger.core.state import State
+from ledger.core.model import commands
+from ledger.core.model.state import State
 from projections.api import routes
 from projections.reading import Readers
 

@@ -11,9 +11,9 @@ from starlette.applications import Starlette
 from support.folding import record
 from support.projecting import SECOND, START, log_of, project, viewing
 
-from ledger.core import commands
-from ledger.core.cards import HAMI, OWN, Card, Part, Phase, Share, Stage
-from ledger.core.state import State
+from ledger.core.model import commands
+from ledger.core.model.cards import HAMI, OWN, Card, Part, Phase, Share, Stage
+from ledger.core.model.state import State
 from projections import metrics
 from projections.api import routes
 from projections.metrics import UsageCollector

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ledger.core import events
-from ledger.core.cards import Card, Part, Phase, Share, Stage
-from ledger.core.commands import BARRED
-from ledger.core.traits import Reach, Requirement
+from ledger.core.model import events
+from ledger.core.model.cards import Card, Part, Phase, Share, Stage
+from ledger.core.model.commands import BARRED
+from ledger.core.model.traits import Reach, Requirement
 from projections.describing import describe
 
 PARTS = (

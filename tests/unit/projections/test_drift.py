@@ -6,9 +6,9 @@ import pytest
 from support.folding import record
 from support.projecting import SECOND, START, log_of, project, viewing
 
-from ledger.core import commands
-from ledger.core.commands import AnyCommand
-from ledger.core.state import State
+from ledger.core.model import commands
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.state import State
 from ledger.log import records
 from projections.queries.drift import Correction, Over, Unbelieved, drift, unbelieved
 from projections.queries.scopes import EVERYTHING, Scope

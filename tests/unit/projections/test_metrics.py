@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from support.folding import record
 from support.projecting import log_of, project
 
-from ledger.core import commands
-from ledger.core.state import State
+from ledger.core.model import commands
+from ledger.core.model.state import State
 from projections import metrics
 from projections.metrics import UsageCollector
 from projections.reading import Readers

@@ -9,8 +9,8 @@ from support.placements import placement_payloads
 from support.projecting import digest_of, log_of, project, random_payloads, viewing
 
 from ledger.core import snapshots
-from ledger.core.denials import Denial, Reason
-from ledger.core.state import State
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.state import State
 from ledger.log import records, refusals
 from ledger.log.memory import MemoryLog, MemoryStore
 from ledger.log.port import Lost, Snapshot

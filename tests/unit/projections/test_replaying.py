@@ -6,7 +6,7 @@ import pytest
 from support.projecting import SECOND, START, log_of, random_payloads
 
 from ledger.core import snapshots
-from ledger.core.state import State
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.memory import MemoryLog
 from ledger.log.port import Snapshot

@@ -6,10 +6,10 @@ import pytest
 from support.folding import record
 from support.projecting import SECOND, START, log_of, project, viewing
 
-from ledger.core import accounts, commands
-from ledger.core.commands import AnyCommand
-from ledger.core.state import State
-from ledger.core.traits import Reach, Requirement
+from ledger.core.model import accounts, commands
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.state import State
+from ledger.core.model.traits import Reach, Requirement
 from projections.queries.scopes import EVERYTHING, Scope
 from projections.queries.shares import By, Share, shares
 from projections.queries.usage import usage

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.log.submission import Accepted
 from ledger.runtime import telemetry
 from ledger.runtime.telemetry import METRICS, Kind, Metric, Telemetry

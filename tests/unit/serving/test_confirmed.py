@@ -8,8 +8,8 @@ from support.replicas import running
 from gpuledger import kubernetes
 from gpuledger.confirmed import Confirmed
 from gpuledger.kubernetes import Kubernetes
-from ledger.core.commands import RegisterCluster, Reserve
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.commands import RegisterCluster, Reserve
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.errors import Unavailable
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Accepted

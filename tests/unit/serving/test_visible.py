@@ -7,8 +7,8 @@ from support.replicas import running
 
 from gpuledger import visible
 from gpuledger.visible import Visible
-from ledger.core.commands import End, Reserve
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.commands import End, Reserve
+from ledger.core.model.denials import Denial, Reason
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Accepted
 

@@ -8,7 +8,7 @@ import pytest
 from support.apiserver import pod_body
 from support.settled import CLUSTER, DEMAND, RULES, World, world
 
-from ledger.core.commands import CREATE, Observe, Reserve
+from ledger.core.model.commands import CREATE, Observe, Reserve
 from ledger.kube.errors import Forbidden
 from ledger.log.courier import Courier
 from webhook.ages import Ages, OpenAttempt

@@ -7,7 +7,7 @@ import pytest
 from support.apiserver import pod_body, quota_body
 from support.everything import FullWorld, full_world, settling_everything
 
-from ledger.core.commands import Reserve
+from ledger.core.model.commands import Reserve
 from ledger.kube.errors import Unavailable
 from ledger.kube.gates import GATE
 from ledger.kube.resources import POLICIES

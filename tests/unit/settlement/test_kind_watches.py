@@ -15,8 +15,8 @@ from support.everything import (
 )
 from support.settled import CLUSTER
 
-from ledger.core.commands import Reserve
-from ledger.core.events import Cause
+from ledger.core.model.commands import Reserve
+from ledger.core.model.events import Cause
 from ledger.kube.errors import Unavailable
 from ledger.kube.resources import UNIVERSE_QUOTAS
 from webhook import kind_watches, lineage

@@ -12,10 +12,10 @@ from support.everything import (
 )
 from support.settled import DEMAND
 
-from ledger.core import accounts
-from ledger.core.commands import SetLimits
-from ledger.core.events import Cause
-from ledger.core.traits import Reach, Requirement
+from ledger.core.model import accounts
+from ledger.core.model.commands import SetLimits
+from ledger.core.model.events import Cause
+from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.resources import UNIVERSE_QUOTAS
 
 CARDS = "limits.nvidia.com/gpu"

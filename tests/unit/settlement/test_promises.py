@@ -14,21 +14,14 @@ from support.everything import (
 )
 from support.settled import CLUSTER
 
-from ledger.core import accounts
-from ledger.core.cards import Card, Part, Phase, Share
-from ledger.core.commands import (
-    AnyCommand,
-    Observe,
-    Place,
-    RegisterCards,
-    Reserve,
-    SetLimits,
-)
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import evolve
-from ledger.core.state import State
-from ledger.core.traits import Reach, Requirement
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model import accounts
+from ledger.core.model.cards import Card, Part, Phase, Share
+from ledger.core.model.commands import AnyCommand, Observe, Place, RegisterCards, Reserve, SetLimits
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.objects import Pod
 from ledger.kube.rules import CardSize, DemandRules
 from ledger.log.submission import Accepted

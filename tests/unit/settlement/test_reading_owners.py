@@ -9,7 +9,7 @@ from support.apiserver import pod_body
 from support.everything import REPLICASETS, FullWorld, full_world, reference, template, workload
 from support.settled import CLUSTER, RULES
 
-from ledger.core.commands import Reserve
+from ledger.core.model.commands import Reserve
 from ledger.kube.objects import Pod
 from ledger.log.courier import Courier
 from ledger.log.submission import Accepted

@@ -21,9 +21,9 @@ from support.everything import (
 )
 from support.settled import CLUSTER, RULES
 
-from ledger.core.commands import BARRED, Observe, Reserve
-from ledger.core.events import Cause
-from ledger.core.state import State
+from ledger.core.model.commands import BARRED, Observe, Reserve
+from ledger.core.model.events import Cause
+from ledger.core.model.state import State
 from ledger.kube.errors import NotServed, Unavailable
 from ledger.kube.objects import Pod, Workload
 from ledger.kube.port import Listed

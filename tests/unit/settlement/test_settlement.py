@@ -8,9 +8,9 @@ import pytest
 from support.apiserver import pod_body, quota_body
 from support.settled import CLUSTER, DEMAND, World, settling, world
 
-from ledger.core.commands import RegisterCluster, SetLimits
-from ledger.core.events import Cause
-from ledger.core.traits import Requirement, Selection
+from ledger.core.model.commands import RegisterCluster, SetLimits
+from ledger.core.model.events import Cause
+from ledger.core.model.traits import Requirement, Selection
 from ledger.kube.errors import Unavailable
 from webhook.settlement import ClusterNameTaken
 

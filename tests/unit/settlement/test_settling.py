@@ -3,8 +3,8 @@
 import pytest
 from support.settled import CLUSTER, DEMAND, World, world
 
-from ledger.core.commands import Reserve
-from ledger.core.events import Cause
+from ledger.core.model.commands import Reserve
+from ledger.core.model.events import Cause
 from webhook.settling import Fate, NothingToSettle, commands_of
 
 

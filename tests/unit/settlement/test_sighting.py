@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from support.apiserver import pod_body
 
-from ledger.core.commands import End, Observe, Refute
-from ledger.core.state import Entry, Hold, Object
+from ledger.core.model.commands import End, Observe, Refute
+from ledger.core.model.state import Entry, Hold, Object
 from ledger.kube.objects import Pod
 from ledger.kube.rules import DemandRules
 from webhook.pod_sighting import sight

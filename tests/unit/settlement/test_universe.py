@@ -8,9 +8,9 @@ from support.apiserver import pod_body
 from support.everything import FullWorld, full_world, settling_everything
 from support.settled import CLUSTER
 
-from ledger.core import accounts
-from ledger.core.commands import Describe, Observe, SetLimits
-from ledger.core.traits import NAME, Reach, Requirement
+from ledger.core.model import accounts
+from ledger.core.model.commands import Describe, Observe, SetLimits
+from ledger.core.model.traits import NAME, Reach, Requirement
 from ledger.kube import place_traits
 from ledger.kube.errors import Unavailable
 from ledger.kube.resources import NAMESPACES, UNIVERSE_QUOTAS

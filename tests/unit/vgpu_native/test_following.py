@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from support.folding import record
 
-from ledger.core import commands, snapshots
-from ledger.core.cards import OWN, Card, Part, Parts, Phase, Share
-from ledger.core.state import State
+from ledger.core import snapshots
+from ledger.core.model import commands
+from ledger.core.model.cards import OWN, Card, Part, Parts, Phase, Share
+from ledger.core.model.state import State
 from ledger.log.memory import MemoryLog, MemoryStore
 from ledger.log.port import Extent, Snapshot, Unreachable
 from vgpu_native.agent import following

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.core.cards import Share
+from ledger.core.model.cards import Share
 from vgpu_native import limits_page
 from vgpu_native.agent.limiting import Limiter
 from vgpu_native.container_limits import limits_of

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from support.driven import GIB, ModelNvml, gpu
 
-from ledger.core.cards import OWN
+from ledger.core.model.cards import OWN
 from ledger.kube import hami, node_cards
 from ledger.kube.errors import Conflict, Unavailable
 from ledger.kube.objects import Node, ObjectMeta

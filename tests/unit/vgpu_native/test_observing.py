@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from support.driven import ModelNvml, gpu
 from support.shared_files import region
 
-from ledger.core.cards import Share
+from ledger.core.model.cards import Share
 from ledger.kube.errors import BudgetExhausted, NotFound
 from ledger.kube.port import PodEvent
 from vgpu_native import limits_page

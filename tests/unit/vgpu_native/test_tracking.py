@@ -4,10 +4,10 @@ import pytest
 from support.carded import NODES, random_life
 from support.folding import record
 
-from ledger.core import commands
-from ledger.core.cards import OWN, Card, Part, Phase, Share, Stage
-from ledger.core.charging import bodies_of
-from ledger.core.state import State
+from ledger.core.evolve.charges import bodies_of
+from ledger.core.model import commands
+from ledger.core.model.cards import OWN, Card, Part, Phase, Share, Stage
+from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Lost
 from vgpu_native.agent.tracking import Image, Resident, Tracker, image_of

@@ -7,7 +7,7 @@ import pytest
 from support.admission import GPU, MEMORY, CoreLedger, pod, recorded, review, serving
 from support.owned import CRONJOBS, DEPLOYMENTS, OwnedCluster, around, manifest, template
 
-from ledger.core.commands import Describe, RegisterCluster
+from ledger.core.model.commands import Describe, RegisterCluster
 from ledger.kube.errors import ClusterError
 from webhook.explaining import Elsewhere, Explanation, NamespaceMissing, explain
 from webhook.review import BadReview

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 from support.admission import GPU, CoreLedger, Service, pod, review, serving
 
-from ledger.core import traits
-from ledger.core.traits import Requirement
+from ledger.core.model import traits
+from ledger.core.model.traits import Requirement
 from ledger.kube import pod_traits, quantities
 from webhook.policy import Policy
 

@@ -18,9 +18,9 @@ from support.admission import (
 )
 from support.owned import around
 
-from ledger.core.commands import Asker, Observe, Reserve
-from ledger.core.denials import Denial, Reason
-from ledger.core.traits import TERMINATING, Requirement
+from ledger.core.model.commands import Asker, Observe, Reserve
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.traits import TERMINATING, Requirement
 from ledger.kube.card_types import CardType
 from ledger.kube.rules import DemandRules
 from webhook.policy import HAMI_IDENTITIES, Policy

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger.core.denials import Denial, Reason, Shortage
+from ledger.core.model.denials import Denial, Reason, Shortage
 from ledger.kube import event_queue
 from ledger.kube.event_queue import EventQueue
 from ledger.kube.port import PodEvent

@@ -8,7 +8,7 @@ from typing import Final
 
 from mutating import Mutator
 
-from ledger.core.denials import Denial
+from ledger.core.model.denials import Denial
 from ledger.kube import device_lists, hami, node_lock, preferences
 from ledger.kube.device_lists import BadDeviceList
 from ledger.kube.handshake import handshake_alive

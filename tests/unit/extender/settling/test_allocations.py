@@ -6,8 +6,8 @@ import pytest
 from support.settled_cards import ALLOCATED, NAMESPACE, CardWorld, carded, settling_cards
 
 from extender.settling import allocations
-from ledger.core.cards import Part, Parts, Phase, Share, Stage
-from ledger.core.commands import Resize
+from ledger.core.model.cards import Part, Parts, Phase, Share, Stage
+from ledger.core.model.commands import Resize
 from ledger.kube import hami
 from ledger.kube.errors import ClusterError, Conflict, Forbidden, Rejected, Unavailable
 from ledger.log.memory import MemoryStore

@@ -11,11 +11,11 @@ from support.settled_cards import ALLOCATED, node_body
 from extender.settling.hami_counts import Counted, counted
 from extender.settling.importing import ACTOR, Importing
 from extender.settling.node_reading import NodeRules
-from ledger.core.cards import Part, Phase, Share
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial
-from ledger.core.evolution import evolve
-from ledger.core.state import State
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.cards import Part, Phase, Share
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
 from ledger.kube import hami
 from ledger.kube.objects import Node, Pod
 from webhook.pod_sighting import sight

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from support.settled import CLUSTER
 from support.settled_cards import carded, settling_cards
 
-from ledger.core.accounts import card
-from ledger.core.cards import Part, Phase, Share
+from ledger.core.model.accounts import card
+from ledger.core.model.cards import Part, Phase, Share
 from ledger.kube import hami
 
 ON_0 = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)

@@ -9,11 +9,11 @@ from support.settled import CLUSTER
 from support.settled_cards import ALLOCATED, NAMESPACE, card_text, carded, settling_cards
 
 from extender.settling import locks
-from ledger.core.accounts import card
-from ledger.core.cards import OWN, Part, Phase, Placement, Share, Stage
-from ledger.core.commands import MakeRoom, Place, Resize, Unplace
-from ledger.core.denials import Denial
-from ledger.core.events import Cause
+from ledger.core.model.accounts import card
+from ledger.core.model.cards import OWN, Part, Phase, Placement, Share, Stage
+from ledger.core.model.commands import MakeRoom, Place, Resize, Unplace
+from ledger.core.model.denials import Denial
+from ledger.core.model.events import Cause
 from ledger.kube import hami, node_lock
 from ledger.kube.errors import Rejected, Unavailable
 from ledger.kube.objects import Pod

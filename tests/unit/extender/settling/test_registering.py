@@ -10,10 +10,10 @@ from support.settled_cards import card_text, carded, settling_cards
 from extender.settling import registering
 from extender.settling.node_reading import NodeRules
 from extender.settling.scaling import Scaling
-from ledger.core.accounts import card
-from ledger.core.cards import HAMI, OWN, Part, Phase, Share
-from ledger.core.commands import RegisterCards
-from ledger.core.denials import Denial
+from ledger.core.model.accounts import card
+from ledger.core.model.cards import HAMI, OWN, Part, Phase, Share
+from ledger.core.model.commands import RegisterCards
+from ledger.core.model.denials import Denial
 from ledger.kube import hami
 
 GIVEN = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)

@@ -4,7 +4,7 @@ import pytest
 
 from extender.settling import scaling
 from extender.settling.scaling import Scaling, read, scaled
-from ledger.core.cards import MIG, Card
+from ledger.core.model.cards import MIG, Card
 
 CARD = Card("GPU-0", 0, "NVIDIA A10", 24_577, 100, 10)
 

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from support.manifests import DEPLOY, documents
 
-from ledger.core.cards import Share
+from ledger.core.model.cards import Share
 from vgpu_native.layout import REGION_SIZE
 from vgpu_native.plugin.allocations import Allocations
 from vgpu_native.plugin.placements import Container

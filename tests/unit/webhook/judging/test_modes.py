@@ -6,8 +6,8 @@ import pytest
 from support.admission import GPU, MEMORY, CoreLedger, pod, review, serving
 from support.owned import DEPLOYMENTS, Manifest, OwnedCluster, around, manifest, of, template
 
-from ledger.core.commands import Reserve
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.commands import Reserve
+from ledger.core.model.denials import Denial, Reason
 from webhook.surroundings.policies import NamespacePolicy
 
 CARD = {GPU: "1", MEMORY: "8k"}

@@ -23,8 +23,8 @@ from support.owned import (
     template,
 )
 
-from ledger.core.commands import BARRED, Describe, Observe, Reserve, SetLimits
-from ledger.core.traits import Reach, Requirement
+from ledger.core.model.commands import BARRED, Describe, Observe, Reserve, SetLimits
+from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.errors import Unavailable
 from ledger.kube.gates import GATE
 from ledger.kube.resources import Resource

@@ -7,7 +7,7 @@ import pytest
 from support.admission import GPU, CoreLedger, recorded, serving
 from support.owned import CATALOG, Manifest, OwnedCluster, around
 
-from ledger.core.commands import BARRED, Reserve
+from ledger.core.model.commands import BARRED, Reserve
 from webhook.kinds.catalog import Catalog
 
 ADMIN = Catalog.load(controllers={kind.name: ("admin",) for kind in CATALOG})

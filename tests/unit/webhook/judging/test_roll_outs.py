@@ -8,8 +8,8 @@ import pytest
 from support.admission import GPU, CoreLedger, pod, review, serving
 from support.owned import DEPLOYMENTS, Manifest, OwnedCluster, around, manifest, of, template
 
-from ledger.core.commands import AnyCommand, Reserve
-from ledger.core.denials import Denial
+from ledger.core.model.commands import AnyCommand, Reserve
+from ledger.core.model.denials import Denial
 from ledger.log.submission import Accepted
 from webhook.policy import Policy
 from webhook.review import WARNING_CHARACTERS_MAX

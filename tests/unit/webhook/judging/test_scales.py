@@ -19,7 +19,7 @@ from support.owned import (
     template,
 )
 
-from ledger.core.commands import BARRED, Observe, Reserve
+from ledger.core.model.commands import BARRED, Observe, Reserve
 from ledger.kube.errors import Unavailable
 from ledger.kube.resources import Resource
 from webhook.surroundings import whole

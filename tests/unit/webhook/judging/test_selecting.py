@@ -19,10 +19,10 @@ from support.owned import (
     template,
 )
 
-from ledger.core.commands import AnyCommand, Observe, Reserve
-from ledger.core.decisions import decide
-from ledger.core.denials import Denial, Reason
-from ledger.core.traits import Requirement
+from ledger.core.decide.decider import decide
+from ledger.core.model.commands import AnyCommand, Observe, Reserve
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.traits import Requirement
 from ledger.kube.resources import PODS, Resource
 from ledger.log.submission import Accepted
 from webhook.policy import Policy

@@ -24,9 +24,9 @@ from support.owned import (
     template,
 )
 
-from ledger.core.commands import BARRED, Asker, Observe, Reserve
-from ledger.core.denials import Denial, Reason
-from ledger.core.traits import Requirement
+from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.traits import Requirement
 from ledger.kube.resources import Resource
 from ledger.kube.rules import DemandRules
 from webhook.kinds.catalog import Catalog

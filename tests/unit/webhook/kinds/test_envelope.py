@@ -8,7 +8,7 @@ import pytest
 from support.admission import recorded
 from support.kinds import BUILTIN, Case, all_cases, kind_named, workload
 
-from ledger.core.denials import Denial, Reason
+from ledger.core.model.denials import Denial, Reason
 from ledger.kube.card_types import CardType
 from ledger.kube.objects import Workload
 from ledger.kube.pod_traits import Labels

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ledger.core.denials import Reason
+from ledger.core.model.denials import Reason
 from webhook.kinds.expressions import COUNT_MAX, LENGTH_MAX, Expression
 from webhook.kinds.grammar import ExpressionError
 from webhook.kinds.values import Scope, Unfit

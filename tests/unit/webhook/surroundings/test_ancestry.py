@@ -23,9 +23,9 @@ from support.owned import (
     remember,
 )
 
-from ledger.core.commands import BARRED, Observe, Reserve
-from ledger.core.decisions import decide
-from ledger.core.evolution import evolve
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.commands import BARRED, Observe, Reserve
 from ledger.kube.errors import Unavailable
 from ledger.kube.objects import ObjectMeta
 from webhook.kinds.kind import Kind

@@ -9,10 +9,10 @@ from operator import itemgetter
 
 from msgspec import structs
 
-from ledger.core import accounts
-from ledger.core.accounts import Line
-from ledger.core.charging import InvariantError, Postings, by_line, terms, units
-from ledger.core.state import (
+from ledger.core.evolve.charges import InvariantError, Postings, by_line, terms, units
+from ledger.core.model import accounts
+from ledger.core.model.accounts import Line
+from ledger.core.model.state import (
     NOT_THERE,
     Account,
     Namespace,
@@ -23,7 +23,7 @@ from ledger.core.state import (
     put,
     put_line,
 )
-from ledger.core.traits import NAME, READ, Reach, Selection, is_label, matches, numbered
+from ledger.core.model.traits import NAME, READ, Reach, Selection, is_label, matches, numbered
 
 
 def open_namespace(state: State, name: str) -> Namespace:

@@ -7,8 +7,8 @@ account allows) or named as an increase ("released"); the two never stand in one
 import re
 from typing import Final, NamedTuple
 
-from ledger.core.accounts import Kind, kind, parts, resource_of
-from ledger.core.cards import CORES, MEMORY, SLOTS
+from ledger.core.model.accounts import Kind, kind, parts, resource_of
+from ledger.core.model.cards import CORES, MEMORY, SLOTS
 
 _SUBJECT: Final = re.compile(r"(.*?) (?:has|is not allowed|does not allow) ")
 _VENDOR: Final = "nvidia.com/"

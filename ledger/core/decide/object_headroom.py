@@ -6,9 +6,9 @@ bear, one has to know the bound beforehand; `placing` decides without it, by try
 
 from collections.abc import Iterator
 
-from ledger.core.charging import Term, asked_only, bodies_of, drawn_from
-from ledger.core.state import Entry, Namespace, State
-from ledger.core.traits import Traits, matches
+from ledger.core.evolve.charges import Term, asked_only, bodies_of, drawn_from
+from ledger.core.model.state import Entry, Namespace, State
+from ledger.core.model.traits import Traits, matches
 
 
 def most(state: State, namespace: str, key: str, uid: str, resource: str) -> int | None:

@@ -9,21 +9,14 @@ later try of the same request, or by proof that it was never written; truth is a
 from collections.abc import Callable
 from typing import Any, Final
 
-from ledger.core import (
-    accounts,
-    charging,
-    claiming,
-    commands,
-    coverage,
-    events,
-    placing,
-    registering,
-)
-from ledger.core.denials import Decision, Denial, Reason
-from ledger.core.observing import observe
-from ledger.core.reserving import reserve
-from ledger.core.state import Account, Hold, State
-from ledger.core.traits import READ
+from ledger.core.decide import claim, nodes, place
+from ledger.core.decide.observe import observe
+from ledger.core.decide.reserve import reserve
+from ledger.core.evolve import charges, coverage
+from ledger.core.model import accounts, commands, events
+from ledger.core.model.denials import Decision, Denial, Reason
+from ledger.core.model.state import Account, Hold, State
+from ledger.core.model.traits import READ
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
@@ -36,7 +29,7 @@ def _end(state: State, command: commands.End) -> Decision:
     entry = space.entries.get(command.key) if space is not None else None
     if entry is None:
         return []
-    if command.cause == events.Cause.MOVED and charging.is_barred(entry, command.uid):
+    if command.cause == events.Cause.MOVED and charges.is_barred(entry, command.uid):
         return []
     found: list[events.AnyEvent] = []
     where = (command.namespace, command.key, command.uid)
@@ -160,12 +153,12 @@ _DECIDE: Final[dict[type, Callable[[State, Any], Decision]]] = {
     commands.CloseAccount: _close_account,
     commands.RegisterCluster: _register_cluster,
     commands.Describe: _describe,
-    commands.RegisterCards: registering.register_cards,
-    commands.RemoveNode: registering.remove_node,
-    commands.Place: placing.place,
-    commands.Advance: placing.advance,
-    commands.Unplace: placing.unplace,
-    commands.Resize: placing.resize,
-    commands.MakeRoom: claiming.make_room,
-    commands.Withdraw: claiming.withdraw,
+    commands.RegisterCards: nodes.register_cards,
+    commands.RemoveNode: nodes.remove_node,
+    commands.Place: place.place,
+    commands.Advance: place.advance,
+    commands.Unplace: place.unplace,
+    commands.Resize: place.resize,
+    commands.MakeRoom: claim.make_room,
+    commands.Withdraw: claim.withdraw,
 }

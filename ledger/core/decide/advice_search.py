@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
-from ledger.core import charging
-from ledger.core.accounts import resource_of
-from ledger.core.amounts import Amounts
-from ledger.core.commands import Reserve
-from ledger.core.state import Draw, Entry, Namespace, State, put, put_line
+from ledger.core.evolve import charges
+from ledger.core.model.accounts import resource_of
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import Reserve
+from ledger.core.model.state import Draw, Entry, Namespace, State, put, put_line
 
 Lacking = Callable[[Namespace, Amounts], Mapping[int, int]]
 """Returns the lines without room for a demand by number, in a namespace as it is given, and how
@@ -153,8 +153,8 @@ def _emptied(state: State, space: Namespace, command: Reserve) -> Iterator[Names
         put(state, state.namespaces, command.namespace, alone)
         for line in {line for _, line in space.plan} | {line for _, line, _ in space.selected}:
             put_line(state, state.used, line, 0)
-        held = [term for unit in charging.units(alone) for term in charging.terms(alone, unit)]
-        for line, amount in charging.by_line(alone, held).items():
+        held = [term for unit in charges.units(alone) for term in charges.terms(alone, unit)]
+        for line, amount in charges.by_line(alone, held).items():
             put_line(state, state.used, line, amount)
         yield alone
 
@@ -163,7 +163,7 @@ def _alone(space: Namespace, command: Reserve) -> Namespace:
     """Return a namespace with the object as it is stored, and with the root it draws from."""
     alone = Namespace().covered_by(space.accounts, space.plan, space.selected, space.asked_only)
     root = space.entries.get(command.root)
-    if root is not None and not charging.drawn_from(root):
+    if root is not None and not charges.drawn_from(root):
         alone.entries[command.root] = root
     entry = _own(space.entries.get(command.key), command)
     if entry is None:
@@ -171,7 +171,7 @@ def _alone(space: Namespace, command: Reserve) -> Namespace:
     alone.entries[command.key] = entry
     if command.key in space.placed:
         alone.placed[command.key] = space.placed[command.key]
-    drawn = charging.drawn_from(entry)
+    drawn = charges.drawn_from(entry)
     if drawn:
         if drawn in space.entries:
             alone.entries[drawn] = space.entries[drawn]
@@ -188,4 +188,4 @@ def _own(entry: Entry | None, command: Reserve) -> Entry | None:
     stored = entry.committed
     kept = stored if stored is not None and stored.uid == command.uid else None
     holds = tuple(one for one in entry.holds if (one.uid, one.base) == (command.uid, command.base))
-    return charging.entry_of(kept, holds) if kept is not None or holds else None
+    return charges.entry_of(kept, holds) if kept is not None or holds else None

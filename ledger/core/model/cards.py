@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ledger.core.amounts import Amounts
+from ledger.core.model.amounts import Amounts
 
 MEMORY: Final = "memory"
 CORES: Final = "cores"

@@ -13,9 +13,9 @@ run at once. A pod names the key of its root in the same namespace and draws fro
 
 import msgspec
 
-from ledger.core.amounts import Amounts
-from ledger.core.cards import Card, Parts
-from ledger.core.traits import Reach, Selection, Traits
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Card, Parts
+from ledger.core.model.traits import Reach, Selection, Traits
 
 CREATE = 0
 """The base of an attempt that creates its object."""
@@ -164,10 +164,10 @@ class RegisterCluster(Command, frozen=True, gc=False):
 class Describe(Command, frozen=True, gc=False):
     """The traits of a cluster (`<cluster>`) or of a namespace (`<cluster>/<namespace>`) are these.
 
-    Accounts with a reach select by them; `traits` is one text, see `ledger.core.traits`. What is
-    not described yet has no labels, but has its name; so it is again with empty `traits`, which say
-    that the subject is gone. `version` is the resourceVersion of what says so, 0 when it has none:
-    an older one than is known changes nothing.
+    Accounts with a reach select by them; `traits` is one text, see `ledger.core.model.traits`. What
+    is not described yet has no labels, but has its name; so it is again with empty `traits`, which
+    say that the subject is gone. `version` is the resourceVersion of what says so, 0 when it has
+    none: an older one than is known changes nothing.
     """
 
     subject: str

@@ -7,13 +7,13 @@ lie where they can and not overlap. Each function returns a denial, None when no
 from collections.abc import Container, Iterator
 from typing import Final
 
-from ledger.core import cards
-from ledger.core.amounts import AMOUNT_MAX
-from ledger.core.cards import Card, Node, Parts, Phase, Placement, Share, Stage
-from ledger.core.charging import bodies_of
-from ledger.core.denials import Denial, Reason
-from ledger.core.placements import bookings_of, lines_of
-from ledger.core.state import State
+from ledger.core.evolve.charges import bodies_of
+from ledger.core.evolve.placements import bookings_of, lines_of
+from ledger.core.model import cards
+from ledger.core.model.amounts import AMOUNT_MAX
+from ledger.core.model.cards import Card, Node, Parts, Phase, Placement, Share, Stage
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.state import State
 
 SHARES_MAX: Final = 1_024
 """Most shares of one pod, and most cards of a node; what has more is a mistake."""

@@ -3,15 +3,15 @@
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from ledger.core import wording
-from ledger.core.accounts import Kind, kind, resource_of
-from ledger.core.admissible import Admissible, Fits, each_of
-from ledger.core.amounts import Amounts, covers
-from ledger.core.charging import NOTHING, drawn_from
-from ledger.core.commands import NO_ASKER, Asker, Reserve
-from ledger.core.denials import Shortage
-from ledger.core.state import Namespace
-from ledger.core.wording import Measure
+from ledger.core.decide.advice_search import Admissible, Fits, each_of
+from ledger.core.evolve.charges import NOTHING, drawn_from
+from ledger.core.model import display_names
+from ledger.core.model.accounts import Kind, kind, resource_of
+from ledger.core.model.amounts import Amounts, covers
+from ledger.core.model.commands import NO_ASKER, Asker, Reserve
+from ledger.core.model.denials import Shortage
+from ledger.core.model.display_names import Measure
+from ledger.core.model.state import Namespace
 
 _HELD_BACK: Final = "counts as what the object was: make that smaller first"
 
@@ -49,7 +49,7 @@ class Asking(NamedTuple):
         if line in self.never:
             verb = "does not allow" if _is_shared(short) else "is not allowed"
             lacking = f"{verb} {measure.that_much()}"
-        used = f"{short.used} {wording.are(short.used)}" if short.used else "nothing is"
+        used = f"{short.used} {display_names.are(short.used)}" if short.used else "nothing is"
         return (
             f"{self._subject(short)} {lacking}: {self._asks(short)} would need"
             f" {measure.amount(short.total)}{self._product(short)}, {_allows(short)}"
@@ -59,7 +59,7 @@ class Asking(NamedTuple):
     def _subject(self, short: Shortage) -> str:
         if kind(short.account) is Kind.QUOTA:
             return f"namespace {_name(self.namespace)}"
-        return wording.display(short.account)
+        return display_names.display(short.account)
 
     def _asks(self, short: Shortage) -> str:
         where = f" of namespace {_name(self.namespace)}" if _is_shared(short) else ""
@@ -70,12 +70,12 @@ class Asking(NamedTuple):
         each = self.each.get(resource_of(short.resource), 0)
         if self.asker.cards and not self.others and not _measure(short).is_count:
             cards = self.asker.cards
-            return wording.times(cards, short.total // cards, short.total, "GPUs")
-        return wording.times(self.asker.pods, each, short.total)
+            return display_names.times(cards, short.total // cards, short.total, "GPUs")
+        return display_names.times(self.asker.pods, each, short.total)
 
     @property
     def _who(self) -> str:
-        name = wording.object_name(self.key, self.asker.kind)
+        name = display_names.object_name(self.key, self.asker.kind)
         if self.others:
             return f"{name} with the other pods of {self.root}"
         return f"the roll-out of {name}" if self.asker.rollout else name
@@ -85,7 +85,7 @@ class Asking(NamedTuple):
         on_card = kind(short.account) is Kind.CARD
         if short.own <= 0 or (short.own >= short.used and not on_card):
             return ""
-        name = wording.object_name(self.key, self.asker.kind)
+        name = display_names.object_name(self.key, self.asker.kind)
         if not on_card and self.root:
             name = self.root
         return f", {short.own} of them by {name}"
@@ -99,7 +99,7 @@ def remedy(command: Reserve, lines: Sequence[Shortage], found: Admissible, askin
     told = _remedy(command, lines, found, asking)
     if not asking.others:
         return told
-    return f"{told} for {wording.object_name(command.key, command.asker.kind)}"
+    return f"{told} for {display_names.object_name(command.key, command.asker.kind)}"
 
 
 def _remedy(command: Reserve, lines: Sequence[Shortage], found: Admissible, asking: Asking) -> str:
@@ -153,7 +153,7 @@ def released(lines: Sequence[Shortage]) -> str:
             most[resource] = one.short, one
     parts = [_measure(one).amount(short) for short, one in most.values()]
     single = len(most) == 1 and next(iter(most.values()))[0] == 1
-    return f"{wording.listed(parts)} {'is' if single else 'are'}"
+    return f"{display_names.listed(parts)} {'is' if single else 'are'}"
 
 
 def _is_held_back(command: Reserve, lines: Sequence[Shortage], asking: Asking) -> bool:
@@ -202,7 +202,8 @@ def _amounts(lines: Sequence[Shortage], asked: Amounts, amounts: Amounts) -> str
     Who asks for several cards writes the amount of each: this is that of all.
     """
     several = any(
-        amount > 1 and wording.measure(resource).is_count for resource, amount in asked.items()
+        amount > 1 and display_names.measure(resource).is_count
+        for resource, amount in asked.items()
     )
     some, none = [], []
     for one in _distinct(lines):
@@ -216,7 +217,7 @@ def _amounts(lines: Sequence[Shortage], asked: Amounts, amounts: Amounts) -> str
             some.append(f"{measure.amount(amount)} in total")
         else:
             some.append(measure.amount(amount))
-    return wording.listed(some + none)
+    return display_names.listed(some + none)
 
 
 def _is_shared(short: Shortage) -> bool:
@@ -226,11 +227,15 @@ def _is_shared(short: Shortage) -> bool:
 def _allows(short: Shortage) -> str:
     if kind(short.account) is Kind.CARD:
         return "the card has"
-    return "the quota allows" if _is_shared(short) else f"{wording.display(short.account)} allows"
+    return (
+        "the quota allows"
+        if _is_shared(short)
+        else f"{display_names.display(short.account)} allows"
+    )
 
 
 def _measure(short: Shortage) -> Measure:
-    return wording.measure_of(short.account, short.resource)
+    return display_names.measure_of(short.account, short.resource)
 
 
 def _distinct(lines: Sequence[Shortage]) -> list[Shortage]:

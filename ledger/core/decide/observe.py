@@ -9,9 +9,10 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import amounts, charging, commands, events, placements, traits
-from ledger.core.amounts import Amounts
-from ledger.core.state import Ended, Entry, Hold, Object, State
+from ledger.core.evolve import charges, placements
+from ledger.core.model import amounts, commands, events, traits
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.state import Ended, Entry, Hold, Object, State
 
 _NOTHING: Final[Amounts] = {}
 
@@ -25,7 +26,7 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     entry = space.entries.get(command.key) if space is not None else None
     if entry is None:
         return [_observed(command, ended, events.NO_HOLD)] if command.demand else []
-    if charging.is_barred(entry, command.uid):
+    if charges.is_barred(entry, command.uid):
         command = msgspec.structs.replace(command, root=commands.BARRED)
     if space is not None and command.key in space.placed:
         demand = placements.standing(space, command.key, command.uid, command.demand)

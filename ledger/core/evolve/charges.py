@@ -8,9 +8,9 @@ count one by one. A line that selects counts a unit by the traits of the root, o
 from collections.abc import Iterable, Iterator, Set
 from typing import Final, NamedTuple
 
-from ledger.core.amounts import Amounts, largest, minus, plus, rise
-from ledger.core.commands import BARRED
-from ledger.core.state import (
+from ledger.core.model.amounts import Amounts, largest, minus, plus, rise
+from ledger.core.model.commands import BARRED
+from ledger.core.model.state import (
     POSTINGS,
     Draw,
     Entry,
@@ -23,7 +23,7 @@ from ledger.core.state import (
     put_line,
     take_back,
 )
-from ledger.core.traits import Traits, matches, united
+from ledger.core.model.traits import Traits, matches, united
 
 Postings = list[int]
 

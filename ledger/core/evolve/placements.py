@@ -7,23 +7,8 @@ from typing import Final
 
 from msgspec import structs
 
-from ledger.core import accounts, coverage, events
-from ledger.core.accounts import Line
-from ledger.core.amounts import Amounts, covers, largest, minus, smallest, without_zeros
-from ledger.core.cards import (
-    CORES,
-    LINES,
-    MEMORY,
-    SLOTS,
-    Bookings,
-    Card,
-    Claim,
-    Node,
-    Placement,
-    Stage,
-    booked,
-)
-from ledger.core.charging import (
+from ledger.core.evolve import coverage
+from ledger.core.evolve.charges import (
     FALLING,
     NOTHING,
     TRUTH,
@@ -36,7 +21,23 @@ from ledger.core.charging import (
     post_lines,
     replace_all,
 )
-from ledger.core.state import Account, Entry, Namespace, State, drop, put
+from ledger.core.model import accounts, events
+from ledger.core.model.accounts import Line
+from ledger.core.model.amounts import Amounts, covers, largest, minus, smallest, without_zeros
+from ledger.core.model.cards import (
+    CORES,
+    LINES,
+    MEMORY,
+    SLOTS,
+    Bookings,
+    Card,
+    Claim,
+    Node,
+    Placement,
+    Stage,
+    booked,
+)
+from ledger.core.model.state import Account, Entry, Namespace, State, drop, put
 
 _NOWHERE: Final[Bookings] = {}
 _NO_LINES: Final = frozenset[int]()

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.accounts import Line
-from ledger.core.amounts import Amounts
-from ledger.core.cards import Card, Parts
-from ledger.core.traits import Reach, Selection, Traits
+from ledger.core.model.accounts import Line
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Card, Parts
+from ledger.core.model.traits import Reach, Selection, Traits
 
 
 class Cause(StrEnum):

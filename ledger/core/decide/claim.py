@@ -1,10 +1,20 @@
 """Claiming: cards that are kept for a pod while others are evicted for it."""
 
-from ledger.core import card_rules, commands, events
-from ledger.core.cards import MIG, Booking, Bookings, Claim, Node, booked, card_of, exclusive_on
-from ledger.core.denials import Decision, Denial, Reason
-from ledger.core.placements import bookings_of, claim_of, lines_of
-from ledger.core.state import State
+from ledger.core.decide import card_checks
+from ledger.core.evolve.placements import bookings_of, claim_of, lines_of
+from ledger.core.model import commands, events
+from ledger.core.model.cards import (
+    MIG,
+    Booking,
+    Bookings,
+    Claim,
+    Node,
+    booked,
+    card_of,
+    exclusive_on,
+)
+from ledger.core.model.denials import Decision, Denial, Reason
+from ledger.core.model.state import State
 
 
 def make_room(state: State, command: commands.MakeRoom) -> Decision:
@@ -14,14 +24,14 @@ def make_room(state: State, command: commands.MakeRoom) -> Decision:
         return denial
     node = state.nodes.get(command.node)
     if node is None or node.gone:
-        return card_rules.refused(
+        return card_checks.refused(
             Reason.NODE_UNREGISTERED, f"node {command.node} announces no cards"
         )
     denial = (
-        card_rules.missing(node, command.node, command.parts, lost_too=False)
-        or card_rules.at_odds(command.key, command.parts)
+        card_checks.missing(node, command.node, command.parts, lost_too=False)
+        or card_checks.at_odds(command.key, command.parts)
         or _never_free(state, node, command)
-        or card_rules.in_the_way(
+        or card_checks.in_the_way(
             state, command.node, command.parts, command.namespace, command.victims
         )
     )
@@ -91,16 +101,16 @@ def _claim_on(state: State, command: commands.MakeRoom) -> Claim | None:
 
 def _pointless(state: State, command: commands.MakeRoom) -> Denial | None:
     """Refuse to keep anything for a pod that is placed, unknown, or asks for nothing."""
-    denial = card_rules.unknown_pod(state, command.namespace, command.key, command.uid)
+    denial = card_checks.unknown_pod(state, command.namespace, command.key, command.uid)
     if denial is not None:
         return denial
-    wrong = card_rules.wrong_parts(command.parts)
-    wrong = wrong or card_rules.elsewhere(command.node, command.namespace)
+    wrong = card_checks.wrong_parts(command.parts)
+    wrong = wrong or card_checks.elsewhere(command.node, command.namespace)
     if wrong:
-        return card_rules.invalid(f"{command.key}: {wrong}", "parts", command.key)
+        return card_checks.invalid(f"{command.key}: {wrong}", "parts", command.key)
     before = state.namespaces[command.namespace].placed.get(command.key)
     if before is not None and before.node:
-        return card_rules.refused(
+        return card_checks.refused(
             Reason.POD_PLACED, f"{command.key} is placed on {before.node} already"
         )
     return None
@@ -114,14 +124,14 @@ def _never_free(state: State, node: Node, command: commands.MakeRoom) -> Denial 
         card = card_of(node, uuid)
         assert card is not None, "what is missing was refused"
         if not card.healthy or card.cordoned or card.mode == MIG:
-            return card_rules.refused(
+            return card_checks.refused(
                 Reason.CARD_NOT_HEALTHY, f"card {uuid} cannot be kept for anybody", card=uuid
             )
         freed = leaving.get(uuid, Booking())
         lines = _lines(state, command.node, uuid)
         for line, want, free, limit in zip(lines, booking, freed, card.limits(), strict=True):
             if state.used[line] - free + others.get(line, 0) + want > limit:
-                return card_rules.refused(
+                return card_checks.refused(
                     Reason.CARD_CLAIMED,
                     f"card {uuid} of node {command.node} would still be held by others",
                     card=uuid,

@@ -5,21 +5,13 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import (
-    amounts,
-    charging,
-    commands,
-    coverage,
-    events,
-    placements,
-    shortages,
-    traits,
-    wording,
-)
-from ledger.core.amounts import Amounts
-from ledger.core.denials import Decision, Denial, Reason
-from ledger.core.shortages import Short
-from ledger.core.state import Entry, Hold, Namespace, State
+from ledger.core.decide import capacity
+from ledger.core.decide.capacity import Short
+from ledger.core.evolve import charges, coverage, placements
+from ledger.core.model import amounts, commands, display_names, events, traits
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.denials import Decision, Denial, Reason
+from ledger.core.model.state import Entry, Hold, Namespace, State
 
 _NOTHING: Final[Amounts] = {}
 
@@ -43,7 +35,7 @@ def reserve(state: State, command: commands.Reserve) -> Decision:
 def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decision:
     entry = space.entries.get(command.key)
     if entry is not None:
-        if charging.is_barred(entry, command.uid):
+        if charges.is_barred(entry, command.uid):
             command = msgspec.structs.replace(command, root=commands.BARRED)
         command = _standing(space, command)
         known = _known(state, space, entry, command)
@@ -126,9 +118,9 @@ def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denia
 
     def lacking(where: Namespace, demand: Amounts) -> dict[int, int]:
         tried = _standing(where, msgspec.structs.replace(command, demand=demand))
-        return {one.line: shortages.over_by(state, one) for one in _short(state, where, tried)}
+        return {one.line: capacity.over_by(state, one) for one in _short(state, where, tried)}
 
-    return shortages.no_room(state, space, short, command, lacking)
+    return capacity.no_room(state, space, short, command, lacking)
 
 
 def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Short]:
@@ -144,9 +136,9 @@ def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Sh
     # A hold is raised also without a demand: its traits may come to be those that quotas select.
     event = _reserved(command) if hold is None else _raised(hold, command)
     if not _is_simple(space, entry, command):
-        return shortages.attempted(state, event, command)
+        return capacity.attempted(state, event, command)
     before = _NOTHING if entry is None else entry.charge
-    return shortages.beyond_limits(state, space, before, amounts.largest(before, event.demand))
+    return capacity.beyond_limits(state, space, before, amounts.largest(before, event.demand))
 
 
 def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
@@ -159,23 +151,23 @@ def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
 
 def _may_draw(entry: Entry) -> bool:
     """Return whether any of what a key may turn out to be draws from a root."""
-    return any(body.root not in _OWN for body in charging.bodies_of(entry))
+    return any(body.root not in _OWN for body in charges.bodies_of(entry))
 
 
 def _is_within_envelope(space: Namespace, command: commands.Reserve) -> bool:
     """Return whether the pods of the root, with this one, take no more than it may run."""
     root, draw = space.entries.get(command.root), space.draws.get(command.root)
-    if root is None or charging.drawn_from(root):
+    if root is None or charges.drawn_from(root):
         return False
     taken = command.demand if draw is None else amounts.plus(draw.charge, command.demand)
-    return amounts.covers(charging.usable(root), taken)
+    return amounts.covers(charges.usable(root), taken)
 
 
 def _is_simple(space: Namespace, entry: Entry | None, command: commands.Reserve) -> bool:
     """Return whether what the attempt adds can be seen from its own key alone."""
     if command.root not in _OWN or (entry is not None and _may_draw(entry)):
         return False
-    return not space.selected and command.key.startswith(charging.PODS)
+    return not space.selected and command.key.startswith(charges.PODS)
 
 
 def _is_over(state: State, command: commands.Reserve) -> bool:
@@ -222,7 +214,8 @@ def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -
             return Denial(
                 Reason.CARD_MEMORY_UNKNOWN,
                 f"{command.key} asks for a whole card or a percentage of one,"
-                f" {wording.display(account)} limits {key}, and how much memory a card has is not"
+                f" {display_names.display(account)}"
+                f" limits {key}, and how much memory a card has is not"
                 " known",
                 transient=False,
                 remedy=f"Ask for MiB with {resource}, or have the setting worst_card_memory say"

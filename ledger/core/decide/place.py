@@ -11,24 +11,17 @@ from typing import Final
 
 import msgspec
 
-from ledger.core import (
-    advising,
-    card_rules,
-    cards,
-    claiming,
-    commands,
-    events,
-    placements,
-    shortages,
-)
-from ledger.core.accounts import Kind, kind
-from ledger.core.advising import Asking
-from ledger.core.amounts import Amounts
-from ledger.core.cards import Placement, Stage
-from ledger.core.charging import TRUTH, Postings
-from ledger.core.denials import Decision, Denial, Reason
-from ledger.core.shortages import Short
-from ledger.core.state import State
+from ledger.core.decide import advice_text, capacity, card_checks, claim
+from ledger.core.decide.advice_text import Asking
+from ledger.core.decide.capacity import Short
+from ledger.core.evolve import placements
+from ledger.core.evolve.charges import TRUTH, Postings
+from ledger.core.model import cards, commands, events
+from ledger.core.model.accounts import Kind, kind
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Placement, Stage
+from ledger.core.model.denials import Decision, Denial, Reason
+from ledger.core.model.state import State
 
 _OF_LINE: Final = {
     cards.MEMORY: Reason.CARD_INSUFFICIENT_MEMORY,
@@ -39,7 +32,7 @@ _OF_LINE: Final = {
 
 def place(state: State, command: commands.Place) -> Decision:
     """Decide on which cards a pod runs."""
-    denial = card_rules.unknown_pod(state, command.namespace, command.key, command.uid)
+    denial = card_checks.unknown_pod(state, command.namespace, command.key, command.uid)
     if denial is not None:
         return denial
     before = _placement(state, command)
@@ -113,12 +106,12 @@ def resize(state: State, command: commands.Resize) -> Decision:
     """Decide on other amounts of the same cards."""
     placed = _placement(state, command)
     if placed is None:
-        return card_rules.refused(
+        return card_checks.refused(
             Reason.POD_UNKNOWN, f"{command.key} of uid {command.uid} is placed on no card"
         )
-    wrong = card_rules.wrong_parts(command.parts) or card_rules.moved(placed.parts, command.parts)
+    wrong = card_checks.wrong_parts(command.parts) or card_checks.moved(placed.parts, command.parts)
     if wrong:
-        return card_rules.invalid(f"{command.key}: {wrong}", "parts", command.key)
+        return card_checks.invalid(f"{command.key}: {wrong}", "parts", command.key)
     stands = {**placed.stands, **command.stands}
     if (placed.parts, placed.stands) == (command.parts, stands):
         return []
@@ -145,7 +138,7 @@ def _placement(
 def _again(before: Placement, command: commands.Place) -> Decision:
     if before.node == command.node and (before.parts == command.parts or command.seen):
         return []
-    return card_rules.refused(
+    return card_checks.refused(
         Reason.POD_PLACED, f"{command.key} has cards of {before.node} already"
     )
 
@@ -166,7 +159,7 @@ def _followed(state: State, command: commands.Place) -> Denial | None:
     placed = state.namespaces[command.namespace].placed.get(command.key)
     if placed is None or not placed.node:
         return None
-    return card_rules.refused(
+    return card_checks.refused(
         Reason.POD_PLACED,
         f"{command.key} of uid {placed.uid} has cards of {placed.node} until it is gone",
     )
@@ -176,19 +169,19 @@ def _forbidden(state: State, command: commands.Place) -> Denial | None:
     """Refuse what is no question of amounts; of what runs already, only what cannot be."""
     node, name, parts = state.nodes.get(command.node), command.node, command.parts
     if node is None or (node.gone and not command.seen):
-        return card_rules.refused(Reason.NODE_UNREGISTERED, f"node {name} announces no cards")
-    wrong = card_rules.wrong_parts(parts) or card_rules.elsewhere(name, command.namespace)
+        return card_checks.refused(Reason.NODE_UNREGISTERED, f"node {name} announces no cards")
+    wrong = card_checks.wrong_parts(parts) or card_checks.elsewhere(name, command.namespace)
     if wrong:
-        return card_rules.invalid(f"{command.key}: {wrong}", "parts", command.key)
-    denial = card_rules.missing(node, name, parts, lost_too=command.seen)
+        return card_checks.invalid(f"{command.key}: {wrong}", "parts", command.key)
+    denial = card_checks.missing(node, name, parts, lost_too=command.seen)
     if denial is not None or command.seen:
         return denial
     return (
-        card_rules.busy(state, node, name, command.namespace)
-        or card_rules.unusable(state, node, name, parts, alone=command.alone)
-        or card_rules.in_the_way(state, name, parts, command.namespace)
+        card_checks.busy(state, node, name, command.namespace)
+        or card_checks.unusable(state, node, name, parts, alone=command.alone)
+        or card_checks.in_the_way(state, name, parts, command.namespace)
         or _kept_alone(state, command)
-        or card_rules.at_odds(command.key, parts)
+        or card_checks.at_odds(command.key, parts)
     )
 
 
@@ -196,10 +189,10 @@ def _kept_alone(state: State, command: commands.Place) -> Denial | None:
     """Refuse a card that another pod is to have alone, once others have left it."""
     if not state.claims:
         return None
-    kept = claiming.kept_alone(state, command.node, command.namespace, command.key)
+    kept = claim.kept_alone(state, command.node, command.namespace, command.key)
     for uuid in cards.uuids(command.parts):
         if uuid in kept:
-            return card_rules.refused(
+            return card_checks.refused(
                 Reason.CARD_CLAIMED,
                 f"card {uuid} of node {command.node} is kept for a pod that wants it alone",
                 card=uuid,
@@ -214,10 +207,10 @@ def _if_there_is_room(
     attempt: Callable[[], Postings],
 ) -> Decision:
     """Return the event, or a denial when what it posts would bring a line over its limit."""
-    held = claiming.kept(state, node, event.namespace, event.key) if state.claims else {}
+    held = claim.kept(state, node, event.namespace, event.key) if state.claims else {}
     place = event.namespace, event.key
     with state.trying():
-        short = shortages.over_limits(state, place, attempt(), held)
+        short = capacity.over_limits(state, place, attempt(), held)
     if not short:
         return [event]
     return _no_room(state, short, Asking(*place), resizing=isinstance(event, events.Resized))
@@ -225,19 +218,19 @@ def _if_there_is_room(
 
 def _no_room(state: State, short: list[Short], asking: Asking, *, resizing: bool) -> Denial:
     """Build the denial; where there would be room but for what is kept for others, say that."""
-    lines = shortages.told(state, short, asking, ())
+    lines = capacity.told(state, short, asking, ())
     real = tuple(one for one in lines if one.short > 0)
     if not real:
-        return card_rules.refused(
+        return card_checks.refused(
             Reason.CARD_CLAIMED,
             f"{lines[0].message}; the rest is kept for a pod that others are evicted for",
         )
     of_quotas = kind(real[0].account) is not Kind.CARD
-    denial = shortages.denial_of(state, state.namespaces[asking.namespace], real, own_holders=True)
+    denial = capacity.denial_of(state, state.namespaces[asking.namespace], real, own_holders=True)
     if not of_quotas:
         denial = msgspec.structs.replace(denial, holders=(), holders_more=0)
     return msgspec.structs.replace(
         denial,
         reason=Reason.RESOURCE_QUOTA_NOT_FIT if of_quotas else _OF_LINE[real[0].resource],
-        remedy=advising.of_cards(real, resizing=resizing),
+        remedy=advice_text.of_cards(real, resizing=resizing),
     )

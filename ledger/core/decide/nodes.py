@@ -1,9 +1,10 @@
 """Registering: what follows from the cards that nodes announce."""
 
-from ledger.core import card_rules, commands, events
-from ledger.core.denials import Decision
-from ledger.core.placements import account_of, lines_of
-from ledger.core.state import State
+from ledger.core.decide import card_checks
+from ledger.core.evolve.placements import account_of, lines_of
+from ledger.core.model import commands, events
+from ledger.core.model.denials import Decision
+from ledger.core.model.state import State
 
 
 def register_cards(state: State, command: commands.RegisterCards) -> Decision:
@@ -14,9 +15,9 @@ def register_cards(state: State, command: commands.RegisterCards) -> Decision:
             return []
         if (known.keeper, known.cards) == (command.keeper, command.cards):
             return []
-    wrong = card_rules.wrong_cards(command.cards)
+    wrong = card_checks.wrong_cards(command.cards)
     if wrong:
-        return card_rules.invalid(f"node {command.node}: {wrong}", "cards", command.node)
+        return card_checks.invalid(f"node {command.node}: {wrong}", "cards", command.node)
     opened = len(state.names)
     lines: list[tuple[int, int, int]] = []
     for card in command.cards:

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.core.amounts import Amounts
-from ledger.core.cards import Claim, Node, Placement
-from ledger.core.traits import Reach, Selection, Traits
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Claim, Node, Placement
+from ledger.core.model.traits import Reach, Selection, Traits
 
 ENDED_MAX: Final = 16_384
 """How many ended attempts and objects are remembered, to know late truth and stale news."""

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 import msgspec
 
-from ledger.core import accounts, wording
-from ledger.core.events import AnyEvent
+from ledger.core.model import accounts, display_names
+from ledger.core.model.events import AnyEvent
 
 
 class Reason(StrEnum):
@@ -139,9 +139,9 @@ def sentence(denial: Denial) -> str:
 def _held(denial: Denial) -> str:
     """List the holders of the first short line, with its unit where other resources are short."""
     lines = denial.shortages
-    measure = wording.Measure("")
+    measure = display_names.Measure("")
     if len({accounts.resource_of(one.resource) for one in lines}) > 1:
-        measure = wording.measure_of(lines[0].account, lines[0].resource)
+        measure = display_names.measure_of(lines[0].account, lines[0].resource)
     held = ", ".join(f"{one.key} {measure.amount(one.amount)}" for one in denial.holders)
     if not denial.holders_more:
         return held
@@ -160,7 +160,7 @@ def brief(denial: Denial, *, overruled: bool = False) -> str:
     if not lines or not lines[0].message:
         return _joined(denial, [denial.message, denial.remedy])
     first = lines[0].message
-    others = [wording.also(one.message, first) for one in lines[1:] if one.message]
+    others = [display_names.also(one.message, first) for one in lines[1:] if one.message]
     return _joined(denial, [first, *(one.partition(": ")[0] for one in others), denial.remedy])
 
 

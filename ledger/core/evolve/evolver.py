@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from ledger.core import coverage, events, placements
-from ledger.core.amounts import Amounts, covers, largest, minus, smallest
-from ledger.core.charging import (
+from ledger.core.evolve import coverage, placements
+from ledger.core.evolve.charges import (
     EMPTY,
     FALLING,
     NOTHING,
@@ -30,7 +29,9 @@ from ledger.core.charging import (
     replace,
     terms,
 )
-from ledger.core.state import (
+from ledger.core.model import events
+from ledger.core.model.amounts import Amounts, covers, largest, minus, smallest
+from ledger.core.model.state import (
     NOT_THERE,
     Account,
     Ended,

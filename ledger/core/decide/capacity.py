@@ -8,15 +8,17 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ledger.core import accounts, advising, charging, commands, events, placements, wording
-from ledger.core.accounts import Kind
-from ledger.core.admissible import Lacking, admissible
-from ledger.core.advising import Asking
-from ledger.core.amounts import Amounts
-from ledger.core.denials import Denial, Holder, Reason, Shortage
-from ledger.core.evolution import evolve
-from ledger.core.state import Account, Entry, Namespace, State
-from ledger.core.traits import matches, numbered
+from ledger.core.decide import advice_text
+from ledger.core.decide.advice_search import Lacking, admissible
+from ledger.core.decide.advice_text import Asking
+from ledger.core.evolve import charges, placements
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model import accounts, commands, display_names, events
+from ledger.core.model.accounts import Kind
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.denials import Denial, Holder, Reason, Shortage
+from ledger.core.model.state import Account, Entry, Namespace, State
+from ledger.core.model.traits import matches, numbered
 
 HOLDERS_SHOWN: Final = 3
 HOLDERS_SCANNED_MAX: Final = 1_024
@@ -111,8 +113,8 @@ def over_limits(
 def _totals(state: State, namespace: str, key: str) -> dict[int, int]:
     """Return what the unit of a key is charged on every line of quotas, and a pod on its cards."""
     space = state.namespaces[namespace]
-    unit = charging.unit_of(key, space.entries[key])
-    totals = charging.by_line(space, charging.touched(space, unit, key))
+    unit = charges.unit_of(key, space.entries[key])
+    totals = charges.by_line(space, charges.touched(space, unit, key))
     placed = space.placed.get(key)
     if placed is not None and placed.node:
         for uuid, booking in placements.bookings_of(placed).items():
@@ -129,7 +131,7 @@ def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[S
     root = space.entries.get(command.root)
     if root is None or root.committed is None or root.committed.admitted is None:
         return []
-    counting = charging.by_line(space, [charging.Term(root.traits, command.demand)])
+    counting = charges.by_line(space, [charges.Term(root.traits, command.demand)])
     return [
         Short(line, 0, state.used[line], need, 0)
         for line, need in counting.items()
@@ -160,7 +162,7 @@ def no_room(
         denial_of(state, space, lines, own_holders=command.own_holders),
         message=message_of(lines) + _envelope(space, command),
         transient=not found.never,
-        remedy=advising.remedy(command, lines, found, asking),
+        remedy=advice_text.remedy(command, lines, found, asking),
         reason=Reason.EXCEEDS_LIMIT if found.never else Reason(head.reason),
     )
 
@@ -222,7 +224,7 @@ def told(
 def message_of(lines: tuple[Shortage, ...]) -> str:
     """Return the sentences of all lines, without the last full stop."""
     first, *others = [one.message for one in lines if one.message]
-    pieces = [first, *(wording.also(one, first) for one in others)]
+    pieces = [first, *(display_names.also(one, first) for one in others)]
     if len(pieces) == LINES_TOLD_MAX and len(lines) > LINES_TOLD_MAX:
         pieces.append("Other limits have no room either")
     return ". ".join(pieces)
@@ -237,11 +239,15 @@ def _envelope(space: Namespace, command: commands.Reserve) -> str:
     taken = draw.charge if draw is not None else {}
     parts = [
         f"{taken.get(resource, 0)} of"
-        f" {wording.measure(resource).amount(root.charge.get(resource, 0))}"
+        f" {display_names.measure(resource).amount(root.charge.get(resource, 0))}"
         for resource in sorted(command.demand)
         if resource in root.charge or resource in taken
     ]
-    rest = f"of which its pods take {wording.listed(parts)}" if parts else "which has none of that"
+    rest = (
+        f"of which its pods take {display_names.listed(parts)}"
+        if parts
+        else "which has none of that"
+    )
     return f". It is beyond the envelope of {command.root}, {rest}"
 
 
@@ -299,9 +305,9 @@ def _holding(state: State, name: str) -> Iterator[tuple[str, str, Amounts]]:
     for namespace, key in islice(_keys(state, account), HOLDERS_SCANNED_MAX):
         space = state.namespaces[namespace]
         entry = space.entries.get(key)
-        if entry is not None and charging.drawn_from(entry):
+        if entry is not None and charges.drawn_from(entry):
             continue  # what it takes is its root's
-        for term in charging.terms(space, key):
+        for term in charges.terms(space, key):
             if not selects or matches(selects, term.traits):
                 yield namespace, key, term.on(asked_only=account.asked_only)
 

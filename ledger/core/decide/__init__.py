@@ -1,0 +1,1 @@
+"""Turn a command into events or a denial, from the state alone."""
