@@ -23,11 +23,11 @@ from gpuledger.app import build
 from gpuledger.command import help_of
 from gpuledger.exits import Exit
 from ledger.core.model.denials import Reason
-from ledger.kube.managed import managed_resources
-from ledger.kube.vendors import chosen
-from ledger.runtime.setting_texts import documentation
-from ledger.runtime.settings import Settings
-from ledger.runtime.telemetry import METRICS
+from ledger.kube.vendors.managed_resources import managed_resources
+from ledger.kube.vendors.vendors import chosen
+from ledger.runtime.metrics import METRICS
+from ledger.runtime.settings.setting_texts import documentation
+from ledger.runtime.settings.settings import Settings
 
 HERE: Final = Path(__file__).parent
 

@@ -17,9 +17,9 @@ from starlette.types import Receive, Scope, Send
 from extender import wire
 from extender.extender import Extender, Unavailable
 from extender.wire import BadRequest
-from ledger.runtime import bodies
-from ledger.runtime.bodies import ClientGone, Problem, Refused
-from ledger.runtime.body_budget import BodyBudget, Held
+from ledger.runtime.http import request_body
+from ledger.runtime.http.body_budget import BodyBudget, Held
+from ledger.runtime.http.request_body import ClientGone, Problem, Refused
 
 PATH: Final = "/extender/"
 
@@ -64,22 +64,22 @@ class Endpoint:
         self, scope: Scope, receive: Receive, send: Send, until: float, held: Held
     ) -> None:
         try:
-            bodies.check(scope, self._body_max)
-            body = await bodies.read(receive, self._body_max, until, held)
-            body = await bodies.inflated(scope, body, self._body_max, until, held)
+            request_body.check(scope, self._body_max)
+            body = await request_body.read(receive, self._body_max, until, held)
+            body = await request_body.inflated(scope, body, self._body_max, until, held)
             answer = await self._answer(body)
         except BadRequest as error:
             problem = Problem("BadRequest", error.message, error.field)
-            await bodies.answer(send, 400, msgspec.json.encode(problem))
+            await request_body.answer(send, 400, msgspec.json.encode(problem))
         except Unavailable as error:
             problem = Problem("Unavailable", str(error))
-            await bodies.answer(send, 503, msgspec.json.encode(problem))
+            await request_body.answer(send, 503, msgspec.json.encode(problem))
         except Refused as refused:
-            await bodies.answer(send, refused.status, refused.body, refused.headers)
+            await request_body.answer(send, refused.status, refused.body, refused.headers)
         except ClientGone:
             return
         else:
-            await bodies.answer(send, 200, msgspec.json.encode(answer))
+            await request_body.answer(send, 200, msgspec.json.encode(answer))
 
 
 def routes(extender: Extender, body_max: int, took: Took = lambda *_: None) -> list[Route]:

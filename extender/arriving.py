@@ -12,7 +12,7 @@ import msgspec
 from ledger.core.model import events
 from ledger.core.model.cards import Card, Part, Parts, Phase, Placement, Share
 from ledger.core.model.state import State
-from ledger.kube.wishes import ANY, CardWish, Choice, PodWish, Wish
+from ledger.kube.requests.device_requests import ANY, CardWish, Choice, PodWish, Wish
 from ledger.log.records import Record
 
 Place = tuple[str, str]

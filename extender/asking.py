@@ -16,9 +16,9 @@ import msgspec
 from extender.arrays import Booleans
 from extender.expressions import Floats
 from extender.fitting import Fits
-from ledger.kube.objects import Pod
-from ledger.kube.resources import PODS
-from ledger.kube.wishes import PodWish
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.resources import PODS
+from ledger.kube.requests.device_requests import PodWish
 
 PODS_MAX: Final = 4_096
 """Pods that are remembered between filter and bind; more than one scheduler has on its way."""

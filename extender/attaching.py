@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from extender.asking import version_of
-from ledger.kube.errors import ClusterError, Conflict, Unavailable
-from ledger.kube.objects import Pod
-from ledger.kube.port import Binding, Binds
+from ledger.kube.api.errors import ClusterError, Conflict, Unavailable
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.ports import Binding, Binds
 
 READS_MAX: Final = 3
 """How often a pod is read after an unclear Binding, until there is an answer."""

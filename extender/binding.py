@@ -18,9 +18,9 @@ from extender.locking import Locking
 from extender.news import News
 from extender.proposing import Origin, Proposed, Proposing
 from ledger.core.model.cards import HAMI, Card, Placement
-from ledger.kube.errors import ClusterError
-from ledger.kube.objects import Pod
-from ledger.kube.placement_annotations import annotations_of, labels_of
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Pod
+from ledger.kube.hami.placement_annotations import annotations_of, labels_of
 from ledger.log.view import View
 
 ATTACH_MAX: Final = 3

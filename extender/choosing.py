@@ -16,7 +16,7 @@ from extender.loads import Cards, Loads
 from extender.policies import Offer
 from extender.question import NO_BOUND, Question
 from extender.rules import Codes, Want
-from ledger.kube.wishes import CardWish, Wish
+from ledger.kube.requests.device_requests import CardWish, Wish
 
 
 class Step(NamedTuple):

@@ -12,12 +12,12 @@ from extender.victims import Candidate, Subject
 from ledger.core.decide.card_checks import residents
 from ledger.core.model.cards import Placement
 from ledger.core.model.state import State
-from ledger.kube import port
-from ledger.kube.budgets import Budget
-from ledger.kube.objects import Pod
+from ledger.kube.api import ports
+from ledger.kube.api.disruption_budgets import Budget
+from ledger.kube.api.objects import Pod
 
 
-class Cluster(port.Binds, port.Evicts, Protocol):
+class Cluster(ports.Binds, ports.Evicts, Protocol):
     """What making room needs of a cluster."""
 
 

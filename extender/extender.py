@@ -47,15 +47,15 @@ from extender.wire import (
 from ledger.core.decide.card_checks import residents
 from ledger.core.model.cards import Placement
 from ledger.core.model.denials import Denial, sentence
-from ledger.kube import hami
-from ledger.kube.errors import ClusterError
-from ledger.kube.objects import Pod
-from ledger.kube.port import Binds
-from ledger.kube.rules import DemandRules
-from ledger.kube.wishing import wish_of
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.ports import Binds
+from ledger.kube.hami import annotation_names
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_request_parser import wish_of
 from ledger.log.submission import Ledger
 from ledger.log.view import View
-from ledger.runtime.counting import Count, uncounted
+from ledger.runtime.counter_protocol import Count, uncounted
 
 READY_SECONDS: Final = 5.0
 """How long a request waits for the log to be open."""
@@ -266,7 +266,7 @@ class Extender:
         if isinstance(wish, Denial):
             return wish
         # Nodes announce no cards of the other vendors: the scheduler itself counts those.
-        who = asked(pod, wish.among(hami.WORDS), self.inventory.cluster)
+        who = asked(pod, wish.among(annotation_names.WORDS), self.inventory.cluster)
         self._pods.put(who.uid, who)
         return who
 

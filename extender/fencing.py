@@ -11,10 +11,10 @@ and then nothing has changed and nothing is proved.
 from contextlib import suppress
 
 from extender.asking import version_of
-from ledger.kube.errors import ClusterError
-from ledger.kube.fences import LABEL
-from ledger.kube.objects import Pod
-from ledger.kube.port import Binds
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.ports import Binds
+from ledger.kube.hami.fence_label import LABEL
 
 
 class Fencing:

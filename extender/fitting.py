@@ -20,7 +20,7 @@ from extender.loads import Cards, Loads, Overlay, Window, blocks_of, window_of
 from extender.question import NO_BOUND, Question
 from extender.rules import Codes
 from ledger.core.model.cards import Part, Parts, Phase, Share
-from ledger.kube.wishes import PodWish
+from ledger.kube.requests.device_requests import PodWish
 
 __all__ = ["NO_BOUND", "Fits", "Question", "fit", "parts_of", "priorities"]
 

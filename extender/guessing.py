@@ -16,7 +16,7 @@ from extender.asking import Asked
 from extender.guess import Guess
 from extender.inventory import Inventory
 from ledger.core.model.cards import Parts, booked, exclusive_on
-from ledger.runtime.counting import Count, uncounted
+from ledger.runtime.counter_protocol import Count, uncounted
 
 GUESS_SECONDS: Final = 8.0
 """How long a pod is taken to be on its way to the node that was best for it.

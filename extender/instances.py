@@ -17,8 +17,8 @@ from extender.arrays import Arrays, Integers, Slices
 from extender.loads import Cards, Loads
 from extender.rows import SLICES_MAX
 from ledger.core.model.cards import Profile
-from ledger.kube.vendors import WHOLE
-from ledger.kube.wishes import CardWish
+from ledger.kube.requests.device_requests import CardWish
+from ledger.kube.vendors.vendors import WHOLE
 
 NONE: Final = -1
 """The number of the instance on a card that is not cut, or that has no room for one."""

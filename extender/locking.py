@@ -7,11 +7,11 @@ its plugin takes it away when the pod has its cards, and its scheduler waits for
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from ledger.kube import hami, node_lock
-from ledger.kube.errors import Conflict
-from ledger.kube.node_lock import NodeLock
-from ledger.kube.objects import Node, Pod
-from ledger.kube.port import Binds
+from ledger.kube.api.errors import Conflict
+from ledger.kube.api.objects import Node, Pod
+from ledger.kube.api.ports import Binds
+from ledger.kube.hami import annotation_names, node_lock
+from ledger.kube.hami.node_lock import NodeLock
 
 
 class Locking:
@@ -30,7 +30,7 @@ class Locking:
         node = await self._cluster.get_node(name)
         if node is None:
             return f"node {name} does not exist"
-        held = node_lock.read((node.metadata.annotations or {}).get(hami.LOCK))
+        held = node_lock.read((node.metadata.annotations or {}).get(annotation_names.LOCK))
         if held is not None and await self._holds(held, pod):
             return f"node {name} is locked for {held.namespace}/{held.pod}"
         try:
@@ -44,11 +44,11 @@ class Locking:
         node = await self._cluster.get_node(name)
         if node is None:
             return
-        held = node_lock.read((node.metadata.annotations or {}).get(hami.LOCK))
+        held = node_lock.read((node.metadata.annotations or {}).get(annotation_names.LOCK))
         if held is None or not held.is_of(pod.metadata.namespace, pod.metadata.name):
             return
         version = node.metadata.resource_version
-        await self._cluster.patch_node_annotations(name, {hami.LOCK: None}, version)
+        await self._cluster.patch_node_annotations(name, {annotation_names.LOCK: None}, version)
 
     async def _holds(self, held: NodeLock, pod: Pod) -> bool:
         """Return whether a lock is that of another pod, which exists and is still in time.
@@ -66,7 +66,9 @@ class Locking:
         meta = pod.metadata
         text = node_lock.write(meta.namespace, meta.name, self._time())
         version = node.metadata.resource_version
-        await self._cluster.patch_node_annotations(node.metadata.name, {hami.LOCK: text}, version)
+        await self._cluster.patch_node_annotations(
+            node.metadata.name, {annotation_names.LOCK: text}, version
+        )
 
     def _time(self) -> datetime:
         return datetime.fromtimestamp(self._now(), UTC)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from extender.arrays import Booleans
-from ledger.kube.wishes import CardWish, Choice, PodWish
+from ledger.kube.requests.device_requests import CardWish, Choice, PodWish
 
 Fitting = Callable[[PodWish], Booleans]
 """On which nodes a wish fits."""

@@ -22,12 +22,12 @@ from ledger.core.model.cards import Claim, Parts
 from ledger.core.model.commands import MakeRoom, Withdraw
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.events import Cause
-from ledger.kube.errors import BudgetExhausted, Conflict, NotFound
-from ledger.kube.objects import Pod
-from ledger.kube.resources import PODS
+from ledger.kube.api.errors import BudgetExhausted, Conflict, NotFound
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.resources import PODS
 from ledger.log.submission import Ledger
 from ledger.log.view import View
-from ledger.runtime.counting import Count
+from ledger.runtime.counter_protocol import Count
 
 FITS: Final = "fits"
 """What became of making room where there is some, or only guesses are in the way."""

@@ -15,7 +15,7 @@ from extender.arrays import Booleans
 from extender.expressions import Floats
 from extender.loads import Cards, Loads
 from extender.rules import Want
-from ledger.kube.wishes import Weights
+from ledger.kube.requests.device_requests import Weights
 
 _ELSEWHERE: Final = 1 << 20
 """Added to the number of a NUMA node that has not as many cards as are wanted."""

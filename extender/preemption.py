@@ -16,8 +16,8 @@ import structlog
 
 from extender.asking import Asked
 from extender.making_room import FITS, Made, MakingRoom
-from ledger.kube.errors import ClusterError
-from ledger.runtime.counting import Count
+from ledger.kube.api.errors import ClusterError
+from ledger.runtime.counter_protocol import Count
 
 WANTING_MAX: Final = 256
 """Pods that want room at a time; what comes then is taken when it is asked for again."""

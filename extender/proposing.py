@@ -30,8 +30,8 @@ from ledger.core.model.cards import Parts, Placement, Stage
 from ledger.core.model.commands import Place, Unplace
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.core.model.events import Cause
-from ledger.kube.rules import DemandRules
-from ledger.kube.stands import stands_of
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.placed_demand import stands_of
 from ledger.log.submission import Accepted, Ledger
 from ledger.log.view import View
 

@@ -4,7 +4,7 @@ import msgspec
 
 from extender.arrays import Integers
 from extender.expressions import Expression
-from ledger.kube.wishes import PodWish, Weights
+from ledger.kube.requests.device_requests import PodWish, Weights
 
 NO_BOUND = -1
 """The room of a pod whose memory no quota bounds."""

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from extender.asking import Asked
 from extender.question import NO_BOUND
 from ledger.core.decide.object_headroom import most
-from ledger.kube.rules import DemandRules
-from ledger.kube.wishes import PodWish
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_requests import PodWish
 from ledger.log.view import View
 
 

@@ -17,7 +17,7 @@ from extender.loads import Cards, Loads
 from ledger.core.decide.card_checks import SHARES_MAX
 from ledger.core.model.cards import MIG
 from ledger.core.model.denials import Reason
-from ledger.kube.wishes import CardWish, Choice
+from ledger.kube.requests.device_requests import CardWish, Choice
 
 Codes = npt.NDArray[np.int8]
 """What is wrong with each card: a code of `REASONS`, `FITS` or `ABSENT`."""

@@ -10,7 +10,7 @@ from extender.expressions import Expression, Floats
 from extender.loads import Cards, Loads
 from extender.rules import Want
 from extender.wire import SCORE_MAX
-from ledger.kube.wishes import Weights
+from ledger.kube.requests.device_requests import Weights
 
 _WHOLE_FIRST: Final = 100.0
 """What a card that stays untouched counts: more than how full a node is, which is at most 30."""

@@ -24,7 +24,7 @@ from extender.rooms import Rooms
 from extender.wire import NodeMeta
 from ledger.core.model.cards import HAMI, MIG, Parts, Phase
 from ledger.core.model.denials import Reason
-from ledger.kube.wishes import Weights, Wish
+from ledger.kube.requests.device_requests import Weights, Wish
 
 SPARE_TIMES: Final = (4, 2)
 """How many pods like it there should be room for on a node while others place pods, too."""

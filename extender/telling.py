@@ -7,10 +7,10 @@ told of a pod again and again, as it is tried again and again, is told once.
 from typing import Final
 
 from extender.asking import Remembered
-from ledger.kube.event_queue import EventQueue
-from ledger.kube.objects import Pod
-from ledger.kube.port import Binds, PodEvent
-from ledger.runtime.counting import Count, uncounted
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.ports import Binds, PodEvent
+from ledger.kube.client.event_queue import EventQueue
+from ledger.runtime.counter_protocol import Count, uncounted
 
 TOLD_MAX: Final = 4_096
 """Pods of which the last event is remembered."""

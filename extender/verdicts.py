@@ -10,7 +10,7 @@ from extender.arrays import Arrays
 from extender.fitting import Fits
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Reason
-from ledger.kube.wishes import PodWish
+from ledger.kube.requests.device_requests import PodWish
 
 _AMOUNTS: Final[Mapping[Reason, str]] = {
     Reason.CARD_INSUFFICIENT_MEMORY: "memory",

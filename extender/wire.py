@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from extender import spelling
-from ledger.kube.objects import Pod
+from ledger.kube.api.objects import Pod
 
 T = TypeVar("T")
 

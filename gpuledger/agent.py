@@ -21,12 +21,13 @@ from gpuledger.agent_app import AgentApp
 from gpuledger.agent_log import AgentLog
 from gpuledger.agent_settings import BYPASSES, FORMS, WRONG_CARDS, AgentSettings
 from gpuledger.exits import Exit, Stop
-from ledger.kube import pod_events
-from ledger.kube.client import Client
-from ledger.kube.cluster import KubernetesCluster
-from ledger.runtime import collector, logs, serving
-from ledger.runtime.health import Finding, Health
-from ledger.runtime.settings import Settings
+from ledger.kube.client import pod_events
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
+from ledger.runtime import gc_tuning, log_setup
+from ledger.runtime.http import http_server
+from ledger.runtime.http.health import Finding, Health
+from ledger.runtime.settings.settings import Settings
 from vgpu_native.agent.announcing import Announcer
 from vgpu_native.agent.cgroups import ProcCgroups
 from vgpu_native.agent.drifting import Comparer
@@ -54,13 +55,13 @@ async def agent(
     Raises serving.ListenError, ClusterError when the credentials cannot be read, Stop when the
     state directory cannot be used.
     """
-    logs.configure(settings.log_level, settings.log_format)
-    collector.relax()
+    log_setup.configure(settings.log_level, settings.log_format)
+    gc_tuning.relax()
     _prepare(own.state)
-    listener = serving.bind(own.listen)
+    listener = http_server.bind(own.listen)
     stop = asyncio.Event()
     try:
-        with serving.stopping_on_signals(stop):
+        with http_server.stopping_on_signals(stop):
             async with AsyncExitStack() as stack:
                 app, health, background = await _wired(settings, own, stack)
 
@@ -69,7 +70,7 @@ async def agent(
                     _logger.info("agent_runs", node=own.name, cluster=settings.cluster, url=url)
                     started(url)
 
-                http = serving.serve(app.app, listener, stop, started=tell)
+                http = http_server.serve(app.app, listener, stop, started=tell)
                 await _until_stopped(http, [*background, health.tell(_report)], health, stop)
     finally:
         listener.close()

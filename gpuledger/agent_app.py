@@ -16,7 +16,7 @@ from starlette.routing import Route
 from gpuledger.agent_settings import AgentSettings
 from gpuledger.version import VERSION
 from ledger.core.model.cards import Card
-from ledger.runtime.health import Health
+from ledger.runtime.http.health import Health
 from vgpu_native.agent.announcing import Announcer
 from vgpu_native.agent.drifting import Drift
 from vgpu_native.agent.exporting import AgentCollector

@@ -17,7 +17,7 @@ from ledger.log import natsfiles
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.natsfiles import Address
 from ledger.log.port import Log, Unreachable
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 INBOX: Final = "_AGENTS"
 """Where agents hear answers: of the log's account they hear nothing else, as nats.conf has it."""

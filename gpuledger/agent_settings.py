@@ -9,8 +9,8 @@ import msgspec
 
 from gpuledger.exits import Exit, Stop
 from ledger.core.model.cards import WHOLE
-from ledger.runtime.addresses import PORT_MAX, port_of
-from ledger.runtime.settings import HOST_PORT_PATTERN
+from ledger.runtime.http.addresses import PORT_MAX, port_of
+from ledger.runtime.settings.settings import HOST_PORT_PATTERN
 from vgpu_native.agent.cards import Form, Offer
 from vgpu_native.agent.mistaking import WrongCards
 from vgpu_native.agent.reporting import Bypass

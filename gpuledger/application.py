@@ -23,19 +23,19 @@ from gpuledger.version import VERSION
 from ledger.core.model.events import Committed, Released, Reserved
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
-from ledger.runtime import bodies
-from ledger.runtime.accepting import CERTIFIED, HANDSHAKES, OTHERS, Acceptor
-from ledger.runtime.access import AccessRequired
-from ledger.runtime.bodies import ClientGone, Refused
-from ledger.runtime.body_budget import BodyBudget, Held
-from ledger.runtime.client_certificates import ClientCertificateRequired
-from ledger.runtime.health import Health
-from ledger.runtime.loopback import LoopbackRequired
-from ledger.runtime.monitoring import METRICS, MonitoringAccess
-from ledger.runtime.settings import Settings
-from ledger.runtime.telemetry import Telemetry
-from ledger.runtime.tls import Tls
-from ledger.runtime.tokens import Guard
+from ledger.runtime.http import request_body
+from ledger.runtime.http.acceptor import CERTIFIED, HANDSHAKES, OTHERS, Acceptor
+from ledger.runtime.http.authorization import AccessRequired
+from ledger.runtime.http.body_budget import BodyBudget, Held
+from ledger.runtime.http.client_certificate_guard import ClientCertificateRequired
+from ledger.runtime.http.health import Health
+from ledger.runtime.http.loopback_guard import LoopbackRequired
+from ledger.runtime.http.metrics_access import METRICS, MonitoringAccess
+from ledger.runtime.http.request_body import ClientGone, Refused
+from ledger.runtime.http.token_reviews import Guard
+from ledger.runtime.metrics import Telemetry
+from ledger.runtime.settings.settings import Settings
+from ledger.runtime.tls.reloading_context import Tls
 from projections import api
 from projections.metrics import UsageCollector
 from projections.reading import Readers
@@ -162,7 +162,7 @@ class Application:
         until = asyncio.get_running_loop().time() + seconds
         return await explain(
             self._validating,
-            await bodies.read(request.receive, self._settings.review_bytes_max, until, held),
+            await request_body.read(request.receive, self._settings.review_bytes_max, until, held),
             deadline=seconds,
             username=request.query_params.get("user", ""),
             namespace=request.query_params.get("namespace") or None,

@@ -10,7 +10,7 @@ from gpuledger.recalling import position_of
 from gpuledger.viewing import ordered
 from gpuledger.witnessing import witnesses
 from ledger.log.port import Lost
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from projections import replaying
 from projections.queries.scopes import Scope
 from projections.replaying import Expected, Line, Report

@@ -17,7 +17,7 @@ from ledger.log.plainly import plainly
 from ledger.log.port import Log, Lost
 from ledger.log.records import NewerSchema
 from ledger.log.witness import Head, HeadFile
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from projections import replaying
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpuledger.viewing import paged, viewing
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from projections.queries.cards import Card, cards
 from projections.queries.residents import Resident
 

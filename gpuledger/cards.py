@@ -9,8 +9,8 @@ from extender.settling.tenure import CardSettings
 from gpuledger import wiring
 from gpuledger.exits import Exit, Stop
 from ledger.log.view import View
-from ledger.runtime.counting import Count
-from ledger.runtime.settings import Settings
+from ledger.runtime.counter_protocol import Count
+from ledger.runtime.settings.settings import Settings
 
 
 def settlement(

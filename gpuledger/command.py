@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ledger.runtime import setting_sources, setting_texts
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings import setting_sources, setting_texts
+from ledger.runtime.settings.setting_sources import Loaded
 
 Body = Callable[..., Coroutine[Any, Any, None] | None]
 """What a command does, as a coroutine function or one that has a loop of its own: the first
@@ -68,7 +68,7 @@ def _with_value(error: typer.BadParameter) -> str:
     message = f"{value!r}{message.removeprefix('Input')}"
     if getattr(error.param, "metavar", None) != "MIB":
         return message
-    from ledger.kube import quantities
+    from ledger.kube.requests import quantities
 
     try:
         amount = quantities.parse_units(value, quantities.MEBIBYTE)

@@ -21,7 +21,7 @@ from ledger.core.model.denials import Denial
 from ledger.log.submission import Accepted, Ledger
 from ledger.log.witness import HeadFile
 from ledger.log.writer import Writer
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 ACTOR = "command line"
 """Who did it, in events that nobody else is named for."""

@@ -15,12 +15,12 @@ from extender.overlay import Overlay
 from extender.selecting import Preferences
 from gpuledger.exits import Exit, Stop
 from gpuledger.keeper import Keeper
-from ledger.kube.rules import DemandRules
-from ledger.kube.wishes import Weights
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_requests import Weights
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
-from ledger.runtime.settings import Settings
-from ledger.runtime.telemetry import Telemetry
+from ledger.runtime.metrics import Telemetry
+from ledger.runtime.settings.settings import Settings
 
 LOAD_AGAIN_SECONDS: Final = 0.05
 

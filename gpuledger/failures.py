@@ -7,7 +7,7 @@ import errno
 from typing import Final
 
 from gpuledger.exits import Exit, Stop
-from ledger.kube.errors import ClusterError
+from ledger.kube.api.errors import ClusterError
 from ledger.log.connection import Unauthorized, Untrusted
 from ledger.log.embedded import ServerFailed
 from ledger.log.natsfiles import BinaryMissing
@@ -15,9 +15,9 @@ from ledger.log.plainly import plainly, tidied
 from ledger.log.port import LogError, Unreachable
 from ledger.log.records import NewerSchema
 from ledger.log.storelock import StoreBusy
-from ledger.runtime.certificates import CertificateError
-from ledger.runtime.serving import ListenError
-from ledger.runtime.setting_sources import InvalidSettings
+from ledger.runtime.http.http_server import ListenError
+from ledger.runtime.settings.setting_sources import InvalidSettings
+from ledger.runtime.tls.own_authority import CertificateError
 from projections.store import StoreError
 from webhook.settlement import ClusterNameTaken
 

@@ -25,8 +25,8 @@ from ledger.log.port import Lost, Unreachable
 from ledger.log.storelock import StoreBusy
 from ledger.log.streams import ConfigurationDrift
 from ledger.log.witness import Head
-from ledger.runtime import logs
-from ledger.runtime.settings import Settings
+from ledger.runtime import log_setup
+from ledger.runtime.settings.settings import Settings
 
 WAIT_SECONDS: Final = 15.0
 """How long a store may be held by somebody whose server cannot be reached yet."""
@@ -54,7 +54,7 @@ async def log_of(
     `as_it_is` opens, for an audit, even a log whose configuration is not what it must be. Raises
     Stop when there is none, and what opening a log raises.
     """
-    logs.configure("error", "console")
+    log_setup.configure("error", "console")
     check_store(settings)
     finding = _given(settings) if settings.nats else _embedded(settings, create)
     drift = ""

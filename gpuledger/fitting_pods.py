@@ -30,12 +30,12 @@ from gpuledger.wiring import surroundings as surroundings_of
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube import hami
-from ledger.kube.objects import Pod, Workload
-from ledger.kube.rules import DemandRules
-from ledger.kube.wishes import PodWish
-from ledger.kube.wishing import wish_of
-from ledger.runtime.settings import Settings
+from ledger.kube.api.objects import Pod, Workload
+from ledger.kube.hami import annotation_names
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_request_parser import wish_of
+from ledger.kube.requests.device_requests import PodWish
+from ledger.runtime.settings.settings import Settings
 from webhook.explaining import NAMESPACE
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.templates import templates_of
@@ -184,7 +184,7 @@ class _Seats:
         wish = wish_of(pod, rules)
         if isinstance(wish, Denial):
             raise denied(wish)
-        wish = wish.among(hami.WORDS)
+        wish = wish.among(annotation_names.WORDS)
         if not wish.wants_cards():
             return PodFit(name, True, [], [])
         # Written down, so that what is asked for otherwise can be about a policy of the settings.

@@ -24,8 +24,8 @@ from ledger.core import snapshots
 from ledger.log.port import Log, Lost, Snapshot
 from ledger.log.records import NewerSchema
 from ledger.log.scrubbing import scrub
-from ledger.runtime import collector, logs
-from ledger.runtime.settings import Settings
+from ledger.runtime import gc_tuning, log_setup
+from ledger.runtime.settings.settings import Settings
 from projections import denied
 from projections.projector import Projector
 from projections.store import Store, StoreError
@@ -88,7 +88,7 @@ async def follow(instructions: Instructions) -> None:
 
 async def _follow(instructions: Instructions) -> None:
     settings = instructions.settings
-    logs.configure(settings.log_level, settings.log_format)
+    log_setup.configure(settings.log_level, settings.log_format)
     log = await wiring.connect(settings, instructions.reach)
     path = Path(settings.store_dir) / wiring.PROJECTION
     store = await Store.open(path)
@@ -113,7 +113,7 @@ async def _follow(instructions: Instructions) -> None:
 async def _project(log: Log, store: Store, snapshot_events: int) -> None:
     loop = asyncio.get_running_loop()
     projector = await Projector.resume(log, store)
-    collector.spare()
+    gc_tuning.spare()
     events, saved_at = 0, loop.time()
     async for batch in log.follow(projector.position + 1):
         more = await projector.project(batch)
@@ -182,7 +182,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     # Answers come first: what is read may be a moment older while reviews need the processor.
     os.nice(NICENESS)
-    collector.relax()
+    gc_tuning.relax()
     asyncio.run(_run())
 
 

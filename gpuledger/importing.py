@@ -19,14 +19,14 @@ from ledger.core.evolve.evolver import evolve
 from ledger.core.model.commands import AnyCommand, RegisterCluster
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube import hami_accounts
-from ledger.kube.client import Client
-from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.errors import ClusterError, NoCredentials
-from ledger.kube.hami_accounts import Accounts
-from ledger.kube.objects import Node, Pod
+from ledger.kube.api.errors import ClusterError, NoCredentials
+from ledger.kube.api.objects import Node, Pod
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
+from ledger.kube.hami import hami_accounts
+from ledger.kube.hami.hami_accounts import Accounts
 from ledger.log.writer import Writer
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from webhook import pod_sighting, sighting
 
 Decide = Callable[[AnyCommand], Awaitable[Denial | None]]

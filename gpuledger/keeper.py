@@ -36,8 +36,8 @@ from ledger.log.streams import ConfigurationDrift
 from ledger.log.submission import Accepted, Ledger
 from ledger.log.witness import NOTE_SECONDS, HeadFile
 from ledger.log.writer import Writer
-from ledger.runtime import collector
-from ledger.runtime.settings import Settings
+from ledger.runtime import gc_tuning
+from ledger.runtime.settings.settings import Settings
 
 CONNECT_AGAIN_SECONDS: Final = 0.5
 DURABILITY_SECONDS: Final = 60.0
@@ -164,7 +164,7 @@ class Keeper:
 
         await self._persist(attempt)
         # The state lives as long as this process: no later collection has to look at it again.
-        collector.spare()
+        gc_tuning.spare()
 
     @contextlib.asynccontextmanager
     async def _preferred(self, log: JetStreamLog, writer: Writer) -> AsyncIterator[None]:

@@ -4,7 +4,7 @@ import msgspec
 
 from gpuledger.viewing import paged, viewing
 from ledger.core.model import accounts
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from projections.queries.scopes import Scope
 from projections.queries.selections import EVERYTHING, Selected, selections
 from projections.queries.usage import Usage, usage

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.exits import Exit, Stop
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 CHARACTERS_MIN: Final = 32
 

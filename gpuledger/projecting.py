@@ -18,7 +18,7 @@ from gpuledger.progress import Progress, bar
 from ledger.log import storelock
 from ledger.log.port import Log, Unreachable
 from ledger.log.storelock import StoreBusy
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from projections import projector
 from projections.reading import Readers
 from projections.store import Head, Store, StoreError

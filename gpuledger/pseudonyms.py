@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.exits import Exit, Stop
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from webhook.pseudonyms import KEY_BYTES_MIN, pseudonym
 
 _BYTES_READ: Final = 4096

@@ -14,9 +14,9 @@ from gpuledger.projecting import show_written
 from ledger.core.model import accounts
 from ledger.core.model.commands import CloseAccount, SetLimits
 from ledger.core.model.state import State
-from ledger.kube import hard, quotas
-from ledger.kube.objects import ResourceQuota, ResourceQuotaSpec
-from ledger.runtime.settings import Settings
+from ledger.kube.api.objects import ResourceQuota, ResourceQuotaSpec
+from ledger.kube.quotas import hard_limits, resource_quota
+from ledger.runtime.settings.settings import Settings
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
@@ -60,10 +60,10 @@ def read(texts: Sequence[str], settings: Settings) -> dict[str, int]:
 
 def _limit(key: str, quantity: str, settings: Settings) -> dict[str, int]:
     rules = wiring.demand_rules(settings)
-    for mistake in hard.mistakes({key: quantity}, {}, rules):
+    for mistake in hard_limits.mistakes({key: quantity}, {}, rules):
         raise Stop(Exit.USAGE, f"{key} is {mistake.value}, which {mistake.why}; {mistake.remedy}")
     quota = ResourceQuota(spec=ResourceQuotaSpec(hard={key: quantity}))
-    found = quotas.limits_of(quota, rules)
+    found = resource_quota.limits_of(quota, rules)
     if found.warnings:
         why = "; ".join(one.removeprefix(f"{key}: ") for one in found.warnings)
         raise Stop(Exit.USAGE, f"{key}={quantity} is refused: {why}")

@@ -11,7 +11,7 @@ from gpuledger.progress import bar
 from gpuledger.projecting import build, projecting, projection_of
 from gpuledger.recalling import position_of
 from gpuledger.viewing import COMMAND_SECONDS, moment_of, viewing
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from projections import store
 from projections.digest import Digest, digest
 from projections.reading import Readers

@@ -17,7 +17,7 @@ from ledger.log import records
 from ledger.log.port import Log, Lost
 from ledger.log.records import Record
 from ledger.log.submission import Accepted
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from projections.queries.moments import Moment, microseconds
 from projections.resuming import state_at
 

@@ -9,7 +9,7 @@ from cryptography import x509
 
 from gpuledger import layout, wiring
 from gpuledger.exits import Exit, Stop
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from webhook import registration
 from webhook.registration import Address, Service
 

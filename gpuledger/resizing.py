@@ -13,10 +13,10 @@ from ledger.core.model.cards import Part, Parts, Placement
 from ledger.core.model.commands import Resize
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube.rules import DemandRules
-from ledger.kube.stands import charged_by
-from ledger.kube.wishes import PodWish
-from ledger.runtime.settings import Settings
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_requests import PodWish
+from ledger.kube.requests.placed_demand import charged_by
+from ledger.runtime.settings.settings import Settings
 
 
 class Wanted(msgspec.Struct, frozen=True):

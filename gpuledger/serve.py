@@ -23,16 +23,18 @@ from gpuledger.application import Application
 from gpuledger.finding import check_store
 from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
-from ledger.kube.managed import counted_only
+from ledger.kube.vendors.managed_resources import counted_only
 from ledger.log.embedded import EmbeddedServer
-from ledger.runtime import collector, logs, serving, tls
-from ledger.runtime.accepting import HANDSHAKES_MAX, Accepting
-from ledger.runtime.health import Finding, Health
-from ledger.runtime.serving import Listener
-from ledger.runtime.setting_sources import Problem
-from ledger.runtime.settings import Settings
-from ledger.runtime.telemetry import Telemetry
-from ledger.runtime.tls import Tls
+from ledger.runtime import gc_tuning, log_setup
+from ledger.runtime.http import http_server
+from ledger.runtime.http.acceptor import HANDSHAKES_MAX, Accepting
+from ledger.runtime.http.health import Finding, Health
+from ledger.runtime.http.http_server import Listener
+from ledger.runtime.metrics import Telemetry
+from ledger.runtime.settings.setting_sources import Problem
+from ledger.runtime.settings.settings import Settings
+from ledger.runtime.tls import reloading_context
+from ledger.runtime.tls.reloading_context import Tls
 from ledger.runtime.writer_metrics import WriterMetrics
 
 TLS_DIRECTORY: Final = "tls"
@@ -61,17 +63,17 @@ async def serve(
     Raises serving.ListenError, CertificateError, what starting the embedded server raises, and
     ClusterNameTaken.
     """
-    logs.configure(settings.log_level, settings.log_format)
+    log_setup.configure(settings.log_level, settings.log_format)
     for one in ignored:
         _logger.warning("setting_ignored", source=one.source, field=one.field, reason=one.remedy)
     _tell_vendors(settings)
-    collector.relax()
+    gc_tuning.relax()
     wiring.prepare(settings)
     _raise_descriptors(settings)
-    listener = serving.bind(settings.listen)
+    listener = http_server.bind(settings.listen)
     stop = asyncio.Event()
     try:
-        with serving.stopping_on_signals(stop):
+        with http_server.stopping_on_signals(stop):
             async with AsyncExitStack() as stack:
                 await _serve(settings, listener, stop, stack, started, admission)
     finally:
@@ -124,7 +126,7 @@ async def _serve(
         background.append(application.extending.run())
     if kubernetes is not None:
         background.append(kubernetes.run(_authority(settings, certificates), reviews=admission))
-    http = serving.serve(
+    http = http_server.serve(
         application.app,
         listener,
         stop,
@@ -182,10 +184,10 @@ def _tls(settings: Settings, listener: Listener) -> Tls | None:
     if settings.plain_http:
         return None
     if settings.tls_cert:
-        return Tls(tls.given(settings.tls_cert, settings.tls_key), settings.client_ca)
+        return Tls(reloading_context.given(settings.tls_cert, settings.tls_key), settings.client_ca)
     names = (*settings.tls_names, *wiring.own_names(settings, listener.address))
     directory = Path(settings.store_dir) / TLS_DIRECTORY
-    return Tls(tls.own(directory, names), settings.client_ca)
+    return Tls(reloading_context.own(directory, names), settings.client_ca)
 
 
 def _accepting(settings: Settings, telemetry: Telemetry) -> Accepting:

@@ -6,7 +6,7 @@ from gpuledger.deciding import ACTOR, submit, writer_on
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from gpuledger.projecting import show_written
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from webhook.settling import Fate, NothingToSettle, commands_of
 
 

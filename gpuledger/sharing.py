@@ -1,7 +1,7 @@
 """Usage from a command: of whole quotas, or of the clusters and namespaces that share them."""
 
 from gpuledger.viewing import paged, viewing
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from projections.queries import shares as sharing
 from projections.queries.scopes import Scope
 from projections.queries.shares import By, Share

@@ -14,7 +14,7 @@ import typer
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import check_store
 from gpuledger.projecting import ensure, projection_of
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from projections.queries import moments
 from projections.queries.moments import InvalidMoment, Moment
 from projections.reading import Readers, View

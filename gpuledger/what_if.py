@@ -26,7 +26,7 @@ from ledger.core.model import accounts
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from projections.queries.moments import Moment, microseconds, rfc3339
 from projections.resuming import state_at
 

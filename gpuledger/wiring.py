@@ -14,17 +14,18 @@ import msgspec
 from gpuledger import layout
 from gpuledger.exits import Exit, Stop
 from gpuledger.pseudonyms import recorded_names
-from ledger.kube import card_types, place_traits, vendor_files, vendors
-from ledger.kube.card_sizes import Sizes
-from ledger.kube.rules import DemandRules
+from ledger.kube.requests import gpu_types, place_traits
+from ledger.kube.requests.card_sizes import Sizes
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors import vendor_files, vendors
 from ledger.log.bounds import WriterSettings
 from ledger.log.connection import Access
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream import JetStreamLog, JetStreamSettings
 from ledger.log.tailing import STALE_LEADER_SECONDS
 from ledger.log.view import View
-from ledger.runtime import addresses
-from ledger.runtime.settings import Settings
+from ledger.runtime.http import addresses
+from ledger.runtime.settings.settings import Settings
 from webhook.kinds.catalog import Catalog, KindError
 from webhook.policy import HAMI_IDENTITIES, Policy
 from webhook.registration import Reviewed
@@ -147,7 +148,7 @@ def demand_rules(settings: Settings) -> DemandRules:
         own = vendor_files.load(Path(settings.vendors_file)) if settings.vendors_file else ()
         rules = DemandRules(
             vendors=vendors.chosen(settings.vendors, own),
-            types=card_types.read(settings.gpu_types),
+            types=gpu_types.read(settings.gpu_types),
             type_annotations=settings.gpu_type_annotations,
             worst_card_memory=settings.worst_card_memory or None,
             managed=settings.managed_resources,

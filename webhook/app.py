@@ -15,9 +15,9 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ledger.runtime import bodies
-from ledger.runtime.bodies import ClientGone, Problem, Refused
-from ledger.runtime.body_budget import BodyBudget, Held
+from ledger.runtime.http import request_body
+from ledger.runtime.http.body_budget import BodyBudget, Held
+from ledger.runtime.http.request_body import ClientGone, Problem, Refused
 from webhook.mutating import Mutating
 from webhook.policy import Policy
 from webhook.review import BadReview, Request, Response, decode, encode
@@ -75,18 +75,18 @@ class Endpoint:
         self, scope: Scope, receive: Receive, send: Send, until: float, held: Held
     ) -> None:
         try:
-            bodies.check(scope, self._policy.body_max)
-            body = await bodies.read(receive, self._policy.body_max, until, held)
+            request_body.check(scope, self._policy.body_max)
+            body = await request_body.read(receive, self._policy.body_max, until, held)
             response = await self._handler.answer(decode(body), until)
         except BadReview as error:
             problem = Problem("BadReview", error.message, error.field)
-            await bodies.answer(send, 400, msgspec.json.encode(problem))
+            await request_body.answer(send, 400, msgspec.json.encode(problem))
         except Refused as refused:
-            await bodies.answer(send, refused.status, refused.body, refused.headers)
+            await request_body.answer(send, refused.status, refused.body, refused.headers)
         except ClientGone:
             return
         else:
-            await bodies.answer(send, 200, encode(response))
+            await request_body.answer(send, 200, encode(response))
 
 
 def routes(

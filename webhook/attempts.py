@@ -10,7 +10,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import CREATE, Observe, Reserve
 from ledger.core.model.denials import Denial
 from ledger.core.model.traits import Traits
-from ledger.kube.objects import ObjectMeta
+from ledger.kube.api.objects import ObjectMeta
 from webhook.objections import uid_missing, unnamed
 from webhook.review import NAME_CHARACTERS_MAX, BadReview, Request
 

@@ -15,8 +15,8 @@ from typing import Final, Protocol
 import msgspec
 
 from ledger.core.model.commands import AnyCommand
-from ledger.kube.errors import ClusterError, Unavailable
-from ledger.kube.pausing import Pausing
+from ledger.kube.api.errors import ClusterError, Unavailable
+from ledger.runtime.backoff import Pausing
 from webhook.ages import Ages, OpenAttempt
 from webhook.sighting import Attempt, Sighting, missing, news, unwritten
 from webhook.tenure import WATCHED, Tenure

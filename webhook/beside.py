@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from ledger.kube.objects import Pod
-from ledger.kube.port import Change
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.ports import Change
 from ledger.log.courier import Courier
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from ledger.kube.port import Governed, Kept, Workloads, Writes
+from ledger.kube.api.ports import Governed, Kept, Workloads, Writes
 from webhook.surroundings.whole import Surroundings
 
 

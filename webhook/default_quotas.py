@@ -7,13 +7,13 @@ does not want it changes the policy. What is changed by hand stays as it is.
 import logging
 from typing import Final
 
-from ledger.kube import hard
-from ledger.kube.errors import ClusterError
-from ledger.kube.objects import ResourceQuota, Workload
-from ledger.kube.pausing import Pausing
-from ledger.kube.port import Change, Changed, Listed, Writes
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import ResourceQuota, Workload
+from ledger.kube.api.ports import Change, Changed, Listed, Writes
+from ledger.kube.quotas import hard_limits
+from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.turns import Stride
+from ledger.runtime.backoff import Pausing
 from webhook.surroundings.policies import DefaultQuota, Policies
 
 MAKE_SECONDS: Final = 2.0
@@ -81,7 +81,7 @@ class DefaultQuotas:
 
     async def _make(self, namespace: str, wanted: DefaultQuota) -> None:
         try:
-            limits = hard.corrected(wanted.hard, self._rules)
+            limits = hard_limits.corrected(wanted.hard, self._rules)
             await self._writes.create_quota(namespace, wanted.name, limits)
         except ClusterError as error:
             pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)

@@ -8,9 +8,9 @@ from typing import Final
 
 from ledger.core.model import accounts
 from ledger.core.model.commands import Describe
-from ledger.kube import place_traits
-from ledger.kube.objects import ObjectMeta, Workload
-from ledger.kube.port import Change, Changed, Listed
+from ledger.kube.api.objects import ObjectMeta, Workload
+from ledger.kube.api.ports import Change, Changed, Listed
+from ledger.kube.requests import place_traits
 from ledger.log.turns import Stride
 from webhook.tenure import RECOUNTED, WATCHED, Tenure
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from ledger.core.model.events import AnyEvent
 from ledger.core.model.traits import is_unread
-from ledger.kube.objects import Pod, ResourceQuota
-from ledger.kube.port import Change, Listed
-from ledger.kube.watches import Watches
+from ledger.kube.api.objects import Pod, ResourceQuota
+from ledger.kube.api.ports import Change, Listed
+from ledger.kube.watch.informers import Watches
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
 from ledger.log.turns import every

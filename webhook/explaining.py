@@ -11,7 +11,7 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, sentence
-from ledger.kube.objects import ObjectMeta
+from ledger.kube.api.objects import ObjectMeta
 from webhook.kinds.catalog import Catalog
 from webhook.review import (
     API_VERSION,

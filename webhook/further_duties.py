@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from ledger.kube.objects import ResourceQuota, Workload
-from ledger.kube.port import Change
-from ledger.kube.resources import UNIVERSE_QUOTAS, Resource
-from ledger.kube.watches import Watches
+from ledger.kube.api.objects import ResourceQuota, Workload
+from ledger.kube.api.ports import Change
+from ledger.kube.api.resources import UNIVERSE_QUOTAS, Resource
+from ledger.kube.watch.informers import Watches
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
 from ledger.log.turns import every

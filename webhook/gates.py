@@ -16,15 +16,15 @@ from typing import Final
 from ledger.core.model import events
 from ledger.core.model.commands import Reserve
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.demand import Demand, demand_of
-from ledger.kube.errors import ClusterError, Conflict, NotFound
-from ledger.kube.event_queue import EventQueue
-from ledger.kube.gates import GATE
-from ledger.kube.objects import Pod
-from ledger.kube.pausing import Pausing
-from ledger.kube.port import Writes
+from ledger.kube.api.errors import ClusterError, Conflict, NotFound
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.pod_gates import GATE
+from ledger.kube.api.ports import Writes
+from ledger.kube.client.event_queue import EventQueue
+from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
+from ledger.runtime.backoff import Pausing
 from webhook.gate_queue import Queue, Waiter
 from webhook.sighting import Sighting, is_let_in
 from webhook.surroundings.policies import Policies

@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Final
 
-from ledger.kube.errors import ClusterError
-from ledger.kube.port import Change
-from ledger.kube.resources import Resource
-from ledger.kube.watches import Watches
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.ports import Change
+from ledger.kube.api.resources import Resource
+from ledger.kube.watch.informers import Watches
 from ledger.log.turns import Stride
 from webhook.beyond import Beyond
 from webhook.kinds.kind import Kind

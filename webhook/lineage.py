@@ -12,7 +12,7 @@ import msgspec
 
 from ledger.core.model.commands import BARRED
 from ledger.core.model.events import Cause
-from ledger.kube.objects import ObjectMeta
+from ledger.kube.api.objects import ObjectMeta
 from webhook.root_sighting import RootSighting
 from webhook.sighting import Sighting, holds_uid, recorded_root
 from webhook.surroundings.ancestry import Root

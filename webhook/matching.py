@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.kube.fences import LABEL
+from ledger.kube.hami.fence_label import LABEL
 from webhook import resource_requests
 
 _ALLOCATION_PREFIXES: Final = ("gpuledger.io/", "hami.io/")

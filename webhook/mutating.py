@@ -13,11 +13,11 @@ that it was not asked about is judged alike. Its patch is the same however often
 import msgspec
 
 from ledger.core.model.denials import Denial
-from ledger.kube.containers import asks_for_cards, cards_of
-from ledger.kube.demand import demand_of
-from ledger.kube.gates import GATE, is_gated
-from ledger.kube.objects import Container, Pod
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Container, Pod
+from ledger.kube.api.pod_gates import GATE, is_gated
+from ledger.kube.requests.container_requests import asks_for_cards, cards_of
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.pod_demand import demand_of
 from webhook.policy import Policy
 from webhook.review import Request, Response, required_pod
 from webhook.surroundings.policies import NamespacePolicy

@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.kube.client import Client
-from ledger.kube.errors import ClusterError, NotFound
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import WHOLE, Vendor
+from ledger.kube.api.errors import ClusterError, NotFound
+from ledger.kube.client.http_client import Client
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors.vendors import WHOLE, Vendor
 from webhook import resource_requests
 from webhook.schedulers import DEFAULT, Schedulers
 from webhook.surroundings.policies import Policies

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.containers import shown, takes_cards
-from ledger.kube.demand import Demand
-from ledger.kube.objects import Container, Pod, PodSpec
-from ledger.kube.rules import DemandRules
-from ledger.kube.wishing import unclear
+from ledger.kube.api.objects import Container, Pod, PodSpec
+from ledger.kube.requests.container_requests import shown, takes_cards
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_request_parser import unclear
+from ledger.kube.requests.pod_demand import Demand
 from webhook.schedulers import Schedulers
 
 

@@ -7,11 +7,11 @@ from ledger.core.model import accounts
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.events import Cause
 from ledger.core.model.traits import Traits
-from ledger.kube.demand import demand_of
-from ledger.kube.gates import is_gated
-from ledger.kube.objects import Pod
-from ledger.kube.pod_traits import fitting, traits_of
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.pod_gates import is_gated
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.pod_demand import demand_of
+from ledger.kube.requests.pod_traits import fitting, traits_of
 from webhook.sighting import Sighting
 
 POD_KEYS: Final = "pods/"

@@ -7,8 +7,8 @@ import msgspec
 
 from ledger.core.model import accounts
 from ledger.core.model.events import Cause
-from ledger.kube.objects import Pod
-from ledger.kube.port import Change, Changed, Listed
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.log.turns import Stride
 from webhook import recounting
 from webhook.ages import Ages

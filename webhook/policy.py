@@ -14,7 +14,7 @@ HAMI_IDENTITIES: Final = (
 )
 """Who writes HAMi's allocation annotations where its chart is installed as `hami` in kube-system.
 
-Another release name or namespace gives other accounts: `ledger.kube.hami_accounts` finds them.
+Another release name or namespace gives other accounts: `ledger.kube.hami.hami_accounts` finds them.
 """
 
 

@@ -4,9 +4,9 @@ from typing import Final
 
 from ledger.core.model import accounts
 from ledger.core.model.commands import CloseAccount, SetLimits
-from ledger.kube.objects import ResourceQuota
-from ledger.kube.port import Change, Changed, Listed
-from ledger.kube.quotas import limits_of
+from ledger.kube.api.objects import ResourceQuota
+from ledger.kube.api.ports import Change, Changed, Listed
+from ledger.kube.quotas.resource_quota import limits_of
 from ledger.log.turns import Stride
 from webhook.limits import is_set
 from webhook.quota_warnings import QuotaWarnings

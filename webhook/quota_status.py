@@ -13,13 +13,14 @@ import msgspec
 
 from ledger.core.model import accounts
 from ledger.core.model.state import Account
-from ledger.kube import hard, quantities
-from ledger.kube.errors import ClusterError, Conflict, NotFound
-from ledger.kube.objects import ObjectMeta, Quantities, ResourceQuota
-from ledger.kube.pausing import Pausing
-from ledger.kube.port import Change, Changed, Listed, Writes
-from ledger.kube.quantities import QuantityError
+from ledger.kube.api.errors import ClusterError, Conflict, NotFound
+from ledger.kube.api.objects import ObjectMeta, Quantities, ResourceQuota
+from ledger.kube.api.ports import Change, Changed, Listed, Writes
+from ledger.kube.quotas import hard_limits
+from ledger.kube.requests import quantities
+from ledger.kube.requests.quantities import QuantityError
 from ledger.log.turns import Stride
+from ledger.runtime.backoff import Pausing
 from webhook.tenure import Tenure
 
 WRITE_SECONDS: Final = 3.0
@@ -82,7 +83,7 @@ class QuotaStatus:
         if told is None:
             return True
         rules = self._tenure.settings.rules
-        shown = {key: hard.quantity(key, amount, rules) for key, amount in used.items()}
+        shown = {key: hard_limits.quantity(key, amount, rules) for key, amount in used.items()}
         try:
             await self._writes.patch_quota_status(told.namespace, told.name, shown, told.version)
         except NotFound:
@@ -106,7 +107,7 @@ class QuotaStatus:
         state, rules = self._tenure.view.state, self._tenure.settings.rules
         known: Account | None = state.accounts.get(account)
         return {
-            key: _number(hard.quantity(key, state.used[line], rules))
+            key: _number(hard_limits.quantity(key, state.used[line], rules))
             for key, line in (known.lines if known is not None else {}).items()
             if _is_ours(key)
         }

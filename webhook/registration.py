@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from ledger.kube.client import Client
-from ledger.kube.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
+from ledger.kube.client.http_client import Client
 from webhook import matching, narrowing
 from webhook.app import MUTATE_PATH, VALIDATE_PATH
 from webhook.kinds import matching as kinds_matching

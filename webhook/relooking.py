@@ -10,7 +10,7 @@ import logging
 from itertools import islice
 from typing import Final
 
-from ledger.kube.errors import ClusterError
+from ledger.kube.api.errors import ClusterError
 from webhook.pods import Pods
 from webhook.tenure import Tenure
 

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from typing import Final
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.access import SERVICE_ACCOUNTS
-from ledger.kube.objects import ObjectMeta
+from ledger.kube.api.objects import ObjectMeta
+from ledger.kube.client.access_review import SERVICE_ACCOUNTS
 from webhook.review import Request, optional_metadata, required_metadata
 
 OURS: Final = "gpuledger.io/"

@@ -1,4 +1,5 @@
-"""Where a pod's spec says what it asks for, as CEL: the places that `ledger.kube.demand` reads.
+"""Where a pod's spec says what it asks for, as CEL: the places that
+`ledger.kube.requests.pod_demand` reads.
 
 A review must not be left out where something is charged, so both conditions, of pods and of the
 templates of other kinds, are made here. Every field may be absent, so all are read as optional

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from ledger.core.model.denials import Denial, sentence
-from ledger.kube.objects import ObjectMeta, Pod, ResourceQuota, Workload
+from ledger.kube.api.objects import ObjectMeta, Pod, ResourceQuota, Workload
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"

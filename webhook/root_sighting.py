@@ -11,8 +11,8 @@ import msgspec
 from ledger.core.model import accounts
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.events import Cause
-from ledger.kube.objects import ObjectMeta, OwnerReference, Workload
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import ObjectMeta, OwnerReference, Workload
+from ledger.kube.requests.demand_rules import DemandRules
 from webhook.kinds.envelope import Surge, envelope_of
 from webhook.kinds.kind import Kind, key_of
 from webhook.sighting import Sighting

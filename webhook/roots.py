@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.events import Cause
-from ledger.kube.errors import NotServed, Unavailable
-from ledger.kube.objects import Workload
-from ledger.kube.port import Change, Changed, Interrupted, Listed
-from ledger.kube.resources import Resource
+from ledger.kube.api.errors import NotServed, Unavailable
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
+from ledger.kube.api.resources import Resource
 from ledger.log.turns import Stride
 from webhook import recounting
 from webhook.ages import Ages

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.kube.objects import Pod
+from ledger.kube.api.objects import Pod
 
 KNOWN: Final = ("gpuledger-scheduler", "hami-scheduler")
 """The scheduler of `deploy/scheduler`, and the one of HAMi's own chart."""

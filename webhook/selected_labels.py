@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.kube.client import Client
-from ledger.kube.errors import ClusterError, NotFound
-from ledger.kube.pod_traits import Labels
+from ledger.kube.api.errors import ClusterError, NotFound
+from ledger.kube.client.http_client import Client
+from ledger.kube.requests.pod_traits import Labels
 from webhook import matching
 
 WEBHOOK: Final = "pods.validate.gpuledger.io"

@@ -12,12 +12,12 @@ from typing import Final
 
 from ledger.core.model.commands import RegisterCluster
 from ledger.core.model.denials import Denial, Reason, sentence
-from ledger.kube.errors import ClusterError
+from ledger.kube.api.errors import ClusterError
 from ledger.log.courier import Courier
 from ledger.log.records import Record
 from ledger.log.submission import Ledger
 from ledger.log.view import View
-from ledger.runtime.counting import Count, uncounted
+from ledger.runtime.counter_protocol import Count, uncounted
 from webhook.beside import Begin
 from webhook.duties import Duties
 from webhook.tenure import WATCHED, SettlementSettings, Site, Tenure

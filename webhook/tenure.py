@@ -9,13 +9,13 @@ from ledger.core.model import accounts
 from ledger.core.model.commands import End
 from ledger.core.model.events import Cause
 from ledger.core.model.state import Entry
-from ledger.kube.failures import Failures
-from ledger.kube.pod_traits import Labels
-from ledger.kube.port import Cluster
-from ledger.kube.rules import DemandRules, Recording
+from ledger.kube.api.ports import Cluster
+from ledger.kube.requests.demand_rules import DemandRules, Recording
+from ledger.kube.requests.pod_traits import Labels
+from ledger.kube.watch.failed_objects import Failures
 from ledger.log.courier import Courier
 from ledger.log.view import View
-from ledger.runtime.counting import Count, uncounted
+from ledger.runtime.counter_protocol import Count, uncounted
 from webhook.beyond import Beyond
 
 WATCHED: Final = "settlement"

@@ -9,9 +9,9 @@ from typing import Final
 
 from ledger.core.model import accounts
 from ledger.core.model.commands import CloseAccount, SetLimits
-from ledger.kube.objects import Workload
-from ledger.kube.port import Change, Changed, Listed
-from ledger.kube.universe import UniverseLimits, limits_of_universe, spec_of
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Changed, Listed
+from ledger.kube.quotas.universe_quota import UniverseLimits, limits_of_universe, spec_of
 from webhook.limits import is_set
 from webhook.quota_warnings import QuotaWarnings
 from webhook.tenure import RECOUNTED, WATCHED, Tenure

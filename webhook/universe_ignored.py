@@ -6,10 +6,10 @@ They change nothing in the ledger. Their status says so, or somebody would rely 
 import logging
 from typing import Final
 
-from ledger.kube.errors import ClusterError, NotFound
-from ledger.kube.objects import Workload
-from ledger.kube.pausing import Pausing
-from ledger.kube.port import Change, Changed, Listed, Writes
+from ledger.kube.api.errors import ClusterError, NotFound
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Changed, Listed, Writes
+from ledger.runtime.backoff import Pausing
 from webhook.conditions import Condition, Status
 from webhook.tenure import Tenure
 from webhook.universe_status import IN_EFFECT, RESOURCE, RETRY_SECONDS, RETRY_SECONDS_MAX

@@ -10,11 +10,11 @@ from typing import Final
 
 from ledger.core.model import accounts
 from ledger.core.model.state import Account
-from ledger.kube import hard
-from ledger.kube.errors import ClusterError, NotFound
-from ledger.kube.objects import Workload
-from ledger.kube.pausing import Pausing
-from ledger.kube.port import Writes
+from ledger.kube.api.errors import ClusterError, NotFound
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Writes
+from ledger.kube.quotas import hard_limits
+from ledger.runtime.backoff import Pausing
 from webhook.breakdown import Breakdown, Shares
 from webhook.conditions import Condition, Status
 from webhook.tenure import Tenure
@@ -128,7 +128,7 @@ class UniverseStatus:
     def _shown(self, account: Account, amounts: dict[int, int]) -> dict[str, str]:
         rules = self._tenure.settings.rules
         return {
-            key: hard.quantity(key, amounts.get(account.lines[key], 0), rules)
+            key: hard_limits.quantity(key, amounts.get(account.lines[key], 0), rules)
             for key in sorted(account.lines)
         }
 

@@ -18,8 +18,8 @@ import msgspec
 import structlog
 
 from ledger.core.model.denials import Denial, Reason, brief
-from ledger.kube.containers import shown
-from ledger.kube.rules import DemandRules
+from ledger.kube.requests.container_requests import shown
+from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.submission import Ledger
 from webhook import reserved
 from webhook.attempts import Attempts

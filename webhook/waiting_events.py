@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.denials import Denial, brief
-from ledger.kube.event_queue import EventQueue
-from ledger.kube.port import PodEvent
+from ledger.kube.api.ports import PodEvent
+from ledger.kube.client.event_queue import EventQueue
 
 REASON: Final = "WaitingForQuota"
 

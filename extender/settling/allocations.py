@@ -15,9 +15,9 @@ from extender.settling.tenure import CardTenure
 from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Placement
 from ledger.core.model.events import AnyEvent, Resized
-from ledger.kube.errors import ClusterError, Conflict, NotFound, Unavailable
-from ledger.kube.objects import Pod
-from ledger.kube.placement_annotations import allocated
+from ledger.kube.api.errors import ClusterError, Conflict, NotFound, Unavailable
+from ledger.kube.api.objects import Pod
+from ledger.kube.hami.placement_annotations import allocated
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0

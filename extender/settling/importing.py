@@ -20,9 +20,9 @@ from ledger.core.model.cards import Card
 from ledger.core.model.commands import AnyCommand, RegisterCards
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.state import State
-from ledger.kube.hami_accounts import Accounts
-from ledger.kube.objects import Node, Pod
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Node, Pod
+from ledger.kube.hami.hami_accounts import Accounts
+from ledger.kube.requests.demand_rules import DemandRules
 
 ACTOR: Final = "import"
 

@@ -13,11 +13,11 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import Parts, Phase, Placement, Stage
 from ledger.core.model.commands import Advance, Place, Unplace
 from ledger.core.model.events import Cause
-from ledger.kube.objects import Pod
-from ledger.kube.rules import DemandRules
-from ledger.kube.stands import charged_by, stands_of
-from ledger.kube.wishes import PodWish
-from ledger.kube.wishing import wish_of
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_request_parser import wish_of
+from ledger.kube.requests.device_requests import PodWish
+from ledger.kube.requests.placed_demand import charged_by, stands_of
 
 
 def is_placed(placed: Placement | None, uid: str) -> bool:

@@ -12,9 +12,9 @@ from extender.settling.nodes import Nodes
 from extender.settling.tenure import CardTenure
 from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Stage
-from ledger.kube import hami, node_lock
-from ledger.kube.errors import ClusterError, Unavailable
-from ledger.kube.node_lock import NodeLock
+from ledger.kube.api.errors import ClusterError, Unavailable
+from ledger.kube.hami import annotation_names, node_lock
+from ledger.kube.hami.node_lock import NodeLock
 
 LOOK_SECONDS: Final = 10.0
 """How often locks are looked at."""
@@ -75,7 +75,7 @@ class Locks:
 
     async def _clear(self, reading: NodeReading) -> None:
         """Clear the lock unless the node has changed meanwhile. Raises ClusterError."""
-        changes = {hami.LOCK: None}
+        changes = {annotation_names.LOCK: None}
         await self._tenure.cluster.patch_node_annotations(
             reading.name, changes, str(reading.version)
         )

@@ -10,11 +10,11 @@ from msgspec import structs
 from extender.settling.scaling import Scaling, scaled
 from ledger.core.model import cards
 from ledger.core.model.cards import HAMI, OWN, Card
-from ledger.kube import hami
-from ledger.kube.handshake import handshake_alive
-from ledger.kube.node_cards import Announced, announced
-from ledger.kube.objects import Node
-from ledger.kube.vendors import NVIDIA, Vendor
+from ledger.kube.api.objects import Node
+from ledger.kube.hami import annotation_names
+from ledger.kube.hami.handshake import handshake_alive
+from ledger.kube.hami.node_annotations import Announced, announced
+from ledger.kube.vendors.vendors import NVIDIA, Vendor
 
 _NVIDIA: Final = NVIDIA.name
 
@@ -31,7 +31,7 @@ class NodeReading(msgspec.Struct, frozen=True):
     """What a node said last, at a version.
 
     `allocatable` counts, by vendor, what its kubelet has to allocate; a vendor that the kubelet
-    does not name is not in it. `lock` is HAMi's, see `ledger.kube.node_lock`.
+    does not name is not in it. `lock` is HAMi's, see `ledger.kube.hami.node_lock`.
     """
 
     name: str
@@ -60,8 +60,8 @@ def read(node: Node, rules: NodeRules) -> NodeReading:
         found,
         node.is_ready(),
         _allocatable(node.status.allocatable or {}, rules.vendors),
-        annotations.get(hami.HANDSHAKE),
-        annotations.get(hami.LOCK),
+        annotations.get(annotation_names.HANDSHAKE),
+        annotations.get(annotation_names.LOCK),
     )
 
 

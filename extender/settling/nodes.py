@@ -13,12 +13,12 @@ from typing import Final
 
 from extender.settling import node_reading
 from extender.settling.node_reading import NodeReading, NodeRules
-from ledger.kube import port
-from ledger.kube.failures import Failures
-from ledger.kube.objects import Node
-from ledger.kube.pair_scores import PairScores
-from ledger.kube.port import Change, Changed, Listed
-from ledger.kube.watches import Watches
+from ledger.kube.api import ports
+from ledger.kube.api.objects import Node
+from ledger.kube.api.ports import Change, Changed, Listed
+from ledger.kube.hami.link_scores import PairScores
+from ledger.kube.watch.failed_objects import Failures
+from ledger.kube.watch.informers import Watches
 from ledger.log.turns import Stride
 
 WATCHED: Final = "nodes"
@@ -56,7 +56,7 @@ class Nodes:
 
     def __init__(
         self,
-        cluster: port.Nodes,
+        cluster: ports.Nodes,
         rules: NodeRules,
         recount_seconds: float = RECOUNT_SECONDS,
         failures: Failures | None = None,

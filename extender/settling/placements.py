@@ -13,8 +13,8 @@ from ledger.core.evolve.charges import PODS, bodies_of
 from ledger.core.model.cards import Placement
 from ledger.core.model.commands import AnyCommand, Observe
 from ledger.core.model.events import AnyEvent, CardsRegistered
-from ledger.kube.objects import Pod
-from ledger.kube.port import Change, Changed, Listed
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.log.turns import Stride
 
 ASTRAY_MAX: Final = 10_000

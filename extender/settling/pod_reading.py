@@ -11,13 +11,13 @@ import msgspec
 from ledger.core.evolve import charges
 from ledger.core.model import accounts
 from ledger.core.model.cards import Parts, Phase, Stage
-from ledger.kube import hami
-from ledger.kube.device_lists import BadDeviceList
-from ledger.kube.objects import ContainerStatus, Pod
-from ledger.kube.pod_parts import parts_of, phased
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import ContainerStatus, Pod
+from ledger.kube.hami import annotation_names
+from ledger.kube.hami.placement_reader import parts_of, phased
+from ledger.kube.hami.pod_devices import BadDeviceList
+from ledger.kube.requests.demand_rules import DemandRules
 
-_ALLOCATED: Final = frozenset(words.allocated for words in hami.WORDS.values())
+_ALLOCATED: Final = frozenset(words.allocated for words in annotation_names.WORDS.values())
 
 
 class PodReading(msgspec.Struct, frozen=True):
@@ -67,10 +67,11 @@ def read(pod: Pod, cluster: str, rules: DemandRules) -> PodReading:
 def _given(pod: Pod, rules: DemandRules) -> tuple[Parts | None, str]:
     """Return the parts that the annotations give, and why they cannot be believed."""
     annotations = pod.metadata.annotations or {}
-    node = annotations.get(hami.NODE, "")
+    node = annotations.get(annotation_names.NODE, "")
     if pod.spec.node_name and node and node != pod.spec.node_name:
         return None, (
-            f"annotation {hami.NODE} says {node}, but the pod runs on {pod.spec.node_name}: its"
+            f"annotation {annotation_names.NODE} says {node}, but the pod runs on"
+            f" {pod.spec.node_name}: its"
             " cards are those of an earlier choice"
         )
     try:
@@ -83,8 +84,8 @@ def _stage(pod: Pod) -> Stage:
     """Return how far a pod's cards are: handed out at the latest when a container has begun."""
     if not pod.spec.node_name:
         return Stage.PROPOSED
-    phase = (pod.metadata.annotations or {}).get(hami.BIND_PHASE)
-    if phase == hami.SUCCESS or pod.status.phase == "Running" or pod.status.has_ended():
+    phase = (pod.metadata.annotations or {}).get(annotation_names.BIND_PHASE)
+    if phase == annotation_names.SUCCESS or pod.status.phase == "Running" or pod.status.has_ended():
         return Stage.ALLOCATED
     return Stage.ALLOCATED if any(one.has_begun() for one in _statuses(pod)) else Stage.BOUND
 

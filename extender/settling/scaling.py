@@ -12,10 +12,10 @@ import msgspec
 from msgspec import structs
 
 from ledger.core.model.cards import MIG, WHOLE, Card
-from ledger.kube import hami
+from ledger.kube.hami import annotation_names
 
-MEMORY: Final = hami.MEMORY_SCALING
-CORES: Final = hami.CORES_SCALING
+MEMORY: Final = annotation_names.MEMORY_SCALING
+CORES: Final = annotation_names.CORES_SCALING
 
 PERCENT_MAX: Final = 1_000
 """A card promised more than ten times is a mistake."""

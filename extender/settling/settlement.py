@@ -18,15 +18,15 @@ from extender.settling.placements import Placements
 from extender.settling.registering import ANNOUNCED_BYTES_PER_SECOND, Registering
 from extender.settling.tenure import CardSettings, CardTenure
 from extender.settling.unbound import Unbound
-from ledger.kube import port
-from ledger.kube.failures import Failures
-from ledger.kube.objects import Pod
-from ledger.kube.port import Change, Listed
+from ledger.kube.api import ports
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.ports import Change, Listed
+from ledger.kube.watch.failed_objects import Failures
 from ledger.log.courier import Courier
 from ledger.log.records import Record
 from ledger.log.turns import every
 from ledger.log.view import View
-from ledger.runtime.counting import Count, uncounted
+from ledger.runtime.counter_protocol import Count, uncounted
 
 TICK_SECONDS: Final = 1.0
 """How often placements and claims are looked at, less when their bound is short."""
@@ -35,7 +35,7 @@ TOLD_MAX: Final = 3
 """Pods that a warning names, of all whose cards are not known."""
 
 
-class CardCluster(port.Nodes, port.Allocates, Protocol):
+class CardCluster(ports.Nodes, ports.Allocates, Protocol):
     """A cluster's nodes, to be followed, and what placing and resizing write."""
 
 

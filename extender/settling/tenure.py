@@ -8,11 +8,11 @@ import msgspec
 from ledger.core.model import accounts
 from ledger.core.model.cards import Placement
 from ledger.core.model.state import Entry
-from ledger.kube.port import Allocates
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.ports import Allocates
+from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.courier import Courier
 from ledger.log.view import View
-from ledger.runtime.counting import Count, uncounted
+from ledger.runtime.counter_protocol import Count, uncounted
 
 SETTLED: Final = "settlement"
 """The actor of commands that follow from what the cluster says."""

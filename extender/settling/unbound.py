@@ -18,10 +18,10 @@ from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Placement, Stage
 from ledger.core.model.commands import Advance, Unplace
 from ledger.core.model.events import AnyEvent, Cause, Placed
-from ledger.kube.errors import ClusterError
-from ledger.kube.objects import Pod
-from ledger.kube.pausing import Pausing
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Pod
 from ledger.log.turns import Stride
+from ledger.runtime.backoff import Pausing
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0

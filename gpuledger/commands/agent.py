@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from gpuledger.command import LEDGER, command
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 TAKES: Final = (
     *LEDGER,

@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.command import command
 from gpuledger.output import Format, Output, number, show_one, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The backup.")]
 

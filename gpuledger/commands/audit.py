@@ -8,7 +8,7 @@ import typer
 from gpuledger.command import command, group
 from gpuledger.commands.times import Since, Until
 from gpuledger.output import Column, Format, Lines, Output, flag, joined, number, show_one
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 app = group(
     "Check the log, and tell what happened in it.",

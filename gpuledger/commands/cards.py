@@ -8,7 +8,7 @@ from gpuledger.command import command
 from gpuledger.commands.reading import Cluster
 from gpuledger.commands.times import At
 from gpuledger.output import Column, Format, Output, flag, number, show_rows, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 UNSCALED: Final = 100
 """The scale, in percent, of a limit that is what the card has."""

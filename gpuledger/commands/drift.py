@@ -8,7 +8,7 @@ from gpuledger.command import command
 from gpuledger.commands.reading import Cluster, Limit, Namespace
 from gpuledger.commands.times import Since, Until
 from gpuledger.output import Column, Format, Output, amounts, number, show_rows, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 
 def register(app: typer.Typer) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.command import LEDGER, command
 from gpuledger.output import Format, Output, show_object
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 
 def register(app: typer.Typer) -> None:

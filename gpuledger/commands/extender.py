@@ -5,8 +5,8 @@ from typing import Final
 import typer
 
 from gpuledger.command import command
-from ledger.runtime.setting_sources import RETIRED, Loaded
-from ledger.runtime.settings import NAMES
+from ledger.runtime.settings.setting_sources import RETIRED, Loaded
+from ledger.runtime.settings.settings import NAMES
 
 _OF_ADMISSION: Final = ("register_webhook", "extender")
 """Settings that this command decides itself."""

@@ -7,7 +7,7 @@ import typer
 from gpuledger.command import LEDGER, command
 from gpuledger.commands.times import At
 from gpuledger.output import Column, Format, Output, flag, number, show_object, show_rows, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 if TYPE_CHECKING:
     from gpuledger.fitting_pods import Fit, PodFit

@@ -7,11 +7,11 @@ import typer
 
 from gpuledger.command import LEDGER, command, group
 from gpuledger.output import Column, Format, Output, number, show_object, show_rows, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 if TYPE_CHECKING:
     from extender.settling.importing import Imported
-    from ledger.kube.hami_accounts import Accounts
+    from ledger.kube.hami.hami_accounts import Accounts
 
 app = group(
     "Take over what another system has placed.",

@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.command import command, group
 from gpuledger.output import Column, Format, Output, number, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 app = group(
     "Look at one node, by its agent.",

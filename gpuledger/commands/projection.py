@@ -5,7 +5,7 @@ import typer
 from gpuledger.command import command, group
 from gpuledger.commands.times import At
 from gpuledger.output import Format, Output, flag, number, show_one, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 app = group(
     "Build, digest and compare the projection.",

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.command import command
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 
 def register(app: typer.Typer) -> None:

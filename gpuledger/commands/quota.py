@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.command import LEDGER, command, group
 from gpuledger.output import Format, Output, flag, number, show_one, show_rows, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 app = group(
     "Set, list and delete quotas by hand.",

@@ -8,7 +8,7 @@ import typer
 from gpuledger.command import command
 from gpuledger.commands.times import At, Since, Until
 from gpuledger.output import Column, Format, Output, amounts, flag, number, show_rows, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Only this namespace.")

@@ -7,7 +7,7 @@ import typer
 from gpuledger.command import LEDGER, command
 from gpuledger.output import Format, Output, number, show_object, show_rows, text
 from ledger.core.model.amounts import AMOUNT_MAX
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 _CARDS = (
     text("CONTAINER", "container"),

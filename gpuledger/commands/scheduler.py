@@ -4,7 +4,7 @@ import msgspec
 
 from gpuledger.command import command, group
 from gpuledger.output import Format, Output, show_object, show_rows, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 app = group("Show what a kube-scheduler is configured with.")
 
@@ -26,7 +26,7 @@ def resources(loaded: Loaded, output: Output = Format.YAML) -> None:
     that is missing there stays Pending.
     """
     from gpuledger import wiring
-    from ledger.kube.managed import managed_resources
+    from ledger.kube.vendors.managed_resources import managed_resources
 
     found = managed_resources(wiring.demand_rules(loaded.settings).vendors)
     if output is Format.TABLE:

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from gpuledger.command import command
-from ledger.runtime.setting_sources import RETIRED, Loaded
-from ledger.runtime.settings import NAMES
+from ledger.runtime.settings.setting_sources import RETIRED, Loaded
+from ledger.runtime.settings.settings import NAMES
 
 
 def register(app: typer.Typer) -> None:

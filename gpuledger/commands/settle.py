@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.command import command
 from gpuledger.output import Format, Output, flag, number, show_one, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 from webhook.settling import Fate
 
 _SETTLED = (

@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.command import command, group
 from gpuledger.output import Format, Output, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 app = group(
     "The library that limits what containers use of cards.",

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.command import command, group
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 app = group(
     "Show how the API server reaches the ledger.",

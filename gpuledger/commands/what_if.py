@@ -8,7 +8,7 @@ from gpuledger.command import LEDGER, command
 from gpuledger.commands.fit import PREFERENCES
 from gpuledger.commands.times import Since, Until
 from gpuledger.output import Column, Format, Output, number, show_object, show_rows, text
-from ledger.runtime.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import Loaded
 
 if TYPE_CHECKING:
     from gpuledger.what_if import Answer, Scenario

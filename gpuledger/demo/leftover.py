@@ -5,7 +5,7 @@ from typing import Final
 
 from gpuledger import layout
 from gpuledger.projecting import projecting
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from projections.digest import Digest, digest
 from projections.reading import Readers
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ledger.kube.objects import Pod
+from ledger.kube.api.objects import Pod
 from ledger.simulation.processes import outside
 from webhook.review import Request, Response
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from gpuledger.simulation import kinds
-from ledger.kube.objects import (
+from ledger.kube.api.objects import (
     Node,
     ObjectMeta,
     Pod,
@@ -23,8 +23,8 @@ from ledger.kube.objects import (
     ScopeSelector,
     Workload,
 )
-from ledger.kube.port import Changed
-from ledger.kube.resources import NAMESPACES, Resource
+from ledger.kube.api.ports import Changed
+from ledger.kube.api.resources import NAMESPACES, Resource
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 TERMINAL: Final = ("Succeeded", "Failed")

@@ -22,8 +22,8 @@ from ledger.core.model import commands, events
 from ledger.core.model.cards import uuids
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube import port
-from ledger.kube.wishes import CardWish
+from ledger.kube.api import ports
+from ledger.kube.requests.device_requests import CardWish
 
 
 async def _nothing(*_: Any) -> None:
@@ -133,7 +133,7 @@ def _fence_without_proof(put: Put) -> None:
 
 
 def _binding_of_any_version(put: Put) -> None:
-    put(attaching, "Binding", lambda **given: port.Binding(**{**given, "version": ""}))
+    put(attaching, "Binding", lambda **given: ports.Binding(**{**given, "version": ""}))
 
 
 DEFECTS_OF_CARDS: Final = (

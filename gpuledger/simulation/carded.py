@@ -17,9 +17,9 @@ from gpuledger.simulation import apiserver
 from gpuledger.simulation.annotating import cards_in
 from gpuledger.simulation.apiserver import ApiServer
 from gpuledger.simulation.watched import WatchedCluster, as_it_is
-from ledger.kube.errors import Conflict, Forbidden, NotFound, Unavailable
-from ledger.kube.objects import Node, Pod
-from ledger.kube.port import Binding, Change, PodEvent
+from ledger.kube.api.errors import Conflict, Forbidden, NotFound, Unavailable
+from ledger.kube.api.objects import Node, Pod
+from ledger.kube.api.ports import Binding, Change, PodEvent
 from ledger.simulation.processes import outside
 
 LATE_SECONDS_MAX: Final = 3.0
@@ -60,7 +60,7 @@ class CardedCluster(WatchedCluster):
     `binding_trouble` and `label_trouble` are the shares of Bindings and of labels on pods that
     something happens to.
 
-    Implements `Nodes` and `Allocates` of `ledger.kube.port`.
+    Implements `Nodes` and `Allocates` of `ledger.kube.api.ports`.
     """
 
     def __init__(

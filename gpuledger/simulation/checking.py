@@ -25,7 +25,7 @@ from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.events import AnyEvent, Cause, Observed, Released, Reserved, Unplaced
 from ledger.core.model.state import State
-from ledger.kube.objects import Pod, Workload
+from ledger.kube.api.objects import Pod, Workload
 from ledger.log import records
 from ledger.log.port import Lost
 from ledger.log.submission import Accepted, Ledger

@@ -16,7 +16,7 @@ from gpuledger.simulation.requests import Naming, Requests
 from gpuledger.simulation.root_requests import ORPHANING, RootRequests
 from gpuledger.simulation.truth import is_finished
 from gpuledger.simulation.writing import Manner, Outcome, Writing, now
-from ledger.kube.objects import ObjectMeta, OwnerReference, Pod, Workload
+from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, Workload
 
 PASS_SECONDS_MAX: Final = 2.0
 """Longest pause between two looks at everything."""

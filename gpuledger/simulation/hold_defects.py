@@ -10,7 +10,7 @@ from ledger.core.evolve.evolver import evolve
 from ledger.core.model import commands, events
 from ledger.core.model.denials import Decision, Denial
 from ledger.core.model.state import Namespace, State
-from ledger.kube.objects import ObjectMeta
+from ledger.kube.api.objects import ObjectMeta
 from webhook.attempts import Attempts, on_behalf
 from webhook.reserved import STAMP
 

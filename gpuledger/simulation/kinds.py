@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.kube.objects import ObjectMeta, OwnerReference, Pod, PodSpec, Workload
-from ledger.kube.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, PodSpec, Workload
+from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.kind import decode
 

@@ -15,7 +15,7 @@ from gpuledger.simulation.apiserver import ApiServer, counts
 from gpuledger.simulation.operations import Annotate, DropNode, PlaceElsewise, SetNode, Slab
 from gpuledger.simulation.settings import demand
 from gpuledger.simulation.writing import Writing, now
-from ledger.kube.objects import Node, NodeCondition, NodeStatus, ObjectMeta, Pod, PodStatus
+from ledger.kube.api.objects import Node, NodeCondition, NodeStatus, ObjectMeta, Pod, PodStatus
 
 PASS_SECONDS_MAX: Final = 1.5
 """Longest pause between two looks at the pods."""

@@ -14,7 +14,7 @@ from gpuledger.simulation.apiserver import TERMINAL, ApiServer
 from gpuledger.simulation.settings import demand
 from ledger.core.model import events
 from ledger.core.model.events import AnyEvent
-from ledger.kube.objects import Pod
+from ledger.kube.api.objects import Pod
 
 _QUOTA: Final = "quota/"
 """How the accounts of ResourceQuotas begin: `quota/<cluster>/<namespace>/<name>`."""

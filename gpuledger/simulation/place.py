@@ -18,7 +18,7 @@ from gpuledger.simulation.room import Room
 from gpuledger.simulation.root_requests import RootRequests
 from gpuledger.simulation.schedulers import Scheduler
 from gpuledger.simulation.writing import Writing
-from ledger.kube.resources import POLICIES, UNIVERSE_QUOTAS
+from ledger.kube.api.resources import POLICIES, UNIVERSE_QUOTAS
 
 _STRICT: Final = (None, {"surge": "strict"})
 """Policies that charge and refuse like none."""

@@ -22,7 +22,8 @@ from ledger.core import snapshots
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube import failures, place_traits
+from ledger.kube.requests import place_traits
+from ledger.kube.watch import failed_objects
 from ledger.log.bounds import WriterSettings
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.memory import MemoryStore
@@ -285,5 +286,5 @@ def take_snapshot(state: State) -> Snapshot:
 def _raise_failures(name: str, *_: str) -> None:
     """Let what the service would only count end the run, because it is a defect."""
     error = sys.exception()
-    if name == failures.METRIC and error is not None:
+    if name == failed_objects.METRIC and error is not None:
         raise error

@@ -22,7 +22,7 @@ from gpuledger.simulation.writing import (
     now,
 )
 from ledger.core.model.amounts import covers
-from ledger.kube.objects import OwnerReference, Pod, PodStatus, Resources
+from ledger.kube.api.objects import OwnerReference, Pod, PodStatus, Resources
 from webhook.reserved import STAMP
 
 GENERATED_TRIES: Final = 8

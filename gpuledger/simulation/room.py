@@ -11,7 +11,7 @@ from gpuledger.simulation.writing import Writing, now
 from ledger.core.model.cards import Part, Phase, Share
 from ledger.core.model.commands import AnyCommand, MakeRoom
 from ledger.core.model.denials import Denial
-from ledger.kube.objects import Pod
+from ledger.kube.api.objects import Pod
 from ledger.log.submission import Accepted
 
 

@@ -12,7 +12,7 @@ from ledger.core.model import commands, events
 from ledger.core.model import state as core_state
 from ledger.core.model.amounts import plus
 from ledger.core.model.state import Entry, Namespace, State
-from ledger.kube.objects import Workload
+from ledger.kube.api.objects import Workload
 from webhook import sighting
 from webhook.judging import scales, standing
 from webhook.judging.scales import ScaleJudge

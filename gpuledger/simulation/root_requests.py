@@ -25,7 +25,7 @@ from gpuledger.simulation.writing import (
     now,
 )
 from ledger.core.model.amounts import covers
-from ledger.kube.objects import ObjectMeta, OwnerReference, Pod, Workload
+from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, Workload
 
 UPDATE_TRIES: Final = 5
 USER: Final = "user-of-roots"

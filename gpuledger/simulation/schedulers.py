@@ -14,7 +14,7 @@ from extender.extender import Unavailable as NotReady
 from extender.wire import Args, BindingArgs
 from gpuledger.simulation.apiserver import counts
 from gpuledger.simulation.writing import Writing, now
-from ledger.kube.objects import Pod
+from ledger.kube.api.objects import Pod
 
 PASS_SECONDS_MAX: Final = 2.0
 """Longest pause between two looks at the pods that wait."""

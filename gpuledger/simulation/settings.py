@@ -4,9 +4,9 @@ from typing import Final
 
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial
-from ledger.kube.demand import demand_of
-from ledger.kube.objects import Pod
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.pod_demand import demand_of
 
 CLUSTERS: Final = ("c1", "c2")
 """The first one's universe quotas are the ledger's."""

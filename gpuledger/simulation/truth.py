@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from gpuledger.simulation import kinds
 from gpuledger.simulation.apiserver import ApiServer, counts
 from gpuledger.simulation.settings import demand
-from ledger.kube.objects import ObjectMeta, Pod, ResourceQuota, Workload
-from ledger.kube.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS
+from ledger.kube.api.objects import ObjectMeta, Pod, ResourceQuota, Workload
+from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS
 
 Amounts = dict[str, int]
 Lines = dict[tuple[str, str], int]

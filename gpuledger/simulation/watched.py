@@ -13,10 +13,10 @@ import msgspec
 
 from gpuledger.simulation import apiserver, kinds
 from gpuledger.simulation.apiserver import ApiServer, Collection, T
-from ledger.kube.errors import Conflict, NotFound, Unavailable
-from ledger.kube.objects import Pod, Quantities, ResourceQuota, ResourceQuotaStatus, Workload
-from ledger.kube.port import Change, Changed, Interrupted, Listed, PodEvent, Reached
-from ledger.kube.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.errors import Conflict, NotFound, Unavailable
+from ledger.kube.api.objects import Pod, Quantities, ResourceQuota, ResourceQuotaStatus, Workload
+from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, PodEvent, Reached
+from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 
 HOP_SECONDS_MAX: Final = 0.01
 REPEATED_MAX: Final = 3
@@ -26,7 +26,8 @@ K = TypeVar("K")
 
 
 class WatchedCluster:
-    """Implements the ports of `ledger.kube.port` over the model. The script turns the knobs."""
+    """Implements the ports of `ledger.kube.api.ports` over the model. The script turns the
+    knobs."""
 
     def __init__(self, server: ApiServer, source: random.Random) -> None:
         self.trouble = 0.0

@@ -16,7 +16,7 @@ from gpuledger.simulation.admission import Admission
 from gpuledger.simulation.apiserver import ApiServer, Conflict
 from gpuledger.simulation.operations import Ending
 from gpuledger.simulation.settings import SETTLE_SECONDS
-from ledger.kube.objects import Pod, Workload
+from ledger.kube.api.objects import Pod, Workload
 from webhook.review import GroupKind, GroupResource, Request, Scale, ScaleSpec, UserInfo
 from webhook.verdict import RESERVED
 

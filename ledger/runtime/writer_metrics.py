@@ -2,7 +2,7 @@
 
 from ledger.core.model.denials import Denial
 from ledger.log.observer import Answer, Observer
-from ledger.runtime.telemetry import Telemetry
+from ledger.runtime.metrics import Telemetry
 
 
 class WriterMetrics(Observer):

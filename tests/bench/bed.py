@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import aiohttp
 
-from ledger.kube.rules import DemandRules
+from ledger.kube.requests.demand_rules import DemandRules
 from tests.bench.results import Skipped
 from tests.e2e.cluster import Cluster
 from tests.e2e.controlplane import ADMIN, ControlPlane

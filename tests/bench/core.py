@@ -16,7 +16,7 @@ from ledger.log.natsfiles import Address
 from ledger.log.observer import Observer
 from ledger.log.submission import Accepted
 from ledger.log.writer import Writer
-from ledger.runtime import collector
+from ledger.runtime import gc_tuning
 from tests.bench import ledgers
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh, median
@@ -84,7 +84,7 @@ async def measure(clients: int, pairs: int, by_processor: bool = False) -> dict[
                 ledgers.writer_on(log, seen, **options) as writer,
             ):
                 await ledgers.set_limits(writer, NAMESPACES)
-                collector.spare()
+                gc_tuning.spare()
                 seen.forget()
                 seconds, share = await _load(writer, clients, pairs)
             stored = await _store(server.address, seen)

@@ -14,11 +14,11 @@ import msgspec
 
 from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand
-from ledger.kube.port import Listed
-from ledger.kube.resources import Resource
+from ledger.kube.api.ports import Listed
+from ledger.kube.api.resources import Resource
 from ledger.log.memory import MemoryLog, MemoryStore
 from ledger.log.writer import Writer
-from ledger.runtime import collector
+from ledger.runtime import gc_tuning
 from tests.bench import ledgers, populating, reviews
 from tests.bench.fleet import Fleet, workload
 from tests.bench.results import Goal, Result, result
@@ -89,7 +89,7 @@ async def measure(fleet: dict[str, int], count: int) -> dict[str, float]:
     async with ledgers.writer_on(log) as writer:
         await _fill(writer, known)
         judge = await _judging(writer, known)
-        collector.spare()
+        gc_tuning.spare()
         return {
             case: await _measured(judge, requests(known, count))
             for case, requests in _REQUESTS.items()

@@ -25,11 +25,11 @@ from extender.overlay import Overlay
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube.rules import DemandRules
+from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log import answers
 from ledger.log.records import Record
-from ledger.runtime import bodies, serving
-from ledger.runtime.body_budget import BodyBudget
+from ledger.runtime.http import http_server, request_body
+from ledger.runtime.http.body_budget import BodyBudget
 from tests.bench.fitting import CARDS, FULL, SIZES, cluster
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh
@@ -76,9 +76,9 @@ async def measure(rounds: int) -> dict[str, float]:
     """Return milliseconds by what was measured."""
     found: dict[str, float] = {}
     for size in SIZES:
-        listener, stop, started = serving.bind("127.0.0.1:0"), asyncio.Event(), asyncio.Event()
+        listener, stop, started = http_server.bind("127.0.0.1:0"), asyncio.Event(), asyncio.Event()
         app = Starlette(routes=[*routes(_extender(size), BODY_MAX), Route("/plain", _Plain())])
-        served = asyncio.create_task(serving.serve(app, listener, stop, started=started.set))
+        served = asyncio.create_task(http_server.serve(app, listener, stop, started=started.set))
         await started.wait()
         timeout = aiohttp.ClientTimeout(total=DEADLINE_SECONDS)
         base = f"http://{listener.address}"
@@ -95,8 +95,8 @@ class _Plain:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         until = asyncio.get_running_loop().time() + DEADLINE_SECONDS
         with BodyBudget(BODY_MAX).holding() as held:
-            await bodies.read(receive, BODY_MAX, until, held)
-        await bodies.answer(send, 200, b"{}")
+            await request_body.read(receive, BODY_MAX, until, held)
+        await request_body.answer(send, 200, b"{}")
 
 
 def _extender(size: int) -> Extender:

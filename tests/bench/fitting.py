@@ -12,7 +12,7 @@ from extender.fitting import Question, fit, priorities
 from extender.overlay import Overlay
 from extender.reasons import reasons_of
 from ledger.core.model.cards import Phase
-from ledger.kube.wishes import CardWish, PodWish, Wish
+from ledger.kube.requests.device_requests import CardWish, PodWish, Wish
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh
 

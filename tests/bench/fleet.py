@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.kube.objects import Pod, Workload
+from ledger.kube.api.objects import Pod, Workload
 
 RECORDED: Final = Path(__file__).parents[1] / "fixtures" / "admission" / "deployment-create.json"
 VERSION: Final = 1_000

@@ -16,7 +16,7 @@ from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.natsfiles import Address
 from ledger.log.opening import catch_up
 from ledger.log.writer import Writer
-from ledger.runtime import collector
+from ledger.runtime import gc_tuning
 from projections.projector import Projector
 from projections.queries.history import history
 from projections.queries.holding import holders
@@ -136,7 +136,7 @@ async def reopen(store: str) -> dict[str, float]:
         async with ledgers.log_at(server.address) as log:
             writer = Writer(log, name="bench", now=lambda: 0, nonces=lambda: "")
             await writer.open()
-            collector.spare()
+            gc_tuning.spare()
             return {"seconds": time.perf_counter() - started}
 
 
@@ -204,5 +204,5 @@ def _seconds_to_ready(store: Path) -> float:
 
 
 def _resident() -> int:
-    collector.spare()
+    gc_tuning.spare()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -10,7 +10,8 @@ from typing import Final
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from ledger.runtime import serving, tls
+from ledger.runtime.http import http_server
+from ledger.runtime.tls import reloading_context
 from tests.bench.running import Running, start, wait_for_go
 from tests.bench.services import Process
 from tests.support.ports import free_port
@@ -52,10 +53,10 @@ async def answer_allowed(store: str, port: int) -> dict[str, float]:
     handler = Permissive()
     paths = (MUTATE_PATH, VALIDATE_PATH)
     app = Starlette(routes=[Route(path, Endpoint(handler, Policy())) for path in paths])
-    secured = tls.Tls(tls.own(Path(store, "tls"), (HOST,)))
+    secured = reloading_context.Tls(reloading_context.own(Path(store, "tls"), (HOST,)))
     stop = asyncio.Event()
-    listener = serving.bind(f"{HOST}:{port}")
-    task = asyncio.create_task(serving.serve(app, listener, stop, tls=secured))
+    listener = http_server.bind(f"{HOST}:{port}")
+    task = asyncio.create_task(http_server.serve(app, listener, stop, tls=secured))
     await wait_for_go()
     stop.set()
     await task

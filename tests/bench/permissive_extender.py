@@ -18,7 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ledger.runtime import serving, tls
+from ledger.runtime.http import http_server
+from ledger.runtime.tls import reloading_context
 from tests.bench.running import start, wait_for_go
 from tests.e2e.cluster import Cluster
 from tests.e2e.scheduling.scheduler import Extender
@@ -67,10 +68,10 @@ async def let_everything_pass(
         app = Starlette(
             routes=[Route(f"/extender/{verb}", verbs[verb], methods=["POST"]) for verb in verbs]
         )
-        secured = tls.Tls(tls.own(Path(store, "tls"), (HOST,)))
+        secured = reloading_context.Tls(reloading_context.own(Path(store, "tls"), (HOST,)))
         stop = asyncio.Event()
-        listener = serving.bind(f"{HOST}:{port}")
-        task = asyncio.create_task(serving.serve(app, listener, stop, tls=secured))
+        listener = http_server.bind(f"{HOST}:{port}")
+        task = asyncio.create_task(http_server.serve(app, listener, stop, tls=secured))
         await wait_for_go()
         stop.set()
         await task

@@ -6,8 +6,8 @@ from typing import Final
 from ledger.core.model import accounts
 from ledger.core.model.commands import Observe
 from ledger.core.model.denials import Denial
-from ledger.kube.demand import demand_of
-from ledger.kube.rules import DemandRules
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.pod_demand import demand_of
 from tests.bench.fleet import VERSION, Fleet, pod, workload
 from tests.bench.ledgers import CLUSTER
 from webhook.kinds.catalog import Catalog

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from ledger.runtime import collector
+from ledger.runtime import gc_tuning
 from tests.bench.fleet import Template
 from tests.e2e.pods import pod
 
@@ -40,7 +40,7 @@ async def post(
         await asyncio.open_connection(host, port, ssl=trusted, limit=ANSWER_BYTES_MAX)
         for _ in range(CLIENTS)
     ]
-    collector.spare()
+    gc_tuning.spare()
     found: Counter[int] = Counter()
     started = time.perf_counter()
     await asyncio.gather(*(_client(*one, requests, found) for one in connections))

@@ -16,14 +16,14 @@ from typing import Final
 import msgspec
 
 from ledger.core.model import accounts
-from ledger.kube.client import Client
-from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.port import Listed
-from ledger.kube.resources import Resource
+from ledger.kube.api.ports import Listed
+from ledger.kube.api.resources import Resource
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
 from ledger.log.courier import Courier
 from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.writer import Writer
-from ledger.runtime import collector
+from ledger.runtime import gc_tuning
 from tests.bench import ledgers, listing, populating
 from tests.bench.fleet import Fleet, workload
 from tests.bench.memory import forget_peak, peak, resident
@@ -119,7 +119,7 @@ async def _recount(writer: Writer, tenure: Tenure, roots: list[Roots]) -> dict[s
     events: list[int] = []
     writer.subscribe(lambda record: events.append(len(record.items)))
     assert tenure.beyond is not None
-    collector.spare()
+    gc_tuning.spare()
     forget_peak()
     before, started, computed = resident(), time.perf_counter(), time.process_time()
     for one in roots:

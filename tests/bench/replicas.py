@@ -13,7 +13,7 @@ from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
 from ledger.log.forwarding import CommandServer, Forwarder
 from ledger.log.natsfiles import Address
 from ledger.log.owner import Owner
-from ledger.runtime import collector
+from ledger.runtime import gc_tuning
 from tests.bench import core, ledgers
 from tests.bench.pacing import NAMESPACES, Pace
 from tests.bench.results import Goal, Result, result
@@ -84,7 +84,7 @@ async def replica(
         await owner.start()
         await served.start()
         forwarder = Forwarder(log.connection, log.names, owner, writer)
-        collector.spare()
+        gc_tuning.spare()
         await wait_for_go()
         pace = Pace(forwarder, per_second, client=number)
         await pace.run(seconds)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import uvloop
 
-from ledger.runtime import collector, logs
+from ledger.runtime import gc_tuning, log_setup
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 900
@@ -94,8 +94,8 @@ async def wait_for_go() -> None:
 
 
 def _main() -> None:
-    collector.relax()
-    logs.configure("error", "console")  # to standard error: standard output carries the result
+    gc_tuning.relax()
+    log_setup.configure("error", "console")  # to standard error: standard output carries the result
     module, name = sys.argv[1:]
     function: Measure = getattr(importlib.import_module(module), name)
     arguments = msgspec.json.decode(sys.stdin.buffer.readline())

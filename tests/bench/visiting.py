@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.runtime import collector
+from ledger.runtime import gc_tuning
 from tests.bench.running import percentile
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "admission" / "pod-create.json"
@@ -163,7 +163,7 @@ async def visit(
     """Post so many reviews, as fast as they are answered or so many per second."""
     host, _, port = address.rpartition(":")
     requests = list(Review(namespaces=1_000).requests(count, first))
-    collector.spare()
+    gc_tuning.spare()
     pool = Pool(iter(requests))
     await pool.connect(host, int(port), str(Path(store, "tls", "ca.crt")), CONNECTIONS)
     computed = time.process_time()

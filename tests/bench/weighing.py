@@ -6,7 +6,7 @@ import msgspec
 
 from ledger.core.model import accounts, commands
 from ledger.core.model.state import State
-from ledger.runtime import collector
+from ledger.runtime import gc_tuning
 from tests.bench import ledgers, populating
 from tests.bench.deciding import MANY
 from tests.bench.fleet import Fleet
@@ -52,5 +52,5 @@ async def measure(fleet: dict[str, int]) -> dict[str, float]:
 
 
 def _resident() -> int:
-    collector.spare()
+    gc_tuning.spare()
     return resident()

@@ -9,13 +9,13 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from ledger.kube.client import Client
-from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.errors import BudgetExhausted, Conflict, NotFound
-from ledger.kube.fences import LABEL
-from ledger.kube.objects import Node, Pod
-from ledger.kube.port import Binding, Change, Changed, Listed, PodEvent
-from ledger.kube.resources import NAMESPACES, NODES, PODS
+from ledger.kube.api.errors import BudgetExhausted, Conflict, NotFound
+from ledger.kube.api.objects import Node, Pod
+from ledger.kube.api.ports import Binding, Change, Changed, Listed, PodEvent
+from ledger.kube.api.resources import NAMESPACES, NODES, PODS
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
+from ledger.kube.hami.fence_label import LABEL
 from tests.e2e.cluster import Cluster, Manifest
 from tests.e2e.controlplane import ADMIN, ControlPlane
 from tests.e2e.kubectl import Kubectl

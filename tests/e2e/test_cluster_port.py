@@ -10,13 +10,13 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from ledger.kube.cache import Parents
-from ledger.kube.client import Client
-from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.errors import Conflict, NotFound, NotServed
-from ledger.kube.objects import Workload
-from ledger.kube.port import Change, Changed, Interrupted, Listed, Reached
-from ledger.kube.resources import DEFINITIONS, NAMESPACES, PODS, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.errors import Conflict, NotFound, NotServed
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, Reached
+from ledger.kube.api.resources import DEFINITIONS, NAMESPACES, PODS, UNIVERSE_QUOTAS, Resource
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
+from ledger.kube.watch.owner_cache import Parents
 from tests.e2e.cluster import Cluster, Manifest
 from tests.e2e.controlplane import ADMIN, ControlPlane
 from tests.e2e.kubectl import Kubectl

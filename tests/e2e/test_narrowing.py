@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from support.owned import policy
 
-from ledger.kube.client import Client
-from ledger.kube.port import Changed, Listed
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import NVIDIA
+from ledger.kube.api.ports import Changed, Listed
+from ledger.kube.client.http_client import Client
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors.vendors import NVIDIA
 from tests.e2e.cluster import Manifest
 from tests.e2e.controlplane import ADMIN, ControlPlane
 from tests.e2e.pods import CARDS, CORES, MEMORY, pod

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from ledger.kube.pod_events import agent_of
+from ledger.kube.client.pod_events import agent_of
 from tests.e2e.cluster import Answer, Cluster, Manifest
 from tests.e2e.conftest import _connected
 from tests.e2e.controlplane import ADMIN, ControlPlane

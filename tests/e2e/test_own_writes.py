@@ -14,12 +14,12 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from ledger.kube import hami, node_lock
-from ledger.kube.client import Client
-from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.fences import LABEL
-from ledger.kube.gates import GATE
-from ledger.kube.port import Binding, PodEvent
+from ledger.kube.api.pod_gates import GATE
+from ledger.kube.api.ports import Binding, PodEvent
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
+from ledger.kube.hami import annotation_names, node_lock
+from ledger.kube.hami.fence_label import LABEL
 from tests.e2e.cluster import Answer, Cluster, Manifest
 from tests.e2e.conftest import _connected
 from tests.e2e.controlplane import ADMIN, ControlPlane
@@ -42,7 +42,7 @@ UNIVERSE: Final = "/apis/gpuledger.io/v1alpha1/universeresourcequotas"
 OWNER: Final = {"apiVersion": "v1", "kind": "Namespace", "name": "gone", "uid": "0"}
 NOW: Final = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 KEY: Final = "limits.nvidia.com/gpu"
-ALLOCATED: Final = hami.WORDS["nvidia"].allocated
+ALLOCATED: Final = annotation_names.WORDS["nvidia"].allocated
 FOREIGN: Final = "example.com/gate"
 
 
@@ -232,7 +232,7 @@ def gates(*names: str) -> Manifest:
 
 
 def lock(text: str) -> Manifest:
-    return {"metadata": {"annotations": {hami.LOCK: text}}}
+    return {"metadata": {"annotations": {annotation_names.LOCK: text}}}
 
 
 def used(amounts: dict[str, str]) -> Manifest:
@@ -269,7 +269,7 @@ FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
     "node selector": patched(P, {"spec": {"nodeSelector": {"pool": "x"}}}),
     "foreign gate": patched(P, gates(GATE)),
     "label that a Service selects": patched(P, {"metadata": {"labels": {"app": "bank"}}}),
-    "label of HAMi's": patched(P, {"metadata": {"labels": {hami.NODE: "n1"}}}),
+    "label of HAMi's": patched(P, {"metadata": {"labels": {annotation_names.NODE: "n1"}}}),
     "label of its own that is no fence": patched(
         P, {"metadata": {"labels": {"gpuledger.io/other": "y"}}}
     ),
@@ -280,7 +280,9 @@ FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
     "cards that a node has yet to hand out": patched(
         P, {"metadata": {"annotations": {"hami.io/vgpu-devices-to-allocate": "x"}}}
     ),
-    "node of a pod's cards": patched(P, {"metadata": {"annotations": {hami.NODE: "n2"}}}),
+    "node of a pod's cards": patched(
+        P, {"metadata": {"annotations": {annotation_names.NODE: "n2"}}}
+    ),
     "finalizer on a pod": patched(P, HELD),
     "owner of a pod": patched(P, {"metadata": {"ownerReferences": [OWNER]}}),
     "node made unschedulable": patched(NODE, {"spec": {"unschedulable": True}}),
@@ -397,7 +399,7 @@ async def test_everything_that_the_service_writes_is_accepted(
 ) -> None:
     port = KubernetesCluster(client)
     bound, told = await uid_of(admin, "bound"), await uid_of(admin, "p")
-    names = {hami.NODE: "n1"}
+    names = {annotation_names.NODE: "n1"}
     notes = names | {ALLOCATED: "x"}
     of_pod = {"namespace": "team", "name": "bound", "uid": bound}
     binding = Binding(**of_pod, node="n1", annotations=notes, labels=names)
@@ -415,8 +417,8 @@ async def test_everything_that_the_service_writes_is_accepted(
             port.label_pod("team", "fenced", {LABEL: "2"}, str(fenced)),
             port.bind(binding),
             port.patch_pod_annotations("team", "seen", {ALLOCATED: "x"}, str(seen)),
-            port.patch_node_annotations("n1", {hami.LOCK: lock_text}),
-            port.patch_node_annotations("n1", {hami.LOCK: None}),
+            port.patch_node_annotations("n1", {annotation_names.LOCK: lock_text}),
+            port.patch_node_annotations("n1", {annotation_names.LOCK: None}),
             port.create_quota("team", "gpuledger-default", {KEY: "4", "pods": "999"}),
             port.patch_quota_status("team", "q", {KEY: "1"}, counted),
             port.patch_universe_status("u", {"used": {}}),

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from support.serving import serving_at
 
-from ledger.kube.client import Client
-from ledger.runtime import certificates, tls
+from ledger.kube.client.http_client import Client
+from ledger.runtime.tls import own_authority, reloading_context
 from tests.e2e.cluster import Cluster, Manifest
 from tests.e2e.conftest import _connected
 from tests.e2e.controlplane import ADMIN, ControlPlane
@@ -98,7 +98,10 @@ def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
 @pytest.fixture
 async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Setting]:
     """Serve and register the recorder; wait until the API server asks it."""
-    recorder, secured = Recorder(), tls.Tls(tls.own(tmp_path / "tls", ()))
+    recorder, secured = (
+        Recorder(),
+        reloading_context.Tls(reloading_context.own(tmp_path / "tls", ())),
+    )
     namespace = f"team-{uuid.uuid4().hex[:8]}"
     async with _connected(plane) as cluster, serving_at(recorder, secured) as address:
         await make_namespace(cluster, namespace)
@@ -399,7 +402,7 @@ async def test_definitions_of_limits_are_reviewed_when_they_say_something_else(
 async def test_without_the_service_only_what_it_guards_is_refused(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
-    files = certificates.ensure(tmp_path / "tls", (), certificates.utc_now())
+    files = own_authority.ensure(tmp_path / "tls", (), own_authority.utc_now())
     authority = (tmp_path / "tls" / "ca.crt").read_bytes()
     assert files.authority
     async with _connected(plane) as cluster:

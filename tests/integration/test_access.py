@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 from support.apiserver import on_loopback
 
-from ledger.kube.access import KubernetesReviewer, Subject
-from ledger.kube.client import Client
+from ledger.kube.client.access_review import KubernetesReviewer, Subject
+from ledger.kube.client.http_client import Client
 
 
 class Reviews:

@@ -11,7 +11,7 @@ from ledger.core.model import commands
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.log.submission import Accepted
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
 

@@ -16,7 +16,7 @@ from support.ports import free_port
 from ledger.log.connection import Access
 from ledger.log.jetstream import JetStreamLog
 from ledger.log.port import Unreachable
-from ledger.runtime import certificates
+from ledger.runtime.tls import own_authority
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -39,7 +39,7 @@ def configuration(name: str) -> str:
     return found[1]
 
 
-def placed(server: NatsServer, name: str, leaf_port: int, tls: certificates.Files) -> None:
+def placed(server: NatsServer, name: str, leaf_port: int, tls: own_authority.Files) -> None:
     """Give a server a configuration of the page, with ports and paths that are free here."""
     text = configuration(name)
     for there, here in (
@@ -59,7 +59,7 @@ def placed(server: NatsServer, name: str, leaf_port: int, tls: certificates.File
 @pytest.fixture
 async def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Servers]:
     """Both servers, joined."""
-    tls = certificates.ensure(tmp_path / "tls", ["127.0.0.1"], certificates.utc_now())
+    tls = own_authority.ensure(tmp_path / "tls", ["127.0.0.1"], own_authority.utc_now())
     leaf_port = free_port()
     monkeypatch.setenv("GPULEDGER_PASSWORD", PASSWORD)
     monkeypatch.setenv("EAST_PASSWORD", EAST_PASSWORD)

@@ -19,7 +19,7 @@ from gpuledger.finding import log_of
 from ledger.core.model.commands import Reserve
 from ledger.log import streams
 from ledger.log.submission import Accepted
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
 

@@ -8,10 +8,10 @@ import pytest
 from aiohttp import web
 from support.apiserver import on_loopback
 
-from ledger.kube import hami_accounts
-from ledger.kube.access import KubernetesReviewer
-from ledger.kube.client import Client
-from ledger.kube.errors import ClusterError
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.client.access_review import KubernetesReviewer
+from ledger.kube.client.http_client import Client
+from ledger.kube.hami import hami_accounts
 
 LABELLED = {"app.kubernetes.io/component": "hami-scheduler"}
 OTHER = "docker.io/library/busybox:1.36"

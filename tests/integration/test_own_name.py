@@ -6,9 +6,9 @@ import pytest
 from aiohttp import web
 from support.apiserver import on_loopback
 
-from ledger.kube.client import Client
-from ledger.kube.errors import ClusterError
-from ledger.kube.identity import own_name
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.client.http_client import Client
+from ledger.kube.client.own_identity import own_name
 
 ASKED = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 

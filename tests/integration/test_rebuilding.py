@@ -16,7 +16,7 @@ from gpuledger.command import TERMINATED
 from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from ledger.log import records
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
 

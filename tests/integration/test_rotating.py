@@ -19,7 +19,7 @@ from support.nats import NatsServer
 from ledger.log import connection as connections
 from ledger.log.connection import Access, Connection
 from ledger.log.credentials import CredentialsError, check_keys
-from ledger.runtime import certificates
+from ledger.runtime.tls import own_authority
 
 pytestmark = pytest.mark.integration
 
@@ -169,7 +169,8 @@ async def test_a_subscription_moves_and_hears_each_message_once(
 @pytest.mark.usefixtures("quick")
 async def test_the_ca_of_the_servers_is_replaced(tmp_path: Path) -> None:
     old, new = (
-        certificates.ensure(tmp_path / name, (), certificates.utc_now()) for name in ("old", "new")
+        own_authority.ensure(tmp_path / name, (), own_authority.utc_now())
+        for name in ("old", "new")
     )
     served, trusted = tmp_path / "server.pem", tmp_path / "ca.crt"
     shutil.copy(old.certificate, served)

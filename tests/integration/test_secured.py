@@ -11,8 +11,8 @@ from support.ports import free_port
 
 from ledger.log.connection import Access, Connection, Unauthorized, Untrusted
 from ledger.log.port import Unreachable
-from ledger.runtime import certificates
-from ledger.runtime.certificates import Files
+from ledger.runtime.tls import own_authority
+from ledger.runtime.tls.own_authority import Files
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +27,7 @@ INFO = (
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     """Certificate and key for a server on loopback, and the CA that signed it."""
-    return certificates.ensure(tmp_path / "tls", (), certificates.utc_now())
+    return own_authority.ensure(tmp_path / "tls", (), own_authority.utc_now())
 
 
 @contextlib.asynccontextmanager
@@ -123,7 +123,7 @@ async def test_a_wrong_password_is_told_apart_from_a_wrong_address(
 
 
 async def test_a_server_of_another_ca_gets_no_login(tls_server: NatsServer, tmp_path: Path) -> None:
-    other = certificates.ensure(tmp_path / "other", (), certificates.utc_now())
+    other = own_authority.ensure(tmp_path / "other", (), own_authority.utc_now())
     url = f"nats://127.0.0.1:{tls_server.port}"
     access = Access((url,), user="ledger", password=PASSWORD, ca=other.authority)
     with pytest.raises(Untrusted, match="certificate"):

@@ -20,7 +20,7 @@ from gpuledger.finding import log_of
 from ledger.core.model.denials import Reason
 from ledger.log import natsfiles
 from ledger.log.storelock import acquire
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
 

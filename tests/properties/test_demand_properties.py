@@ -8,19 +8,20 @@ from hypothesis import strategies as st
 
 from ledger.core.model import traits
 from ledger.core.model.denials import Denial
-from ledger.kube import card_types, selectors
-from ledger.kube.card_types import CardType
-from ledger.kube.demand import Demand, demand_of
-from ledger.kube.objects import Pod, ScopeRequirement, ScopeSelector
-from ledger.kube.pod_traits import Labels, traits_of
-from ledger.kube.rules import DemandRules
-from ledger.kube.selectors import LabelRequirement, LabelSelector
-from ledger.kube.vendors import BUILT_IN
+from ledger.kube.api import selectors
+from ledger.kube.api.objects import Pod, ScopeRequirement, ScopeSelector
+from ledger.kube.api.selectors import LabelRequirement, LabelSelector
+from ledger.kube.requests import gpu_types
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.requests.pod_demand import Demand, demand_of
+from ledger.kube.requests.pod_traits import Labels, traits_of
+from ledger.kube.vendors.vendors import BUILT_IN
 
 RULES = DemandRules(vendors=BUILT_IN, worst_card_memory=10_000, managed=("cpu",))
 TYPED = msgspec.structs.replace(RULES, types=(CardType("v100"), CardType("a100")))
 NAMES = sorted(RULES.of_cards)
-TYPE_KEY = card_types.ANNOTATIONS[0]
+TYPE_KEY = gpu_types.ANNOTATIONS[0]
 
 amounts = st.one_of(st.integers(0, 200), st.sampled_from(["1", "8k", "2Gi", "0", "x", "-1", "50m"]))
 wishes = st.dictionaries(st.sampled_from([*NAMES[:12], "cpu", "memory"]), amounts, max_size=4)

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from support.colon_cards import announcement_in_colons
 
 from ledger.core.model.cards import Card, Part, Phase, Profile, Share
-from ledger.kube import hami, node_lock
-from ledger.kube.card_lists import announcement
-from ledger.kube.device_lists import BadDeviceList
-from ledger.kube.handshake import handshake_alive
-from ledger.kube.node_cards import announced
-from ledger.kube.objects import Container, Pod, PodSpec
-from ledger.kube.placement_annotations import annotations_of
-from ledger.kube.pod_parts import parts_of
+from ledger.kube.api.objects import Container, Pod, PodSpec
+from ledger.kube.hami import annotation_names, node_lock
+from ledger.kube.hami.handshake import handshake_alive
+from ledger.kube.hami.node_annotations import announced
+from ledger.kube.hami.node_devices import announcement
+from ledger.kube.hami.placement_annotations import annotations_of
+from ledger.kube.hami.placement_reader import parts_of
+from ledger.kube.hami.pod_devices import BadDeviceList
 
 INT32 = st.integers(0, 2**31 - 1)
 UUIDS = st.integers(0, 99).map("GPU-{:08}-aaaa".format) | st.text("aZ0-._", min_size=1, max_size=9)
@@ -43,7 +43,7 @@ CARDS = st.lists(
         memory=INT32,
         cores=INT32,
         slots=INT32,
-        vendor=st.sampled_from(sorted(hami.WORDS)),
+        vendor=st.sampled_from(sorted(annotation_names.WORDS)),
         numa=INT32,
         mode=WORDS,
         healthy=st.booleans(),
@@ -58,10 +58,10 @@ CARDS = st.lists(
 @given(CARDS, st.randoms())
 def test_cards_are_read_as_they_are_announced_in_whatever_order(cards, random) -> None:
     random.shuffle(cards)
-    annotations = {hami.CORDON: ", ".join(card.uuid for card in cards if card.cordoned)}
+    annotations = {annotation_names.CORDON: ", ".join(card.uuid for card in cards if card.cordoned)}
     for vendor in {card.vendor for card in cards}:
         theirs = [card for card in cards if card.vendor == vendor]
-        annotations[hami.WORDS[vendor].register] = announcement(theirs)
+        annotations[annotation_names.WORDS[vendor].register] = announcement(theirs)
     found = announced(annotations)
     assert not found.problem
     assert found.cards == tuple(sorted(cards, key=lambda one: (one.vendor, one.index, one.uuid)))
@@ -74,7 +74,7 @@ def test_the_older_form_carries_all_but_profiles(cards) -> None:
         for card in cards
     ]
     text = announcement_in_colons(plain)
-    found = announced({hami.WORDS["nvidia"].register: text} if plain else {})
+    found = announced({annotation_names.WORDS["nvidia"].register: text} if plain else {})
     assert not found.problem
     assert found.cards == tuple(sorted(plain, key=lambda one: (one.index, one.uuid)))
 
@@ -86,7 +86,7 @@ def placed(draw) -> tuple[tuple[Part, ...], list[Card]]:
         msgspec.structs.replace(card, vendor=draw(st.sampled_from(("nvidia", "amd", "hygon"))))
         for card in draw(CARDS)
     ]
-    by_vendor = list(hami.WORDS).index
+    by_vendor = list(annotation_names.WORDS).index
     phases = sorted(draw(st.lists(st.booleans(), min_size=1, max_size=5)))
     parts = []
     for number, app in enumerate(phases):
@@ -158,8 +158,14 @@ TEXTS = st.text(max_size=60) | JSONS | LISTS
 
 @given(TEXTS, TEXTS, TEXTS)
 def test_any_text_of_a_node_is_cards_or_a_problem(text, scores, cordon) -> None:
-    for words in hami.WORDS.values():
-        found = announced({words.register: text, hami.PAIR_SCORES: scores, hami.CORDON: cordon})
+    for words in annotation_names.WORDS.values():
+        found = announced(
+            {
+                words.register: text,
+                annotation_names.PAIR_SCORES: scores,
+                annotation_names.CORDON: cordon,
+            }
+        )
         assert not (found.cards and found.problem)
         assert all(0 <= limit < 2**31 for card in found.cards for limit in card.limits())
 
@@ -167,7 +173,10 @@ def test_any_text_of_a_node_is_cards_or_a_problem(text, scores, cordon) -> None:
 @given(TEXTS, TEXTS)
 def test_any_text_of_a_pod_is_parts_or_the_named_error(text, instances) -> None:
     spec = PodSpec(containers=[Container("one"), Container("two")])
-    annotations = {hami.WORDS["nvidia"].allocated: text, hami.INSTANCES: instances}
+    annotations = {
+        annotation_names.WORDS["nvidia"].allocated: text,
+        annotation_names.INSTANCES: instances,
+    }
     with suppress(BadDeviceList):
         parts = parts_of(annotations, Pod(spec=spec))
         assert parts is None or len(parts) == 2

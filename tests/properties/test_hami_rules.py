@@ -13,7 +13,7 @@ from support.oracle_of_fitting import OneCard, OneNode, Terms
 from support.oracle_of_hami import RULES, Asked, Rule
 
 from ledger.core.model.cards import Phase
-from ledger.kube.wishes import ANY, CardWish, Choice, PodWish, Weights, Wish
+from ledger.kube.requests.device_requests import ANY, CardWish, Choice, PodWish, Weights, Wish
 
 SEEDS = 1_500
 TYPES = ("NVIDIA A10", "NVIDIA A100-SXM4-80GB", "NVIDIA-Tesla T4")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.admission import CORES, GPU, MEMORY, CoreLedger, pod, recorded, review, serving
 
-from ledger.kube.quantities import QuantityError, parse_integer
+from ledger.kube.requests.quantities import QuantityError, parse_integer
 from webhook.policy import Policy
 
 PERCENTAGE = "nvidia.com/gpumem-percentage"

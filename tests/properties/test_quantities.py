@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.core.model.amounts import AMOUNT_MAX
-from ledger.kube.quantities import QuantityError, parse_integer, parse_milli, parse_scaled
+from ledger.kube.requests.quantities import QuantityError, parse_integer, parse_milli, parse_scaled
 
 DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")

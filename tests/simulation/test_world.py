@@ -9,7 +9,7 @@ from gpuledger.simulation.authoring import LATE_SECONDS_MAX
 from gpuledger.simulation.running import run
 from gpuledger.simulation.settings import RULES, SETTLE_SECONDS
 from gpuledger.simulation.writing import ETCD_SECONDS_MAX
-from ledger.kube.objects import ObjectMeta, Workload
+from ledger.kube.api.objects import ObjectMeta, Workload
 from webhook.kinds.envelope import Envelope, envelope_of
 from webhook.policy import Policy
 

@@ -17,7 +17,7 @@ from ledger.core.model.commands import AnyCommand, SetLimits
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.core.model.traits import Selection
-from ledger.kube.rules import DemandRules
+from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.submission import Accepted, Ledger
 from webhook.app import application
 from webhook.mutating import Mutating

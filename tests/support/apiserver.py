@@ -12,9 +12,9 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from ledger.kube.errors import ClusterError
-from ledger.kube.objects import Node, Pod, ResourceQuota
-from ledger.kube.port import Change, Changed, Listed
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Node, Pod, ResourceQuota
+from ledger.kube.api.ports import Change, Changed, Listed
 
 Object = dict[str, Any]
 KINDS = {"pods": Pod, "resourcequotas": ResourceQuota, "nodes": Node}

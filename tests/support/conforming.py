@@ -15,15 +15,15 @@ from ledger.core.model import commands
 from ledger.core.model.accounts import quota
 from ledger.core.model.cards import OWN
 from ledger.core.model.denials import Denial
-from ledger.kube import hami
-from ledger.kube.demand import demand_of
-from ledger.kube.node_cards import announced
-from ledger.kube.objects import Pod
+from ledger.kube.api.objects import Pod
+from ledger.kube.hami import annotation_names
+from ledger.kube.hami.node_annotations import announced
+from ledger.kube.requests.pod_demand import demand_of
 from support.extended import CLUSTER, NAMESPACE, RULES, ModelServer, Replica, replica
 
 BODY_MAX: Final = 2_000_000
 SPACE: Final = f"{CLUSTER}/{NAMESPACE}"
-WORDS: Final = hami.WORDS["nvidia"]
+WORDS: Final = annotation_names.WORDS["nvidia"]
 
 Limits = Mapping[str, Any]
 
@@ -71,7 +71,7 @@ class Yard:
 
     async def announce(self, node: str, register: str, **annotations: str) -> None:
         """Let a node announce its cards; further annotations are named by their key in `hami`."""
-        more = {getattr(hami, key): text for key, text in annotations.items()}
+        more = {getattr(annotation_names, key): text for key, text in annotations.items()}
         told = announced({WORDS.register: register, **more}, OWN)
         assert not told.problem, told.problem
         command = commands.RegisterCards(f"{CLUSTER}/{node}", told.keeper, told.cards)

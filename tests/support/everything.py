@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from ledger.core.model.state import Entry
-from ledger.kube import place_traits
-from ledger.kube.card_sizes import Sizes
-from ledger.kube.errors import ClusterError, Conflict, NotFound, NotServed
-from ledger.kube.objects import Workload
-from ledger.kube.port import Change, Changed, Interrupted, Listed, PodEvent
-from ledger.kube.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.errors import ClusterError, Conflict, NotFound, NotServed
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, PodEvent
+from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.requests import place_traits
+from ledger.kube.requests.card_sizes import Sizes
 from ledger.log.memory import MemoryStore
 from support.apiserver import ApiServer, ModelCluster, Object
 from support.replicas import running

@@ -20,11 +20,11 @@ from extender.wire import Args, BindingArgs, NodeMeta
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Placement
 from ledger.core.model.denials import Denial
-from ledger.kube.card_lists import announcement
-from ledger.kube.errors import ClusterError, Conflict, NotFound, Unavailable
-from ledger.kube.objects import Node, ObjectMeta, Pod
-from ledger.kube.port import Binding, PodEvent
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.errors import ClusterError, Conflict, NotFound, Unavailable
+from ledger.kube.api.objects import Node, ObjectMeta, Pod
+from ledger.kube.api.ports import Binding, PodEvent
+from ledger.kube.hami.node_devices import announcement
+from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Ledger
 from ledger.log.writer import Writer

@@ -10,7 +10,7 @@ from extender.overlay import Overlay
 from extender.reasons import reason_of, resolvable
 from extender.rows import Column
 from ledger.core.model.cards import Card
-from ledger.kube.wishes import PodWish
+from ledger.kube.requests.device_requests import PodWish
 from support.oracle_of_fitting import Answer, OneCard, OneNode, Terms
 
 

@@ -4,7 +4,15 @@ from dataclasses import dataclass
 from random import Random
 
 from ledger.core.model.cards import Phase, Profile
-from ledger.kube.wishes import ANY, CARD_POLICIES, CardWish, Choice, PodWish, Weights, Wish
+from ledger.kube.requests.device_requests import (
+    ANY,
+    CARD_POLICIES,
+    CardWish,
+    Choice,
+    PodWish,
+    Weights,
+    Wish,
+)
 from support.oracle_of_fitting import OneCard, OneNode, Terms
 
 SMALL = Profile("1g.10gb", 9_856, 14, 1, tuple((start, 1) for start in range(7)))

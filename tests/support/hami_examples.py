@@ -7,11 +7,11 @@ import pytest
 
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial
-from ledger.kube.demand import demand_of
-from ledger.kube.node_cards import announced
-from ledger.kube.objects import Pod
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import chosen
+from ledger.kube.api.objects import Pod
+from ledger.kube.hami.node_annotations import announced
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.pod_demand import demand_of
+from ledger.kube.vendors.vendors import chosen
 from support import conforming
 from support.conforming import CLUSTER, Yard, listed, yard
 

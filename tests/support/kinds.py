@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from ledger.kube.objects import Workload
+from ledger.kube.api.objects import Workload
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.kind import Kind
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from ledger.core.model.cards import Part, Parts, Phase, Profile, Share
-from ledger.kube.wishes import CardWish, PodWish, Weights
+from ledger.kube.requests.device_requests import CardWish, PodWish, Weights
 
 
 @dataclass

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Final, NamedTuple
 
-from ledger.kube.wishes import CardWish
+from ledger.kube.requests.device_requests import CardWish
 from support.oracle_of_fitting import OneCard
 
 

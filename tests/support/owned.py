@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from ledger.core.model.state import State
-from ledger.kube.errors import ClusterError
-from ledger.kube.objects import Workload
-from ledger.kube.port import Change, Listed
-from ledger.kube.resources import NAMESPACES, Resource
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Listed
+from ledger.kube.api.resources import NAMESPACES, Resource
+from ledger.kube.requests.demand_rules import DemandRules
 from support.admission import CLUSTER, GPU, MEMORY
 from webhook.kinds.catalog import Catalog
 from webhook.surroundings.policies import NamespacePolicy

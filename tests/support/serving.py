@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from ledger.runtime import certificates, serving, tls
+from ledger.runtime.http import http_server
+from ledger.runtime.tls import own_authority, reloading_context
 
 DEADLINE_SECONDS = 30
 
@@ -51,7 +52,7 @@ class ClientAuthority:
     def _sign(
         self, name: x509.Name, key: ec.EllipticCurvePublicKey, *, ca: bool
     ) -> x509.Certificate:
-        now = certificates.utc_now()
+        now = own_authority.utc_now()
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
         return (
             x509.CertificateBuilder()
@@ -76,12 +77,14 @@ def visitor(directory: Path, client: str = "") -> ssl.SSLContext:
 
 
 @contextlib.asynccontextmanager
-async def serving_at(app: Any, secured: tls.Tls | None = None, **how: Any) -> AsyncIterator[str]:
+async def serving_at(
+    app: Any, secured: reloading_context.Tls | None = None, **how: Any
+) -> AsyncIterator[str]:
     """Serve until the context ends; yields HOST:PORT."""
-    listener = serving.bind("127.0.0.1:0")
+    listener = http_server.bind("127.0.0.1:0")
     stop, started = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(
-        serving.serve(
+        http_server.serve(
             app,
             listener,
             stop,

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.state import Entry, State
-from ledger.kube import failures
-from ledger.kube.rules import DemandRules
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.watch import failed_objects
 from ledger.log.memory import MemoryStore
 from ledger.log.records import Record
 from ledger.log.submission import Accepted
@@ -133,4 +133,4 @@ async def settling(one: World) -> AsyncIterator[None]:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-    assert one.fails or not [what for what, *_ in one.counted if what == failures.METRIC]
+    assert one.fails or not [what for what, *_ in one.counted if what == failed_objects.METRIC]

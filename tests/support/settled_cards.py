@@ -16,11 +16,11 @@ from extender.settling.tenure import CardSettings
 from ledger.core.model import cards
 from ledger.core.model.cards import Parts, Placement
 from ledger.core.model.commands import Place
-from ledger.kube import hami
-from ledger.kube.errors import ClusterError, Conflict, NotFound
-from ledger.kube.objects import Node, Pod
-from ledger.kube.placement_annotations import annotations_of
-from ledger.kube.port import Change
+from ledger.kube.api.errors import ClusterError, Conflict, NotFound
+from ledger.kube.api.objects import Node, Pod
+from ledger.kube.api.ports import Change
+from ledger.kube.hami import annotation_names
+from ledger.kube.hami.placement_annotations import annotations_of
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Accepted
 from ledger.log.writer import Writer
@@ -30,8 +30,8 @@ from support.settled import CLUSTER, RULES, World, settling
 from webhook.settlement import Settlement
 from webhook.tenure import SettlementSettings, Site
 
-REGISTER = hami.WORDS["nvidia"].register
-ALLOCATED = hami.WORDS["nvidia"].allocated
+REGISTER = annotation_names.WORDS["nvidia"].register
+ALLOCATED = annotation_names.WORDS["nvidia"].allocated
 NAMESPACE = f"{CLUSTER}/red"
 
 
@@ -47,7 +47,7 @@ def card_text(count: int = 2, **fields: Any) -> str:
 
 def node_body(name: str, *, text: str | None = None, ready: bool = True, **annotations: str):
     """Return a node that announces `text`; annotations are named by their key in `hami`."""
-    given = {getattr(hami, key): value for key, value in annotations.items()}
+    given = {getattr(annotation_names, key): value for key, value in annotations.items()}
     announcing = {REGISTER: card_text() if text is None else text}
     return {
         "metadata": {"name": name, "annotations": given | (announcing if text != "" else {})},

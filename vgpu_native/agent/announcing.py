@@ -7,9 +7,9 @@ from typing import Final, Protocol
 
 import structlog
 
-from ledger.kube import hami
-from ledger.kube.errors import ClusterError, Conflict
-from ledger.kube.objects import Node
+from ledger.kube.api.errors import ClusterError, Conflict
+from ledger.kube.api.objects import Node
+from ledger.kube.hami import annotation_names
 from vgpu_native.agent.cards import Form, Offer, annotations, answer, changes
 from vgpu_native.agent.inventory import Inventory
 
@@ -72,8 +72,8 @@ class Announcer:
             return False
         found = node.metadata.annotations or {}
         wanted = annotations(self._inventory.cards, self._inventory.scores, self._offer, self._form)
-        reply = answer(found.get(hami.HANDSHAKE), datetime.now(UTC))
-        missing = changes(wanted | ({hami.HANDSHAKE: reply} if reply else {}), found)
+        reply = answer(found.get(annotation_names.HANDSHAKE), datetime.now(UTC))
+        missing = changes(wanted | ({annotation_names.HANDSHAKE: reply} if reply else {}), found)
         if missing:
             version = node.metadata.resource_version
             await self._cluster.patch_node_annotations(self._node, missing, version)

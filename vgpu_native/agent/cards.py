@@ -11,8 +11,8 @@ from typing import Final, Literal
 import msgspec
 
 from ledger.core.model.cards import OWN, WHOLE, Card
-from ledger.kube import card_lists, hami, pair_scores
-from ledger.kube.pair_scores import PairScores
+from ledger.kube.hami import annotation_names, link_scores, node_devices
+from ledger.kube.hami.link_scores import PairScores
 from vgpu_native.agent.nvml import Gpu
 from vgpu_native.limits_page import MEBIBYTE
 
@@ -21,7 +21,7 @@ MODE: Final = "hami-core"
 
 _MAKER: Final = "NVIDIA"
 _SEPARATORS: Final = str.maketrans({",": " ", ":": " ", ";": " "})
-_WORDS: Final = hami.WORDS["nvidia"]
+_WORDS: Final = annotation_names.WORDS["nvidia"]
 
 Form = Literal["json", "colons"]
 
@@ -60,13 +60,13 @@ def annotations(
     cards: Sequence[Card], scores: PairScores, offer: Offer, form: Form
 ) -> dict[str, str | None]:
     """Return the annotations by which a node announces its cards; None stands for none."""
-    write = card_lists.announcement if form == "json" else card_lists.colon_announcement
+    write = node_devices.announcement if form == "json" else node_devices.colon_announcement
     return {
-        hami.KEEPER: OWN,
+        annotation_names.KEEPER: OWN,
         _WORDS.register: write(cards),
-        hami.PAIR_SCORES: pair_scores.announcement(scores) if scores else None,
-        hami.MEMORY_SCALING: _percent(offer.memory_scaling),
-        hami.CORES_SCALING: _percent(offer.cores_scaling),
+        annotation_names.PAIR_SCORES: link_scores.announcement(scores) if scores else None,
+        annotation_names.MEMORY_SCALING: _percent(offer.memory_scaling),
+        annotation_names.CORES_SCALING: _percent(offer.cores_scaling),
     }
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from ledger.core.model.cards import Card
-from ledger.kube.pair_scores import PairScores
+from ledger.kube.hami.link_scores import PairScores
 from vgpu_native.agent.cards import Offer, cards_of
 from vgpu_native.agent.nvml import Driver, Gpu, NvmlError, Xid
 from vgpu_native.plugin.changes import Changes

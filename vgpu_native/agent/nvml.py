@@ -74,7 +74,7 @@ class Nvml(Protocol):
         ...
 
     def scores(self) -> dict[tuple[str, str], int]:
-        """Return how well each two cards are linked, as `ledger.kube.pair_scores` says it."""
+        """Return how well each two cards are linked, as `ledger.kube.hami.link_scores` says it."""
         ...
 
     def xid(self, seconds: float) -> Xid | None:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import structlog
 
-from ledger.kube.errors import ClusterError, NotFound
+from ledger.kube.api.errors import ClusterError, NotFound
 from vgpu_native.agent.drifting import Drift
 from vgpu_native.agent.telling import PodWrites, tell
 from vgpu_native.limits_page import MEBIBYTE

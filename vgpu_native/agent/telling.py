@@ -4,8 +4,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from ledger.kube.errors import ClusterError
-from ledger.kube.port import PodEvent
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.ports import PodEvent
 from vgpu_native.plugin.allocations import Owner
 
 _logger: Final = structlog.get_logger("gpuledger.agent")

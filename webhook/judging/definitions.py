@@ -6,12 +6,12 @@ What stood in the object before is let be, or nobody could change anything else 
 from typing import Final
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube import hard, quotas, universe
-from ledger.kube.containers import shown
-from ledger.kube.hard import Mistake
-from ledger.kube.objects import Quantities
-from ledger.kube.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Quantities
+from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS
+from ledger.kube.quotas import hard_limits, resource_quota, universe_quota
+from ledger.kube.quotas.hard_limits import Mistake
+from ledger.kube.requests.container_requests import shown
+from ledger.kube.requests.demand_rules import DemandRules
 from webhook.review import BadReview, Field, Request, required_quota, required_workload
 from webhook.surroundings import policies
 from webhook.verdict import UNTOUCHED, Verdict
@@ -35,7 +35,9 @@ def judge(
 
     `universe_authority` says whether universe quotas of this cluster count.
     """
-    found = list(hard.mistakes(_limits(request, name, "object"), _before(request, name), rules))
+    found = list(
+        hard_limits.mistakes(_limits(request, name, "object"), _before(request, name), rules)
+    )
     if found:
         return Verdict(_denial(found, _DEFAULT_HARD if name == POLICIES.name else _HARD))
     warnings = _lint(request, name, rules)
@@ -75,19 +77,19 @@ def _limits(request: Request, name: str, field: Field) -> Quantities:
     try:
         if name == POLICIES.name:
             return policies.default_limits(seen)
-        return universe.spec_of(seen.spec).hard or {}
+        return universe_quota.spec_of(seen.spec).hard or {}
     except ValueError:
         return {}  # the lint says that it is not used
 
 
 def _lint(request: Request, name: str, rules: DemandRules) -> tuple[str, ...]:
     if name == QUOTAS.name:
-        return quotas.lint(required_quota(request, "object"), rules)
+        return resource_quota.lint(required_quota(request, "object"), rules)
     seen = required_workload(request, "object")
     if name == POLICIES.name:
         return policies.lint(seen)
     try:
-        spec = universe.spec_of(seen.spec)
+        spec = universe_quota.spec_of(seen.spec)
     except ValueError as error:
         return (f"this quota limits nothing: {error}",)
-    return universe.lint_universe(spec, rules)
+    return universe_quota.lint_universe(spec, rules)

@@ -25,11 +25,11 @@ from ledger.core.model.amounts import Amounts, covers
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, brief
 from ledger.core.model.traits import Traits
-from ledger.kube.containers import takes_cards
-from ledger.kube.demand import Demand, demand_of
-from ledger.kube.gates import is_gated
-from ledger.kube.objects import Pod
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.pod_gates import is_gated
+from ledger.kube.requests.container_requests import takes_cards
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.pod_demand import Demand, demand_of
 from webhook import objections
 from webhook.attempts import Attempts, observation, on_behalf, unqualified
 from webhook.judging.asking import Asking, Question

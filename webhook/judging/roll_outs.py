@@ -14,8 +14,8 @@ from ledger.core.model import amounts
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import Asker, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
-from ledger.kube.objects import Workload
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Workload
+from ledger.kube.requests.demand_rules import DemandRules
 from webhook.judging.asking import Asking
 from webhook.kinds.envelope import surge_demand
 from webhook.kinds.kind import Kind

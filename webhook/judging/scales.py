@@ -12,9 +12,9 @@ from typing import Final
 
 import structlog
 
-from ledger.kube.errors import ClusterError
-from ledger.kube.objects import Workload
-from ledger.kube.resources import Resource
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.resources import Resource
 from webhook.judging.workloads import WorkloadJudge, Write
 from webhook.kinds.kind import Kind
 from webhook.kinds.scaling import scaled

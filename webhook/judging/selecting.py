@@ -14,7 +14,7 @@ from ledger.core.model.commands import BARRED, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.core.model.traits import Traits, is_read, matches, united
-from ledger.kube.objects import ObjectMeta
+from ledger.kube.api.objects import ObjectMeta
 from webhook.attempts import unqualified
 from webhook.kinds.envelope import Envelope, envelope_of
 from webhook.surroundings.ancestry import Root

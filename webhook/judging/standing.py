@@ -9,8 +9,8 @@ import msgspec
 
 from ledger.core.model.commands import BARRED
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.containers import shown
-from ledger.kube.objects import ObjectMeta
+from ledger.kube.api.objects import ObjectMeta
+from ledger.kube.requests.container_requests import shown
 from webhook.kinds.kind import Kind
 from webhook.review import UserInfo
 from webhook.surroundings.ancestry import Ancestry, Root

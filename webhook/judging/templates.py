@@ -1,9 +1,9 @@
 """Templates: what no pod made from one would be allowed, refused before there is any pod."""
 
 from ledger.core.model.denials import Denial
-from ledger.kube.containers import shown
-from ledger.kube.objects import Workload
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Workload
+from ledger.kube.requests.container_requests import shown
+from ledger.kube.requests.demand_rules import DemandRules
 from webhook import objections
 from webhook.kinds.kind import Kind
 from webhook.kinds.templates import Template, templates_of

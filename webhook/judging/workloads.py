@@ -11,7 +11,7 @@ import msgspec
 from ledger.core.model import amounts
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
-from ledger.kube.objects import Workload
+from ledger.kube.api.objects import Workload
 from webhook.attempts import Attempts, observation, on_behalf, unqualified
 from webhook.judging import templates
 from webhook.judging.asking import Asking, Question

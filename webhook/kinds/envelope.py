@@ -10,11 +10,11 @@ import msgspec
 from ledger.core.model.amounts import Amounts, most_of, without_zeros
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Traits
-from ledger.kube.containers import shown
-from ledger.kube.demand import Demand, demand_of
-from ledger.kube.objects import Workload
-from ledger.kube.pod_traits import Labels, fitting, traits_of_template
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Workload
+from ledger.kube.requests.container_requests import shown
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.pod_demand import Demand, demand_of
+from ledger.kube.requests.pod_traits import Labels, fitting, traits_of_template
 from webhook.kinds.expressions import Expression
 from webhook.kinds.kind import Kind
 from webhook.kinds.templates import Template, names_of, templates_of

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ledger.kube.objects import Workload
+from ledger.kube.api.objects import Workload
 from webhook.kinds.kind import Kind
 from webhook.kinds.values import Json
 

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.objects import Container, ObjectMeta, Pod, PodSpec, Resources, Workload
+from ledger.kube.api.objects import Container, ObjectMeta, Pod, PodSpec, Resources, Workload
 from webhook.kinds.kind import Kind, PodSet
 from webhook.kinds.paths import Place
 from webhook.kinds.values import Json, Scope, unfit, unlike

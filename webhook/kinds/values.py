@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.containers import shown
+from ledger.kube.requests.container_requests import shown
 
 Json = Any
 """What a JSON document may hold at any place."""

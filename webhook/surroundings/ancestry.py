@@ -19,12 +19,12 @@ import msgspec
 from ledger.core.evolve import charges
 from ledger.core.model import accounts
 from ledger.core.model.state import Entry, State
-from ledger.kube import resources
-from ledger.kube.cache import Parent, Parents
-from ledger.kube.errors import ClusterError
-from ledger.kube.objects import ObjectMeta, OwnerReference
-from ledger.kube.port import Workloads
-from ledger.kube.resources import Resource
+from ledger.kube.api import resources
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import ObjectMeta, OwnerReference
+from ledger.kube.api.ports import Workloads
+from ledger.kube.api.resources import Resource
+from ledger.kube.watch.owner_cache import Parent, Parents
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.kind import Kind, key_of
 from webhook.sighting import holds_uid

@@ -10,12 +10,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final, Protocol
 
-from ledger.kube.cache import Parents
-from ledger.kube.errors import ClusterError
-from ledger.kube.failures import Failures
-from ledger.kube.objects import Workload
-from ledger.kube.port import Change, Governed, Kept, Workloads
-from ledger.kube.resources import NAMESPACES, POLICIES, Resource
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Governed, Kept, Workloads
+from ledger.kube.api.resources import NAMESPACES, POLICIES, Resource
+from ledger.kube.watch.failed_objects import Failures
+from ledger.kube.watch.owner_cache import Parents
 from webhook.kinds.catalog import Catalog
 from webhook.surroundings.namespaces import Namespaces
 from webhook.surroundings.policies import Policies

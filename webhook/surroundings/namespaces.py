@@ -5,11 +5,11 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from ledger.kube import place_traits
-from ledger.kube.errors import ClusterError
-from ledger.kube.objects import Workload
-from ledger.kube.port import Change, Changed, Listed, Reached, Workloads
-from ledger.kube.resources import NAMESPACES
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Changed, Listed, Reached, Workloads
+from ledger.kube.api.resources import NAMESPACES
+from ledger.kube.requests import place_traits
 
 Labels = Mapping[str, str]
 

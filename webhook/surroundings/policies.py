@@ -15,10 +15,11 @@ from msgspec import Meta
 
 from ledger.core.model import traits
 from ledger.core.model.traits import Selection
-from ledger.kube import place_traits, selectors
-from ledger.kube.objects import Quantities, Workload
-from ledger.kube.port import Change, Changed, Listed, Reached
-from ledger.kube.selectors import LabelSelector
+from ledger.kube.api import selectors
+from ledger.kube.api.objects import Quantities, Workload
+from ledger.kube.api.ports import Change, Changed, Listed, Reached
+from ledger.kube.api.selectors import LabelSelector
+from ledger.kube.requests import place_traits
 from webhook.kinds.envelope import Surge
 from webhook.review import UserInfo
 from webhook.surroundings.namespaces import Namespaces

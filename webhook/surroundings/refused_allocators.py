@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ledger.kube.containers import shown
+from ledger.kube.requests.container_requests import shown
 from webhook.surroundings.lately import Lately
 
 QUESTIONS_MAX: Final = 4

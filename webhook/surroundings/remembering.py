@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.denials import Denial
-from ledger.kube.cache import Parent
-from ledger.kube.objects import Workload
-from ledger.kube.resources import Resource
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.resources import Resource
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.watch.owner_cache import Parent
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.envelope import envelope_of
 
@@ -27,7 +27,7 @@ _decoder: Final = msgspec.json.Decoder(Workload)
 
 
 def digest_of(catalog: Catalog, rules: DemandRules) -> Callable[[Resource, Workload], bytes]:
-    """Return what `ledger.kube.cache.Parents` is to keep of an object."""
+    """Return what `ledger.kube.watch.owner_cache.Parents` is to keep of an object."""
 
     def digest(resource: Resource, seen: Workload) -> bytes:
         kind = catalog.of_resource(resource.group, resource.plural)

@@ -7,8 +7,8 @@ from typing import Final
 from ledger.core.model import accounts
 from ledger.core.model.commands import Reserve
 from ledger.core.model.state import State
-from ledger.kube.cache import Parents
-from ledger.kube.rules import DemandRules, Recording
+from ledger.kube.requests.demand_rules import DemandRules, Recording
+from ledger.kube.watch.owner_cache import Parents
 from webhook.kinds.catalog import Catalog
 from webhook.sighting import holds_uid, recorded_root
 from webhook.surroundings.ancestry import Ancestry, View

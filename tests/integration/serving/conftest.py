@@ -8,7 +8,7 @@ import pytest
 import uvloop
 from support.serving import ClientAuthority
 
-from ledger.runtime import certificates, tls
+from ledger.runtime.tls import own_authority, reloading_context
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -29,6 +29,6 @@ def strangers(tmp_path: Path) -> ClientAuthority:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Callable[[], certificates.Files]:
+def own(tmp_path: Path) -> Callable[[], own_authority.Files]:
     """Certificates made by the service itself."""
-    return tls.own(tmp_path / "tls", ())
+    return reloading_context.own(tmp_path / "tls", ())

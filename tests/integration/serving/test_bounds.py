@@ -18,10 +18,11 @@ from support.serving import (
     visitor,
 )
 
-from ledger.runtime import accepting, certificates, connections, tls
-from ledger.runtime.accepting import HANDSHAKES, OTHERS, Accepting, Acceptor
+from ledger.runtime.http import acceptor, uvicorn_protocol
+from ledger.runtime.http.acceptor import HANDSHAKES, OTHERS, Accepting, Acceptor
+from ledger.runtime.tls import own_authority, reloading_context
 
-Find = Callable[[], certificates.Files]
+Find = Callable[[], own_authority.Files]
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n"
@@ -29,7 +30,7 @@ POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accepting, "TURN_SECONDS", 0.02)
+    monkeypatch.setattr(acceptor, "TURN_SECONDS", 0.02)
 
 
 class Peer:
@@ -89,21 +90,24 @@ class Blocking:
 
 
 async def test_a_stranger_has_to_send_something_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "FIRST_SECONDS", 0.1)
+    monkeypatch.setattr(uvicorn_protocol, "FIRST_SECONDS", 0.1)
     async with serving_at(answer_scope) as address, peer_of(address) as peer:
         assert await peer.ended()
 
 
 async def test_a_handshake_has_to_end_soon(own: Find, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(accepting._OF_TLS, "ssl_handshake_timeout", 0.2)
-    async with serving_at(answer_scope, tls.Tls(own)) as address, peer_of(address) as peer:
+    monkeypatch.setitem(acceptor._OF_TLS, "ssl_handshake_timeout", 0.2)
+    async with (
+        serving_at(answer_scope, reloading_context.Tls(own)) as address,
+        peer_of(address) as peer,
+    ):
         assert await peer.ended()
 
 
 async def test_stray_bytes_between_requests_do_not_hold_a_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.2)
     async with serving_at(answer_scope) as address, peer_of(address) as peer:
         peer.writer.write(GET)
         assert await peer.answer() == b"HTTP/1.1 200 OK"
@@ -121,7 +125,7 @@ async def stray(writer: asyncio.StreamWriter, sent: bytes) -> None:
 async def test_a_body_that_was_answered_early_does_not_hold_a_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "REST_SECONDS", 0.2)
+    monkeypatch.setattr(uvicorn_protocol, "REST_SECONDS", 0.2)
     async with serving_at(answer_scope) as address, peer_of(address) as peer:
         peer.writer.write(POST)
         assert await peer.answer() == b"HTTP/1.1 200 OK"
@@ -131,7 +135,7 @@ async def test_a_body_that_was_answered_early_does_not_hold_a_connection(
 async def test_an_idle_connection_that_was_used_is_closed_at_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(uvicorn_protocol, "IDLE_SECONDS", 0.2)
     async with serving_at(answer_scope) as address, peer_of(address) as peer:
         peer.writer.write(GET)
         assert await peer.answer() == b"HTTP/1.1 200 OK"
@@ -141,9 +145,9 @@ async def test_an_idle_connection_that_was_used_is_closed_at_its_time(
 async def test_a_connection_is_idle_for_longer_than_the_api_server_keeps_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert connections.IDLE_SECONDS > 90
-    monkeypatch.setattr(connections, "FIRST_SECONDS", 0.05)
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+    assert uvicorn_protocol.IDLE_SECONDS > 90
+    monkeypatch.setattr(uvicorn_protocol, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.05)
     async with serving_at(answer_scope) as address, peer_of(address) as peer:
         peer.writer.write(GET)
         assert await peer.answer() == b"HTTP/1.1 200 OK"
@@ -155,8 +159,8 @@ async def test_a_connection_is_idle_for_longer_than_the_api_server_keeps_it(
 async def test_a_certified_client_may_open_a_connection_before_it_needs_it(
     own: Find, clients: ClientAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "FIRST_SECONDS", 0.05)
-    secured = tls.Tls(own, clients.file)
+    monkeypatch.setattr(uvicorn_protocol, "FIRST_SECONDS", 0.05)
+    secured = reloading_context.Tls(own, clients.file)
     context = visitor(tmp_path, clients.issue((NameOID.COMMON_NAME, "apiserver")))
     async with (
         serving_at(answer_scope, secured) as address,
@@ -171,7 +175,7 @@ async def test_a_certified_client_may_open_a_connection_before_it_needs_it(
 async def test_an_answer_that_is_not_read_does_not_hold_a_connection(
     monkeypatch: pytest.MonkeyPatch, close: bool
 ) -> None:
-    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.2)
+    monkeypatch.setattr(uvicorn_protocol, "UNREAD_SECONDS", 0.2)
     left = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -263,7 +267,7 @@ async def test_a_body_that_never_comes_protects_no_connection(head: bytes) -> No
 async def test_strangers_take_no_place_of_certified_clients(
     own: Find, clients: ClientAuthority, tmp_path: Path
 ) -> None:
-    secured, stranger = tls.Tls(own, clients.file), visitor(tmp_path)
+    secured, stranger = reloading_context.Tls(own, clients.file), visitor(tmp_path)
     certified = visitor(tmp_path, clients.issue((NameOID.COMMON_NAME, "apiserver")))
     how = Accepting(certified_max=1, others_max=2)
     async with (
@@ -281,7 +285,7 @@ async def test_strangers_take_no_place_of_certified_clients(
 async def test_a_certificate_of_another_subject_has_its_place_among_strangers(
     own: Find, clients: ClientAuthority, tmp_path: Path
 ) -> None:
-    secured = tls.Tls(own, clients.file)
+    secured = reloading_context.Tls(own, clients.file)
     other = visitor(tmp_path, clients.issue((NameOID.COMMON_NAME, "kubelet")))
     watched: list[Acceptor] = []
     how = Accepting(trusted=lambda name: name == "CN=apiserver")
@@ -295,14 +299,14 @@ async def test_a_certificate_of_another_subject_has_its_place_among_strangers(
 async def test_handshakes_that_stall_give_their_places_to_newcomers(
     own: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accepting, "HANDSHAKES_MAX", 4)
-    monkeypatch.setattr(accepting, "STALLED_SECONDS", 0.1)
+    monkeypatch.setattr(acceptor, "HANDSHAKES_MAX", 4)
+    monkeypatch.setattr(acceptor, "STALLED_SECONDS", 0.1)
     dropped: list[str] = []
     watched: list[Acceptor] = []
     async with (
         serving_at(
             answer_scope,
-            tls.Tls(own),
+            reloading_context.Tls(own),
             accepting=Accepting(dropped=dropped.append),
             watched=watched.append,
         ) as address,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.serving import DEADLINE_SECONDS, answer_scope, get, serving_at
 
-from ledger.runtime import connections, serving
+from ledger.runtime.http import http_server, uvicorn_protocol
 
 
 async def reply_to(address: str, sent: bytes) -> bytes:
@@ -28,7 +28,7 @@ async def reply_to(address: str, sent: bytes) -> bytes:
 
 
 def test_port_zero_takes_a_free_port_and_tells_which() -> None:
-    listener = serving.bind("127.0.0.1:0")
+    listener = http_server.bind("127.0.0.1:0")
     host, _, port = listener.address.rpartition(":")
     listener.close()
     assert host == "127.0.0.1"
@@ -36,7 +36,7 @@ def test_port_zero_takes_a_free_port_and_tells_which() -> None:
 
 
 def test_an_ipv6_address_is_told_with_brackets() -> None:
-    listener = serving.bind("[::1]:0")
+    listener = http_server.bind("[::1]:0")
     listener.close()
     assert listener.address.startswith("[::1]:")
 
@@ -44,14 +44,14 @@ def test_an_ipv6_address_is_told_with_brackets() -> None:
 def test_a_taken_port_is_a_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(serving.ListenError, match=f"listen = {address}: the port is taken"):
-            serving.bind(address)
+        with pytest.raises(http_server.ListenError, match=f"listen = {address}: the port is taken"):
+            http_server.bind(address)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
 def test_a_host_that_is_not_ours_is_a_clear_error(host: str) -> None:
-    with pytest.raises(serving.ListenError, match="is not an address of this machine"):
-        serving.bind(f"{host}:0")
+    with pytest.raises(http_server.ListenError, match="is not an address of this machine"):
+        http_server.bind(f"{host}:0")
 
 
 async def test_a_plain_connection_is_served_without_certificates() -> None:
@@ -76,8 +76,8 @@ async def test_a_request_in_flight_is_answered_before_the_end() -> None:
         await leave.wait()
         await answer_scope(scope, receive, send)
 
-    listener, stop = serving.bind("127.0.0.1:0"), asyncio.Event()
-    served = asyncio.create_task(serving.serve(app, listener, stop))
+    listener, stop = http_server.bind("127.0.0.1:0"), asyncio.Event()
+    served = asyncio.create_task(http_server.serve(app, listener, stop))
     asked = asyncio.create_task(get(f"http://{listener.address}/"))
     async with asyncio.timeout(DEADLINE_SECONDS):
         await entered.wait()
@@ -91,7 +91,7 @@ async def test_a_request_in_flight_is_answered_before_the_end() -> None:
 async def test_a_request_that_never_ends_does_not_hold_up_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serving, "DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr(http_server, "DRAIN_SECONDS", 0.2)
     entered, cancelled = asyncio.Event(), asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -111,41 +111,41 @@ async def test_a_request_that_never_ends_does_not_hold_up_the_end(
 async def test_the_port_is_free_again_after_the_end() -> None:
     async with serving_at(answer_scope) as address:
         await get(f"http://{address}/")
-    serving.bind(address).close()
+    http_server.bind(address).close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_asks_for_the_end(number: signal.Signals) -> None:
     stop = asyncio.Event()
-    with serving.stopping_on_signals(stop):
+    with http_server.stopping_on_signals(stop):
         os.kill(os.getpid(), number)
         async with asyncio.timeout(DEADLINE_SECONDS):
             await stop.wait()
 
 
 async def test_an_ended_server_task_gives_its_socket_back() -> None:
-    listener, started = serving.bind("127.0.0.1:0"), asyncio.Event()
+    listener, started = http_server.bind("127.0.0.1:0"), asyncio.Event()
     served = asyncio.create_task(
-        serving.serve(answer_scope, listener, asyncio.Event(), started=started.set)
+        http_server.serve(answer_scope, listener, asyncio.Event(), started=started.set)
     )
     async with asyncio.timeout(DEADLINE_SECONDS):
         await started.wait()
         served.cancel()
         with pytest.raises(asyncio.CancelledError):
             await served
-    serving.bind(listener.address).close()
+    http_server.bind(listener.address).close()
 
 
 async def test_a_head_that_is_too_large_is_refused() -> None:
     async with serving_at(answer_scope) as address:
-        endless = b"GET / HTTP/1.1\r\nx: " + b"a" * (connections.HEAD_BYTES_MAX + 1)
+        endless = b"GET / HTTP/1.1\r\nx: " + b"a" * (uvicorn_protocol.HEAD_BYTES_MAX + 1)
         assert (await reply_to(address, endless)).startswith(b"HTTP/1.1 431 ")
 
 
 async def test_a_head_just_below_the_limit_is_served() -> None:
     async with serving_at(answer_scope) as address:
         start = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx: "
-        padding = b"a" * (connections.HEAD_BYTES_MAX - len(start) - 4)
+        padding = b"a" * (uvicorn_protocol.HEAD_BYTES_MAX - len(start) - 4)
         assert (await reply_to(address, start + padding + b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
@@ -153,7 +153,7 @@ async def test_a_head_just_below_the_limit_is_served() -> None:
 async def test_a_head_that_never_comes_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.1)
     async with serving_at(answer_scope) as address:
         assert await reply_to(address, sent) == b""
 
@@ -161,7 +161,7 @@ async def test_a_head_that_never_comes_is_not_waited_for(
 async def test_a_second_head_that_never_ends_is_not_waited_for_either(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.1)
     async with serving_at(answer_scope) as address:
         reply = await reply_to(address, b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HTT")
     assert reply.startswith(b"HTTP/1.1 200")
@@ -170,7 +170,7 @@ async def test_a_second_head_that_never_ends_is_not_waited_for_either(
 async def test_a_body_that_is_slow_is_left_to_the_application(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.05)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         with contextlib.suppress(TimeoutError):

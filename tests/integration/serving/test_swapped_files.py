@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.serving import DEADLINE_SECONDS, answer_scope, serving_at
 
-from ledger.runtime import certificates, tls
-from ledger.runtime.certificates import Files
+from ledger.runtime.tls import own_authority, reloading_context
+from ledger.runtime.tls.own_authority import Files
 
 CLIENTS = 4
 
@@ -18,7 +18,7 @@ def pairs(directory: Path) -> list[tuple[bytes, bytes]]:
     """Return two certificates, with their chains, of one CA, and their keys."""
     made = []
     for _ in range(2):
-        files = certificates.ensure(directory, (), certificates.utc_now())
+        files = own_authority.ensure(directory, (), own_authority.utc_now())
         text = Path(files.certificate).read_bytes()
         chain, mark, key = text.partition(b"-----BEGIN PRIVATE KEY-----")
         made.append((chain, mark + key))
@@ -80,7 +80,7 @@ async def test_no_handshake_fails_while_files_are_replaced(handshakes: int, tmp_
     paths = Files(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"), "")
     for path, content in zip((paths.certificate, paths.key), made[0], strict=True):
         put(Path(path), content)
-    secured = tls.Tls(tls.given(paths.certificate, paths.key))
+    secured = reloading_context.Tls(reloading_context.given(paths.certificate, paths.key))
     reported: list[str] = []
     loaded = secured.context
     async with serving_at(answer_scope, secured) as address:

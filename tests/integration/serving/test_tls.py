@@ -19,10 +19,11 @@ from support.serving import (
     visitor,
 )
 
-from ledger.runtime import accepting, certificates, tls
-from ledger.runtime.certificates import CertificateError
+from ledger.runtime.http import acceptor
+from ledger.runtime.tls import own_authority, reloading_context
+from ledger.runtime.tls.own_authority import CertificateError
 
-Find = Callable[[], certificates.Files]
+Find = Callable[[], own_authority.Files]
 
 
 async def served_certificate(address: str) -> str:
@@ -47,13 +48,13 @@ def content(path: str) -> str:
 async def test_the_certificate_is_trusted_with_the_ca_of_the_store(
     own: Find, tmp_path: Path
 ) -> None:
-    async with serving_at(answer_scope, tls.Tls(own)) as address:
+    async with serving_at(answer_scope, reloading_context.Tls(own)) as address:
         status, body = await get(f"https://{address}/", visitor(tmp_path))
     assert (status, body["scheme"]) == (200, "https")
 
 
 async def test_a_changed_certificate_is_served_without_a_restart(own: Find, tmp_path: Path) -> None:
-    secured = tls.Tls(own)
+    secured = reloading_context.Tls(own)
     async with serving_at(answer_scope, secured) as address:
         before = await served_certificate(address)
         (tmp_path / "tls" / "server.pem").unlink()
@@ -64,7 +65,7 @@ async def test_a_changed_certificate_is_served_without_a_restart(own: Find, tmp_
 
 
 async def test_files_that_did_not_change_are_not_loaded_again(own: Find) -> None:
-    secured = tls.Tls(own)
+    secured = reloading_context.Tls(own)
     assert not secured.refresh()
 
 
@@ -72,7 +73,7 @@ async def test_a_broken_file_is_reported_and_the_old_certificate_stays(
     own: Find, tmp_path: Path
 ) -> None:
     files = own()
-    secured = tls.Tls(tls.given(files.certificate, files.key))
+    secured = reloading_context.Tls(reloading_context.given(files.certificate, files.key))
     reported: asyncio.Queue[str] = asyncio.Queue()
     keeping = asyncio.create_task(secured.keep_fresh(reported.put_nowait, every_seconds=0.01))
     async with serving_at(answer_scope, secured) as address:
@@ -87,8 +88,8 @@ async def test_a_broken_file_is_reported_and_the_old_certificate_stays(
 
 async def test_a_mended_file_is_loaded_after_a_broken_one(own: Find, tmp_path: Path) -> None:
     files = own()
-    secured = tls.Tls(tls.given(files.certificate, files.key))
-    other = certificates.ensure(tmp_path / "other", (), certificates.utc_now())
+    secured = reloading_context.Tls(reloading_context.given(files.certificate, files.key))
+    other = own_authority.ensure(tmp_path / "other", (), own_authority.utc_now())
     replace(files.certificate, "half a certif")
     with pytest.raises(CertificateError):
         secured.refresh()
@@ -98,11 +99,11 @@ async def test_a_mended_file_is_loaded_after_a_broken_one(own: Find, tmp_path: P
 
 async def test_a_mounted_secret_that_swaps_its_link_is_noticed(tmp_path: Path, own: Find) -> None:
     own()
-    other = certificates.ensure(tmp_path / "other", (), certificates.utc_now())
+    other = own_authority.ensure(tmp_path / "other", (), own_authority.utc_now())
     link = tmp_path / "mounted"
     link.symlink_to(tmp_path / "tls")
     path = str(link / "server.pem")
-    secured = tls.Tls(tls.given(path, path))
+    secured = reloading_context.Tls(reloading_context.given(path, path))
     replacement = tmp_path / "replacement"
     replacement.symlink_to(Path(other.certificate).parent)
     replacement.rename(link)
@@ -110,22 +111,22 @@ async def test_a_mounted_secret_that_swaps_its_link_is_noticed(tmp_path: Path, o
 
 
 async def test_the_end_of_the_served_certificate_is_known(own: Find) -> None:
-    secured = tls.Tls(own)
-    assert secured.expires_at == certificates.expires_at(Path(own().certificate))
+    secured = reloading_context.Tls(own)
+    assert secured.expires_at == own_authority.expires_at(Path(own().certificate))
 
 
 async def test_a_client_ca_that_cannot_be_loaded_is_refused(own: Find, tmp_path: Path) -> None:
     broken = tmp_path / "ca.pem"
     broken.write_text("nothing")
     with pytest.raises(CertificateError, match=r"ca\.pem: cannot be loaded"):
-        tls.Tls(own, str(broken))
+        reloading_context.Tls(own, str(broken))
 
 
 async def test_a_client_ca_that_is_added_is_trusted_without_a_restart(
     own: Find, clients: ClientAuthority, strangers: ClientAuthority, tmp_path: Path
 ) -> None:
     client = strangers.issue((NameOID.COMMON_NAME, "new"))
-    secured = tls.Tls(own, clients.file)
+    secured = reloading_context.Tls(own, clients.file)
     async with serving_at(answer_scope, secured) as address:
         replace(clients.file, content(clients.file) + content(strangers.file))
         assert secured.refresh()
@@ -143,7 +144,7 @@ async def test_a_client_of_a_removed_ca_does_not_resume_its_session(
 ) -> None:
     kept = content(clients.file)
     replace(clients.file, kept + content(strangers.file))
-    secured = tls.Tls(own, clients.file)
+    secured = reloading_context.Tls(own, clients.file)
     context = visitor(tmp_path, strangers.issue((NameOID.COMMON_NAME, "old")))
     context.maximum_version = version
     async with serving_at(answer_scope, secured) as address:
@@ -185,10 +186,10 @@ async def test_connections_of_a_removed_ca_end_and_those_of_others_do_not(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(accepting, "TURN_SECONDS", 0.02)
+    monkeypatch.setattr(acceptor, "TURN_SECONDS", 0.02)
     kept = content(clients.file)
     replace(clients.file, kept + content(strangers.file))
-    secured = tls.Tls(own, clients.file)
+    secured = reloading_context.Tls(own, clients.file)
     contexts = [
         visitor(tmp_path, authority.issue((NameOID.COMMON_NAME, "apiserver")))
         for authority in (clients, strangers)

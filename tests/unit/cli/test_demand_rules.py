@@ -6,10 +6,10 @@ import pytest
 
 from gpuledger import wiring
 from gpuledger.exits import Exit, Stop
-from ledger.kube.card_types import CardType
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import NVIDIA, Vendor
-from ledger.runtime.settings import Settings
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.vendors.vendors import NVIDIA, Vendor
+from ledger.runtime.settings.settings import Settings
 
 
 def test_the_defaults_of_the_settings_are_those_of_the_rules() -> None:

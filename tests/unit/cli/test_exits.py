@@ -12,7 +12,7 @@ from gpuledger.failures import ending
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.port import Full, Lost, Unreachable
 from ledger.log.storelock import StoreBusy
-from ledger.runtime import certificates
+from ledger.runtime.tls import own_authority
 
 
 def run(*arguments: str, **env: str) -> Result:
@@ -124,7 +124,7 @@ def test_an_option_that_is_not_given_leaves_the_environment_in_force() -> None:
 
 
 def test_webhook_configurations_need_one_target_and_a_ca(tmp_path: Path) -> None:
-    authority = certificates.ensure(tmp_path / "made", (), certificates.utc_now()).authority
+    authority = own_authority.ensure(tmp_path / "made", (), own_authority.utc_now()).authority
     assert run("webhook", "print").exit_code == Exit.USAGE
     missing = run("webhook", "print", "--url=https://ledger:8443", f"--store-dir={tmp_path}")
     assert missing.exit_code == Exit.NOT_FOUND

@@ -6,7 +6,7 @@ import pytest
 
 from gpuledger.exits import Exit, Stop
 from gpuledger.explaining import explain
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
 

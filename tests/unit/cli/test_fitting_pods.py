@@ -15,7 +15,7 @@ from gpuledger.recalling import Recalled
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.core.model.state import State
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 Fitting = Callable[..., Awaitable[Fit]]

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from gpuledger.app import build
-from ledger.runtime.setting_texts import documentation
+from ledger.runtime.settings.setting_texts import documentation
 
 APP = build()
 

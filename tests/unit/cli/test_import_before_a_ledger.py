@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from gpuledger import importing
-from ledger.kube import hami
-from ledger.kube.hami_accounts import Accounts
-from ledger.kube.objects import Node, ObjectMeta, Pod
-from ledger.runtime.settings import Settings
+from ledger.kube.api.objects import Node, ObjectMeta, Pod
+from ledger.kube.hami import annotation_names
+from ledger.kube.hami.hami_accounts import Accounts
+from ledger.runtime.settings.settings import Settings
 
 CARD = (
     '[{"id":"GPU-1","index":0,"count":10,"devmem":24576,"devcore":100,"type":"NVIDIA A10",'
@@ -20,7 +20,7 @@ async def test_a_dry_run_shows_cards_before_there_is_a_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def read(_: Settings) -> tuple[str, list[Node], list[Pod], Accounts]:
-        register = {hami.WORDS["nvidia"].register: CARD}
+        register = {annotation_names.WORDS["nvidia"].register: CARD}
         return "uid", [Node(metadata=ObjectMeta(name="n1", annotations=register))], [], Accounts()
 
     monkeypatch.setattr(importing, "_read", read)

@@ -6,7 +6,7 @@ import pytest
 
 from gpuledger import wiring
 from gpuledger.exits import Exit, Stop
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from webhook.surroundings.policies import NamespacePolicy
 
 OWN = """

@@ -9,8 +9,8 @@ from extender.settling.importing import Imported, Problem
 from gpuledger import wiring
 from gpuledger.commands.importing import about_accounts
 from gpuledger.importing import with_accounts
-from ledger.kube.hami_accounts import Account, Accounts
-from ledger.runtime.settings import Settings
+from ledger.kube.hami.hami_accounts import Account, Accounts
+from ledger.runtime.settings.settings import Settings
 from webhook.policy import HAMI_IDENTITIES
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "from-hami.md"

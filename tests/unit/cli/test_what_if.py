@@ -15,7 +15,7 @@ from gpuledger.what_if import Answer, Question
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.core.model.state import State
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 MEMORY = "nvidia.com/gpumem"
 HOUR = 3_600_000_000

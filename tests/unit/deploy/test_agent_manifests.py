@@ -13,7 +13,7 @@ from gpuledger.agent_settings import AgentSettings
 from gpuledger.app import build
 from gpuledger.version import VERSION
 from ledger.log.streams import Names
-from ledger.runtime import setting_sources
+from ledger.runtime.settings import setting_sources
 from vgpu_native.plugin.settings import PluginSettings
 
 NAME: Final = "gpuledger-agent"

@@ -14,12 +14,12 @@ from support.manifests import DEPLOY, VERSIONS, Manifest, documents, name_of
 
 from extender import telling
 from gpuledger.version import VERSION
-from ledger.kube.resources import POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.resources import POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.log.durability import SERVER_VERSION_MIN
-from ledger.runtime import setting_sources
-from ledger.runtime.health import Health
-from ledger.runtime.serving import DRAIN_SECONDS
-from ledger.runtime.settings import Settings
+from ledger.runtime.http.health import Health
+from ledger.runtime.http.http_server import DRAIN_SECONDS
+from ledger.runtime.settings import setting_sources
+from ledger.runtime.settings.settings import Settings
 from webhook import registration, waiting_events
 
 ROOT: Final = Path(__file__).parents[3]

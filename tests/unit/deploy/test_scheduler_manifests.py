@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from extender.app import PATH
 from gpuledger.app import build
 from gpuledger.version import VERSION
-from ledger.kube.vendors import NVIDIA
-from ledger.runtime import setting_sources
-from ledger.runtime.settings import Settings
+from ledger.kube.vendors.vendors import NVIDIA
+from ledger.runtime.settings import setting_sources
+from ledger.runtime.settings.settings import Settings
 
 NAME: Final = "gpuledger-scheduler"
 SCHEDULER: Final = Folder(DEPLOY / "scheduler")

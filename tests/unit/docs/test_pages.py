@@ -14,8 +14,8 @@ from gpuledger.application import Application
 from ledger.core.model.denials import Reason
 from ledger.core.model.events import AnyEvent, Cause
 from ledger.log import records
-from ledger.runtime.setting_texts import documentation
-from ledger.runtime.telemetry import METRICS
+from ledger.runtime.metrics import METRICS
+from ledger.runtime.settings.setting_texts import documentation
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"

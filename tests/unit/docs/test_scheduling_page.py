@@ -6,10 +6,10 @@ from typing import Final
 import pytest
 
 from ledger.core.model.denials import Denial
-from ledger.kube.choices import keys_of
-from ledger.kube.preferences import KEYS, NODE_POLICY, preferences_of
-from ledger.kube.vendors import BUILT_IN, Vendor
-from ledger.kube.wishes import CARD_POLICIES, NODE_POLICIES
+from ledger.kube.requests.device_requests import CARD_POLICIES, NODE_POLICIES
+from ledger.kube.requests.device_selectors import keys_of
+from ledger.kube.requests.placement_preferences import KEYS, NODE_POLICY, preferences_of
+from ledger.kube.vendors.vendors import BUILT_IN, Vendor
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "how-to" / "scheduling.md").read_text()
 NVIDIA: Final = next(vendor for vendor in BUILT_IN if vendor.name == "nvidia")

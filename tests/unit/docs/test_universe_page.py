@@ -11,9 +11,9 @@ from ledger.core.model import accounts
 from ledger.core.model.commands import AnyCommand, Asker, Describe, Observe, Reserve, SetLimits
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.state import State
-from ledger.kube import place_traits
-from ledger.kube.rules import DemandRules
-from ledger.kube.universe import limits_of_universe, spec_of
+from ledger.kube.quotas.universe_quota import limits_of_universe, spec_of
+from ledger.kube.requests import place_traits
+from ledger.kube.requests.demand_rules import DemandRules
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "universe.md").read_text()
 ACCOUNT = accounts.universe("research")

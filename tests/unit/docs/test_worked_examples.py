@@ -21,8 +21,8 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import Asker, Observe, Reserve, SetLimits
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.state import State
-from ledger.kube.objects import Workload
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Workload
+from ledger.kube.requests.demand_rules import DemandRules
 from webhook.kinds.envelope import Envelope, envelope_of
 from webhook.kinds.kind import Kind, key_of
 from webhook.kinds.scaling import scaled

@@ -12,8 +12,8 @@ from extender.proposing import AGAIN_SECONDS, TAKE_UP_SECONDS
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI, Stage
 from ledger.core.model.denials import Denial
-from ledger.kube.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
-from ledger.kube.objects import Node, ObjectMeta
+from ledger.kube.api.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
+from ledger.kube.api.objects import Node, ObjectMeta
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Accepted, Ledger
 

@@ -5,7 +5,7 @@ from support.conforming import container, pod
 from support.extended import ModelServer, cards, replica
 
 from ledger.core.model.cards import HAMI
-from ledger.kube.objects import Node, ObjectMeta, Pod
+from ledger.kube.api.objects import Node, ObjectMeta, Pod
 
 
 async def test_a_node_of_hami_is_locked_also_where_only_an_init_container_asks():

@@ -10,9 +10,9 @@ from ledger.core.evolve.evolver import evolve
 from ledger.core.model import accounts
 from ledger.core.model.commands import SetLimits
 from ledger.core.model.denials import Denial
-from ledger.kube import hard
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import chosen
+from ledger.kube.quotas import hard_limits
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors.vendors import chosen
 
 RULES = DemandRules(vendors=chosen(["nvidia", "cambricon", "ascend", "amd"]))
 NVIDIA, MLU = "nvidia.com/", "cambricon.com/"
@@ -41,7 +41,7 @@ def npus(count: int, memory: int) -> dict[str, Any]:
 def ledger(limits: dict[str, str]) -> CoreLedger:
     """Return a ledger in which one quota limits the namespace, in the units of its keys."""
     found, warnings = CoreLedger(), list[str]()
-    read = hard.read(limits, RULES, warnings.append, zero_is_unlimited=False)
+    read = hard_limits.read(limits, RULES, warnings.append, zero_is_unlimited=False)
     assert not warnings
     account = accounts.quota(CLUSTER, "team", "gpu")
     decision = decide(found.state, SetLimits(account, (NAMESPACE,), read))

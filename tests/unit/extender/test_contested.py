@@ -8,7 +8,7 @@ from extender.selecting import Preferences
 from extender.wire import Args
 from ledger.core.model.cards import Part, Phase, Share
 from ledger.core.model.commands import Place
-from ledger.kube.objects import Pod
+from ledger.kube.api.objects import Pod
 
 FULLEST = ExtenderSettings(Preferences(node_policy="binpack"))
 THEIRS, OURS = pod("theirs", gpu=1, gpumem=8000), pod("ours", gpu=1, gpumem=8000)

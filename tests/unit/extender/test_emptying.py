@@ -11,8 +11,8 @@ from extender.inventory import Inventory
 from extender.overlay import Overlay
 from extender.selecting import Preferences, Selecting
 from ledger.core.model.cards import Phase
-from ledger.kube.objects import Pod
-from ledger.kube.wishes import CardWish, Choice, PodWish, Wish
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.device_requests import CardWish, Choice, PodWish, Wish
 
 
 def leaving(memory: int, *held: tuple[int, int], uuids: tuple[str, ...] = ()) -> list[str]:

@@ -21,10 +21,10 @@ from extender.extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI
 from ledger.core.model.denials import Denial
-from ledger.kube.errors import ClusterError, Conflict, Forbidden, Unavailable
-from ledger.kube.fences import LABEL
-from ledger.kube.objects import Node, ObjectMeta, Pod
-from ledger.kube.port import Binding
+from ledger.kube.api.errors import ClusterError, Conflict, Forbidden, Unavailable
+from ledger.kube.api.objects import Node, ObjectMeta, Pod
+from ledger.kube.api.ports import Binding
+from ledger.kube.hami.fence_label import LABEL
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Accepted, Ledger
 

@@ -13,10 +13,10 @@ from extender.selecting import Preferences
 from extender.wire import Args, MetaPod, MetaVictims, NodeList, PreemptionArgs
 from ledger.core.model.cards import HAMI, MIG, OWN, Card, Profile
 from ledger.core.model.commands import End, RegisterCards, SetLimits
-from ledger.kube.card_types import CardType
-from ledger.kube.objects import Node, ObjectMeta
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import chosen
+from ledger.kube.api.objects import Node, ObjectMeta
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.vendors.vendors import chosen
 from ledger.log.memory import MemoryStore
 
 WANTS = pod("a", gpu=1, gpumem=8000)

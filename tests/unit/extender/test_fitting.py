@@ -15,7 +15,7 @@ from extender.fitting import Question, fit, parts_of, priorities
 from extender.overlay import Overlay
 from extender.reasons import reasons_of
 from ledger.core.model.cards import Booking, Part, Parts, Phase, Profile, Share, booked
-from ledger.kube.wishes import CardWish, Choice, PodWish, Weights, Wish
+from ledger.kube.requests.device_requests import CardWish, Choice, PodWish, Weights, Wish
 
 PLAIN = CardWish("nvidia", 1, 8_000, 0, 10, exclusive=False)
 WHOLE = CardWish("nvidia", 1, 0, 100, 100, exclusive=True)

@@ -19,8 +19,8 @@ from support.replicas import running
 
 from extender.extender import ExtenderSettings
 from ledger.core.model.cards import HAMI
-from ledger.kube.errors import ClusterError, Forbidden, Unavailable
-from ledger.kube.objects import Node, ObjectMeta, Pod
+from ledger.kube.api.errors import ClusterError, Forbidden, Unavailable
+from ledger.kube.api.objects import Node, ObjectMeta, Pod
 from ledger.log.memory import Fault, MemoryStore
 
 AT_ONCE = ExtenderSettings(bind_wait_seconds=0.2, fence_seconds=0.0)

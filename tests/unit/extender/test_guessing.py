@@ -14,7 +14,7 @@ from extender.guessing import CONTESTED_SECONDS, GUESS_SECONDS, WARNING_SECONDS
 from extender.selecting import Preferences
 from extender.wire import Args
 from ledger.core.model.amounts import AMOUNT_MAX
-from ledger.kube.objects import Pod
+from ledger.kube.api.objects import Pod
 from ledger.log.memory import MemoryStore
 
 THEIRS, OURS = pod("theirs", gpu=1, gpumem=16_000), pod("ours", gpu=1, gpumem=16_000)

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from extender.locking import Locking
-from ledger.kube import hami
-from ledger.kube.errors import Conflict
-from ledger.kube.objects import Node, ObjectMeta, Pod
+from ledger.kube.api.errors import Conflict
+from ledger.kube.api.objects import Node, ObjectMeta, Pod
+from ledger.kube.hami import annotation_names
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 OURS = "2026-03-01T12:00:00+00:00,team,ours"
@@ -28,14 +28,14 @@ class OneNode:
         return pod(name) if (namespace, name) in {("team", "ours"), ("team", "theirs")} else None
 
     async def get_node(self, name: str) -> Node | None:
-        annotations = {hami.LOCK: self.lock} if self.lock is not None else None
+        annotations = {annotation_names.LOCK: self.lock} if self.lock is not None else None
         return Node(ObjectMeta(name="n1", resource_version="7", annotations=annotations))
 
     async def patch_node_annotations(self, name, changes, version="") -> None:
         assert (name, version) == ("n1", "7")
         if self.changed:
             raise Conflict("changed")
-        self.lock = changes[hami.LOCK]
+        self.lock = changes[annotation_names.LOCK]
 
 
 def locking(cluster: OneNode) -> Locking:

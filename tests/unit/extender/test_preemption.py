@@ -21,11 +21,11 @@ from extender import patience, preemption
 from ledger.core.model import commands
 from ledger.core.model.cards import Claim
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.budgets import Budget, BudgetSpec, BudgetStatus
-from ledger.kube.errors import BudgetExhausted, Conflict, Unavailable
-from ledger.kube.objects import ObjectMeta, Pod
-from ledger.kube.port import Listed
-from ledger.kube.selectors import LabelSelector
+from ledger.kube.api.disruption_budgets import Budget, BudgetSpec, BudgetStatus
+from ledger.kube.api.errors import BudgetExhausted, Conflict, Unavailable
+from ledger.kube.api.objects import ObjectMeta, Pod
+from ledger.kube.api.ports import Listed
+from ledger.kube.api.selectors import LabelSelector
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Accepted, Ledger
 

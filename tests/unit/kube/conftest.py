@@ -4,7 +4,7 @@ import pytest
 from support.answers import Answers
 from support.apiserver import on_loopback
 
-from ledger.kube.client import Client
+from ledger.kube.client.http_client import Client
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 from support.answers import Answers, failure
 
-from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.errors import NotServed
-from ledger.kube.port import Changed, Interrupted, Listed
-from ledger.kube.resources import DEFINITIONS, POLICIES, Resource
+from ledger.kube.api.errors import NotServed
+from ledger.kube.api.ports import Changed, Interrupted, Listed
+from ledger.kube.api.resources import DEFINITIONS, POLICIES, Resource
+from ledger.kube.client.api_cluster import KubernetesCluster
 
 SECONDS = 20.0
 RAY = Resource("ray.io", "v1", "rayclusters", "RayCluster")

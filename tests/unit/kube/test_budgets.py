@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.kube.budgets import Budget
-from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.objects import ObjectMeta, Pod
+from ledger.kube.api.disruption_budgets import Budget
+from ledger.kube.api.objects import ObjectMeta, Pod
+from ledger.kube.client.api_cluster import KubernetesCluster
 
 BUDGETS = "/apis/policy/v1/namespaces/red/poddisruptionbudgets"
 PODS = "/api/v1/pods"

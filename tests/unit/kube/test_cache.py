@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.kube import cache
-from ledger.kube.cache import Parent, Parents
-from ledger.kube.objects import Workload
-from ledger.kube.port import Change, Changed, Interrupted, Listed, Reached
-from ledger.kube.resources import Resource
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, Reached
+from ledger.kube.api.resources import Resource
+from ledger.kube.watch import owner_cache
+from ledger.kube.watch.owner_cache import Parent, Parents
 
 SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -133,7 +133,7 @@ async def test_what_is_interrupted_is_not_current_until_it_is_told_on(parents):
 
 
 async def test_a_long_list_lets_others_have_their_turn(parents, monkeypatch):
-    monkeypatch.setattr(cache, "STRIDE", 10)
+    monkeypatch.setattr(owner_cache, "STRIDE", 10)
     turns = 0
 
     async def other() -> None:

@@ -11,12 +11,12 @@ from ledger.core.model.cards import Card
 from ledger.core.model.commands import AnyCommand, RegisterCards, RemoveNode
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube.card_sizes import CARD_MEMORY_MAX, Sizes
-from ledger.kube.card_types import CardType
-from ledger.kube.demand import Demand, demand_of
-from ledger.kube.objects import Pod
-from ledger.kube.rules import CardSize, DemandRules
-from ledger.kube.vendors import NVIDIA, chosen
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.card_sizes import CARD_MEMORY_MAX, Sizes
+from ledger.kube.requests.demand_rules import CardSize, DemandRules
+from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.requests.pod_demand import Demand, demand_of
+from ledger.kube.vendors.vendors import NVIDIA, chosen
 from ledger.log.records import Item, Record
 
 GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"

@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from ledger.core.model.denials import Denial, Reason, sentence
-from ledger.kube import card_types
-from ledger.kube.card_types import NAMED_MAX, CardType
-from ledger.kube.demand import Demand, demand_of
-from ledger.kube.objects import Container, Pod
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import chosen
+from ledger.kube.api.objects import Container, Pod
+from ledger.kube.requests import gpu_types
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.gpu_types import NAMED_MAX, CardType
+from ledger.kube.requests.pod_demand import Demand, demand_of
+from ledger.kube.vendors.vendors import chosen
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
-KEY, OTHER_KEY = card_types.ANNOTATIONS
+KEY, OTHER_KEY = gpu_types.ANNOTATIONS
 TYPES = (CardType("v100", 32_768), CardType("a100", 81_920), CardType("t4"))
 RULES = DemandRules(types=TYPES)
 
@@ -141,7 +141,7 @@ def test_the_annotations_are_a_setting() -> None:
 
 
 def test_types_are_read_with_and_without_the_size_of_a_card() -> None:
-    assert card_types.read(("V100=32768", "a100-80g")) == (
+    assert gpu_types.read(("V100=32768", "a100-80g")) == (
         CardType("v100", 32_768),
         CardType("a100-80g"),
     )
@@ -150,9 +150,9 @@ def test_types_are_read_with_and_without_the_size_of_a_card() -> None:
 @pytest.mark.parametrize("text", ["", "v100=", "v100=32Gi", "v 100", "-a", "v100=99999999", "a.b"])
 def test_a_type_that_is_none_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"for example v100=32768"):
-        card_types.read((text,))
+        gpu_types.read((text,))
 
 
 def test_a_type_given_twice_is_an_error() -> None:
     with pytest.raises(ValueError, match="v100 is given twice"):
-        card_types.read(("v100", "V100=5"))
+        gpu_types.read(("v100", "V100=5"))

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube import vendor_files
-from ledger.kube.choices import ITEMS_MAX, choice_of, keys_of
-from ledger.kube.vendors import BUILT_IN, NVIDIA, Vendor, chosen
-from ledger.kube.wishes import ANY, Choice
+from ledger.kube.requests.device_requests import ANY, Choice
+from ledger.kube.requests.device_selectors import ITEMS_MAX, choice_of, keys_of
+from ledger.kube.vendors import vendor_files
+from ledger.kube.vendors.vendors import BUILT_IN, NVIDIA, Vendor, chosen
 
 VENDORS = {vendor.name: vendor for vendor in BUILT_IN}
 

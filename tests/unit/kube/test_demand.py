@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from ledger.core.model.denials import Denial, Reason, sentence
-from ledger.kube.demand import Demand, demand_of
-from ledger.kube.objects import Pod
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import NVIDIA
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.pod_demand import Demand, demand_of
+from ledger.kube.vendors.vendors import NVIDIA
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "admission"
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from ledger.kube import discovery
-from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.discovery import discover
-from ledger.kube.errors import Malformed, Unavailable
-from ledger.kube.resources import PODS, Resource
+from ledger.kube.api.errors import Malformed, Unavailable
+from ledger.kube.api.resources import PODS, Resource
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.watch import discovery
+from ledger.kube.watch.discovery import discover
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)

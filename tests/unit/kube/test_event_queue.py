@@ -6,10 +6,10 @@ import logging
 import pytest
 from support.waiting import until
 
-from ledger.kube import event_queue
-from ledger.kube.errors import ClusterError, Forbidden
-from ledger.kube.event_queue import EventQueue
-from ledger.kube.port import PodEvent
+from ledger.kube.api.errors import ClusterError, Forbidden
+from ledger.kube.api.ports import PodEvent
+from ledger.kube.client import event_queue
+from ledger.kube.client.event_queue import EventQueue
 
 
 class Server:

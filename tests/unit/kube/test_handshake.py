@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from ledger.kube.handshake import handshake_alive
+from ledger.kube.hami.handshake import handshake_alive
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 FRESH, OLD = "Requesting_2026-03-01 11:59:01", "Requesting_2026-03-01 11:59:00"

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from ledger.core.model.amounts import AMOUNT_MAX
-from ledger.kube import hard
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import NVIDIA, chosen
+from ledger.kube.quotas import hard_limits
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors.vendors import NVIDIA, chosen
 
 MEM = "limits.nvidia.com/gpumem"
 GPUS = "requests.nvidia.com/gpu"
@@ -17,12 +17,12 @@ GIB = DemandRules(vendors=(msgspec.structs.replace(NVIDIA, memory_factor=1024),)
 
 def stored(value: str | int, key: str = MEM, rules: DemandRules = RULES) -> int | None:
     """Return what a quota that exists limits by a value, None for nothing."""
-    return hard.read({key: value}, rules, lambda _: None, zero_is_unlimited=False).get(key)
+    return hard_limits.read({key: value}, rules, lambda _: None, zero_is_unlimited=False).get(key)
 
 
 def refused(value: str | int, key: str = MEM, rules: DemandRules = RULES) -> str:
     """Return what is wrong with a value and what to write, empty when it is accepted."""
-    found = hard.mistakes({key: value}, {}, rules)
+    found = hard_limits.mistakes({key: value}, {}, rules)
     return "; ".join(f"{one.value} {one.why}: {one.remedy}" for one in found)
 
 
@@ -128,19 +128,19 @@ def test_no_bytes_are_too_many_or_too_few_to_be_read(
 
 def test_what_stood_there_before_is_not_refused_again() -> None:
     now = {MEM: "16Gi", GPUS: "1Ki"}
-    assert [one.key for one in hard.mistakes(now, {MEM: "16Gi"}, RULES)] == [GPUS]
-    assert [one.key for one in hard.mistakes(now, {MEM: "8Gi", GPUS: "1Ki"}, RULES)] == [MEM]
+    assert [one.key for one in hard_limits.mistakes(now, {MEM: "16Gi"}, RULES)] == [GPUS]
+    assert [one.key for one in hard_limits.mistakes(now, {MEM: "8Gi", GPUS: "1Ki"}, RULES)] == [MEM]
 
 
 def test_bytes_are_written_as_the_number_that_they_mean() -> None:
     given = {MEM: "16Gi", GPUS: "2k", "limits.memory": "1Gi", "pods": "3"}
-    assert hard.corrected(given, RULES) == {**given, MEM: "16384"}
-    assert hard.corrected({MEM: "-1Gi", GPUS: "many"}, RULES) == {MEM: "-1Gi", GPUS: "many"}
+    assert hard_limits.corrected(given, RULES) == {**given, MEM: "16384"}
+    assert hard_limits.corrected({MEM: "-1Gi", GPUS: "many"}, RULES) == {MEM: "-1Gi", GPUS: "many"}
 
 
 @pytest.mark.parametrize("value", ["16G", "1T", "1P"])
 def test_card_memory_that_no_cluster_has_is_commented_on(value: str) -> None:
-    [hint] = hard.hints({MEM: value}, RULES)
+    [hint] = hard_limits.hints({MEM: value}, RULES)
     assert hint.startswith(f"{MEM}: {value} is 1")
     assert "for" in hint
     assert "write" in hint
@@ -148,5 +148,5 @@ def test_card_memory_that_no_cluster_has_is_commented_on(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["16k", "16M", "16384", "-1G", "xG", 16])
 def test_other_amounts_are_not_commented_on(value: str | int) -> None:
-    assert list(hard.hints({MEM: value}, RULES)) == []
-    assert list(hard.hints({GPUS: "16G"}, RULES)) == []
+    assert list(hard_limits.hints({MEM: value}, RULES)) == []
+    assert list(hard_limits.hints({GPUS: "16G"}, RULES)) == []

@@ -7,14 +7,14 @@ import pytest
 
 from ledger.core.decide.card_checks import SHARES_MAX
 from ledger.core.model.cards import HAMI, OWN, Card, Profile
-from ledger.kube import hami
-from ledger.kube.card_lists import TEXT_MAX, announcement
-from ledger.kube.node_cards import Announced, announced
-from ledger.kube.vendors import BUILT_IN
+from ledger.kube.hami import annotation_names
+from ledger.kube.hami.node_annotations import Announced, announced
+from ledger.kube.hami.node_devices import TEXT_MAX, announcement
+from ledger.kube.vendors.vendors import BUILT_IN
 
-NVIDIA = hami.WORDS["nvidia"].register
-AMD = hami.WORDS["amd"].register
-HYGON = hami.WORDS["hygon"].register
+NVIDIA = annotation_names.WORDS["nvidia"].register
+AMD = annotation_names.WORDS["amd"].register
+HYGON = annotation_names.WORDS["hygon"].register
 
 A = Card("GPU-a", 0, "NVIDIA A10", 24_576, 100, 10, mode="hami-core")
 B = Card("GPU-b", 1, "NVIDIA A10", 24_576, 100, 10, numa=1, mode="hami-core")
@@ -127,13 +127,17 @@ def test_cards_of_several_makers_are_told_apart() -> None:
 
 
 def test_every_maker_whose_cards_have_words_is_known_as_a_vendor() -> None:
-    assert set(hami.WORDS) <= {vendor.name for vendor in BUILT_IN}
-    assert len({words.register for words in hami.WORDS.values()}) == len(hami.WORDS)
-    assert len({words.allocated for words in hami.WORDS.values()}) == len(hami.WORDS)
+    assert set(annotation_names.WORDS) <= {vendor.name for vendor in BUILT_IN}
+    assert len({words.register for words in annotation_names.WORDS.values()}) == len(
+        annotation_names.WORDS
+    )
+    assert len({words.allocated for words in annotation_names.WORDS.values()}) == len(
+        annotation_names.WORDS
+    )
 
 
 def test_cards_are_cordoned_by_uuid_whatever_blanks_and_commas_there_are() -> None:
-    found = read(listed(), listed(id="GPU-b"), **{hami.CORDON: " GPU-b ,, GPU-gone,"})
+    found = read(listed(), listed(id="GPU-b"), **{annotation_names.CORDON: " GPU-b ,, GPU-gone,"})
     assert [(card.uuid, card.cordoned) for card in found.cards] == [
         ("GPU-a", False),
         ("GPU-b", True),
@@ -143,9 +147,9 @@ def test_cards_are_cordoned_by_uuid_whatever_blanks_and_commas_there_are() -> No
 def test_the_keeper_is_who_the_node_says_else_who_the_setting_says() -> None:
     assert read(listed()).keeper == HAMI
     assert announced({NVIDIA: "[]"}, keeper=OWN).keeper == OWN
-    assert announced({hami.KEEPER: "gpuledger"}).keeper == OWN
-    assert announced({hami.KEEPER: "hami"}, keeper=OWN).keeper == HAMI
-    assert "'me' is none of hami, gpuledger" in announced({hami.KEEPER: "me"}).problem
+    assert announced({annotation_names.KEEPER: "gpuledger"}).keeper == OWN
+    assert announced({annotation_names.KEEPER: "hami"}, keeper=OWN).keeper == HAMI
+    assert "'me' is none of hami, gpuledger" in announced({annotation_names.KEEPER: "me"}).problem
 
 
 @pytest.mark.parametrize(
@@ -220,7 +224,7 @@ def test_scores_of_pairs_count_both_ways_and_the_smaller_where_they_differ() -> 
         '[{"uuid":"a","score":{"b":60,"c":10,"a":1}},'
         '{"uuid":"b","score":{"a":20,"c":5}},{"uuid":"c","score":{"b":7}}]'
     )
-    assert read(listed(), **{hami.PAIR_SCORES: text}).scores == {
+    assert read(listed(), **{annotation_names.PAIR_SCORES: text}).scores == {
         ("a", "b"): 20,
         ("b", "a"): 20,
         ("a", "c"): 10,
@@ -240,8 +244,8 @@ def test_scores_of_pairs_count_both_ways_and_the_smaller_where_they_differ() -> 
     ],
 )
 def test_scores_that_cannot_be_read_cost_no_card(text: str, wrong: str) -> None:
-    found = read(listed(), **{hami.PAIR_SCORES: text})
+    found = read(listed(), **{annotation_names.PAIR_SCORES: text})
     assert [card.uuid for card in found.cards] == ["GPU-a"]
     assert (found.scores, found.problem) == ({}, "")
-    assert hami.PAIR_SCORES in found.warning
+    assert annotation_names.PAIR_SCORES in found.warning
     assert wrong in found.warning

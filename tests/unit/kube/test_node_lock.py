@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from ledger.kube import node_lock
-from ledger.kube.node_lock import EXPIRES_AFTER, NodeLock
+from ledger.kube.hami import node_lock
+from ledger.kube.hami.node_lock import EXPIRES_AFTER, NodeLock
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from ledger.core.model.cards import Part, Phase, Share
-from ledger.kube import device_lists, hami
-from ledger.kube.card_lists import TEXT_MAX
-from ledger.kube.device_lists import BadDeviceList
-from ledger.kube.objects import Pod
-from ledger.kube.pod_parts import parts_of
-from ledger.kube.vendors import BUILT_IN, Vendor
+from ledger.kube.api.objects import Pod
+from ledger.kube.hami import annotation_names, pod_devices
+from ledger.kube.hami.node_devices import TEXT_MAX
+from ledger.kube.hami.placement_reader import parts_of
+from ledger.kube.hami.pod_devices import BadDeviceList
+from ledger.kube.vendors.vendors import BUILT_IN, Vendor
 
-GIVEN = hami.WORDS["nvidia"].allocated
+GIVEN = annotation_names.WORDS["nvidia"].allocated
 GPU = {"nvidia.com/gpu": "1"}
 DCU = {"hygon.com/dcunum": "1"}
 
@@ -123,7 +123,7 @@ def test_a_list_that_cannot_be_read_is_refused_with_its_annotation_and_place(
 
 
 def test_a_share_of_all_cores_is_exclusive_in_the_makers_own_unit() -> None:
-    ascend = hami.WORDS["ascend-910b4"].allocated
+    ascend = annotation_names.WORDS["ascend-910b4"].allocated
     spec = pod(container("main"))
     whole = given("GPU-a,NVIDIA,1,100:GPU-b,NVIDIA,1,99:;", spec, **{ascend: "npu,W,1,100:;"})
     assert whole == {
@@ -136,7 +136,7 @@ def test_a_share_of_all_cores_is_exclusive_in_the_makers_own_unit() -> None:
 
 
 def test_each_makers_list_has_slots_of_its_own() -> None:
-    dcu = hami.WORDS["hygon"].allocated
+    dcu = annotation_names.WORDS["hygon"].allocated
     spec = pod(container("one", GPU), container("two", DCU), container("three"))
     assert given("GPU-a,NVIDIA,4000,30:;", spec, **{dcu: "DCU-1,DCU,5,6:;"}) == {
         "one": (A,),
@@ -171,7 +171,7 @@ def instance(container: int = 1, device: int = 0, **fields: Any) -> dict[str, An
 
 
 def cut(*found: dict[str, Any], text: str = ";GPU-a,NVIDIA,4000,100:;;") -> Any:
-    return given(text, **{hami.INSTANCES: json.dumps(found)})
+    return given(text, **{annotation_names.INSTANCES: json.dumps(found)})
 
 
 def test_instances_of_cards_that_are_cut_are_at_their_slices() -> None:
@@ -186,8 +186,8 @@ def test_instances_are_found_where_empty_slots_were_lost() -> None:
 
 def test_instances_are_of_the_cards_of_one_maker_only() -> None:
     others = {
-        hami.WORDS["hygon"].allocated: ";DCU-1,DCU,5,6:;;",
-        hami.INSTANCES: json.dumps([instance()]),
+        annotation_names.WORDS["hygon"].allocated: ";DCU-1,DCU,5,6:;;",
+        annotation_names.INSTANCES: json.dumps([instance()]),
     }
     found = given(";GPU-a,NVIDIA,4000,100:;;", **others)
     assert found is not None
@@ -217,7 +217,7 @@ def test_instances_that_contradict_the_list_or_themselves_are_refused(
 ) -> None:
     with pytest.raises(BadDeviceList, match=wrong) as caught:
         cut(*found)
-    assert str(caught.value).startswith(f"annotation {hami.INSTANCES}: ")
+    assert str(caught.value).startswith(f"annotation {annotation_names.INSTANCES}: ")
 
 
 @pytest.mark.parametrize(
@@ -229,12 +229,12 @@ def test_instances_that_contradict_the_list_or_themselves_are_refused(
     ],
 )
 def test_instances_that_cannot_be_read_are_refused(text: str, wrong: str) -> None:
-    with pytest.raises(BadDeviceList, match=f"{hami.INSTANCES}: .*{wrong}"):
-        given(";GPU-a,NVIDIA,4000,100:;;", **{hami.INSTANCES: text})
+    with pytest.raises(BadDeviceList, match=f"{annotation_names.INSTANCES}: .*{wrong}"):
+        given(";GPU-a,NVIDIA,4000,100:;;", **{annotation_names.INSTANCES: text})
 
 
 def test_a_list_is_written_with_a_slot_for_every_container() -> None:
     slots = [[], [A], [B, Share("GPU-c", 8000, 50)]]
     text = ";GPU-a,NVIDIA,4000,30:;GPU-b,NVIDIA,8000,50:GPU-c,NVIDIA,8000,50:;"
-    assert device_lists.write(slots, "NVIDIA") == text
-    assert device_lists.read(text) == slots
+    assert pod_devices.write(slots, "NVIDIA") == text
+    assert pod_devices.read(text) == slots

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.kube import place_traits
-from ledger.kube.objects import ObjectMeta, Pod
-from ledger.kube.pod_traits import (
+from ledger.kube.api.objects import ObjectMeta, Pod
+from ledger.kube.requests import place_traits
+from ledger.kube.requests.pod_traits import (
     RECORDED_MAX,
     VOLATILE,
     Labels,

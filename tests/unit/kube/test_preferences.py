@@ -3,7 +3,8 @@
 import pytest
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.preferences import (
+from ledger.kube.requests.device_requests import CARD_POLICIES, NODE_POLICIES, Weights
+from ledger.kube.requests.placement_preferences import (
     CARD_POLICY,
     NODE_POLICY,
     NUMA_BIND,
@@ -12,7 +13,6 @@ from ledger.kube.preferences import (
     Preferences,
     preferences_of,
 )
-from ledger.kube.wishes import CARD_POLICIES, NODE_POLICIES, Weights
 
 
 def said(**annotations: str) -> Preferences:

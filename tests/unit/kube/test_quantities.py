@@ -2,8 +2,8 @@
 
 import pytest
 
-from ledger.kube import quantities
-from ledger.kube.quantities import (
+from ledger.kube.requests import quantities
+from ledger.kube.requests.quantities import (
     BinarySuffix,
     Fraction,
     Negative,

@@ -4,17 +4,17 @@ import msgspec
 import pytest
 
 from ledger.core.model.traits import Requirement
-from ledger.kube import card_types
-from ledger.kube.objects import (
+from ledger.kube.api.objects import (
     ObjectMeta,
     ResourceQuota,
     ResourceQuotaSpec,
     ScopeRequirement,
     ScopeSelector,
 )
-from ledger.kube.quotas import limits_of, lint
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import NVIDIA, chosen
+from ledger.kube.quotas.resource_quota import limits_of, lint
+from ledger.kube.requests import gpu_types
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors.vendors import NVIDIA, chosen
 
 MEM = "limits.nvidia.com/gpumem"
 RULES = DemandRules()
@@ -22,7 +22,7 @@ KIBI = DemandRules(vendors=(msgspec.structs.replace(NVIDIA, memory_factor=1024),
 """Memory is asked for in GiB."""
 
 
-TYPES = card_types.read(("v100=32768", "A100"))
+TYPES = gpu_types.read(("v100=32768", "A100"))
 
 
 def selecting(*conditions) -> ScopeSelector:

@@ -5,7 +5,7 @@ import json
 import pytest
 from support.answers import failure
 
-from ledger.kube.errors import (
+from ledger.kube.api.errors import (
     AlreadyExists,
     Conflict,
     Forbidden,
@@ -15,7 +15,7 @@ from ledger.kube.errors import (
     Rejected,
     Unavailable,
 )
-from ledger.kube.refusals import error_of
+from ledger.kube.api.http_errors import error_of
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 import pytest
 from support.answers import failure
 
-from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.errors import (
+from ledger.kube.api.errors import (
     BudgetExhausted,
     Conflict,
     Forbidden,
@@ -14,8 +13,9 @@ from ledger.kube.errors import (
     Rejected,
     Unavailable,
 )
-from ledger.kube.pod_events import NOTE_BYTES_MAX, agent_of
-from ledger.kube.port import Binding, Listed, PodEvent
+from ledger.kube.api.ports import Binding, Listed, PodEvent
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.pod_events import NOTE_BYTES_MAX, agent_of
 
 POD = "/api/v1/namespaces/red/pods/p"
 BINDING = f"{POD}/binding"

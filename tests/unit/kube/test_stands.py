@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 
 from ledger.core.model.cards import Card, Part, Phase, Share
-from ledger.kube.card_types import CardType
-from ledger.kube.demand import Demand, demand_of
-from ledger.kube.objects import Pod
-from ledger.kube.rules import DemandRules
-from ledger.kube.stands import charged_by, stands_of
-from ledger.kube.vendors import chosen
-from ledger.kube.wishes import PodWish
-from ledger.kube.wishing import wish_of
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_request_parser import wish_of
+from ledger.kube.requests.device_requests import PodWish
+from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.requests.placed_demand import charged_by, stands_of
+from ledger.kube.requests.pod_demand import Demand, demand_of
+from ledger.kube.vendors.vendors import chosen
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 PERCENTAGE = "nvidia.com/gpumem-percentage"

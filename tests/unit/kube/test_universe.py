@@ -8,15 +8,15 @@ import yaml
 
 from ledger.core.model import traits
 from ledger.core.model.traits import Reach, Requirement
-from ledger.kube import place_traits
-from ledger.kube.rules import DemandRules
-from ledger.kube.universe import (
+from ledger.kube.quotas.universe_quota import (
     UniverseLimits,
     UniverseSpec,
     limits_of_universe,
     lint_universe,
     spec_of,
 )
+from ledger.kube.requests import place_traits
+from ledger.kube.requests.demand_rules import DemandRules
 
 DEFINITION = Path(__file__).parents[3] / "deploy" / "crds" / "universeresourcequotas.yaml"
 GPU, MEM = "limits.nvidia.com/gpu", "limits.nvidia.com/gpumem"

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube import vendor_files
-from ledger.kube.demand import Demand, demand_of
-from ledger.kube.managed import is_placed
-from ledger.kube.objects import Pod
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendor_files import BadVendors
-from ledger.kube.vendors import BUILT_IN, NVIDIA, Vendor, chosen
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.pod_demand import Demand, demand_of
+from ledger.kube.vendors import vendor_files
+from ledger.kube.vendors.managed_resources import is_placed
+from ledger.kube.vendors.vendor_files import BadVendors
+from ledger.kube.vendors.vendors import BUILT_IN, NVIDIA, Vendor, chosen
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "quotas.md"
 EVERY = DemandRules(vendors=BUILT_IN, worst_card_memory=10_000)

@@ -9,13 +9,13 @@ import pytest
 from aiohttp import web
 from support.apiserver import on_loopback, pod_body
 
-from ledger.kube import client as clients
-from ledger.kube import watching
-from ledger.kube.client import Client
-from ledger.kube.errors import Forbidden, Malformed, NotFound, Rejected, Unavailable
-from ledger.kube.objects import Pod, PodList
-from ledger.kube.port import Changed, Interrupted, Listed, Reached
-from ledger.kube.watching import Backoff, Lines, Source, whole
+from ledger.kube.api.errors import Forbidden, Malformed, NotFound, Rejected, Unavailable
+from ledger.kube.api.objects import Pod, PodList
+from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
+from ledger.kube.client import http_client as clients
+from ledger.kube.client.http_client import Client
+from ledger.kube.watch import list_watch
+from ledger.kube.watch.list_watch import Backoff, Lines, Source, whole
 
 PODS = Source("/api/v1/pods", Pod, PodList, whole)
 
@@ -106,7 +106,7 @@ async def changes(client, delays):
     async def sleep(seconds: float) -> None:
         delays.append(seconds)
 
-    stream = watching.watch(client, PODS, Backoff(sleep, jitter=lambda: 1.0))
+    stream = list_watch.watch(client, PODS, Backoff(sleep, jitter=lambda: 1.0))
     async with contextlib.aclosing(stream), asyncio.timeout(20):
         yield stream
 
@@ -164,7 +164,7 @@ async def test_a_failing_server_is_asked_again_ever_more_slowly(script, changes,
     script.streams = [500, 429, [line("ADDED", 11)]]
     seen = await take(changes, 4)
     assert [type(one) for one in seen] == [Listed, Interrupted, Interrupted, Changed]
-    assert delays[:2] == [watching.BACKOFF_SECONDS, 2 * watching.BACKOFF_SECONDS]
+    assert delays[:2] == [list_watch.BACKOFF_SECONDS, 2 * list_watch.BACKOFF_SECONDS]
     assert script.watched_from() == ["10", "10", "10"]
 
 
@@ -177,13 +177,13 @@ async def test_waiting_is_bounded_however_long_a_server_fails():
     backoff = Backoff(sleep, jitter=lambda: 1.0)
     for _ in range(12):
         await backoff.wait()
-    assert delays[-1] == watching.BACKOFF_SECONDS_MAX
+    assert delays[-1] == list_watch.BACKOFF_SECONDS_MAX
 
 
 async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(script, changes, delays):
     script.streams = [[], [], [line("ADDED", 11)]]
     await take(changes, 2)
-    assert delays == [watching.BACKOFF_SECONDS] * 2
+    assert delays == [list_watch.BACKOFF_SECONDS] * 2
 
 
 async def test_a_silent_connection_is_given_up_and_resumed(script, changes, monkeypatch):
@@ -196,7 +196,7 @@ async def test_a_silent_connection_is_given_up_and_resumed(script, changes, monk
 
 async def test_a_list_is_read_page_by_page_at_the_first_pages_request(script, client):
     script.lists = [page(30, "a", more="token"), page(30, "b")]
-    listed = await watching.list_all(client, PODS)
+    listed = await list_watch.list_all(client, PODS)
     assert [pod.metadata.name for pod in listed.objects] == ["a", "b"]
     assert listed.version == 30
     assert script.asked[1]["continue"] == "token"
@@ -211,7 +211,7 @@ async def test_a_page_is_reduced_to_what_is_kept_before_the_next_is_asked_for(sc
         asked_at[pod.metadata.name] = script.lists_asked()
         return pod.metadata.uid
 
-    listed = await watching.list_all(client, Source("/api/v1/pods", Pod, PodList, keep))
+    listed = await list_watch.list_all(client, Source("/api/v1/pods", Pod, PodList, keep))
     assert listed.objects == ["u-a", "u-b"]
     assert asked_at == {"a": 1, "b": 2}
 
@@ -219,7 +219,7 @@ async def test_a_page_is_reduced_to_what_is_kept_before_the_next_is_asked_for(sc
 async def test_pages_that_expire_under_way_start_the_list_over(script, client):
     gone = web.json_response({"message": "expired"}, status=410)
     script.lists = [page(30, "a", more="token"), gone, page(40, "a", "b")]
-    listed = await watching.list_all(client, PODS)
+    listed = await list_watch.list_all(client, PODS)
     assert listed.version == 40
     assert len(listed.objects) == 2
 
@@ -227,10 +227,10 @@ async def test_pages_that_expire_under_way_start_the_list_over(script, client):
 async def test_pages_that_always_expire_are_unavailable(script, client):
     script.lists = [
         web.json_response({"message": "expired"}, status=410)
-        for _ in range(watching.EXPIRED_PAGES_MAX)
+        for _ in range(list_watch.EXPIRED_PAGES_MAX)
     ]
     with pytest.raises(Unavailable, match="expire"):
-        await watching.list_all(client, PODS)
+        await list_watch.list_all(client, PODS)
 
 
 @pytest.mark.parametrize(

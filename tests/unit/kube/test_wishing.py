@@ -7,13 +7,13 @@ import pytest
 
 from ledger.core.model.cards import Phase
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.card_types import CardType
-from ledger.kube.demand import demand_of
-from ledger.kube.objects import Pod
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import NVIDIA, chosen
-from ledger.kube.wishes import CardWish, Choice, PodWish
-from ledger.kube.wishing import unclear, wish_of
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_request_parser import unclear, wish_of
+from ledger.kube.requests.device_requests import CardWish, Choice, PodWish
+from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.requests.pod_demand import demand_of
+from ledger.kube.vendors.vendors import NVIDIA, chosen
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 PERCENTAGE = "nvidia.com/gpumem-percentage"

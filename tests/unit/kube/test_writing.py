@@ -3,8 +3,8 @@
 import pytest
 from support.answers import failure
 
-from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.errors import Conflict, Forbidden
+from ledger.kube.api.errors import Conflict, Forbidden
+from ledger.kube.client.api_cluster import KubernetesCluster
 
 QUOTA = "/api/v1/namespaces/red/resourcequotas/gpu/status"
 MEMORY = "limits.nvidia.com/gpumem"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-TABLES = {ROOT / "ledger/runtime/settings.py", ROOT / "ledger/runtime/telemetry.py"}
+TABLES = {ROOT / "ledger/runtime/settings/settings.py", ROOT / "ledger/runtime/metrics.py"}
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ import httpx2
 import msgspec
 import pytest
 
-from ledger.runtime import tokens
-from ledger.runtime.access import AccessRequired
-from ledger.runtime.tokens import Guard
+from ledger.runtime.http import token_reviews
+from ledger.runtime.http.authorization import AccessRequired
+from ledger.runtime.http.token_reviews import Guard
 
 Question = tuple[str, str, str, str]
 
@@ -172,7 +172,7 @@ async def test_a_grant_is_remembered_until_it_is_old(reviewer: Reviewer) -> None
     question = ("t-red", "list", "holders", "red")
     assert await guard.refusal(*question) is None
     reviewer.granted.clear()
-    clock.now += tokens.GRANT_SECONDS - 1
+    clock.now += token_reviews.GRANT_SECONDS - 1
     assert await guard.refusal(*question) is None
     clock.now += 1
     assert await guard.refusal(*question) is not None
@@ -184,7 +184,7 @@ async def test_a_refusal_is_remembered_for_less_long(reviewer: Reviewer) -> None
     question = ("t-red", "list", "holders", "blue")
     assert await guard.refusal(*question) is not None
     reviewer.granted.add(("red", "list", "holders", "blue"))
-    clock.now += tokens.REFUSAL_SECONDS - 1
+    clock.now += token_reviews.REFUSAL_SECONDS - 1
     assert await guard.refusal(*question) is not None
     clock.now += 1
     assert await guard.refusal(*question) is None
@@ -193,7 +193,7 @@ async def test_a_refusal_is_remembered_for_less_long(reviewer: Reviewer) -> None
 async def test_only_so_many_answers_are_remembered(
     reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "REMEMBERED_MAX", 2)
+    monkeypatch.setattr(token_reviews, "REMEMBERED_MAX", 2)
     guard = Guard(reviewer, Clock())
     for namespace in ("a", "b", "c", "a"):
         await guard.refusal("t-red", "list", "holders", namespace)
@@ -261,7 +261,7 @@ async def test_a_token_that_was_accepted_is_reviewed_again_beside_unknown_ones(
     clock = Clock()
     guard = Guard(reviewer, clock)
     assert await guard.refusal("t-red", "list", "holders", "red", "203.0.113.7") is None
-    clock.now += tokens.GRANT_SECONDS
+    clock.now += token_reviews.GRANT_SECONDS
     for number in range(1000):
         await guard.refusal(f"t-{number}", "list", "holders", "red", f"203.0.113.{number % 40}")
     assert await guard.refusal("t-red", "list", "holders", "red", "203.0.113.7") is None
@@ -272,7 +272,7 @@ async def test_one_token_asks_only_so_many_questions(reviewer: Reviewer) -> None
     for number in range(1000):
         found = await guard.refusal("t-red", "list", "holders", f"n-{number}")
         assert found is not None
-    assert reviewer.questions <= tokens.QUESTIONS_OF_ONE.burst
+    assert reviewer.questions <= token_reviews.QUESTIONS_OF_ONE.burst
     assert (found.status, "try again" in found.error) == (429, True)
     assert await guard.refusal("t-admin", "list", "holders", "") is None
 
@@ -282,7 +282,7 @@ async def test_the_review_of_a_token_that_is_not_valid_is_remembered(reviewer: R
     guard = Guard(reviewer, clock)
     await guard.refusal("t-new", "list", "holders", "red")
     reviewer.tokens["t-new"] = "red"
-    clock.now += tokens.INVALID_SECONDS - 1
+    clock.now += token_reviews.INVALID_SECONDS - 1
     assert await guard.refusal("t-new", "list", "holders", "red") is not None
     assert reviewer.asked == 1
     clock.now += 1
@@ -297,7 +297,7 @@ async def test_a_token_that_was_revoked_works_no_longer_than_a_grant_is_remember
     reviewer.granted.add(("red", "list", "holds", "red"))
     await guard.refusal("t-red", "list", "holders", "red")
     del reviewer.tokens["t-red"]
-    clock.now += tokens.GRANT_SECONDS - 1
+    clock.now += token_reviews.GRANT_SECONDS - 1
     assert await guard.refusal("t-red", "list", "holds", "red") is None
     clock.now += 1
     assert await guard.refusal("t-red", "list", "holds", "red") is not None

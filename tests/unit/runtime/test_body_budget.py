@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ledger.runtime import bodies, body_budget
-from ledger.runtime.bodies import Refused
-from ledger.runtime.body_budget import BodyBudget
+from ledger.runtime.http import body_budget, request_body
+from ledger.runtime.http.body_budget import BodyBudget
+from ledger.runtime.http.request_body import Refused
 
 DEADLINE_SECONDS = 10.0
 KIB = 1024
@@ -40,7 +40,7 @@ def until() -> float:
 async def read(budget: BodyBudget, sender: Sender, answered: asyncio.Event | None = None) -> bytes:
     """Read a body and hold it until its request is answered."""
     with budget.holding() as held:
-        body = await bodies.read(sender, KIB * KIB, until(), held)
+        body = await request_body.read(sender, KIB * KIB, until(), held)
         if answered is not None:
             await answered.wait()
         return body
@@ -77,7 +77,7 @@ async def test_a_body_that_finds_no_room_in_time_is_refused() -> None:
     await asyncio.sleep(0)
     soon = asyncio.get_running_loop().time() + 0.05
     with budget.holding() as held, pytest.raises(Refused, match="other requests") as refused:
-        await bodies.read(Sender(b"b" * 8 * KIB), KIB * KIB, soon, held)
+        await request_body.read(Sender(b"b" * 8 * KIB), KIB * KIB, soon, held)
     assert refused.value.status == 503
     answered.set()
     await first
@@ -123,7 +123,7 @@ async def test_a_compressed_body_counts_as_what_it_becomes() -> None:
     budget = BodyBudget(100 * KIB)
     scope = {"headers": [(b"content-encoding", b"gzip")]}
     with budget.holding() as held:
-        packed = await bodies.read(Sender(gzip.compress(b"a" * 50 * KIB)), KIB, until(), held)
-        found = await bodies.inflated(scope, packed, 60 * KIB, until(), held)
+        packed = await request_body.read(Sender(gzip.compress(b"a" * 50 * KIB)), KIB, until(), held)
+        found = await request_body.inflated(scope, packed, 60 * KIB, until(), held)
         assert budget.bytes == len(packed) + len(found) == len(packed) + 50 * KIB
     assert budget.bytes == 0

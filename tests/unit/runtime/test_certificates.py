@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from ledger.runtime import certificates
-from ledger.runtime.certificates import CertificateError
+from ledger.runtime.tls import own_authority
+from ledger.runtime.tls.own_authority import CertificateError
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -22,18 +22,18 @@ def loaded(path: str | Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(Path(path).read_bytes())
 
 
-def serial(files: certificates.Files) -> int:
+def serial(files: own_authority.Files) -> int:
     return loaded(files.certificate).serial_number
 
 
 def test_the_first_start_makes_a_ca_and_a_certificate_it_signed(directory: Path) -> None:
-    files = certificates.ensure(directory, [], NOW)
+    files = own_authority.ensure(directory, [], NOW)
     loaded(files.certificate).verify_directly_issued_by(loaded(files.authority))
-    certificates.check(Path(files.certificate), Path(files.key), NOW)
+    own_authority.check(Path(files.certificate), Path(files.key), NOW)
 
 
 def test_the_certificate_names_loopback_and_what_is_asked_for(directory: Path) -> None:
-    files = certificates.ensure(directory, ["10.0.0.7", "gpuledger.gpuledger-system.svc"], NOW)
+    files = own_authority.ensure(directory, ["10.0.0.7", "gpuledger.gpuledger-system.svc"], NOW)
     names = loaded(files.certificate).extensions.get_extension_for_class(
         x509.SubjectAlternativeName
     )
@@ -47,119 +47,119 @@ def test_the_certificate_names_loopback_and_what_is_asked_for(directory: Path) -
 
 @pytest.mark.parametrize("name", ["ca.key", "server.pem"])
 def test_keys_are_readable_by_their_owner_only(directory: Path, name: str) -> None:
-    certificates.ensure(directory, [], NOW)
+    own_authority.ensure(directory, [], NOW)
     assert stat.S_IMODE((directory / name).stat().st_mode) == 0o600
 
 
 def test_a_second_start_keeps_everything(directory: Path) -> None:
-    certificates.ensure(directory, ["a.example"], NOW)
+    own_authority.ensure(directory, ["a.example"], NOW)
     before = {path: path.read_bytes() for path in directory.iterdir()}
-    certificates.ensure(directory, ["a.example"], NOW + timedelta(days=59))
+    own_authority.ensure(directory, ["a.example"], NOW + timedelta(days=59))
     assert {path: path.read_bytes() for path in directory.iterdir()} == before
 
 
 def test_the_certificate_is_made_anew_thirty_days_before_it_ends(directory: Path) -> None:
-    first = certificates.ensure(directory, [], NOW)
+    first = own_authority.ensure(directory, [], NOW)
     authority = Path(first.authority).read_bytes()
     before = serial(first)
-    renewed = certificates.ensure(directory, [], NOW + timedelta(days=60))
+    renewed = own_authority.ensure(directory, [], NOW + timedelta(days=60))
     assert serial(renewed) != before
     assert Path(renewed.authority).read_bytes() == authority
 
 
 def test_an_expired_certificate_of_our_own_is_made_anew(directory: Path) -> None:
-    certificates.ensure(directory, [], NOW)
+    own_authority.ensure(directory, [], NOW)
     later = NOW + timedelta(days=400)
-    files = certificates.ensure(directory, [], later)
-    certificates.check(Path(files.certificate), Path(files.key), later)
+    files = own_authority.ensure(directory, [], later)
+    own_authority.check(Path(files.certificate), Path(files.key), later)
 
 
 def test_a_name_that_is_missing_makes_a_new_certificate(directory: Path) -> None:
-    before = serial(certificates.ensure(directory, [], NOW))
-    assert serial(certificates.ensure(directory, ["new.example"], NOW)) != before
+    before = serial(own_authority.ensure(directory, [], NOW))
+    assert serial(own_authority.ensure(directory, ["new.example"], NOW)) != before
 
 
 def test_a_certificate_of_another_ca_is_made_anew(directory: Path, tmp_path: Path) -> None:
-    certificates.ensure(directory, [], NOW)
-    other = certificates.ensure(tmp_path / "other", [], NOW)
+    own_authority.ensure(directory, [], NOW)
+    other = own_authority.ensure(tmp_path / "other", [], NOW)
     (directory / "server.pem").write_bytes(Path(other.certificate).read_bytes())
-    files = certificates.ensure(directory, [], NOW)
+    files = own_authority.ensure(directory, [], NOW)
     loaded(files.certificate).verify_directly_issued_by(loaded(files.authority))
 
 
 def test_a_certificate_ends_with_its_ca_and_is_not_made_again_and_again(directory: Path) -> None:
-    files = certificates.ensure(directory, [], NOW)
+    files = own_authority.ensure(directory, [], NOW)
     end = loaded(files.authority).not_valid_after_utc
-    near = certificates.ensure(directory, [], end - timedelta(days=10))
+    near = own_authority.ensure(directory, [], end - timedelta(days=10))
     assert loaded(near.certificate).not_valid_after_utc == end
     before = serial(near)
-    assert serial(certificates.ensure(directory, [], end - timedelta(days=9))) == before
+    assert serial(own_authority.ensure(directory, [], end - timedelta(days=9))) == before
 
 
 def test_an_expired_ca_is_refused(directory: Path) -> None:
-    certificates.ensure(directory, [], NOW)
+    own_authority.ensure(directory, [], NOW)
     with pytest.raises(CertificateError, match=r"ca\.crt: expired at 2036-"):
-        certificates.ensure(directory, [], NOW + timedelta(days=3651))
+        own_authority.ensure(directory, [], NOW + timedelta(days=3651))
 
 
 def test_a_key_left_by_a_broken_first_start_is_replaced(directory: Path) -> None:
     directory.mkdir()
     (directory / "ca.key").write_text("half a k")
-    files = certificates.ensure(directory, [], NOW)
-    certificates.check(Path(files.certificate), Path(files.key), NOW)
+    files = own_authority.ensure(directory, [], NOW)
+    own_authority.check(Path(files.certificate), Path(files.key), NOW)
 
 
 @pytest.mark.parametrize("name", ["ca.crt", "server.pem"])
 def test_a_broken_file_is_refused_and_kept(directory: Path, name: str) -> None:
-    certificates.ensure(directory, [], NOW)
+    own_authority.ensure(directory, [], NOW)
     (directory / name).write_text("broken")
     with pytest.raises(CertificateError, match=f"{name}: holds no PEM certificate"):
-        certificates.ensure(directory, [], NOW)
+        own_authority.ensure(directory, [], NOW)
     assert (directory / name).read_text() == "broken"
 
 
 def test_a_ca_key_of_another_ca_is_refused_when_it_is_needed(
     directory: Path, tmp_path: Path
 ) -> None:
-    certificates.ensure(directory, [], NOW)
-    certificates.ensure(tmp_path / "other", [], NOW)
+    own_authority.ensure(directory, [], NOW)
+    own_authority.ensure(tmp_path / "other", [], NOW)
     (directory / "ca.key").write_bytes((tmp_path / "other" / "ca.key").read_bytes())
     with pytest.raises(CertificateError, match=r"ca\.key: is not the key of the certificate"):
-        certificates.ensure(directory, ["new.example"], NOW)
+        own_authority.ensure(directory, ["new.example"], NOW)
 
 
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CertificateError, match="make the directory writable"):
-        certificates.ensure(tmp_path / "file" / "tls", [], NOW)
+        own_authority.ensure(tmp_path / "file" / "tls", [], NOW)
 
 
 def test_given_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
-    one = certificates.ensure(tmp_path / "one", [], NOW)
-    other = certificates.ensure(tmp_path / "other", [], NOW)
+    one = own_authority.ensure(tmp_path / "one", [], NOW)
+    other = own_authority.ensure(tmp_path / "other", [], NOW)
     with pytest.raises(CertificateError, match="is not the key of the certificate"):
-        certificates.given(one.certificate, other.key, NOW)
+        own_authority.given(one.certificate, other.key, NOW)
 
 
 def test_a_given_certificate_that_expired_is_refused(directory: Path) -> None:
-    files = certificates.ensure(directory, [], NOW)
+    files = own_authority.ensure(directory, [], NOW)
     with pytest.raises(CertificateError, match=r"expired at 2027-02-19 12:00Z; replace it"):
-        certificates.given(files.certificate, files.key, NOW + timedelta(days=91))
+        own_authority.given(files.certificate, files.key, NOW + timedelta(days=91))
 
 
 def test_a_given_certificate_that_is_not_valid_yet_is_refused(directory: Path) -> None:
-    files = certificates.ensure(directory, [], NOW)
+    files = own_authority.ensure(directory, [], NOW)
     with pytest.raises(CertificateError, match="is valid only from"):
-        certificates.given(files.certificate, files.key, NOW - timedelta(days=1))
+        own_authority.given(files.certificate, files.key, NOW - timedelta(days=1))
 
 
 def test_given_files_that_are_not_there_are_refused(tmp_path: Path) -> None:
     missing = str(tmp_path / "none.pem")
     with pytest.raises(CertificateError, match="cannot be read"):
-        certificates.given(missing, missing, NOW)
+        own_authority.given(missing, missing, NOW)
 
 
 def test_the_end_of_a_certificate_is_told_in_unix_time(directory: Path) -> None:
-    files = certificates.ensure(directory, [], NOW)
-    end = certificates.expires_at(Path(files.certificate))
+    files = own_authority.ensure(directory, [], NOW)
+    end = own_authority.expires_at(Path(files.certificate))
     assert end == (NOW + timedelta(days=90)).timestamp()

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from ledger.runtime.health import Health
+from ledger.runtime.http.health import Health
 
 
 @pytest.fixture

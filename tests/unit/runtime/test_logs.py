@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import structlog
 
-from ledger.runtime import logs
+from ledger.runtime import log_setup
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_an_event_is_one_json_object(stream: io.StringIO) -> None:
-    logs.configure("info", "json", stream)
+    log_setup.configure("info", "json", stream)
     structlog.get_logger("ledger.log").info("owner_changed", owner="w1", term=3)
     [line] = lines(stream)
     assert list(line) == ["time", "level", "logger", "event", "owner", "term"]
@@ -43,7 +43,7 @@ def test_an_event_is_one_json_object(stream: io.StringIO) -> None:
 
 
 def test_standard_logging_makes_the_same_lines(stream: io.StringIO) -> None:
-    logs.configure("info", "json", stream)
+    log_setup.configure("info", "json", stream)
     logging.getLogger("webhook.settlement").warning("settlement_begins", extra={"cluster": "east"})
     [line] = lines(stream)
     assert (line["logger"], line["event"]) == ("webhook.settlement", "settlement_begins")
@@ -52,20 +52,20 @@ def test_standard_logging_makes_the_same_lines(stream: io.StringIO) -> None:
 
 @pytest.mark.parametrize("style", ["json", "console"])
 def test_what_is_below_the_level_is_not_written(stream: io.StringIO, style: str) -> None:
-    logs.configure("warning", style, stream)
+    log_setup.configure("warning", style, stream)
     structlog.get_logger("a").info("quiet")
     logging.getLogger("a").info("quiet")
     assert stream.getvalue() == ""
 
 
 def test_libraries_do_not_talk_at_info(stream: io.StringIO) -> None:
-    logs.configure("info", "json", stream)
+    log_setup.configure("info", "json", stream)
     logging.getLogger("uvicorn.error").info("Started server process")
     assert stream.getvalue() == ""
 
 
 def test_an_exception_stays_in_its_line(stream: io.StringIO) -> None:
-    logs.configure("info", "json", stream)
+    log_setup.configure("info", "json", stream)
     try:
         raise ValueError("bad")
     except ValueError:
@@ -75,20 +75,20 @@ def test_an_exception_stays_in_its_line(stream: io.StringIO) -> None:
 
 
 def test_a_large_value_is_cut_and_marked(stream: io.StringIO) -> None:
-    logs.configure("info", "json", stream)
+    log_setup.configure("info", "json", stream)
     structlog.get_logger("a").info("big", value="x" * 1_000_000)
     [line] = lines(stream)
-    assert line["value"] == "x" * logs.FIELD_CHARACTERS_MAX + "… (1000000 characters)"
+    assert line["value"] == "x" * log_setup.FIELD_CHARACTERS_MAX + "… (1000000 characters)"
 
 
 def test_a_value_that_json_does_not_know_is_written_as_text(stream: io.StringIO) -> None:
-    logs.configure("info", "json", stream)
+    log_setup.configure("info", "json", stream)
     structlog.get_logger("a").info("odd", value=ValueError("bad"))
     assert lines(stream)[0]["value"] == "bad"
 
 
 def test_the_console_is_for_people(stream: io.StringIO) -> None:
-    logs.configure("info", "console", stream)
+    log_setup.configure("info", "console", stream)
     structlog.get_logger("a").info("ready", address="127.0.0.1:8443")
     assert "ready" in stream.getvalue()
     assert "address=127.0.0.1:8443" in stream.getvalue()

@@ -11,10 +11,10 @@ from starlette.routing import Route
 
 from gpuledger import metrics_token
 from gpuledger.exits import Stop
-from ledger.runtime.health import Health
-from ledger.runtime.monitoring import METRICS, MonitoringAccess
-from ledger.runtime.settings import Settings
-from ledger.runtime.tokens import Guard
+from ledger.runtime.http.health import Health
+from ledger.runtime.http.metrics_access import METRICS, MonitoringAccess
+from ledger.runtime.http.token_reviews import Guard
+from ledger.runtime.settings.settings import Settings
 
 TENANT = "namespace red waits for 3 cards"
 OWN = "x" * 32

@@ -1,6 +1,6 @@
 """Who loses his place in a full pool of connections."""
 
-from ledger.runtime.pools import Pool, address_of
+from ledger.runtime.http.connection_pools import Pool, address_of
 
 
 class Member:

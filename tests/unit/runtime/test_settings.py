@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.runtime import setting_sources, setting_texts, settings
+from ledger.runtime.settings import setting_sources, setting_texts, settings
 
 
 def problems(

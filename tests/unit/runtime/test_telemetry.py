@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.submission import Accepted
-from ledger.runtime import telemetry
-from ledger.runtime.telemetry import METRICS, Kind, Metric, Telemetry
+from ledger.runtime import metrics as metrics_module
+from ledger.runtime.metrics import METRICS, Kind, Metric, Telemetry
 from ledger.runtime.writer_metrics import WriterMetrics
 
 PACKAGES = ("gpuledger", "ledger", "webhook", "projections", "extender")
@@ -75,7 +75,7 @@ async def test_two_processes_worth_of_metrics_do_not_meet() -> None:
 
 
 async def test_labels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "SERIES_MAX", 2)
+    monkeypatch.setattr(metrics_module, "SERIES_MAX", 2)
     metrics = Telemetry()
     for cause in ("a", "b", "c", "d"):
         metrics.count("drift_total", cause)

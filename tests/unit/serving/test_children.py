@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from gpuledger import children, wiring
 from gpuledger.children import Follower
 from gpuledger.follower import Instructions
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 
 async def test_a_follower_that_ran_steadily_is_started_again_after_the_short_pause(

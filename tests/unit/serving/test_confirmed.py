@@ -10,11 +10,11 @@ from gpuledger.confirmed import Confirmed
 from gpuledger.kubernetes import Kubernetes
 from ledger.core.model.commands import RegisterCluster, Reserve
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.errors import Unavailable
+from ledger.kube.api.errors import Unavailable
 from ledger.log.memory import MemoryStore
 from ledger.log.submission import Accepted
 from ledger.log.writer import Writer
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 from webhook.settlement import ClusterNameTaken
 
 NAME = "east-1"

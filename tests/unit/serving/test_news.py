@@ -6,7 +6,7 @@ from gpuledger.follower import News
 from gpuledger.keeper import Keeper
 from gpuledger.wiring import Reach
 from ledger.log.observer import Observer
-from ledger.runtime.settings import Settings
+from ledger.runtime.settings.settings import Settings
 
 
 async def test_the_newest_snapshot_is_known_with_its_time() -> None:

@@ -9,7 +9,7 @@ from support.apiserver import pod_body
 from support.settled import CLUSTER, DEMAND, RULES, World, world
 
 from ledger.core.model.commands import CREATE, Observe, Reserve
-from ledger.kube.errors import Forbidden
+from ledger.kube.api.errors import Forbidden
 from ledger.log.courier import Courier
 from webhook.ages import Ages, OpenAttempt
 from webhook.barrier import Barrier

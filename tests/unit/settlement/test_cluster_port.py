@@ -5,9 +5,9 @@ import contextlib
 import pytest
 from support.apiserver import ApiServer, ModelCluster, http_api, on_loopback, pod_body, quota_body
 
-from ledger.kube.client import Client
-from ledger.kube.cluster import KubernetesCluster
-from ledger.kube.port import Changed, Cluster, Listed
+from ledger.kube.api.ports import Changed, Cluster, Listed
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
 
 
 @pytest.fixture

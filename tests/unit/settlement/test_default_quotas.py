@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from support.everything import FullWorld, full_world, settling_everything
 
-from ledger.kube.errors import Forbidden
-from ledger.kube.resources import NAMESPACES, POLICIES
+from ledger.kube.api.errors import Forbidden
+from ledger.kube.api.resources import NAMESPACES, POLICIES
 from webhook import default_quotas
 
 GPUS = "limits.nvidia.com/gpu"

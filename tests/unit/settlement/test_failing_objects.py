@@ -8,8 +8,8 @@ from support.apiserver import pod_body
 from support.everything import DEPLOYMENTS, deployment, full_world, settling_everything
 from support.settled import DEMAND
 
-from ledger.kube import failures
-from ledger.kube.failures import Failures
+from ledger.kube.watch import failed_objects
+from ledger.kube.watch.failed_objects import Failures
 from webhook import pods, quota_accounts, roots
 from webhook.pods import Pods
 
@@ -52,7 +52,7 @@ async def test_a_pod_that_cannot_be_taken_in_is_passed_over_and_named(monkeypatc
                 expected = f"pods red/bad: not taken in, RuntimeError: {DEFECT}"
                 await one.until(lambda: one.settlement.warnings() == [expected])
                 assert one.settlement.problems() == []
-                assert one.counted[failures.METRIC, "pods"] == 1
+                assert one.counted[failed_objects.METRIC, "pods"] == 1
                 patch.undo()
                 one.server.update("pods", "red", "bad")
                 await one.until(lambda: one.entry("bad") is not None)
@@ -80,7 +80,7 @@ async def test_a_quota_that_cannot_be_taken_in_keeps_its_limits(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(quota_accounts, "limits_of", _fail)
             one.server.update("resourcequotas", "red", "q", **quota("4"))
-            await one.until(lambda: one.counted[failures.METRIC, "quotas"] == 1)
+            await one.until(lambda: one.counted[failed_objects.METRIC, "quotas"] == 1)
         assert quota_accounts.limits_of is intact
         assert one.limits("q") == {GPUS: 3}
         one.server.update("resourcequotas", "red", "q", **quota("5"))
@@ -143,17 +143,17 @@ async def test_a_list_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
 def test_what_fails_is_remembered_up_to_a_bound_and_named_up_to_another():
     counted = []
     found = Failures(lambda *what: counted.append(what))
-    for number in range(failures.REMEMBERED_MAX + 3):
+    for number in range(failed_objects.REMEMBERED_MAX + 3):
         with found.taking("pods", f"red/{number}"):
             raise RuntimeError("x" * 1_000)
     lines = found.shown()
-    assert len(lines) == failures.SHOWN_MAX + 1
+    assert len(lines) == failed_objects.SHOWN_MAX + 1
     assert len(lines[0]) < 300
     assert (
-        lines[-1]
-        == f"{failures.REMEMBERED_MAX - failures.SHOWN_MAX} more objects were not taken in"
+        lines[-1] == f"{failed_objects.REMEMBERED_MAX - failed_objects.SHOWN_MAX}"
+        " more objects were not taken in"
     )
-    assert counted == [(failures.METRIC, "pods")] * (failures.REMEMBERED_MAX + 3)
+    assert counted == [(failed_objects.METRIC, "pods")] * (failed_objects.REMEMBERED_MAX + 3)
     found.forget("quotas")
     assert found.shown() == lines
     found.forget("pods")

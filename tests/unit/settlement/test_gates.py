@@ -8,9 +8,9 @@ from support.apiserver import pod_body, quota_body
 from support.everything import FullWorld, full_world, settling_everything
 
 from ledger.core.model.commands import Reserve
-from ledger.kube.errors import Unavailable
-from ledger.kube.gates import GATE
-from ledger.kube.resources import POLICIES
+from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.pod_gates import GATE
+from ledger.kube.api.resources import POLICIES
 from ledger.log import refusals
 from ledger.log.memory import MemoryStore
 from webhook import gate_queue, gates, waiting_events

@@ -17,8 +17,8 @@ from support.settled import CLUSTER
 
 from ledger.core.model.commands import Reserve
 from ledger.core.model.events import Cause
-from ledger.kube.errors import Unavailable
-from ledger.kube.resources import UNIVERSE_QUOTAS
+from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.resources import UNIVERSE_QUOTAS
 from webhook import kind_watches, lineage
 
 KEY = "jobsets.jobset.x-k8s.io/js"

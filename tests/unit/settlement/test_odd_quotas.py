@@ -4,7 +4,7 @@ import pytest
 from support.everything import full_world, settling_everything
 
 from ledger.core.model import accounts
-from ledger.kube.resources import UNIVERSE_QUOTAS
+from ledger.kube.api.resources import UNIVERSE_QUOTAS
 from webhook import quota_warnings
 
 MEM = "limits.nvidia.com/gpumem"

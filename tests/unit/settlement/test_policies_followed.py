@@ -12,7 +12,7 @@ from support.everything import (
 )
 from support.settled import CLUSTER
 
-from ledger.kube.resources import NAMESPACES, POLICIES, Resource
+from ledger.kube.api.resources import NAMESPACES, POLICIES, Resource
 from webhook.drift import UNENFORCED
 
 RAYS = Resource("ray.io", "v1", "rayclusters", "RayCluster")

@@ -22,8 +22,8 @@ from ledger.core.model.commands import AnyCommand, Observe, Place, RegisterCards
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.core.model.traits import Reach, Requirement
-from ledger.kube.objects import Pod
-from ledger.kube.rules import CardSize, DemandRules
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.demand_rules import CardSize, DemandRules
 from ledger.log.submission import Accepted
 from webhook.pod_sighting import sight
 from webhook.promises import as_promised

@@ -8,10 +8,10 @@ from support.apiserver import pod_body
 from support.everything import FullWorld, full_world, settling_everything
 from support.settled import RULES
 
-from ledger.kube import hard
-from ledger.kube.errors import Conflict, Unavailable
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import NVIDIA
+from ledger.kube.api.errors import Conflict, Unavailable
+from ledger.kube.quotas import hard_limits
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors.vendors import NVIDIA
 from webhook import quota_status
 
 GPUS = "limits.nvidia.com/gpu"
@@ -120,9 +120,9 @@ async def test_a_failure_is_tried_again_after_a_pause():
 def test_amounts_are_shown_in_the_unit_of_their_key(key, amount, shown):
     vendor = msgspec.structs.replace(NVIDIA, memory_factor=512)
     rules = DemandRules(vendors=(vendor,), managed=("cpu", "memory"))
-    assert hard.quantity(key, amount, rules) == shown
+    assert hard_limits.quantity(key, amount, rules) == shown
 
 
 def test_a_limit_that_is_shown_is_read_as_the_same_limit():
-    limits = hard.read({MEMORY: "64k"}, RULES, pytest.fail, zero_is_unlimited=False)
-    assert hard.quantity(MEMORY, limits[MEMORY], RULES) == "64000"
+    limits = hard_limits.read({MEMORY: "64k"}, RULES, pytest.fail, zero_is_unlimited=False)
+    assert hard_limits.quantity(MEMORY, limits[MEMORY], RULES) == "64000"

@@ -10,7 +10,7 @@ from support.everything import REPLICASETS, FullWorld, full_world, reference, te
 from support.settled import CLUSTER, RULES
 
 from ledger.core.model.commands import Reserve
-from ledger.kube.objects import Pod
+from ledger.kube.api.objects import Pod
 from ledger.log.courier import Courier
 from ledger.log.submission import Accepted
 from webhook.ages import Ages

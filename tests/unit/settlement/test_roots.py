@@ -24,9 +24,9 @@ from support.settled import CLUSTER, RULES
 from ledger.core.model.commands import BARRED, Observe, Reserve
 from ledger.core.model.events import Cause
 from ledger.core.model.state import State
-from ledger.kube.errors import NotServed, Unavailable
-from ledger.kube.objects import Pod, Workload
-from ledger.kube.port import Listed
+from ledger.kube.api.errors import NotServed, Unavailable
+from ledger.kube.api.objects import Pod, Workload
+from ledger.kube.api.ports import Listed
 from ledger.log.courier import Courier
 from ledger.log.submission import Accepted
 from webhook import relooking

@@ -11,7 +11,7 @@ from support.settled import CLUSTER, DEMAND, World, settling, world
 from ledger.core.model.commands import RegisterCluster, SetLimits
 from ledger.core.model.events import Cause
 from ledger.core.model.traits import Requirement, Selection
-from ledger.kube.errors import Unavailable
+from ledger.kube.api.errors import Unavailable
 from webhook.settlement import ClusterNameTaken
 
 GPUS = "limits.nvidia.com/gpu"

@@ -8,8 +8,8 @@ from support.apiserver import pod_body
 
 from ledger.core.model.commands import End, Observe, Refute
 from ledger.core.model.state import Entry, Hold, Object
-from ledger.kube.objects import Pod
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.demand_rules import DemandRules
 from webhook.pod_sighting import sight
 from webhook.sighting import Sighting, is_let_in, missing, news, unwritten
 

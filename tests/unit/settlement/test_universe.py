@@ -11,9 +11,9 @@ from support.settled import CLUSTER
 from ledger.core.model import accounts
 from ledger.core.model.commands import Describe, Observe, SetLimits
 from ledger.core.model.traits import NAME, Reach, Requirement
-from ledger.kube import place_traits
-from ledger.kube.errors import Unavailable
-from ledger.kube.resources import NAMESPACES, UNIVERSE_QUOTAS
+from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.resources import NAMESPACES, UNIVERSE_QUOTAS
+from ledger.kube.requests import place_traits
 from ledger.log import turns
 from webhook import descriptions, universe_ignored, universe_status
 from webhook.breakdown import Breakdown

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from ledger.kube.errors import ClusterError, NotFound
-from ledger.kube.port import PodEvent
+from ledger.kube.api.errors import ClusterError, NotFound
+from ledger.kube.api.ports import PodEvent
 from vgpu_native.agent.mistaking import Mistakes
 from vgpu_native.plugin.allocations import Allocation, Owner
 

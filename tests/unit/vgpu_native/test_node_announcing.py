@@ -8,9 +8,9 @@ import pytest
 from support.driven import GIB, ModelNvml, gpu
 
 from ledger.core.model.cards import OWN
-from ledger.kube import hami, node_cards
-from ledger.kube.errors import Conflict, Unavailable
-from ledger.kube.objects import Node, ObjectMeta
+from ledger.kube.api.errors import Conflict, Unavailable
+from ledger.kube.api.objects import Node, ObjectMeta
+from ledger.kube.hami import annotation_names, node_annotations
 from vgpu_native.agent import announcing
 from vgpu_native.agent.announcing import Announcer
 from vgpu_native.agent.cards import Form, Offer, annotations, answer, cards_of
@@ -74,14 +74,16 @@ def test_the_ledger_reads_what_is_announced(form: Form) -> None:
     cards = cards_of([gpu(1, numa=1), gpu(0, name="Tesla T4, 16G")], Offer(slots=4), {"GPU-1": "x"})
     scores = {("GPU-0", "GPU-1"): 60, ("GPU-1", "GPU-0"): 60}
     said = annotations(cards, scores, Offer(memory_scaling=150), form)
-    found = node_cards.announced({key: text for key, text in said.items() if text is not None})
+    found = node_annotations.announced(
+        {key: text for key, text in said.items() if text is not None}
+    )
     assert (found.problem, found.warning, found.keeper) == ("", "", OWN)
     assert found.cards == cards
     assert [card.type for card in cards] == ["NVIDIA-Tesla T4 16G", "NVIDIA H200"]
     assert [card.healthy for card in cards] == [True, False]
     assert found.scores == scores
-    assert said[hami.MEMORY_SCALING] == "150"
-    assert said[hami.CORES_SCALING] is None
+    assert said[annotation_names.MEMORY_SCALING] == "150"
+    assert said[annotation_names.CORES_SCALING] is None
 
 
 def test_a_card_in_mig_mode_is_not_offered() -> None:
@@ -96,18 +98,22 @@ def test_a_question_is_answered_and_an_answer_is_not() -> None:
 
 async def test_only_what_is_not_said_yet_is_written(inventory: Inventory) -> None:
     node = ModelNode()
-    node.annotations = {hami.CORES_SCALING: "200", "another": "stays"}
+    node.annotations = {annotation_names.CORES_SCALING: "200", "another": "stays"}
     announcer = Announcer(node, "n0", inventory, Offer(slots=4), "json")
     await inventory.look()
     assert await announcer.announce()
     assert not await announcer.announce()
     [written] = node.writes
-    assert set(written) == {hami.KEEPER, "hami.io/node-nvidia-register", hami.CORES_SCALING}
+    assert set(written) == {
+        annotation_names.KEEPER,
+        "hami.io/node-nvidia-register",
+        annotation_names.CORES_SCALING,
+    }
     assert node.annotations["another"] == "stays"
-    assert hami.CORES_SCALING not in node.annotations
-    node.annotations[hami.HANDSHAKE] = "Requesting_2026-01-31 11:59:00"
+    assert annotation_names.CORES_SCALING not in node.annotations
+    node.annotations[annotation_names.HANDSHAKE] = "Requesting_2026-01-31 11:59:00"
     assert await announcer.announce()
-    assert set(node.writes[1]) == {hami.HANDSHAKE}
+    assert set(node.writes[1]) == {annotation_names.HANDSHAKE}
 
 
 async def test_nothing_is_said_before_it_is_known(inventory: Inventory, nvml: ModelNvml) -> None:
@@ -140,7 +146,7 @@ async def test_an_ill_card_is_announced_within_a_moment(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    found = node_cards.announced(node.annotations)
+    found = node_annotations.announced(node.annotations)
     assert [card.healthy for card in found.cards] == [True, False]
 
 

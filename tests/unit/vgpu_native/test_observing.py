@@ -10,8 +10,8 @@ from support.driven import ModelNvml, gpu
 from support.shared_files import region
 
 from ledger.core.model.cards import Share
-from ledger.kube.errors import BudgetExhausted, NotFound
-from ledger.kube.port import PodEvent
+from ledger.kube.api.errors import BudgetExhausted, NotFound
+from ledger.kube.api.ports import PodEvent
 from vgpu_native import limits_page
 from vgpu_native.agent.cards import Offer
 from vgpu_native.agent.cgroups import ProcCgroups, pod_in

@@ -8,7 +8,7 @@ from support.admission import GPU, MEMORY, CoreLedger, pod, recorded, review, se
 from support.owned import CRONJOBS, DEPLOYMENTS, OwnedCluster, around, manifest, template
 
 from ledger.core.model.commands import Describe, RegisterCluster
-from ledger.kube.errors import ClusterError
+from ledger.kube.api.errors import ClusterError
 from webhook.explaining import Elsewhere, Explanation, NamespaceMissing, explain
 from webhook.review import BadReview
 

@@ -12,7 +12,7 @@ from support.admission import GPU, CoreLedger, Service, pod, review, serving
 
 from ledger.core.model import traits
 from ledger.core.model.traits import Requirement
-from ledger.kube import pod_traits, quantities
+from ledger.kube.requests import pod_traits, quantities
 from webhook.policy import Policy
 
 JSON = {"content-type": "application/json"}

@@ -18,9 +18,9 @@ from support.admission import (
 )
 from support.owned import around
 
-from ledger.kube.gates import GATE
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import chosen
+from ledger.kube.api.pod_gates import GATE
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors.vendors import chosen
 from webhook.policy import Policy
 from webhook.schedulers import Schedulers
 from webhook.surroundings.policies import NamespacePolicy

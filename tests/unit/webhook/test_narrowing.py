@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from support.owned import policy
 
-from ledger.kube.client import Client
-from ledger.kube.errors import Forbidden, NotFound, Unavailable
-from ledger.kube.port import Changed, Listed
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import chosen
+from ledger.kube.api.errors import Forbidden, NotFound, Unavailable
+from ledger.kube.api.ports import Changed, Listed
+from ledger.kube.client.http_client import Client
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors.vendors import chosen
 from webhook import narrowing
 from webhook.narrowing import Narrowing, condition
 from webhook.schedulers import Schedulers

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.kube.client import Client
-from ledger.kube.errors import Forbidden, NotFound, Unavailable
-from ledger.kube.pod_traits import Labels
+from ledger.kube.api.errors import Forbidden, NotFound, Unavailable
+from ledger.kube.client.http_client import Client
+from ledger.kube.requests.pod_traits import Labels
 from webhook import matching, selected_labels
 from webhook.selected_labels import SelectedLabels
 

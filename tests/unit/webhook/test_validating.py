@@ -21,8 +21,8 @@ from support.owned import around
 from ledger.core.model.commands import Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import TERMINATING, Requirement
-from ledger.kube.card_types import CardType
-from ledger.kube.rules import DemandRules
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.gpu_types import CardType
 from webhook.policy import HAMI_IDENTITIES, Policy
 from webhook.reserved import STAMP
 from webhook.surroundings.refused_allocators import RefusedAllocators

@@ -3,9 +3,9 @@
 import pytest
 
 from ledger.core.model.denials import Denial, Reason, Shortage
-from ledger.kube import event_queue
-from ledger.kube.event_queue import EventQueue
-from ledger.kube.port import PodEvent
+from ledger.kube.api.ports import PodEvent
+from ledger.kube.client import event_queue
+from ledger.kube.client.event_queue import EventQueue
 from webhook import waiting_events
 from webhook.waiting_events import (
     AGAIN_SECONDS,

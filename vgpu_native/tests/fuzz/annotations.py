@@ -9,10 +9,11 @@ from typing import Final
 from mutating import Mutator
 
 from ledger.core.model.denials import Denial
-from ledger.kube import device_lists, hami, node_lock, preferences
-from ledger.kube.device_lists import BadDeviceList
-from ledger.kube.handshake import handshake_alive
-from ledger.kube.node_cards import announced
+from ledger.kube.hami import annotation_names, node_lock, pod_devices
+from ledger.kube.hami.handshake import handshake_alive
+from ledger.kube.hami.node_annotations import announced
+from ledger.kube.hami.pod_devices import BadDeviceList
+from ledger.kube.requests import placement_preferences
 
 CORPUS: Final = Path(__file__).parent / "corpus" / "annotations"
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -21,7 +22,9 @@ INT32_MAX: Final = 2**31 - 1
 
 def cards(text: str) -> None:
     """Read the cards of a node."""
-    found = announced({hami.WORDS["nvidia"].register: text, hami.PAIR_SCORES: text})
+    found = announced(
+        {annotation_names.WORDS["nvidia"].register: text, annotation_names.PAIR_SCORES: text}
+    )
     assert not (found.problem and found.cards), "a list with a problem has no cards"
     for card in found.cards:
         assert card.uuid, "every card has a uuid"
@@ -31,7 +34,7 @@ def cards(text: str) -> None:
 def device_list(text: str) -> None:
     """Read what a pod was given."""
     try:
-        slots = device_lists.read(text)
+        slots = pod_devices.read(text)
     except BadDeviceList:
         return
     for share in (share for slot in slots for share in slot):
@@ -48,8 +51,8 @@ def lock(text: str) -> None:
 
 def wishes(text: str) -> None:
     """Read how a pod wants to be placed."""
-    found = preferences.preferences_of(dict.fromkeys(preferences.KEYS, text))
-    assert isinstance(found, Denial | preferences.Preferences)
+    found = placement_preferences.preferences_of(dict.fromkeys(placement_preferences.KEYS, text))
+    assert isinstance(found, Denial | placement_preferences.Preferences)
 
 
 READERS: Final[tuple[Callable[[str], None], ...]] = (cards, device_list, lock, wishes)

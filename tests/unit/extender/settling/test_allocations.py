@@ -8,8 +8,8 @@ from support.settled_cards import ALLOCATED, NAMESPACE, CardWorld, carded, settl
 from extender.settling import allocations
 from ledger.core.model.cards import Part, Parts, Phase, Share, Stage
 from ledger.core.model.commands import Resize
-from ledger.kube import hami
-from ledger.kube.errors import ClusterError, Conflict, Forbidden, Rejected, Unavailable
+from ledger.kube.api.errors import ClusterError, Conflict, Forbidden, Rejected, Unavailable
+from ledger.kube.hami import annotation_names
 from ledger.log.memory import MemoryStore
 
 
@@ -46,7 +46,7 @@ async def test_a_resize_is_written_into_the_annotation_and_nothing_else_is():
         await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
         after = one.server.objects["pods", "red", "p"]["metadata"]["annotations"]
         assert after == before | {ALLOCATED: "GPU-0,NVIDIA,500,10:;"}
-        assert after[hami.WORDS["nvidia"].to_allocate] == "GPU-0,NVIDIA,1000,10:;"
+        assert after[annotation_names.WORDS["nvidia"].to_allocate] == "GPU-0,NVIDIA,1000,10:;"
         assert annotated(one, "q") == "GPU-0,NVIDIA,1000,10:;"
         assert one.nodes.allocations == ["p"]
 

@@ -16,8 +16,8 @@ from ledger.core.evolve.evolver import evolve
 from ledger.core.model.cards import Part, Phase, Share
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube import hami
-from ledger.kube.objects import Node, Pod
+from ledger.kube.api.objects import Node, Pod
+from ledger.kube.hami import annotation_names
 from webhook.pod_sighting import sight
 from webhook.sighting import told
 
@@ -66,7 +66,7 @@ def node(name: str, **fields) -> Node:
 def pod(name: str, given: str, on: str = "n1", **more) -> Pod:
     body = pod_body(name)
     body["metadata"] |= {"namespace": "red", "uid": f"uid-{name}", "resourceVersion": "9"}
-    body["metadata"]["annotations"] = {hami.NODE: on, ALLOCATED: given}
+    body["metadata"]["annotations"] = {annotation_names.NODE: on, ALLOCATED: given}
     body["spec"]["nodeName"] = on
     return msgspec.convert(body | more, Pod)
 

@@ -7,7 +7,7 @@ from support.settled_cards import carded, settling_cards
 
 from ledger.core.model.accounts import card
 from ledger.core.model.cards import Part, Phase, Share
-from ledger.kube import hami
+from ledger.kube.hami import annotation_names
 
 ON_0 = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
 
@@ -28,7 +28,7 @@ async def test_a_list_without_a_node_counts_where_the_pod_is_bound():
         await ready(one)
         one.add_pod("p", node="n1")
         given = one.given(ON_0, "n1")
-        del given[hami.NODE]
+        del given[annotation_names.NODE]
         one.server.update("pods", "red", "p", metadata={"annotations": given})
         await one.until(lambda: one.placed("p") is not None)
         assert used(one) == (1000, 10, 1)

@@ -14,9 +14,9 @@ from ledger.core.model.cards import OWN, Part, Phase, Placement, Share, Stage
 from ledger.core.model.commands import MakeRoom, Place, Resize, Unplace
 from ledger.core.model.denials import Denial
 from ledger.core.model.events import Cause
-from ledger.kube import hami, node_lock
-from ledger.kube.errors import Rejected, Unavailable
-from ledger.kube.objects import Pod
+from ledger.kube.api.errors import Rejected, Unavailable
+from ledger.kube.api.objects import Pod
+from ledger.kube.hami import annotation_names, node_lock
 
 ON_0 = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
 ON_1 = (Part("main", Phase.APP, (Share("GPU-1", 1000, 10),)),)
@@ -140,7 +140,7 @@ async def test_the_end_of_a_pod_gives_its_cards_back():
         assert used(one, "GPU-0") == (0, 0, 0)
 
 
-@pytest.mark.parametrize("phase", [hami.SUCCESS, ""])
+@pytest.mark.parametrize("phase", [annotation_names.SUCCESS, ""])
 async def test_a_placement_of_ours_comes_further_as_its_pod_does(phase):
     async with carded() as one, settling_cards(one):
         await ready(one)
@@ -156,7 +156,7 @@ async def test_a_placement_of_ours_comes_further_as_its_pod_does(phase):
         )
         await one.until(lambda: one.placed("p").stage == Stage.BOUND)
         if phase:
-            given = one.given(ON_0, "n1") | {hami.BIND_PHASE: phase}
+            given = one.given(ON_0, "n1") | {annotation_names.BIND_PHASE: phase}
             one.server.update("pods", "red", "p", metadata={"annotations": given})
         else:
             one.server.update("pods", "red", "p", status={"phase": "Running"})
@@ -289,7 +289,7 @@ async def test_who_is_not_bound_gives_back_the_lock_of_the_node_too():
         await one.until(lambda: one.entry("p") is not None)
         await one.place("p", uid, "n1", ON_0)
         await one.until(lambda: bool(one.nodes.writes))
-        assert one.nodes.writes[0][:2] == ("n1", {hami.LOCK: None})
+        assert one.nodes.writes[0][:2] == ("n1", {annotation_names.LOCK: None})
         await one.until(lambda: one.placed("p") is None)
 
 
@@ -329,7 +329,7 @@ async def test_the_lock_of_a_pod_that_is_gone_is_cleared(monkeypatch):
         one.add_node("n1", LOCK=node_lock.write("red", "gone", one.clock()))
         await one.until(lambda: bool(one.nodes.writes))
         (name, changes, _) = one.nodes.writes[0]
-        assert (name, changes) == ("n1", {hami.LOCK: None})
+        assert (name, changes) == ("n1", {annotation_names.LOCK: None})
 
 
 async def test_a_lock_that_may_not_be_cleared_keeps_no_other_from_being(monkeypatch):
@@ -364,7 +364,7 @@ async def test_the_lock_of_a_pod_that_is_on_another_node_is_cleared(monkeypatch)
         one.add_pod("p", node="n2")
         one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
         await one.until(lambda: bool(one.nodes.writes))
-        assert one.nodes.writes[0][:2] == ("n1", {hami.LOCK: None})
+        assert one.nodes.writes[0][:2] == ("n1", {annotation_names.LOCK: None})
 
 
 async def test_settlement_gives_back_no_placement_that_another_extender_made_anew(monkeypatch):
@@ -402,7 +402,11 @@ async def test_a_list_of_cards_that_makes_no_sense_is_reported_and_charges_nothi
         await one.until(lambda: one.placed("p") is not None)
         one.add_pod("q", node="n1", parts=ON_0)
         one.add_node("n2", text=card_text(1))
-        body = {"metadata": {"annotations": {ALLOCATED: "GPU-0,NVIDIA,x:;", hami.NODE: "n1"}}}
+        body = {
+            "metadata": {
+                "annotations": {ALLOCATED: "GPU-0,NVIDIA,x:;", annotation_names.NODE: "n1"}
+            }
+        }
         one.server.create(
             "pods",
             "red",

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from extender.settling.node_reading import NodeRules, cards_of, read
-from ledger.kube import hami
-from ledger.kube.objects import Node
-from ledger.kube.vendors import chosen
+from ledger.kube.api.objects import Node
+from ledger.kube.hami import annotation_names
+from ledger.kube.vendors.vendors import chosen
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 OLD = "Requesting_2026-03-01 11:00:00"
@@ -17,7 +17,10 @@ RULES = NodeRules(vendors=chosen(["nvidia", "hygon"]))
 
 def health(vendor: str, handshake: str, allocatable: dict[str, str]) -> list[bool]:
     """Return how the cards of a node of one vendor are."""
-    annotations = {hami.WORDS[vendor].register: "card-1,4,100,100,T,0,true:", handshake: OLD}
+    annotations = {
+        annotation_names.WORDS[vendor].register: "card-1,4,100,100,T,0,true:",
+        handshake: OLD,
+    }
     body = {
         "metadata": {"name": "n1", "resourceVersion": "7", "annotations": annotations},
         "status": {

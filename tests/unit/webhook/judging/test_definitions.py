@@ -6,7 +6,7 @@ import pytest
 from support.admission import CoreLedger, recorded, review, serving
 from support.owned import CATALOG, around, of
 
-from ledger.kube.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
 from webhook.policy import Policy
 from webhook.surroundings.policies import NamespacePolicy
 

@@ -25,9 +25,9 @@ from support.owned import (
 
 from ledger.core.model.commands import BARRED, Describe, Observe, Reserve, SetLimits
 from ledger.core.model.traits import Reach, Requirement
-from ledger.kube.errors import Unavailable
-from ledger.kube.gates import GATE
-from ledger.kube.resources import Resource
+from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.pod_gates import GATE
+from ledger.kube.api.resources import Resource
 from webhook.surroundings.policies import NamespacePolicy
 
 WEB = manifest(DEPLOYMENTS, "web", replicas=3)

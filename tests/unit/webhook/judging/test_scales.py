@@ -20,8 +20,8 @@ from support.owned import (
 )
 
 from ledger.core.model.commands import BARRED, Observe, Reserve
-from ledger.kube.errors import Unavailable
-from ledger.kube.resources import Resource
+from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.resources import Resource
 from webhook.surroundings import whole
 from webhook.surroundings.policies import NamespacePolicy
 

@@ -27,8 +27,8 @@ from support.owned import (
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Requirement
-from ledger.kube.resources import Resource
-from ledger.kube.rules import DemandRules
+from ledger.kube.api.resources import Resource
+from ledger.kube.requests.demand_rules import DemandRules
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.kind import Kind
 from webhook.policy import Policy

@@ -9,11 +9,11 @@ from support.admission import recorded
 from support.kinds import BUILTIN, Case, all_cases, kind_named, workload
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.card_types import CardType
-from ledger.kube.objects import Workload
-from ledger.kube.pod_traits import Labels
-from ledger.kube.rules import DemandRules
-from ledger.kube.vendors import NVIDIA, Vendor
+from ledger.kube.api.objects import Workload
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.requests.pod_traits import Labels
+from ledger.kube.vendors.vendors import NVIDIA, Vendor
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
 from webhook.kinds.kind import Kind
 from webhook.kinds.scaling import scaled

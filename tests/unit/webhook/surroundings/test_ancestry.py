@@ -26,8 +26,8 @@ from support.owned import (
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model.commands import BARRED, Observe, Reserve
-from ledger.kube.errors import Unavailable
-from ledger.kube.objects import ObjectMeta
+from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.objects import ObjectMeta
 from webhook.kinds.kind import Kind
 from webhook.surroundings.ancestry import DEPTH_MAX
 

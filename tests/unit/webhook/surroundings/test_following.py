@@ -17,10 +17,10 @@ from support.owned import (
     policy,
 )
 
-from ledger.kube.errors import Unavailable
-from ledger.kube.objects import Workload
-from ledger.kube.port import Changed, Interrupted, Listed, Reached
-from ledger.kube.resources import PODS
+from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
+from ledger.kube.api.resources import PODS
 from webhook.surroundings import following, whole
 from webhook.surroundings.remembering import remembered
 from webhook.surroundings.whole import Surroundings

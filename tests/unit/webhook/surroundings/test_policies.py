@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from support.owned import Viewed, around, policy
 
-from ledger.kube.objects import Workload
-from ledger.kube.port import Changed, Interrupted, Listed, Reached
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
 from webhook.review import UserInfo
 from webhook.surroundings.policies import NamespacePolicy, lint
 from webhook.surroundings.whole import Surroundings

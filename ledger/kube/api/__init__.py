@@ -1,0 +1,1 @@
+"""Decoded Kubernetes objects, the ports to an API server, and its errors."""

@@ -1,0 +1,61 @@
+"""PodDisruptionBudgets: how many pods of a kind may be evicted now.
+
+The API server keeps them; who chooses whom to evict reads them first, so that it does not choose
+what will be refused.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ledger.kube.api.objects import ListMeta, ObjectMeta, Pod
+from ledger.kube.api.selectors import LabelRequirement, LabelSelector
+
+
+class BudgetSpec(msgspec.Struct, frozen=True, gc=False):
+    """Which pods of its namespace a budget is about: none without a selector."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """How many of them may be evicted now; `disrupted_pods` are counted already, by name."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, str] | None = None
+
+
+class Budget(msgspec.Struct, frozen=True, gc=False):
+    """A PodDisruptionBudget."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
+
+    def covers(self, pod: Pod) -> bool:
+        """Return whether evicting a pod of the budget's namespace takes one from the budget."""
+        if self.spec.selector is None or pod.metadata.name in (self.status.disrupted_pods or ()):
+            return False
+        return _selects(self.spec.selector, pod.metadata.labels or {})
+
+
+class BudgetList(msgspec.Struct, frozen=True, gc=False):
+    """One page of PodDisruptionBudgets."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[Budget] | None = None
+
+
+def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Return whether labels meet all conditions; an empty selector has none."""
+    wanted = (selector.match_labels or {}).items()
+    return wanted <= labels.items() and all(
+        _holds(one, labels) for one in selector.match_expressions or ()
+    )
+
+
+def _holds(one: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    if one.operator in ("Exists", "DoesNotExist"):
+        return (one.key in labels) is (one.operator == "Exists")
+    among = labels.get(one.key) in (one.values or ())
+    return among if one.operator == "In" else not among

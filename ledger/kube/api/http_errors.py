@@ -1,0 +1,59 @@
+"""From what the API server answers to a request that fails, to the error that is raised."""
+
+from typing import Final
+
+import msgspec
+
+from ledger.kube.api.errors import (
+    AlreadyExists,
+    BudgetExhausted,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Gone,
+    NotFound,
+    NotServed,
+    Rejected,
+    Unavailable,
+)
+from ledger.kube.api.objects import Status
+
+_CLASSES: Final[dict[int, type[ClusterError]]] = {
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    408: Unavailable,
+    409: Conflict,
+    410: Gone,
+    429: Unavailable,
+}
+
+_BUDGET: Final = "DisruptionBudget"
+"""The cause by which the refusal of an eviction differs from that of an overloaded server."""
+
+_statuses: Final = msgspec.json.Decoder(Status)
+
+
+def error_of(what: str, status: int, reason: str | None, body: bytes) -> ClusterError:
+    """Return the error for an HTTP status that is no success.
+
+    `what` names the request; `reason` is HTTP's, for answers whose body says nothing readable.
+    """
+    said = _status(body)
+    message = f"{what} answered {status}: {said.message or reason or 'no reason given'}"
+    if status == 404 and not said.names_an_object():
+        return NotServed(message)
+    if status == 409 and said.reason == "AlreadyExists":
+        return AlreadyExists(message)
+    if status == 429 and (budget := said.cause(_BUDGET)) is not None:
+        return BudgetExhausted(f"{message} {budget.message}".rstrip())
+    if status in _CLASSES:
+        return _CLASSES[status](message)
+    return Rejected(message, status) if 400 <= status < 500 else Unavailable(message)
+
+
+def _status(body: bytes) -> Status:
+    try:
+        return _statuses.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Status()

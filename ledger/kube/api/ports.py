@@ -1,0 +1,286 @@
+"""The ports of a cluster: what this service needs to know from, and writes to, an API server.
+
+The real adapter, behind all of them, is `ledger.kube.client.api_cluster`; tests and the simulation
+drive settlement with models of an API server. The ports are small, so that a model stands for no
+more than what its user calls.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from ledger.kube.api.disruption_budgets import Budget
+from ledger.kube.api.objects import Node, Pod, Quantities, ResourceQuota, Workload
+from ledger.kube.api.resources import Resource
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+class Listed(msgspec.Struct, Generic[T], frozen=True):
+    """Everything that existed at one resourceVersion."""
+
+    version: int
+    objects: list[T]
+
+
+class Changed(msgspec.Struct, Generic[T], frozen=True):
+    """An object was written at `version`, or with `deleted` removed by that write."""
+
+    version: int
+    object: T
+    deleted: bool = False
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """A bookmark: every change up to `version` has been told."""
+
+    version: int
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """Nothing can be told for the moment, for this reason; the watch goes on trying.
+
+    `absent` when the API server does not serve the resource. If it can be proved that none of its
+    objects exist then, a `Listed` without objects follows.
+    """
+
+    reason: str
+    absent: bool = False
+
+
+Change = Listed[T] | Changed[T] | Reached | Interrupted
+
+
+class Cluster(Protocol):
+    """One cluster as settlement sees it. Every call has a deadline of its own."""
+
+    async def kube_system_uid(self) -> str:
+        """Return the uid of the `kube-system` namespace. Raises ClusterError."""
+        ...
+
+    async def list_pods(self, namespace: str) -> Listed[Pod]:
+        """List a namespace's pods, linearizably: with every write that was finished before.
+
+        Raises ClusterError; then nothing is known.
+        """
+        ...
+
+    def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
+        """Tell all pods, then their changes in order of versions, without end.
+
+        Begins with a `Listed`; another one follows whenever the history was lost.
+        """
+        ...
+
+    def watch_quotas(self) -> AsyncGenerator[Change[ResourceQuota], None]:
+        """Tell all ResourceQuotas, then their changes, like `watch_pods`."""
+        ...
+
+
+class Workloads(Protocol):
+    """Objects of any kind. Every call has a deadline of its own."""
+
+    async def served(self) -> tuple[Resource, ...]:
+        """Return what can be listed and watched, each in the version that the server prefers.
+
+        Raises ClusterError.
+        """
+        ...
+
+    async def list_objects(self, resource: Resource, namespace: str = "") -> Listed[Workload]:
+        """List all objects, or those of a namespace, linearizably.
+
+        Raises ClusterError, NotServed among them; then nothing is known.
+        """
+        ...
+
+    async def get_object(self, resource: Resource, namespace: str, name: str) -> Workload | None:
+        """Read one object, linearizably; None when it does not exist.
+
+        Raises ClusterError, NotServed among them; then nothing is known.
+        """
+        ...
+
+    def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all objects, then their changes, like `Cluster.watch_pods`.
+
+        While the resource is not served, tells so once (`Interrupted.absent`), proves if it can
+        that no object is left (an empty `Listed`), and looks for it every now and then.
+        """
+        ...
+
+    def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all namespaces, then their changes."""
+        ...
+
+
+class Kept(Protocol):
+    """Watching much and remembering little of it."""
+
+    def watch_kept(
+        self, resource: Resource, keep: Callable[[Workload], K]
+    ) -> AsyncGenerator[Change[K], None]:
+        """Tell like `Workloads.watch_objects`, but only what `keep` makes of each object.
+
+        It is applied while a list is read, so that the list is never in memory in full. `keep`
+        must not raise.
+        """
+        ...
+
+
+class Governed(Protocol):
+    """A cluster whose namespaces may be under policies."""
+
+    def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all LedgerPolicies and their changes, like `Workloads.watch_objects`.
+
+        Their definition may be missing, which is told like that of any other kind.
+        """
+        ...
+
+
+class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of a pod to whoever describes it.
+
+    `reason` is a CamelCase word, `note` a sentence; `action` says what was tried.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    note: str
+    action: str
+    warning: bool = False
+
+
+class Writes(Protocol):
+    """What is written. All may raise ClusterError: Conflict, NotFound and Forbidden among them."""
+
+    async def patch_quota_status(
+        self, namespace: str, name: str, used: dict[str, str], version: int
+    ) -> None:
+        """Write usage of `limits.*` keys into a ResourceQuota's status, leaving other keys alone.
+
+        Raises Conflict unless the quota is at `version`, and ValueError for any other key.
+        """
+        ...
+
+    async def patch_universe_status(self, name: str, status: dict[str, Any]) -> None:
+        """Replace the whole status of a UniverseResourceQuota."""
+        ...
+
+    async def create_quota(self, namespace: str, name: str, hard: Quantities) -> bool:
+        """Create a ResourceQuota; False when there is one of that name, which stays as it is."""
+        ...
+
+    async def remove_gate(self, namespace: str, name: str, gate: str, version: int) -> None:
+        """Remove one scheduling gate of a pod; nothing happens when it does not have it.
+
+        Raises Conflict unless the pod is at `version`.
+        """
+        ...
+
+    async def create_event(self, event: PodEvent) -> None:
+        """Tell something of a pod."""
+        ...
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod's binding to a node, with what is to be merged into the pod in the same write.
+
+    It holds for the pod of this uid only and, unless `version` is empty, of this resourceVersion.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
+    version: str = ""
+
+
+class Nodes(Protocol):
+    """The nodes of a cluster, to be followed."""
+
+    def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
+        """Tell all nodes, then their changes, like `Cluster.watch_pods`."""
+        ...
+
+
+class Binds(Protocol):
+    """What placing pods writes. Every call has a deadline of its own and may raise ClusterError.
+
+    Of a write that was refused (Conflict, NotFound, Forbidden, Rejected) nothing is stored. After
+    Unavailable, a time-out or a failure of the server, it may be stored or not, or come to be.
+    """
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """Read a pod, linearizably; None when it does not exist."""
+        ...
+
+    async def get_node(self, name: str) -> Node | None:
+        """Read a node, linearizably; None when it does not exist."""
+        ...
+
+    async def bind(self, binding: Binding) -> None:
+        """Bind a pod that is not bound yet; raises Conflict for one that is.
+
+        Raises Conflict unless it is the pod of that uid and version.
+        """
+        ...
+
+    async def label_pod(
+        self, namespace: str, name: str, labels: Mapping[str, str], version: str
+    ) -> None:
+        """Set labels of a pod; others stay. Raises Conflict unless the pod is at `version`.
+
+        Success does not prove that anything changed: admission may take the labels away.
+        """
+        ...
+
+    async def patch_node_annotations(
+        self, name: str, changes: Mapping[str, str | None], version: str = ""
+    ) -> None:
+        """Set annotations of a node, and remove those that are None; others stay.
+
+        Raises Conflict unless the node is at `version`, where that is given.
+        """
+        ...
+
+    async def create_event(self, event: PodEvent) -> None:
+        """Tell something of a pod."""
+        ...
+
+
+class Allocates(Binds, Protocol):
+    """What is written of cards that pods have; what is said of `Binds` holds here too."""
+
+    async def patch_pod_annotations(
+        self, namespace: str, name: str, changes: Mapping[str, str], version: str
+    ) -> None:
+        """Set annotations of a pod; others stay. Raises Conflict unless it is at `version`."""
+        ...
+
+
+class Evicts(Protocol):
+    """What making room reads and writes; what is said of `Binds` holds here too."""
+
+    async def list_pods_on(self, node: str) -> Listed[Pod]:
+        """List the pods that are bound to a node, linearizably."""
+        ...
+
+    async def list_budgets(self, namespace: str) -> Listed[Budget]:
+        """List the PodDisruptionBudgets of a namespace, linearizably."""
+        ...
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Ask for the eviction of a pod, which then ends within its grace period.
+
+        Raises Conflict unless the pod has that uid, and BudgetExhausted while a
+        PodDisruptionBudget forbids it.
+        """
+        ...

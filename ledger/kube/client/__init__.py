@@ -1,0 +1,1 @@
+"""Requests to an API server over HTTP: reads, writes, credentials and events."""

@@ -1,0 +1,197 @@
+"""The real cluster behind all of `ledger.kube.api.ports`: an API server reached over HTTPS."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from ledger.kube.api import resources
+from ledger.kube.api.disruption_budgets import Budget, BudgetList
+from ledger.kube.api.errors import Malformed, NotFound, NotServed
+from ledger.kube.api.objects import (
+    Bookmark,
+    Node,
+    NodeList,
+    Pod,
+    PodList,
+    Quantities,
+    ResourceQuota,
+    ResourceQuotaList,
+    Workload,
+)
+from ledger.kube.api.ports import Binding, Change, Listed, PodEvent
+from ledger.kube.api.resources import Resource
+from ledger.kube.client import binding_writes, pod_events, writes
+from ledger.kube.client.http_client import Client
+from ledger.kube.watch import discovery, list_watch, optional_resources
+from ledger.kube.watch.list_watch import Backoff, Source, whole
+from ledger.kube.watch.optional_resources import Sleep
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+_PODS: Final = Source(resources.PODS.collection(), Pod, PodList, whole)
+_QUOTAS: Final = Source(resources.QUOTAS.collection(), ResourceQuota, ResourceQuotaList, whole)
+_NODES: Final = Source(resources.NODES.collection(), Node, NodeList, whole)
+_BUDGETS: Final = Source(resources.BUDGETS.collection(), Budget, BudgetList, whole)
+_metadata: Final = msgspec.json.Decoder(Bookmark)
+_workloads: Final = msgspec.json.Decoder(Workload)
+
+
+class KubernetesCluster:
+    """A cluster through its API server. Errors and deadlines are those of the client.
+
+    Implements `Cluster`, `Workloads`, `Kept`, `Governed`, `Writes`, `Nodes`, `Allocates` and
+    `Evicts`, whose words hold here.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        sleep: Sleep = asyncio.sleep,
+        reporter: pod_events.Reporter = pod_events.SERVICE,
+    ) -> None:
+        """`sleep` waits so many seconds between attempts; `reporter` is who reports events."""
+        self._client = client
+        self._sleep = sleep
+        self._reporter = reporter
+
+    async def kube_system_uid(self) -> str:
+        """Return the uid of `kube-system`, which stands for the cluster. Raises ClusterError."""
+        body = await self._client.get(resources.NAMESPACES.object("", "kube-system"))
+        try:
+            uid = _metadata.decode(body).metadata.uid
+        except msgspec.MsgspecError as error:
+            raise Malformed(f"namespace kube-system does not decode: {error}") from error
+        if not uid:
+            raise Malformed("namespace kube-system has no uid")
+        return uid
+
+    async def list_pods(self, namespace: str) -> Listed[Pod]:
+        """List a namespace's pods as of now, linearizably. Raises ClusterError."""
+        path = resources.PODS.collection(namespace)
+        return await list_watch.list_all(self._client, _PODS, path)
+
+    def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
+        """Tell all pods and their changes, without end."""
+        return list_watch.watch(self._client, _PODS, Backoff(self._sleep))
+
+    def watch_quotas(self) -> AsyncGenerator[Change[ResourceQuota], None]:
+        """Tell all ResourceQuotas and their changes, without end."""
+        return list_watch.watch(self._client, _QUOTAS, Backoff(self._sleep))
+
+    async def served(self) -> tuple[Resource, ...]:
+        """Return what is served, each resource in its preferred version. Raises ClusterError."""
+        return (await discovery.discover(self._client)).preferred()
+
+    async def list_objects(self, resource: Resource, namespace: str = "") -> Listed[Workload]:
+        """List objects as of now, linearizably. Raises ClusterError."""
+        source = optional_resources.source_of(resource, whole)
+        return await list_watch.list_all(self._client, source, resource.collection(namespace))
+
+    async def get_object(self, resource: Resource, namespace: str, name: str) -> Workload | None:
+        """Read an object as of now, linearizably; None without one. Raises ClusterError."""
+        return await self._get(resource.object(namespace, name), _workloads)
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """Read a pod as of now, linearizably; None without one. Raises ClusterError."""
+        return await self._get(resources.PODS.object(namespace, name), _PODS.objects)
+
+    async def get_node(self, name: str) -> Node | None:
+        """Read a node as of now, linearizably; None without one. Raises ClusterError."""
+        return await self._get(resources.NODES.object("", name), _NODES.objects)
+
+    async def list_nodes(self) -> Listed[Node]:
+        """List all nodes as of now, linearizably. Raises ClusterError."""
+        return await list_watch.list_all(self._client, _NODES)
+
+    def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
+        """Tell all nodes and their changes, without end."""
+        return list_watch.watch(self._client, _NODES, Backoff(self._sleep))
+
+    def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all objects of a resource and their changes, without end."""
+        return self.watch_kept(resource, whole)
+
+    def watch_kept(
+        self, resource: Resource, keep: Callable[[Workload], K]
+    ) -> AsyncGenerator[Change[K], None]:
+        """Tell what is kept of all objects of a resource, and of their changes, without end."""
+        return optional_resources.watch(self._client, resource, keep, self._sleep)
+
+    def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all namespaces and their changes, without end."""
+        return self.watch_objects(resources.NAMESPACES)
+
+    def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
+        """Tell all LedgerPolicies and their changes, without end."""
+        return self.watch_objects(resources.POLICIES)
+
+    async def patch_quota_status(
+        self, namespace: str, name: str, used: dict[str, str], version: int
+    ) -> None:
+        """Write a ResourceQuota's usage. Raises ClusterError, ValueError."""
+        await writes.patch_quota_status(self._client, namespace, name, used, version)
+
+    async def patch_universe_status(self, name: str, status: dict[str, Any]) -> None:
+        """Write a UniverseResourceQuota's status. Raises ClusterError."""
+        await writes.patch_universe_status(self._client, name, status)
+
+    async def create_quota(self, namespace: str, name: str, hard: Quantities) -> bool:
+        """Create a ResourceQuota unless there is one. Raises ClusterError."""
+        return await writes.create_quota(self._client, namespace, name, hard)
+
+    async def remove_gate(self, namespace: str, name: str, gate: str, version: int) -> None:
+        """Remove a pod's scheduling gate. Raises ClusterError."""
+        await writes.remove_gate(self._client, namespace, name, gate, version)
+
+    async def bind(self, binding: Binding) -> None:
+        """Bind a pod to a node. Raises ClusterError."""
+        await binding_writes.bind(self._client, binding)
+
+    async def list_pods_on(self, node: str) -> Listed[Pod]:
+        """List the pods bound to a node as of now, linearizably. Raises ClusterError."""
+        return await list_watch.list_all(self._client, _PODS, fields=f"spec.nodeName={node}")
+
+    async def list_budgets(self, namespace: str) -> Listed[Budget]:
+        """List a namespace's PodDisruptionBudgets as of now, linearizably. Raises ClusterError."""
+        path = resources.BUDGETS.collection(namespace)
+        return await list_watch.list_all(self._client, _BUDGETS, path)
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Ask for the eviction of a pod. Raises ClusterError, BudgetExhausted among them."""
+        await binding_writes.evict(self._client, namespace, name, uid)
+
+    async def label_pod(
+        self, namespace: str, name: str, labels: Mapping[str, str], version: str
+    ) -> None:
+        """Set labels of a pod that is at a version. Raises ClusterError."""
+        await binding_writes.label_pod(self._client, namespace, name, labels, version)
+
+    async def patch_node_annotations(
+        self, name: str, changes: Mapping[str, str | None], version: str = ""
+    ) -> None:
+        """Set and remove annotations of a node. Raises ClusterError."""
+        await binding_writes.patch_node_annotations(self._client, name, changes, version)
+
+    async def patch_pod_annotations(
+        self, namespace: str, name: str, changes: Mapping[str, str], version: str
+    ) -> None:
+        """Set annotations of a pod that is at `version`. Raises ClusterError."""
+        await binding_writes.patch_pod_annotations(self._client, namespace, name, changes, version)
+
+    async def create_event(self, event: PodEvent) -> None:
+        """Tell something of a pod. Raises ClusterError."""
+        await pod_events.create(self._client, event, self._reporter)
+
+    async def _get(self, path: str, decoder: msgspec.json.Decoder[T]) -> T | None:
+        """Read one object; None when it does not exist. Raises ClusterError."""
+        try:
+            return decoder.decode(await self._client.get(path))
+        except NotServed:
+            raise
+        except NotFound:
+            return None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Malformed(f"{path} does not decode: {error}") from error

@@ -1,0 +1,80 @@
+"""What scheduling writes: Bindings, evictions, labels of pods, annotations of nodes and pods.
+
+A Binding carries the pod's new annotations and labels, which the API server merges into the pod in
+the very write that names its node: all of it is stored, or nothing. What it was decided on, the uid
+and if known the version of the pod, are preconditions. None is repeated here: whether a Binding
+that got no answer was stored can be read, and who does not read may do it twice.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ledger.kube.api.ports import Binding
+from ledger.kube.api.resources import NODES, PODS
+from ledger.kube.client.http_client import Client
+from ledger.kube.client.writes import MERGE, send
+
+EVICTION: Final = "policy/v1"
+"""The group and version of evictions."""
+
+EVICT_SECONDS: Final = 20.0
+"""Deadline of one eviction. The API server itself tries again for up to 11 s while it meets
+conflicts, another uid among them, before it answers."""
+
+
+async def bind(client: Client, binding: Binding) -> None:
+    """Bind a pod to a node. Raises ClusterError."""
+    metadata = {
+        "name": binding.name,
+        "namespace": binding.namespace,
+        "uid": binding.uid,
+        "annotations": binding.annotations,
+        "labels": binding.labels,
+    }
+    if binding.version:
+        metadata["resourceVersion"] = binding.version
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata,
+        "target": {"apiVersion": "v1", "kind": NODES.kind, "name": binding.node},
+    }
+    await send(client, "POST", f"{PODS.object(binding.namespace, binding.name)}/binding", body)
+
+
+async def evict(client: Client, namespace: str, name: str, uid: str) -> None:
+    """Evict the pod of this uid. Raises ClusterError, BudgetExhausted among them."""
+    body = {
+        "apiVersion": EVICTION,
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
+    path = f"{PODS.object(namespace, name)}/eviction"
+    await send(client, "POST", path, body, seconds=EVICT_SECONDS)
+
+
+async def label_pod(
+    client: Client, namespace: str, name: str, labels: Mapping[str, str], version: str
+) -> None:
+    """Set labels of a pod that is at a version. Raises ClusterError."""
+    metadata = {"labels": labels, "resourceVersion": version}
+    await send(client, "PATCH", PODS.object(namespace, name), {"metadata": metadata}, MERGE)
+
+
+async def patch_node_annotations(
+    client: Client, name: str, changes: Mapping[str, str | None], version: str
+) -> None:
+    """Set annotations of a node, and remove those that are None. Raises ClusterError."""
+    metadata: dict[str, object] = {"annotations": changes}
+    if version:
+        metadata["resourceVersion"] = version
+    await send(client, "PATCH", NODES.object("", name), {"metadata": metadata}, MERGE)
+
+
+async def patch_pod_annotations(
+    client: Client, namespace: str, name: str, changes: Mapping[str, str], version: str
+) -> None:
+    """Set annotations of a pod that is at a version. Raises ClusterError."""
+    metadata = {"annotations": changes, "resourceVersion": version}
+    await send(client, "PATCH", PODS.object(namespace, name), {"metadata": metadata}, MERGE)

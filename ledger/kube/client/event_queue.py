@@ -1,0 +1,79 @@
+"""Events on their way to an API server: one at a time, beside what they tell of, up to a bound.
+
+What comes while too many wait is dropped, and so is what the API server refuses. Both are counted,
+and logged at most once a minute.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.ports import PodEvent
+
+WAITING_MAX: Final = 256
+"""Events that wait to be written; what comes then is dropped."""
+
+LOG_SECONDS: Final = 60.0
+"""How often it is logged that events are dropped."""
+
+METRIC: Final = "events_dropped_total"
+FULL: Final = "full"
+REFUSED: Final = "refused"
+
+Count = Callable[..., None]
+"""Raises the counter of a name and its labels by one."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class CreatesEvents(Protocol):
+    """An API server, as far as events are written there."""
+
+    async def create_event(self, event: PodEvent) -> None:
+        """Write an event. Raises ClusterError."""
+        ...
+
+
+class EventQueue:
+    """Writes events of pods as long as `run` runs."""
+
+    def __init__(self, cluster: CreatesEvents, source: str, count: Count) -> None:
+        """`source` is the part of the service whose events these are, for metrics and log."""
+        self._cluster, self._source, self._count = cluster, source, count
+        self._waiting: asyncio.Queue[PodEvent] = asyncio.Queue(WAITING_MAX)
+        self._dropped = 0
+        self._log_from = 0.0
+
+    @property
+    def full(self) -> bool:
+        """Whether the next event would be dropped."""
+        return self._waiting.full()
+
+    def put(self, event: PodEvent) -> bool:
+        """Have an event written; return False when it is dropped, because too many wait."""
+        if self.full:
+            self._drop(FULL, f"{WAITING_MAX} events wait to be written")
+            return False
+        self._waiting.put_nowait(event)
+        return True
+
+    async def run(self) -> None:
+        """Write what waits until cancelled."""
+        while True:
+            event = await self._waiting.get()
+            try:
+                await self._cluster.create_event(event)
+            except ClusterError as error:
+                self._drop(REFUSED, str(error))
+
+    def _drop(self, cause: str, reason: str) -> None:
+        self._count(METRIC, self._source, cause)
+        self._dropped += 1
+        now = asyncio.get_running_loop().time()
+        if now < self._log_from:
+            return
+        extra = {"source": self._source, "count": self._dropped, "reason": reason}
+        _log.warning("events_dropped", extra=extra)
+        self._dropped, self._log_from = 0, now + LOG_SECONDS

@@ -1,0 +1,183 @@
+"""The client of one API server: bytes in, bytes out, every call with a deadline.
+
+kubernetes-asyncio gives configuration and authentication; the requests themselves go through one
+aiohttp session, because its own client would decode every object in full.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from ledger.kube.api import http_errors
+from ledger.kube.api.errors import Unavailable
+from ledger.kube.client.credentials import Credentials
+from ledger.log.pieces import TooLong, whole
+
+REQUEST_SECONDS: Final = 30.0
+"""Deadline of a request that is not a watch."""
+
+CONNECT_SECONDS: Final = 10.0
+"""Deadline of connecting, and of a watch's first answer."""
+
+CLOSING_TURNS: Final = 3
+"""Turns of the loop in which connections that were aborted come to their end, layer by layer."""
+
+SILENCE_SECONDS: Final = 150.0
+"""A watch that is silent for longer is taken for a dead connection: bookmarks come every minute."""
+
+BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Largest answer that is read."""
+
+CONNECTIONS_MAX: Final = 32
+"""Simultaneous requests to the API server that are not watches."""
+
+WATCHES_MAX: Final = 256
+"""Simultaneous watches: one per kind. They have connections of their own, so that however many
+there are, a read or a write never waits for one of them to end."""
+
+READ_BYTES: Final = 256 * 1024
+"""Read buffer of a connection, and the largest chunk of a watch."""
+
+JSON: Final = "application/json"
+
+_HEADERS: Final = {"Accept": JSON, "User-Agent": "gpuledger"}
+
+
+class Client:
+    """Requests to one API server. Close it, or use it as an async context manager."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        tls = credentials.tls()
+        self._requests = _session(CONNECTIONS_MAX, tls)
+        self._watches = _session(WATCHES_MAX, tls)
+
+    @classmethod
+    async def connect(cls, kubeconfig: Path | None) -> "Client":
+        """Make a client from a kubeconfig file, or with None from the pod's service account.
+
+        Nothing is sent yet. Raises Forbidden when there are no usable credentials.
+        """
+        return cls(await Credentials.load(kubeconfig))
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def address(self) -> str:
+        """The base URL of the API server."""
+        return self._credentials.address
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
+        """GET a path and return the body. Raises ClusterError."""
+        return await self.request("GET", path, params=params)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        seconds: float = REQUEST_SECONDS,
+    ) -> bytes:
+        """Send a request, wait at most `seconds` for the whole answer, return its body.
+
+        Raises one of the ClusterErrors of `ledger.kube.api.errors`, by what went wrong.
+        """
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                await self._send(self._requests, method, path, params, headers, body) as response,
+            ):
+                await self._raise_for_status(response)
+                return await self._read(response)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(self._broken(method, path, error)) from error
+
+    async def watch(self, path: str, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+        """Stream a watch in chunks as they arrive, until the server ends it.
+
+        Raises like `request`; a connection that breaks or falls silent is Unavailable.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS + REQUEST_SECONDS):
+                response = await self._send(self._watches, "GET", path, params, {}, None)
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    await self._raise_for_status(response)
+            async with response:
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(self._broken("watch", path, error)) from error
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._requests.close()
+        await self._watches.close()
+        for _ in range(CLOSING_TURNS):
+            await asyncio.sleep(0)
+
+    async def _send(
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> aiohttp.ClientResponse:
+        silence = SILENCE_SECONDS if session is self._watches else None
+        return await session.request(
+            method,
+            self.address + path,
+            params=params,
+            data=body,
+            headers={**headers, **await self._credentials.headers()},
+            server_hostname=self._credentials.server_name,
+            proxy=self._credentials.proxy,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=CONNECT_SECONDS, sock_read=silence
+            ),
+        )
+
+    async def _raise_for_status(self, response: aiohttp.ClientResponse) -> None:
+        status = response.status
+        if 200 <= status < 300:
+            return
+        async with response:
+            body = await self._read(response)
+        if status == 401:
+            self._credentials.distrust()
+        what = f"{response.method} {response.url}"
+        raise http_errors.error_of(what, status, response.reason, body)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        try:
+            return await whole(response.content, BODY_BYTES_MAX)
+        except TooLong as error:
+            raise Unavailable(f"{response.url} answered {error}") from error
+
+    def _broken(self, method: str, path: str, error: Exception) -> str:
+        reason = str(error) or type(error).__name__
+        return f"{method} {self.address}{path}: {reason}; is the API server reachable?"
+
+
+def _session(connections: int, tls: ssl.SSLContext) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=connections, ssl=tls),
+        read_bufsize=READ_BYTES,
+        headers=_HEADERS,
+    )

@@ -1,0 +1,39 @@
+"""Which user this service is to the API server."""
+
+from typing import Final
+
+import msgspec
+
+from ledger.kube.api.errors import Malformed
+from ledger.kube.client.http_client import Client
+
+REVIEW_SECONDS: Final = 5.0
+"""Deadline of the question."""
+
+_PATH: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_QUESTION: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+
+
+class _User(msgspec.Struct):
+    username: str
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    user_info: _User
+
+
+class _Answer(msgspec.Struct):
+    status: _Status
+
+
+async def own_name(client: Client) -> str:
+    """Return the user name of a client, which every user may ask for. Raises ClusterError."""
+    body = await client.request(
+        "POST", _PATH, body=msgspec.json.encode(_QUESTION), seconds=REVIEW_SECONDS
+    )
+    try:
+        return msgspec.json.decode(body, type=_Answer).status.user_info.username
+    except msgspec.MsgspecError as error:
+        raise Malformed(
+            f"{client.address}{_PATH} answered no SelfSubjectReview: {error}"
+        ) from error

@@ -1,0 +1,102 @@
+"""What this service writes to a cluster besides its own registration: four small requests.
+
+Each is one write that the API server applies whole or not at all. Those that change what others
+write too say by a precondition what they were decided on; the status of a UniverseResourceQuota is
+replaced whatever it was. None is repeated here: whoever asked knows whether it is still wanted.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from ledger.kube.api.errors import AlreadyExists
+from ledger.kube.api.objects import Quantities
+from ledger.kube.api.resources import PODS, QUOTAS, UNIVERSE_QUOTAS
+from ledger.kube.client.http_client import JSON, Client
+
+WRITE_SECONDS: Final = 10.0
+"""Deadline of one write."""
+
+FIELD_MANAGER: Final = "gpuledger"
+"""The name under which the API server records what was written."""
+
+OWN_KEYS: Final = "limits."
+"""Quota keys that Kubernetes accepts and never counts begin so; all others it counts itself."""
+
+MERGE: Final = "application/merge-patch+json"
+"""The content type of a patch that names what changes; null removes."""
+
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_PATCH: Final = "application/json-patch+json"
+
+
+async def patch_quota_status(
+    client: Client, namespace: str, name: str, used: dict[str, str], version: int
+) -> None:
+    """Merge usage into a ResourceQuota's status. Raises ValueError, ClusterError."""
+    for key in used:
+        # cpu and memory are counted by Kubernetes under `limits.` too, so the slash matters.
+        if not (key.startswith(OWN_KEYS) and "/" in key):
+            raise ValueError(
+                f"status.used[{key!r}] of quota {namespace}/{name} is counted by Kubernetes; "
+                f"only keys like {OWN_KEYS}nvidia.com/gpu may be written"
+            )
+    patch = {"metadata": {"resourceVersion": str(version)}, "status": {"used": used}}
+    path = QUOTAS.object(namespace, name) + "/status"
+    await send(client, "PATCH", path, patch, MERGE)
+
+
+async def patch_universe_status(client: Client, name: str, status: dict[str, Any]) -> None:
+    """Replace a UniverseResourceQuota's status. Raises ClusterError.
+
+    Not merged, because keys and clusters that are no longer covered have to go.
+    """
+    patch = [{"op": "add", "path": "/status", "value": status}]
+    await send(client, "PATCH", UNIVERSE_QUOTAS.object("", name) + "/status", patch, _PATCH)
+
+
+async def create_quota(client: Client, namespace: str, name: str, hard: Quantities) -> bool:
+    """Create a ResourceQuota unless there is one of that name. Raises ClusterError."""
+    quota = {
+        "apiVersion": QUOTAS.api_version,
+        "kind": QUOTAS.kind,
+        "metadata": {"name": name},
+        "spec": {"hard": hard},
+    }
+    try:
+        await send(client, "POST", QUOTAS.collection(namespace), quota)
+    except AlreadyExists:
+        return False
+    return True
+
+
+async def remove_gate(client: Client, namespace: str, name: str, gate: str, version: int) -> None:
+    """Remove one scheduling gate of a pod. Raises ClusterError.
+
+    A strategic merge patch names the gate itself, where a JSON patch would name its index, which
+    another controller may have moved.
+    """
+    patch = {
+        "metadata": {"resourceVersion": str(version)},
+        "spec": {"schedulingGates": [{"$patch": "delete", "name": gate}]},
+    }
+    await send(client, "PATCH", PODS.object(namespace, name), patch, _STRATEGIC)
+
+
+async def send(
+    client: Client,
+    method: str,
+    path: str,
+    body: object,
+    kind: str = JSON,
+    seconds: float = WRITE_SECONDS,
+) -> None:
+    """Send one write, of this content type, under our name. Raises ClusterError."""
+    await client.request(
+        method,
+        path,
+        params={"fieldManager": FIELD_MANAGER},
+        body=msgspec.json.encode(body),
+        content_type=kind,
+        seconds=seconds,
+    )

@@ -1,0 +1,1 @@
+"""Codecs of HAMi's annotations on nodes and pods."""

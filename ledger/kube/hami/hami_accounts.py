@@ -1,0 +1,208 @@
+"""The accounts by which a HAMi writes, whatever its release and namespace are called.
+
+HAMi's scheduler is a Deployment, and its device plugins are DaemonSets. The chart labels their pods
+with a component, and its images have a name that mirrors keep. Every tenant can write such a label
+or image into a workload of its own namespace. So an account counts only if the API server answers
+that it may patch all pods and all nodes, which HAMi needs and no tenant may.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice, zip_longest
+from typing import Final
+
+import msgspec
+
+from ledger.kube.api import resources
+from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.objects import ListMeta, ObjectMeta
+from ledger.kube.api.resources import Resource
+from ledger.kube.client.access_review import SERVICE_ACCOUNTS, KubernetesReviewer, service_account
+from ledger.kube.client.http_client import Client
+from ledger.kube.watch import list_watch
+from ledger.kube.watch.list_watch import Source
+
+RIGHTS: Final = (
+    "the user of the kubeconfig has to list Deployments and DaemonSets (apps) and to create"
+    " SubjectAccessReviews (authorization.k8s.io), as ClusterRole gpuledger may"
+)
+"""What `find` needs, for people."""
+
+FIND_SECONDS: Final = 120.0
+"""Deadline of a whole search."""
+
+ACCOUNTS_MAX: Final = 1_024
+"""Accounts that are asked about, each namespace's first one before any namespace's second."""
+
+ASKED_AT_ONCE: Final = 8
+
+UNPROVEN_MAX: Final = 16
+"""Accounts without the rights that are returned; the others are only counted."""
+
+_COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+_COMPONENT: Final = re.compile(r"hami-([a-z0-9-]+-)?(scheduler|device-plugin)")
+_IMAGE: Final = re.compile(r"(.*/)?(hami|k8s-vdevice|ascend-device-plugin)(:[^/@]*)?(@.*)?")
+_NAMED: Final = "--scheduler-name="
+_WRITTEN: Final = ("pods", "nodes")
+
+
+class Account(msgspec.Struct, frozen=True):
+    """A service account's user name, and a workload that runs as it: `Kind namespace/name`.
+
+    `scheduler` is the name of the scheduler that the workload runs, empty for a device plugin.
+    """
+
+    user: str
+    workload: str
+    scheduler: str = ""
+
+
+class Accounts(msgspec.Struct, frozen=True):
+    """What a search found.
+
+    `proven` have the rights of HAMi's accounts. `unproven` are of workloads that look like HAMi's
+    and lack the rights, `UNPROVEN_MAX` at most; `unproven_more` counts those beyond. `unasked`
+    counts accounts beyond `ACCOUNTS_MAX`.
+    """
+
+    proven: tuple[Account, ...] = ()
+    unproven: tuple[Account, ...] = ()
+    unproven_more: int = 0
+    unasked: int = 0
+
+
+class _Container(msgspec.Struct, frozen=True, gc=False):
+    image: str = ""
+    command: list[str] | None = None
+    args: list[str] | None = None
+
+
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    service_account_name: str = ""
+    containers: list[_Container] | None = None
+
+
+class _Template(msgspec.Struct, frozen=True, gc=False):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _PodSpec = _PodSpec()
+
+
+class _WorkloadSpec(msgspec.Struct, frozen=True, gc=False):
+    template: _Template = _Template()
+
+
+class Carrier(msgspec.Struct, frozen=True, gc=False):
+    """A Deployment or DaemonSet, as far as it says what it runs and as which account."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _WorkloadSpec = _WorkloadSpec()
+
+    def looks_like_hami(self) -> bool:
+        """Return whether label or image are those of HAMi's scheduler or device plugins."""
+        template = self.spec.template
+        labels = (self.metadata.labels or {}, template.metadata.labels or {})
+        if any(_COMPONENT.fullmatch(one.get(_COMPONENT_LABEL, "")) for one in labels):
+            return True
+        return any(_IMAGE.fullmatch(one.image) for one in template.spec.containers or ())
+
+    def scheduler(self) -> str:
+        """Return the name of the scheduler that is run, "" without one."""
+        containers = self.spec.template.spec.containers or ()
+        words = (word for one in containers for word in (*(one.command or ()), *(one.args or ())))
+        named = (word.removeprefix(_NAMED) for word in words if word.startswith(_NAMED))
+        return next(named, "")
+
+
+class _CarrierList(msgspec.Struct, frozen=True, gc=False):
+    metadata: ListMeta
+    items: list[Carrier] | None = None
+
+
+async def may_allocate(reviewer: KubernetesReviewer, user: str) -> bool:
+    """Return whether a service account may write what HAMi's write: into every pod and every node.
+
+    False for other users. Raises ConnectionError where the API server gives no answer.
+    """
+    subject = service_account(user)
+    if subject is None:
+        return False
+    for resource in _WRITTEN:
+        if not await reviewer.may(subject, "patch", resource, "", group=""):
+            return False
+    return True
+
+
+async def find(client: Client) -> Accounts:
+    """Find HAMi's accounts in a cluster.
+
+    Needs to list Deployments and DaemonSets and to create SubjectAccessReviews. Raises
+    ClusterError and ConnectionError.
+    """
+    try:
+        async with asyncio.timeout(FIND_SECONDS):
+            found = await _candidates(client)
+            asked = list(islice(_in_turn(found.values()), ACCOUNTS_MAX))
+            proven = await _proofs(KubernetesReviewer(client), asked)
+    except TimeoutError as error:
+        raise Unavailable(
+            f"HAMi's accounts were not found within {FIND_SECONDS:g} s; try again, or ask with"
+            " `kubectl auth can-i patch nodes --as=ACCOUNT` yourself"
+        ) from error
+    others = [one for one, may in zip(asked, proven, strict=True) if not may]
+    return Accounts(
+        tuple(one for one, may in zip(asked, proven, strict=True) if may),
+        tuple(others[:UNPROVEN_MAX]),
+        max(0, len(others) - UNPROVEN_MAX),
+        len(found) - len(asked),
+    )
+
+
+async def _candidates(client: Client) -> dict[str, Account]:
+    """Return the accounts of workloads that look like HAMi's, by user name."""
+    found: dict[str, Account] = {}
+    for resource in (resources.DEPLOYMENTS, resources.DAEMON_SETS):
+        listed = await list_watch.list_all(client, _source(resource))
+        for account in listed.objects:
+            if account is not None and (account.scheduler or account.user not in found):
+                found[account.user] = account
+    return found
+
+
+def _source(resource: Resource) -> Source[Carrier, Account | None]:
+    def keep(seen: Carrier) -> Account | None:
+        return account_of(seen, resource.kind) if seen.looks_like_hami() else None
+
+    return Source(resource.collection(), Carrier, _CarrierList, keep)
+
+
+def account_of(carrier: Carrier, kind: str) -> Account:
+    """Return the account as which a workload's pods run."""
+    space, name = carrier.metadata.namespace, carrier.metadata.name
+    account = carrier.spec.template.spec.service_account_name or "default"
+    user, workload = f"{SERVICE_ACCOUNTS}{space}:{account}", f"{kind} {space}/{name}"
+    return Account(user, workload, carrier.scheduler())
+
+
+def _in_turn(accounts: Iterable[Account]) -> Iterable[Account]:
+    """Return the accounts so that one namespace's many do not come before another's first."""
+    spaces: dict[str, list[Account]] = {}
+    for account in accounts:
+        spaces.setdefault(account.user.split(":")[2], []).append(account)
+    rounds = zip_longest(*spaces.values())
+    return (account for account in chain.from_iterable(rounds) if account is not None)
+
+
+async def _proofs(reviewer: KubernetesReviewer, accounts: Sequence[Account]) -> list[bool]:
+    """Return for each account whether it has the rights. Raises ConnectionError."""
+    proofs: list[bool] = []
+    for start in range(0, len(accounts), ASKED_AT_ONCE):
+        some = accounts[start : start + ASKED_AT_ONCE]
+        answers = await asyncio.gather(
+            *(may_allocate(reviewer, one.user) for one in some), return_exceptions=True
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            proofs.append(answer)
+    return proofs

@@ -1,0 +1,220 @@
+"""Card lists: the text in which a node announces its cards of one maker, in both of HAMi's forms.
+
+Today it is JSON, a list of objects that leave out what is zero, false or empty; so a card without
+`health` is not healthy. Until HAMi 2.7, and still for some makers, cards are separated by colons
+and their fields by commas: `uuid,slots,MiB,cores,type,numa,healthy` and, since some release,
+`,index,mode`. Either is read for every maker, because nodes of one cluster are of several releases.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from ledger.core.model.cards import Card, Profile
+from ledger.kube.hami.int32 import INT32_MAX, INT32_MIN, int32_of
+from ledger.kube.requests.container_requests import shown
+
+TEXT_MAX: Final = 262_144
+"""Longest text that is read; the API server allows no more for all annotations of an object."""
+SLICES_MAX: Final = 64
+"""Most slices of a card that is cut into instances."""
+PROFILES_MAX: Final = 64
+"""Most sizes of instances of one card, and most places of one size."""
+
+_HAMI_CORE: Final = "hami-core"
+"""The mode of cards from before modes were told: shared through a library in each container."""
+_FIELDS: Final = ("uuid", "slots", "memory", "cores", "type", "numa", "health", "index", "mode")
+_WITHOUT_INDEX: Final = 7
+_UUID: Final = re.compile(r"[!-~]{1,253}", re.ASCII)
+_SEPARATORS: Final = frozenset(",:;")
+_TRUTH: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+
+Number = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+Signed = Annotated[int, Meta(ge=INT32_MIN, le=INT32_MAX)]
+Slices = Annotated[int, Meta(ge=0, le=SLICES_MAX)]
+
+
+class BadCards(ValueError):
+    """A list of cards cannot be read: the text names the card, the field and what is wrong."""
+
+
+class _Place(msgspec.Struct, frozen=True, gc=False):
+    start: Slices = 0
+    size: Slices = 0
+
+
+class _Size(msgspec.Struct, frozen=True, rename={"memory": "memoryMB", "slices": "sliceCount"}):
+    """A profile. Without `placements`, Go writes null for them."""
+
+    name: str = ""
+    memory: Number = 0
+    core: Number = 0
+    slices: Slices = 0
+    placements: Annotated[tuple[_Place, ...], Meta(max_length=PROFILES_MAX)] | None = None
+
+
+class _Written(msgspec.Struct, frozen=True, omit_defaults=True, rename={"profiles": "migProfiles"}):
+    """A card in JSON. HAMi's older field `migtemplate` says nothing of where instances may lie, so
+    it is skipped like every field that has no name here.
+    """
+
+    id: str = ""
+    index: Number = 0
+    count: Number = 0
+    devmem: Number = 0
+    devcore: Number = 0
+    type: str = ""
+    numa: Signed = 0
+    mode: str = ""
+    health: bool = False
+    profiles: Annotated[tuple[_Size, ...], Meta(max_length=PROFILES_MAX)] | None = None
+
+
+_JSON: Final = msgspec.json.Decoder(list[_Written])
+
+
+def read(text: str, vendor: str) -> list[Card]:
+    """Return the cards that a text lists, in either form. Raises BadCards.
+
+    A NUMA node below zero, which drivers report when they do not know, is read as 0.
+    """
+    if len(text) > TEXT_MAX:
+        raise BadCards(f"it is longer than {TEXT_MAX} characters")
+    found = _of_json(text) if text.lstrip()[:1] in ("[", "{") else _of_colons(text)
+    return [_card(number, one, vendor) for number, one in enumerate(found)]
+
+
+def announcement(cards: Iterable[Card]) -> str:
+    """Return the JSON that lists cards of one maker."""
+    return msgspec.json.encode([_written(card) for card in cards]).decode()
+
+
+def colon_announcement(cards: Iterable[Card]) -> str:
+    """Return the older text that lists cards of one maker, as HAMi read it until its release 2.7.
+
+    It tells no instances.
+    """
+    return "".join(_colons(_written(card)) for card in cards)
+
+
+def _colons(one: _Written) -> str:
+    health = "true" if one.health else "false"
+    fields = (one.id, one.count, one.devmem, one.devcore, one.type, one.numa, health, one.index)
+    return ",".join(map(str, (*fields, one.mode or _HAMI_CORE))) + ":"
+
+
+def _of_json(text: str) -> list[_Written]:
+    try:
+        return _JSON.decode(text)
+    except RecursionError as error:
+        raise BadCards("its JSON is nested too deeply") from error
+    except ValueError as error:
+        raise BadCards(f"its JSON does not list cards: {error}") from error
+
+
+def _of_colons(text: str) -> list[_Written]:
+    if ":" not in text:
+        raise BadCards(f"{shown(text)!r} is neither JSON nor cards that end with a colon")
+    segments = [segment for segment in text.split(":") if segment.strip()]
+    return [_segment(number, segment) for number, segment in enumerate(segments)]
+
+
+def _segment(number: int, segment: str) -> _Written:
+    fields = [field.strip() for field in segment.split(",")]
+    if len(fields) == _WITHOUT_INDEX:
+        fields += ["0", _HAMI_CORE]
+    if len(fields) != len(_FIELDS):
+        raise BadCards(
+            f"card {number} has {len(fields)} fields, not {_WITHOUT_INDEX} or {len(_FIELDS)}:"
+            f" {shown(segment)!r}"
+        )
+    given = dict(zip(_FIELDS, fields, strict=True))
+    return _Written(
+        id=given["uuid"],
+        index=_number(number, given, "index"),
+        count=_number(number, given, "slots"),
+        devmem=_number(number, given, "memory"),
+        devcore=_number(number, given, "cores"),
+        type=given["type"],
+        numa=_number(number, given, "numa", least=INT32_MIN),
+        mode=given["mode"],
+        health=_truth(number, given["health"]),
+    )
+
+
+def _number(card: int, fields: dict[str, str], name: str, least: int = 0) -> int:
+    number = int32_of(fields[name], least)
+    if number is None:
+        text = shown(fields[name])
+        raise BadCards(f"card {card}: {name} {text!r} is no number from {least} to {INT32_MAX}")
+    return number
+
+
+def _truth(card: int, text: str) -> bool:
+    healthy = _TRUTH.get(text.lower())
+    if healthy is None:
+        raise BadCards(f"card {card}: health {shown(text)!r} is neither true nor false")
+    return healthy
+
+
+def _card(number: int, one: _Written, vendor: str) -> Card:
+    if _UUID.fullmatch(one.id) is None or not _SEPARATORS.isdisjoint(one.id):
+        raise BadCards(
+            f"card {number}: the uuid {shown(one.id)!r} is not 1 to 253 visible ASCII characters"
+            " without a comma, colon or semicolon"
+        )
+    return Card(
+        uuid=one.id,
+        index=one.index,
+        type=one.type,
+        memory=one.devmem,
+        cores=one.devcore,
+        slots=one.count,
+        vendor=vendor,
+        numa=max(one.numa, 0),
+        mode=one.mode,
+        healthy=one.health,
+        profiles=_profiles(number, one.profiles or ()),
+    )
+
+
+def _profiles(number: int, sizes: tuple[_Size, ...]) -> tuple[Profile, ...]:
+    """Return the sizes in an order of their own, whatever order a node lists them in."""
+    found = [_profile(number, size) for size in sizes]
+    return tuple(sorted(found, key=lambda one: (one.memory, one.slices, one.name)))
+
+
+def _profile(number: int, size: _Size) -> Profile:
+    places = tuple(sorted((place.start, place.size) for place in size.placements or ()))
+    if not size.name or any(not length or at + length > SLICES_MAX for at, length in places):
+        raise BadCards(
+            f"card {number}: the profile {shown(size.name)!r} has no name, or a placement that is"
+            f" not 1 to {SLICES_MAX} slices within the first {SLICES_MAX}: {shown(str(places))}"
+        )
+    return Profile(size.name, size.memory, size.core, size.slices, places)
+
+
+def _written(card: Card) -> _Written:
+    return _Written(
+        id=card.uuid,
+        index=card.index,
+        count=card.slots,
+        devmem=card.memory,
+        devcore=card.cores,
+        type=card.type,
+        numa=card.numa,
+        mode=card.mode,
+        health=card.healthy,
+        profiles=tuple(
+            _Size(one.name, one.memory, one.cores, one.slices, _places(one))
+            for one in card.profiles
+        )
+        or None,
+    )
+
+
+def _places(profile: Profile) -> tuple[_Place, ...]:
+    return tuple(_Place(start, size) for start, size in profile.placements)

@@ -1,0 +1,67 @@
+"""Placement annotations: what a pod carries to its node, in HAMi's words.
+
+They go into the Binding itself, so the pod is never bound without them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ledger.core.model.cards import Card, Parts
+from ledger.kube.hami import annotation_names, mig_instances, pod_devices
+from ledger.kube.hami.pod_devices import Slots
+
+LABEL_MAX: Final = 63
+"""Longest value of a label."""
+
+_NVIDIA: Final = "nvidia"
+
+
+def annotations_of(parts: Parts, node: str, cards: Iterable[Card], now: float) -> dict[str, str]:
+    """Return what to write on a pod that is given `parts` of a node's `cards`.
+
+    `node` is the name of the Node, `now` in seconds of Unix time. Raises ValueError when a card is
+    not among `cards`.
+    """
+    seconds = str(int(now))
+    found = {
+        annotation_names.NODE: node,
+        annotation_names.TIME: seconds,
+        annotation_names.BIND_TIME: seconds,
+        annotation_names.BIND_PHASE: annotation_names.ALLOCATING,
+    }
+    slots = _slots(parts, cards)
+    for vendor, text in _texts(slots).items():
+        words = annotation_names.WORDS[vendor]
+        found |= {words.to_allocate: text, words.allocated: text}
+    cut = mig_instances.write(slots.get(_NVIDIA, []))
+    return found | {annotation_names.INSTANCES: cut} if cut else found
+
+
+def allocated(parts: Parts, cards: Iterable[Card]) -> dict[str, str]:
+    """Return the annotations that say what a pod has of a node's `cards`, when that has changed.
+
+    What the node has yet to hand out is not among them. Raises ValueError as `annotations_of`.
+    """
+    texts = _texts(_slots(parts, cards))
+    return {annotation_names.WORDS[vendor].allocated: text for vendor, text in texts.items()}
+
+
+def _slots(parts: Parts, cards: Iterable[Card]) -> dict[str, Slots]:
+    return pod_devices.slots_of(parts, {card.uuid: card.vendor for card in cards})
+
+
+def _texts(slots: Mapping[str, Slots]) -> dict[str, str]:
+    """Return the device list of each vendor."""
+    return {
+        vendor: pod_devices.write(of_vendor, annotation_names.WORDS[vendor].word)
+        for vendor, of_vendor in slots.items()
+    }
+
+
+def labels_of(node: str) -> dict[str, str]:
+    """Return the labels of a pod that is given cards of this node.
+
+    HAMi's monitoring finds pods by it. A name too long for a label is left out, because a Binding
+    with it would be refused; the annotation has it all the same.
+    """
+    return {annotation_names.NODE: node} if len(node) <= LABEL_MAX else {}

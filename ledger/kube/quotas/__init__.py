@@ -1,0 +1,1 @@
+"""Limits of ResourceQuota and UniverseResourceQuota objects as amounts."""

@@ -1,0 +1,271 @@
+"""Hard limits: the keys and quantities of a quota, as amounts of the ledger.
+
+A key is `limits.` or `requests.` and a managed resource, `limits.nvidia.com/gpumem`. With a type
+of card before it, `limits.v100.nvidia.com/gpumem`, it limits what only cards of that type are
+asked for. Quantities are whole numbers in the unit that pods use, so a vendor's memory factor
+applies to them as well.
+
+A binary suffix counts bytes. The API server keeps it as it was written, and no plain number ever
+arrives with one: 16384 stays `16384`, and 16000 becomes `16k`. So `16Gi` is always a mistake, while
+`16k` or `16G` may be what the API server made of a plain number.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from ledger.core.model.amounts import AMOUNT_MAX
+from ledger.kube.api.objects import Quantities
+from ledger.kube.api.selectors import Warn
+from ledger.kube.requests import quantities
+from ledger.kube.requests.container_requests import shown
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.quantities import (
+    BinarySuffix,
+    Fraction,
+    Negative,
+    NotAQuantity,
+    QuantityError,
+    TooLarge,
+)
+
+PREFIXES: Final = ("limits.", "requests.")
+_MILLI: Final = 1_000
+_VAST: Final = ("G", "T", "P")
+_RULES_MAX: Final = 8
+"""A process has one set of rules; tests have some."""
+
+
+def read(
+    hard: Quantities, rules: DemandRules, warn: Warn, *, zero_is_unlimited: bool
+) -> dict[str, int]:
+    """Return the limits that can be enforced, by quota key; `warn` hears of the others."""
+    managed = _keys(rules)
+    limits: dict[str, int] = {}
+    for key in sorted(hard):
+        if key not in managed:
+            problem = _lint(key, managed, rules)
+            if problem:
+                warn(f"{key}: {problem}")
+            continue
+        try:
+            limit, oddity = _limit(hard[key], managed[key])
+        except QuantityError as error:
+            warn(
+                f"{key}: {shown(hard[key])} {error}: this key limits nothing; write a whole number"
+                f" up to {AMOUNT_MAX}"
+            )
+            continue
+        if oddity:
+            warn(f"{key}: {oddity}")
+        if limit or not zero_is_unlimited:
+            limits[key] = limit
+    return limits
+
+
+class Mistake(NamedTuple):
+    """A quantity that nobody can have meant: the key, the value, why, and what to write instead."""
+
+    key: str
+    value: str
+    why: str
+    remedy: str
+
+
+def mistakes(hard: Quantities, before: Quantities, rules: DemandRules) -> Iterator[Mistake]:
+    """Yield the quantities of managed keys that make no sense and are not as they were `before`.
+
+    Those are quantities with a binary suffix, negative ones and texts that are none. The API server
+    refuses some of them in a ResourceQuota, and none in an object of ours.
+    """
+    managed = _keys(rules)
+    for key in sorted(hard):
+        if key not in managed or before.get(key) == hard[key]:
+            continue
+        try:
+            _limit(hard[key], managed[key], strict=True)
+        except BinarySuffix as error:
+            yield Mistake(key, shown(hard[key]), str(error), _instead(hard[key], managed[key]))
+        except (NotAQuantity, Negative) as error:
+            resource, _ = managed[key]
+            remedy = f"{resource} counts {_unit(managed[key])}: write a whole number without a sign"
+            yield Mistake(key, shown(hard[key]), str(error), remedy)
+        except QuantityError:
+            continue  # too large to be counted: it limits nothing, as was probably meant
+
+
+def corrected(hard: Quantities, rules: DemandRules) -> Quantities:
+    """Return limits with plain numbers in the place of quantities with a binary suffix."""
+    managed = _keys(rules)
+    return {
+        key: _plain(value, managed[key]) if key in managed else value for key, value in hard.items()
+    }
+
+
+def is_managed(key: str, rules: DemandRules) -> bool:
+    """Return whether a quota key limits something that is charged."""
+    return key in _keys(rules)
+
+
+def quantity(key: str, amount: int, rules: DemandRules) -> str:
+    """Return an amount of the ledger as the quota key counts it, rounded up to a whole unit.
+
+    A key that limits nothing any more counts in the ledger's own unit.
+    """
+    resource, unit = _keys(rules).get(key, ("", 0))
+    if resource == "cpu" and amount % _MILLI:
+        return f"{amount}m"
+    return str(-(-amount // (_MILLI if resource == "cpu" else unit or 1)))
+
+
+def hints(hard: Quantities, rules: DemandRules) -> Iterator[str]:
+    """Yield what is enforced as written, and may still surprise."""
+    for resource, unit in _units(rules).items():
+        both = [prefix + resource for prefix in PREFIXES if prefix + resource in hard]
+        if len(both) > 1 and "/" in resource:
+            yield f"{' and '.join(both)} limit the same, and the smaller one holds; keep one"
+        if unit and f"requests.{resource}" in hard and resource in rules.of_cards:
+            yield (
+                f"requests.{resource}: Kubernetes counts this key too, and adds the amount of one"
+                f" card whatever the number of cards; limits.{resource} is counted here alone"
+            )
+    managed = _keys(rules)
+    for key in sorted(hard.keys() & managed.keys()):
+        vast = _vast(hard[key], managed[key])
+        if vast:
+            yield f"{key}: {vast}"
+
+
+def _units(rules: DemandRules) -> dict[str, int]:
+    """Return the factor of every managed resource: 0 for what is no memory of cards."""
+    units: dict[str, int] = {}
+    for vendor in rules.vendors:
+        for resource in vendor.charged():
+            unit = vendor.memory_factor if resource == vendor.memory else 0
+            units[resource] = unit
+            units.update({names[resource]: unit for names in rules.typed.values()})
+    return units | dict.fromkeys(rules.besides, 0)
+
+
+@lru_cache(maxsize=_RULES_MAX)
+def _keys(rules: DemandRules) -> dict[str, tuple[str, int]]:
+    """Return the resource behind every quota key that is managed, and its factor."""
+    keys: dict[str, tuple[str, int]] = {}
+    for resource, unit in _units(rules).items():
+        keys.update({prefix + resource: (resource, unit) for prefix in PREFIXES})
+        if "/" not in resource:
+            keys[resource] = (resource, unit)  # a native one's bare name means its requests
+    return keys
+
+
+def _limit(value: str | int, managed: tuple[str, int], *, strict: bool = False) -> tuple[int, str]:
+    """Return a limit in the ledger's unit and what is odd about it.
+
+    Raises QuantityError; BinarySuffix only if it is `strict`.
+    """
+    resource, unit = managed
+    if resource == "cpu":
+        return quantities.parse_milli(value), ""
+    if "/" not in resource:
+        return quantities.parse_scaled(value), ""
+    oddity = ""
+    try:
+        limit = quantities.parse_integer(value)
+    except Fraction:
+        limit = quantities.parse_scaled(value) - 1  # parse_scaled rounds up
+        oddity = f"{shown(value)} is not a whole number and holds as {limit}; write {limit}"
+    except BinarySuffix as error:
+        if strict:
+            raise
+        limit = _meant(value, unit)
+        oddity = f"{shown(value)} {error}, so it holds as {limit}; {_instead(value, managed)}"
+    limit *= unit or 1
+    if limit > AMOUNT_MAX:
+        raise TooLarge("is beyond 2^53")
+    return limit, oddity
+
+
+def _meant(value: str | int, unit: int) -> int:
+    """Return what a quantity with a binary suffix means, in the unit in which pods ask.
+
+    Memory of cards is counted in `unit` MiB and rounded up; of anything else, where `unit` is 0, it
+    is the number that Kubernetes reads. Raises QuantityError.
+    """
+    return quantities.parse_units(value, unit * quantities.MEBIBYTE if unit else 1)
+
+
+def _instead(value: str | int, managed: tuple[str, int]) -> str:
+    """Return how to write what was meant by a quantity with a binary suffix."""
+    resource, unit = managed
+    try:
+        plain = _meant(value, unit)
+    except QuantityError:
+        return f"{resource} counts {_unit(managed)}: write a plain whole number"
+    return f"{resource} counts {_unit(managed)}: write {plain} for {shown(value)}"
+
+
+def _plain(value: str | int, managed: tuple[str, int]) -> str | int:
+    """Return a quantity as a plain number if it has a binary suffix that counts no bytes."""
+    try:
+        _limit(value, managed, strict=True)
+    except BinarySuffix:
+        with suppress(QuantityError):
+            return str(_meant(value, managed[1]))
+    except QuantityError:
+        pass
+    return value
+
+
+def _unit(managed: tuple[str, int]) -> str:
+    """Return what a key counts, for people."""
+    unit = managed[1]
+    if not unit:
+        return "whole units"
+    return "MiB" if unit == 1 else f"{unit} MiB"
+
+
+def _vast(value: str | int, managed: tuple[str, int]) -> str:
+    """Return what to say of memory that no cluster has, written with a decimal suffix.
+
+    The API server writes 16000000000 as `16G`, so it may be meant as a number and holds as one.
+    """
+    unit = managed[1]
+    if not unit or not isinstance(value, str) or not value.endswith(_VAST):
+        return ""
+    try:
+        number = quantities.parse_integer(value)
+    except QuantityError:
+        return ""  # told otherwise
+    return (
+        f"{shown(value)} is {number}, and {_unit(managed)} are counted; for {shown(value)} of"
+        f" bytes, write {quantities.parse_units(value, unit * quantities.MEBIBYTE)}"
+    )
+
+
+def _lint(key: str, managed: dict[str, tuple[str, int]], rules: DemandRules) -> str:
+    """Return what to tell somebody who expects something of a key that nobody enforces."""
+    prefix = next((one for one in PREFIXES if key.startswith(one)), "")
+    resource = key[len(prefix) :]
+    for vendor in rules.vendors:
+        if vendor.percentage and f".{resource}".endswith(f".{vendor.percentage}"):
+            return f"percentages of cards cannot be added up; limit {vendor.memory} instead"
+    if not prefix and f"limits.{key}" in managed:
+        return f"Kubernetes does not enforce this key; write limits.{key}"
+    cards = next((one for one in rules.of_cards if resource.endswith(f".{one}")), "")
+    if cards:
+        return _no_type(resource.removesuffix(f".{cards}"), rules)
+    if prefix == "limits." and "/" in resource:
+        return (
+            "Kubernetes does not enforce this key and it is not a managed resource; write one of"
+            f" {', '.join(rules.charged)}"
+        )
+    return ""
+
+
+def _no_type(name: str, rules: DemandRules) -> str:
+    known = f"known are {', '.join(rules.known_types)}" if rules.types else "none is known"
+    return (
+        f"{shown(name)!r} is no known type of card ({known}), so this key is not enforced; use a"
+        " known one, or add it with the setting gpu_types"
+    )

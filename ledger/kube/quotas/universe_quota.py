@@ -1,0 +1,110 @@
+"""UniverseResourceQuotas: limits over many namespaces and clusters, and what they reach.
+
+All conditions of a quota must hold: an object counts when its cluster, its namespace and the
+object itself are selected. What is left out selects everything.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from ledger.core.model import traits
+from ledger.core.model.traits import Reach, Selection
+from ledger.kube.api import selectors
+from ledger.kube.api.objects import Quantities, ScopeSelector
+from ledger.kube.api.selectors import LabelSelector, Warn
+from ledger.kube.quotas import hard_limits
+from ledger.kube.requests import pod_traits
+from ledger.kube.requests.demand_rules import DemandRules
+
+_SHOWN_MAX: Final = 200
+
+
+class UniverseSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Limits by quota key, where they hold and for which objects. Clusters go by their names."""
+
+    hard: Quantities | None = None
+    regions: list[str] | None = None
+    clusters: list[str] | None = None
+    cluster_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    object_selector: LabelSelector | None = None
+    scopes: list[str] | None = None
+    scope_selector: ScopeSelector | None = None
+
+
+class UniverseLimits(msgspec.Struct, frozen=True):
+    """What a universe quota limits, by quota key, where, and of which objects.
+
+    `warnings` are sentences for whoever wrote it.
+    """
+
+    limits: dict[str, int]
+    warnings: tuple[str, ...] = ()
+    reach: Reach = Reach()
+    selects: Selection = ()
+
+
+def spec_of(spec: dict[str, Any] | None) -> UniverseSpec:
+    """Return the spec of an object as it was decoded. Raises ValueError naming the field."""
+    try:
+        return msgspec.convert(spec or {}, UniverseSpec)
+    except msgspec.ValidationError as error:
+        text = str(error).replace("`$", "`spec")
+        raise ValueError(
+            f"{text[:_SHOWN_MAX]}: apply the CRD that comes with this version"
+        ) from error
+
+
+def limits_of_universe(
+    spec: UniverseSpec, rules: DemandRules, *, zero_is_unlimited: bool = False
+) -> UniverseLimits:
+    """Return the limits that a universe quota sets, what it reaches and what it selects."""
+    warnings: list[str] = []
+    warn = warnings.append
+    limits = hard_limits.read(spec.hard or {}, rules, warn, zero_is_unlimited=zero_is_unlimited)
+    if not limits:
+        return UniverseLimits({}, tuple(warnings))
+    reach = _reach(spec, warn)
+    scopes = selectors.of_scopes(spec.scopes, spec.scope_selector, warn)
+    labels = selectors.of_labels(spec.object_selector, "spec.objectSelector", warn)
+    _warn_of_unrecorded(labels, warn)
+    if scopes is None:
+        return UniverseLimits({}, tuple(warnings))
+    return UniverseLimits(limits, tuple(warnings), reach, (*scopes, *labels))
+
+
+def lint_universe(spec: UniverseSpec, rules: DemandRules) -> tuple[str, ...]:
+    """Return what to tell somebody who creates or changes a universe quota."""
+    own = limits_of_universe(spec, rules).warnings
+    unlimited = [
+        f"{key}: a universe quota limits nothing by this key; write limits. and one of"
+        f" {', '.join(rules.charged)}"
+        for key in sorted(spec.hard or {})
+        if not hard_limits.is_managed(key, rules)
+        and not any(text.startswith(f"{key}:") for text in own)
+    ]
+    return (*own, *unlimited)
+
+
+def _reach(spec: UniverseSpec, warn: Warn) -> Reach:
+    clusters = (
+        *selectors.of_names(traits.REGION, spec.regions),
+        *selectors.of_names(traits.NAME, spec.clusters),
+        *selectors.of_labels(spec.cluster_selector, "spec.clusterSelector", warn),
+    )
+    namespaces = (
+        *selectors.of_names(traits.NAME, spec.namespaces),
+        *selectors.of_labels(spec.namespace_selector, "spec.namespaceSelector", warn),
+    )
+    return Reach(clusters, namespaces)
+
+
+def _warn_of_unrecorded(labels: Selection, warn: Warn) -> None:
+    for one in labels:
+        if not pod_traits.is_recorded(one.key):
+            warn(
+                f"spec.objectSelector: the label {one.key} differs between the pods of one"
+                " workload and is not recorded; select by another"
+            )

@@ -1,0 +1,1 @@
+"""What pods request: device requests, amounts, traits and placement preferences."""

@@ -1,0 +1,319 @@
+"""What one container asks for, with the defaults for what it leaves out.
+
+HAMi's words mean here what they mean there: memory and cores are **per card**, memory wins over a
+percentage, a count alone is the whole card. What HAMi would clamp or ignore is refused instead.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from ledger.core.model.amounts import Amounts, most_of
+from ledger.core.model.denials import Denial, Reason
+from ledger.kube.api.objects import Container, Quantities, Resources
+from ledger.kube.requests import quantities
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.quantities import (
+    BinarySuffix,
+    Fraction,
+    NotAQuantity,
+    QuantityError,
+    TooLarge,
+    TooLong,
+)
+from ledger.kube.vendors.vendors import WHOLE, Vendor
+
+_SHOWN_MAX: Final = 64
+
+
+class Refusal(Exception):
+    """A container's request cannot be understood: which resource, its value, why and what to do."""
+
+    def __init__(
+        self, reason: Reason, resource: str, value: str | int, why: str, remedy: str
+    ) -> None:
+        super().__init__(f"{resource} is {value}, which {why}")
+        self.reason = reason
+        self.resource = resource
+        self.value = shown(value)
+        self.why = why
+        self.remedy = remedy
+
+    def denial(self, field: str, who: str) -> Denial:
+        """Return the denial of the object in whose `field` it is that `who` asks so."""
+        return Denial(
+            self.reason,
+            f"{self.resource} of {shown(who)} is {self.value}, which {self.why}",
+            transient=False,
+            remedy=self.remedy,
+            field=f"{field}[{self.resource}]",
+            value=self.value,
+        )
+
+
+class CardRequest(msgspec.Struct, frozen=True, gc=False):
+    """Cards of one vendor that a container asks for.
+
+    `memory` in MiB and `cores` in the vendor's unit are per card; `memory` is None for a share of
+    a card whose size is not known. `percentage` is the share of each card's memory that was asked
+    for where MiB were not, 0 where they were; what it comes to is `assumed` when it rests on which
+    cards there are now. `count_given` and `cores_given` say whether the container named them or a
+    default stands in.
+    """
+
+    vendor: Vendor
+    count: int
+    memory: int | None
+    percentage: int
+    cores: int
+    count_given: bool
+    cores_given: bool
+    assumed: bool = False
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether all of each card is asked for, so that nobody else can run on it."""
+        vendor = self.vendor
+        if vendor.cores and vendor.whole_cores:
+            return self.cores >= vendor.whole_cores
+        return self.percentage == WHOLE
+
+
+def asks_for_cards(container: Container, rules: DemandRules) -> bool:
+    """Return whether a container names any of the vendors' resources, understandable or not."""
+    resources = container.resources
+    return resources is not None and _names_any(resources, rules.of_cards)
+
+
+def takes_cards(container: Container, rules: DemandRules) -> bool:
+    """Return whether a container asks for at least one card, or for what cannot be understood."""
+    try:
+        return bool(cards_of(container, rules))
+    except Refusal:
+        return True
+
+
+def cards_of(container: Container, rules: DemandRules, card_memory: int = 0) -> list[CardRequest]:
+    """Return the cards a container asks for, by vendor. Raises Refusal.
+
+    `card_memory` is the MiB of the type of card it will run on, 0 when that is not known.
+    """
+    resources = container.resources
+    if resources is None or not _names_any(resources, rules.of_cards):
+        return []
+    if len(rules.vendors) == 1:
+        asked = _asked(resources, rules.vendors[0], rules, card_memory)
+        return [] if asked is None else [asked]
+    found = (
+        _asked(resources, vendor, rules, card_memory) for vendor in _vendors_in(resources, rules)
+    )
+    return [asked for asked in found if asked is not None]
+
+
+def managed_of(resources: Resources | None, rules: DemandRules) -> Amounts:
+    """Return what is asked of the further managed resources, by limit key.
+
+    An extended resource has one amount. A native one such as `cpu` has different requests and
+    limits, hence two; its bare name means its requests, as in a ResourceQuota. Cards are not
+    among them: `cards_of` reads those. Raises Refusal.
+    """
+    found: Amounts = {}
+    if resources is None:
+        return found
+    for name in rules.besides:
+        limit = _first(name, resources.limits)
+        request = _first(name, resources.requests, resources.limits)
+        if "/" in name:
+            amount = request if limit is None else limit
+            if amount is not None:
+                found[name] = _integer(name, amount, Reason.INVALID_QUANTITY, "whole units")
+            continue
+        if limit is not None:
+            found[f"limits.{name}"] = _native(name, limit)
+        if request is not None:
+            found[f"requests.{name}"] = found[name] = _native(name, request)
+    return found
+
+
+def shown(value: str | int) -> str:
+    """Return a value as it is quoted in messages, cut when it is absurdly long."""
+    text = str(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+def _first(name: str, *given: Quantities | None) -> str | int | None:
+    for where in given:
+        if where and name in where:
+            return where[name]
+    return None
+
+
+def _names_any(resources: Resources, names: frozenset[str]) -> bool:
+    limits, requests = resources.limits, resources.requests
+    return bool(limits and not names.isdisjoint(limits)) or bool(
+        requests and not names.isdisjoint(requests)
+    )
+
+
+def _vendors_in(resources: Resources, rules: DemandRules) -> Iterable[Vendor]:
+    """Return the vendors of which anything is asked, each once."""
+    found: dict[str, Vendor] = {}
+    for given in (resources.limits, resources.requests):
+        for name in given or ():
+            vendor = rules.vendor_of.get(name)
+            if vendor is not None:
+                found[vendor.name] = vendor
+    return found.values()
+
+
+def _asked(
+    resources: Resources, vendor: Vendor, rules: DemandRules, card_memory: int
+) -> CardRequest | None:
+    """Return what is asked of one vendor, None when it comes to nothing. Raises Refusal."""
+    count = _count(resources, vendor)
+    memory = _memory(resources, vendor)
+    percentage = _percentage(resources, vendor)
+    cores = _cores(resources, vendor)
+    if not (memory or percentage or cores):
+        if not count:
+            return None
+    elif count == 0 or (count is None and not vendor.default_count):
+        raise _no_cards(vendor, count)
+    if vendor.several_whole and count is not None and count > 1:
+        memory, percentage, cores = 0, WHOLE, vendor.whole_cores
+    whole = not memory and percentage in (None, WHOLE)
+    if percentage is None:
+        memory = memory or vendor.default_memory
+    share = 0 if memory else percentage or WHOLE
+    known = card_memory or vendor.card_memory or rules.worst_card_memory
+    largest = known if known is not None else rules.largest.get(vendor.name)
+    return CardRequest(
+        vendor=vendor,
+        count=vendor.default_count if count is None else count,
+        memory=memory or _share(share, largest),
+        percentage=share,
+        cores=_default_cores(whole, vendor) if cores is None else cores,
+        count_given=count is not None,
+        cores_given=cores is not None,
+        assumed=bool(share) and known is None and largest is not None,
+    )
+
+
+def _count(resources: Resources, vendor: Vendor) -> int | None:
+    value = _first(vendor.count, resources.limits, resources.requests)
+    if value is None:
+        return None
+    return _integer(vendor.count, value, Reason.INVALID_COUNT, "cards")
+
+
+def _memory(resources: Resources, vendor: Vendor) -> int:
+    """Return MiB per card; 0, as in HAMi, is the same as not given."""
+    value = _first(vendor.memory, resources.limits, resources.requests)
+    if value is None:
+        return 0
+    unit = "MiB" if vendor.memory_factor == 1 else f"{vendor.memory_factor} MiB"
+    asked = _integer(vendor.memory, value, Reason.INVALID_QUANTITY, unit) * vendor.memory_factor
+    return _cut(asked, vendor) if vendor.memory_steps and asked else asked
+
+
+def _cut(asked: int, vendor: Vendor) -> int:
+    """Return the smallest piece of a card that holds what is asked for, in MiB."""
+    pieces = (*vendor.memory_steps, vendor.card_memory)
+    return next((piece for piece in pieces if piece >= asked), asked)
+
+
+def _percentage(resources: Resources, vendor: Vendor) -> int | None:
+    value = _first(vendor.percentage, resources.limits, resources.requests)
+    if value is None:
+        return None
+    return _percent(vendor.percentage, value, 1, Reason.INVALID_PERCENTAGE)
+
+
+def _cores(resources: Resources, vendor: Vendor) -> int | None:
+    value = _first(vendor.cores, resources.limits, resources.requests)
+    if value is None:
+        return None
+    if vendor.whole_cores == WHOLE:
+        return _percent(vendor.cores, value, 0, Reason.INVALID_CORES)
+    cores = _integer(vendor.cores, value, Reason.INVALID_CORES, "cores of a card")
+    if 0 < vendor.whole_cores < cores:
+        raise Refusal(
+            Reason.INVALID_CORES,
+            vendor.cores,
+            value,
+            f"is more than the {vendor.whole_cores} that a card has",
+            f"Write a whole number from 0 to {vendor.whole_cores}: it is per card",
+        )
+    return cores
+
+
+def _percent(name: str, value: str | int, least: int, reason: Reason) -> int:
+    """Return a percentage from `least` to 100. Raises Refusal."""
+    remedy = f"{name} is a percentage of one card: write a whole number from {least} to {WHOLE}"
+    try:
+        percent = quantities.parse_integer(value)
+    except (NotAQuantity, BinarySuffix, Fraction) as error:
+        raise Refusal(Reason.INVALID_QUANTITY, name, value, str(error), remedy) from error
+    except QuantityError as error:
+        raise Refusal(reason, name, value, str(error), remedy) from error
+    if not least <= percent <= WHOLE:
+        raise Refusal(reason, name, value, f"is outside {least} to {WHOLE}", remedy)
+    return percent
+
+
+def _integer(name: str, value: str | int, reason: Reason, unit: str) -> int:
+    """Return a whole number of `unit`. Raises Refusal."""
+    try:
+        return quantities.parse_integer(value)
+    except BinarySuffix as error:
+        remedy = _instead_of_bytes(name, value, unit)
+        raise Refusal(reason, name, value, str(error), remedy) from error
+    except (TooLarge, TooLong) as error:
+        remedy = f"{name} counts {unit}: write {most_of(name)} at most"
+        raise Refusal(reason, name, value, str(error), remedy) from error
+    except QuantityError as error:
+        remedy = f"{name} counts {unit}: write a whole number without a fraction or a sign"
+        raise Refusal(reason, name, value, str(error), remedy) from error
+
+
+def _instead_of_bytes(name: str, value: str | int, unit: str) -> str:
+    """Tell how to write what somebody meant who wrote bytes."""
+    if unit != "MiB":
+        return f"{name} counts {unit}: write a plain whole number"
+    try:
+        mebibytes = quantities.parse_units(value, quantities.MEBIBYTE)
+    except QuantityError:
+        return f"{name} counts MiB: write a plain whole number"
+    return f"{name} counts MiB: write {mebibytes} for {shown(value)}"
+
+
+def _native(name: str, value: str | int) -> int:
+    """Return thousandths of a processor, or bytes of anything else. Raises Refusal."""
+    try:
+        if name == "cpu":
+            return quantities.parse_milli(value)
+        return quantities.parse_scaled(value)
+    except QuantityError as error:
+        remedy = f"Write {name} as Kubernetes does, for example 500m processors or 2Gi of memory"
+        raise Refusal(Reason.INVALID_QUANTITY, name, value, str(error), remedy) from error
+
+
+def _no_cards(vendor: Vendor, count: int | None) -> Refusal:
+    return Refusal(
+        Reason.INVALID_COUNT,
+        vendor.count,
+        "not given" if count is None else count,
+        "is no card to take the requested memory or cores from",
+        f"Ask for at least one {vendor.count}, or for no share of a card",
+    )
+
+
+def _share(percentage: int, largest: int | None) -> int | None:
+    """Return the MiB of a share of the largest card that it could be of, None when unknown."""
+    return -(-largest * percentage // WHOLE) if largest is not None else None
+
+
+def _default_cores(whole: bool, vendor: Vendor) -> int:
+    """Whoever takes all memory of a card leaves nothing to run on its cores with."""
+    return vendor.whole_cores if whole and vendor.whole_cores else vendor.default_cores

@@ -1,0 +1,135 @@
+"""Wishing: from a pod to what it wants of cards.
+
+By the same rules as its demand, so that what is placed is what was charged.
+"""
+
+from collections.abc import Mapping
+
+from msgspec import structs
+
+from ledger.core.model.cards import Phase
+from ledger.core.model.denials import Denial
+from ledger.kube.api.objects import Container, Pod, PodSpec
+from ledger.kube.requests.container_requests import CardRequest, Refusal, asks_for_cards, cards_of
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_requests import CardWish, Choice, PodWish, Wish
+from ledger.kube.requests.device_selectors import choice_of
+from ledger.kube.requests.gpu_types import named
+from ledger.kube.requests.placement_preferences import KEYS, preferences_of
+
+
+def wish_of(pod: Pod, rules: DemandRules) -> PodWish | Denial:
+    """Return what a pod wants of cards, or why that cannot be understood.
+
+    A pod that asks for no cards wants nothing, whatever its annotations say.
+    """
+    asked = _asked(pod.spec, rules)
+    if isinstance(asked, Denial):
+        return asked
+    annotations = pod.metadata.annotations or {}
+    types = _types(annotations, rules)
+    choices = _choices(annotations, asked, types)
+    if isinstance(choices, Denial):
+        return choices
+    wishes = tuple(
+        Wish(container.name, phase, tuple(_wish(one, choices) for one in requests))
+        for container, phase, requests in asked
+    )
+    if not choices or not _says_something(annotations, rules):
+        return PodWish(wishes, types=types)
+    preferred = preferences_of(annotations)
+    if isinstance(preferred, Denial):
+        return preferred
+    return PodWish(
+        wishes,
+        numa_bind=preferred.numa_bind,
+        node_policy=preferred.node_policy,
+        card_policies=preferred.card_policies,
+        weights=preferred.weights,
+        types=types,
+    )
+
+
+def unclear(pod: Pod, rules: DemandRules) -> Denial | None:
+    """Return why it cannot be understood how a pod that asks for cards is to be placed."""
+    annotations = pod.metadata.annotations
+    if not annotations or not _says_something(annotations, rules):
+        return None
+    if not any(asks_for_cards(one, rules) for one in _containers(pod.spec)):
+        return None
+    preferred = preferences_of(annotations)
+    if isinstance(preferred, Denial):
+        return preferred
+    choices = (choice_of(annotations, vendor) for vendor in rules.vendors)
+    return next((choice for choice in choices if isinstance(choice, Denial)), None)
+
+
+def _says_something(annotations: Mapping[str, str], rules: DemandRules) -> bool:
+    """Return whether any annotation is about placement, which those of most pods are not."""
+    return not (KEYS.isdisjoint(annotations) and rules.choosing.isdisjoint(annotations))
+
+
+_Asked = list[tuple[Container, Phase, list[CardRequest]]]
+
+
+def _asked(spec: PodSpec, rules: DemandRules) -> _Asked | Denial:
+    """Return the containers in the order of slots, with the cards that each asks for."""
+    found: _Asked = []
+    for field, containers in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+    ):
+        for number, one in enumerate(containers or ()):
+            try:
+                found.append((one, _phase(field, one), cards_of(one, rules)))
+            except Refusal as refusal:
+                place = f"spec.{field}[{number}].resources"
+                return refusal.denial(place, f"container {one.name}")
+    return found
+
+
+def _containers(spec: PodSpec) -> tuple[Container, ...]:
+    return (*(spec.init_containers or ()), *(spec.containers or ()))
+
+
+def _phase(field: str, container: Container) -> Phase:
+    if field == "containers":
+        return Phase.APP
+    return Phase.SIDECAR if container.is_sidecar() else Phase.INIT
+
+
+def _choices(
+    annotations: Mapping[str, str], asked: _Asked, types: tuple[str, ...]
+) -> dict[str, Choice] | Denial:
+    """Return which cards are accepted of each vendor that is asked, by its name.
+
+    Who is charged as some types of cards gets those, by whichever annotation they are named.
+    """
+    found: dict[str, Choice] = {}
+    for vendor in {one.vendor.name: one.vendor for _, _, many in asked for one in many}.values():
+        choice = choice_of(annotations, vendor)
+        if isinstance(choice, Denial):
+            return choice
+        use_types = tuple(dict.fromkeys((*choice.use_types, *types)))
+        found[vendor.name] = structs.replace(choice, use_types=use_types)
+    return found
+
+
+def _wish(asked: CardRequest, choices: Mapping[str, Choice]) -> CardWish:
+    vendor = asked.vendor
+    return CardWish(
+        vendor.name,
+        asked.count,
+        0 if asked.percentage else asked.memory or 0,
+        asked.percentage,
+        asked.cores if vendor.cores else 0,
+        asked.exclusive,
+        choices[vendor.name],
+    )
+
+
+def _types(annotations: Mapping[str, str], rules: DemandRules) -> tuple[str, ...]:
+    if not rules.types:
+        return ()
+    found = named(annotations, rules.type_annotations, rules.known_types)
+    return tuple(one.name for one in found.types)

@@ -1,0 +1,129 @@
+"""Choices: by which annotations pods say which cards of a vendor they accept.
+
+Most vendors' keys begin with the domain of their resources. HAMi named some otherwise, and these
+are in a table. The keys of HAMi's vendors are constants: they stay where `vendors_file` renames
+the resources.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from ledger.core.model.denials import Denial, Reason
+from ledger.kube.requests.device_requests import Choice
+from ledger.kube.vendors.vendors import BUILT_IN, Vendor
+
+ITEMS_MAX: Final = 1_024
+"""Most items of one list; no node has more cards."""
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """The annotations of one vendor; all are lists but for `mode`. Empty ones do not exist."""
+
+    use_types: str = ""
+    nouse_types: str = ""
+    use_uuids: str = ""
+    nouse_uuids: str = ""
+    mode: str = ""
+
+    def names(self) -> tuple[str, ...]:
+        """Return the annotations that exist."""
+        every = self.use_types, self.nouse_types, self.use_uuids, self.nouse_uuids, self.mode
+        return tuple(key for key in every if key)
+
+
+def choice_of(annotations: Mapping[str, str], vendor: Vendor) -> Choice | Denial:
+    """Return which cards of a vendor a pod accepts, or why that cannot be understood."""
+    keys = keys_of(vendor)
+    of_lists = (keys.use_types, keys.nouse_types, keys.use_uuids, keys.nouse_uuids)
+    for key in of_lists:
+        if annotations.get(key, "").count(",") >= ITEMS_MAX:
+            return _too_many(key)
+    use_types, nouse_types, use_uuids, nouse_uuids = (
+        items_of(annotations.get(key, "")) for key in of_lists
+    )
+    mode = annotations.get(keys.mode, "").strip()
+    return Choice(use_types, nouse_types, use_uuids, nouse_uuids, mode)
+
+
+def items_of(text: str) -> tuple[str, ...]:
+    """Return the items of a list in the order in which they are written, each once."""
+    items = (item.strip() for item in text.split(","))
+    return tuple(dict.fromkeys(item for item in items if item))
+
+
+@lru_cache(maxsize=256)
+def keys_of(vendor: Vendor) -> Keys:
+    """Return the annotations by which cards of a vendor are chosen."""
+    return _HAMIS.get(vendor.name) or _by_domain(_domain_of(vendor))
+
+
+def _by_domain(domain: str) -> Keys:
+    return Keys(
+        f"{domain}/use-gputype",
+        f"{domain}/nouse-gputype",
+        f"{domain}/use-gpuuuid",
+        f"{domain}/nouse-gpuuuid",
+        f"{domain}/vgpu-mode",
+    )
+
+
+def _domain_of(vendor: Vendor) -> str:
+    return vendor.names()[0].partition("/")[0]
+
+
+def _by_word(word: str) -> Keys:
+    return Keys(use_uuids=f"hami.io/use-{word}-uuid", nouse_uuids=f"hami.io/no-use-{word}-uuid")
+
+
+def _word_of(vendor: Vendor) -> str:
+    """Return the chip as HAMi names it: `Ascend910B4-1`, `MR-V100`."""
+    return vendor.count.partition("/")[2].removesuffix("-vgpu")
+
+
+_NEURON: Final = Keys(
+    use_uuids="aws.amazon.com/use-neuron-uuid", nouse_uuids="aws.amazon.com/nouse-neuron-uuid"
+)
+
+_HAMIS: Final[dict[str, Keys]] = {
+    **{vendor.name: _by_domain(_domain_of(vendor)) for vendor in BUILT_IN},
+    "amd": Keys(
+        "amd.com/use-gputype",
+        "amd.com/nouse-gputype",
+        "amd.com/use-gpu-uuid",
+        "amd.com/nouse-gpu-uuid",
+    ),
+    "aws-neuron": _NEURON,
+    "aws-neuroncore": _NEURON,
+    "cambricon": Keys(
+        "cambricon.com/use-mlutype",
+        "cambricon.com/nouse-mlutype",
+        "cambricon.com/use-gpuuuid",
+        "cambricon.com/nouse-gpuuuid",
+    ),
+    "hygon": Keys(
+        "hygon.com/use-dcutype",
+        "hygon.com/nouse-dcutype",
+        "hygon.com/use-gpuuuid",
+        "hygon.com/nouse-gpuuuid",
+    ),
+    "kunlun": _by_word("xpu"),
+    "kunlun-vxpu": _by_word("xpu"),
+    **{
+        vendor.name: _by_word(_word_of(vendor))
+        for vendor in BUILT_IN
+        if vendor.name.startswith(("ascend-", "iluvatar-"))
+    },
+}
+
+
+def _too_many(key: str) -> Denial:
+    return Denial(
+        Reason.INVALID_POLICY,
+        f"the annotation {key} lists more than {ITEMS_MAX} items",
+        transient=False,
+        remedy=f"Name at most {ITEMS_MAX}, separated by commas",
+        field=f"metadata.annotations[{key}]",
+    )

@@ -1,0 +1,116 @@
+"""Watches: taken in without end, listed anew from time to time, and what they cannot tell."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Final, TypeVar
+
+from ledger.kube.api.objects import ObjectMeta
+from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
+from ledger.kube.watch.failed_objects import Failures
+from ledger.kube.watch.list_watch import Backoff
+
+NOT_LISTED: Final = "not listed yet"
+
+_ALL: Final = "as a whole"
+_REASON_MAX: Final = 200
+
+T = TypeVar("T")
+
+
+class Watches:
+    """What is watched and cannot be told at the moment, with the reasons: `waiting`.
+
+    Without what is essential nothing can be settled. Of anything else it matters that it was tried
+    to list it; a single kind that may not be read must not keep the whole service from serving.
+    """
+
+    def __init__(self, recount_seconds: float, failures: Failures | None = None) -> None:
+        """Begin every watch anew with a list after so many seconds."""
+        self.failures = failures or Failures()
+        self.waiting: dict[str, str] = {}
+        self._recount_seconds = recount_seconds
+        self._turns: dict[str, asyncio.Timeout] = {}
+        self._essential: set[str] = set()
+
+    def expect(self, what: str, *, essential: bool = False) -> None:
+        """Say that something is to be listed that was not yet."""
+        self.waiting[what] = NOT_LISTED
+        if essential:
+            self._essential.add(what)
+
+    def problems(self) -> list[str]:
+        """Return what keeps the ledger from knowing what matters most, with the reasons."""
+        return [f"{what}: {why}" for what, why in self.waiting.items() if self._matters(what)]
+
+    def warnings(self) -> list[str]:
+        """Return what else cannot be told, with the reasons."""
+        found = [f"{what}: {why}" for what, why in self.waiting.items() if not self._matters(what)]
+        return [*found, *self.failures.shown()]
+
+    def was_told(self, what: str) -> bool:
+        """Return whether something was listed, or it was told why it cannot be."""
+        return self.waiting.get(what) != NOT_LISTED
+
+    def begin_anew(self, what: str) -> None:
+        """Have a watch begin with a list now, before its time."""
+        turn = self._turns.get(what)
+        if turn is not None and not turn.expired():
+            turn.reschedule(asyncio.get_running_loop().time())
+
+    async def follow(
+        self,
+        what: str,
+        watch: Callable[[], AsyncGenerator[Change[T], None]],
+        take: Callable[[Change[T]], Awaitable[None]],
+    ) -> None:
+        """Take every change, and begin anew with a list when a recount is due.
+
+        A change that cannot be taken in is noted and passed over; a list that cannot is asked for
+        again after a while.
+        """
+        backoff = Backoff(asyncio.sleep)
+        while True:
+            turn = asyncio.timeout(self._recount_seconds)
+            try:
+                async with turn, aclosing(watch()) as changes:
+                    self._turns[what] = turn
+                    async for change in changes:
+                        await self._take(what, change, take)
+                        self._note(what, change)
+                        backoff.reset()
+            except Exception as error:  # noqa: BLE001 - a defect may not cost the service
+                if isinstance(error, TimeoutError) and turn.expired():
+                    continue
+                self._turns.pop(what, None)
+                self.failures.note(what, _ALL, error)
+                self.waiting[what] = f"its list cannot be taken in: {error}"[:_REASON_MAX]
+                await backoff.wait()
+
+    async def _take(
+        self, what: str, change: Change[T], take: Callable[[Change[T]], Awaitable[None]]
+    ) -> None:
+        if isinstance(change, Changed):
+            with self.failures.taking(what, _name(change.object)):
+                await take(change)
+            return
+        if isinstance(change, Listed):
+            self.failures.forget(what)
+        await take(change)
+
+    def _matters(self, what: str) -> bool:
+        return what in self._essential or not self.was_told(what)
+
+    def _note(self, what: str, change: Change[T]) -> None:
+        """Remember whether the cluster tells us anything; what is not served has no objects."""
+        if isinstance(change, Interrupted) and not change.absent:
+            self.waiting[what] = change.reason
+        else:
+            self.waiting.pop(what, None)
+
+
+def _name(seen: object) -> str:
+    """Return the name of an object, or of what is kept of it, as far as it has one."""
+    meta = getattr(seen, "metadata", None)
+    meta = meta() if callable(meta) else meta
+    return meta.full_name() if isinstance(meta, ObjectMeta) else ""

@@ -1,0 +1,254 @@
+"""Watching: a list, then every change after it, for as long as somebody listens.
+
+The stream survives cut connections (it resumes from the last version it has told), servers that
+have forgotten that version (it lists again) and lines that make no sense (it says so and lists
+again, because what such a line meant is not known). It never raises for what the API server does.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from ledger.kube.api.errors import ClusterError, Gone, Malformed, NotServed, Unavailable
+from ledger.kube.api.objects import Bookmark, ListMeta, ObjectMeta, Status, WatchEvent
+from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, Reached
+from ledger.kube.client.http_client import Client
+
+PAGE_OBJECTS: Final = 200
+"""Objects per page of a list: about 2 ms of decoding, so that the loop stays responsive."""
+
+KEEP_STRIDE: Final = 16
+"""Objects of a page that are worked on at a stretch: a large workload may take 0.2 ms."""
+
+WATCH_SECONDS: Final = 300
+"""After so long the server ends a watch, which spreads clients over servers again."""
+
+LINE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Longest line of a watch. etcd stores objects of 1.5 MiB; JSON makes them larger."""
+
+EXPIRED_PAGES_MAX: Final = 3
+"""How often a list starts over because its pages expired under way."""
+
+BACKOFF_SECONDS: Final = 0.5
+BACKOFF_SECONDS_MAX: Final = 30.0
+
+_log: Final = logging.getLogger(__name__)
+_events: Final = msgspec.json.Decoder(WatchEvent)
+_bookmarks: Final = msgspec.json.Decoder(Bookmark)
+_errors: Final = msgspec.json.Decoder(Status)
+
+
+class Watchable(Protocol):
+    """An object that has metadata."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=Watchable)
+K = TypeVar("K")
+W = TypeVar("W")
+T_co = TypeVar("T_co", bound=Watchable, covariant=True)
+
+
+class Page(Protocol[T_co]):
+    """One decoded page of a list."""
+
+    @property
+    def metadata(self) -> ListMeta: ...
+
+    @property
+    def items(self) -> Sequence[T_co] | None: ...
+
+
+class Source(Generic[T, K]):
+    """A collection of the API server: its path, how its objects are decoded, and what is kept.
+
+    `keep` is applied to each object as soon as it is decoded, so that of a long list no more than
+    a page is in memory in full.
+    """
+
+    def __init__(
+        self, path: str, object_type: type[T], page_type: type[Page[T]], keep: Callable[[T], K]
+    ) -> None:
+        self.path = path
+        self.objects = msgspec.json.Decoder(object_type)
+        self.pages = msgspec.json.Decoder(page_type)
+        self.keep = keep
+
+
+def whole(seen: W) -> W:
+    """Keep an object as it is."""
+    return seen
+
+
+class Backoff:
+    """Waiting longer after each failure, with jitter, up to a bound."""
+
+    def __init__(
+        self,
+        sleep: Callable[[float], Awaitable[None]],
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._sleep = sleep
+        self._jitter = jitter
+        self._seconds = BACKOFF_SECONDS
+
+    async def wait(self) -> None:
+        """Wait between half and all of the present delay, and double it."""
+        delay = self._seconds * (0.5 + self._jitter() / 2)
+        self._seconds = min(self._seconds * 2, BACKOFF_SECONDS_MAX)
+        await self._sleep(delay)
+
+    async def pause(self) -> None:
+        """Wait about the shortest delay, whatever failed before."""
+        await self._sleep(BACKOFF_SECONDS * (0.5 + self._jitter() / 2))
+
+    def reset(self) -> None:
+        """Something worked: begin with the short delay again."""
+        self._seconds = BACKOFF_SECONDS
+
+
+class Lines:
+    """Splits chunks into lines, and refuses to gather a line without end."""
+
+    def __init__(self, bytes_max: int = LINE_BYTES_MAX) -> None:
+        self._rest = bytearray()
+        self._bytes_max = bytes_max
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the lines that this chunk completes. Raises Malformed when one is too long."""
+        searched = len(self._rest)
+        self._rest += chunk
+        start = 0
+        while (end := self._rest.find(b"\n", max(start, searched))) >= 0:
+            line = bytes(self._rest[start:end])
+            start = end + 1
+            if line.strip():
+                yield line
+        del self._rest[:start]
+        if len(self._rest) > self._bytes_max:
+            raise Malformed(f"a line of a watch is longer than {self._bytes_max} bytes")
+
+
+async def list_all(
+    client: Client, source: Source[T, K], path: str | None = None, *, fields: str = ""
+) -> Listed[K]:
+    """List a collection at one version, linearizably, page by page.
+
+    Without a resourceVersion parameter the API server answers as of now, and later pages continue
+    at the version of the first. `fields` is a field selector. Raises ClusterError.
+    """
+    for _ in range(EXPIRED_PAGES_MAX):
+        try:
+            return await _pages(client, source, path or source.path, fields)
+        except Gone as error:
+            _log.info("cluster_list_expired", extra={"reason": str(error)})
+    raise Unavailable(f"{path or source.path}: the pages of the list expire before they are read")
+
+
+async def watch(
+    client: Client, source: Source[T, K], backoff: Backoff
+) -> AsyncGenerator[Change[K], None]:
+    """Yield a list and every later change, without end. Close the generator to stop."""
+    version = None
+    while True:
+        try:
+            if version is None:
+                listed = await list_all(client, source)
+                version = listed.version
+                backoff.reset()
+                yield listed
+            told = version
+            async with aclosing(_changes(client, source, version)) as changes:
+                async for change in changes:
+                    version = change.version
+                    backoff.reset()
+                    yield change
+            if version == told:
+                await backoff.pause()  # a server that ends every watch at once is not hammered
+        except ClusterError as error:
+            if not isinstance(error, Unavailable):
+                version = None
+            absent = isinstance(error, NotServed)
+            level = logging.INFO if absent else logging.WARNING
+            extra = {"path": source.path, "reason": str(error)}
+            _log.log(level, "cluster_watch_interrupted", extra=extra)
+            yield Interrupted(str(error), absent)
+            await backoff.wait()
+
+
+async def _pages(client: Client, source: Source[T, K], path: str, fields: str) -> Listed[K]:
+    params = {"limit": str(PAGE_OBJECTS)}
+    if fields:
+        params["fieldSelector"] = fields
+    objects: list[K] = []
+    while True:
+        page = _decode(source.pages, await client.get(path, params), path)
+        await _keep(source, page.items or (), objects)
+        if not page.metadata.continue_:
+            return Listed(_number(page.metadata.resource_version, path), objects)
+        params["continue"] = page.metadata.continue_
+
+
+async def _keep(source: Source[T, K], items: Sequence[T], objects: list[K]) -> None:
+    """Add what is kept of the items of a page; where that takes work, let others have turns."""
+    for start in range(0, len(items), KEEP_STRIDE):
+        objects += map(source.keep, items[start : start + KEEP_STRIDE])
+        if source.keep is not whole:
+            await asyncio.sleep(0)
+
+
+async def _changes(
+    client: Client, source: Source[T, K], version: int
+) -> AsyncGenerator[Changed[K] | Reached, None]:
+    """Yield what one watch request tells."""
+    params = {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": str(version),
+        "timeoutSeconds": str(WATCH_SECONDS),
+    }
+    lines = Lines()
+    async with aclosing(client.watch(source.path, params)) as chunks:
+        async for chunk in chunks:
+            for line in lines.feed(chunk):
+                yield _change(source, line)
+
+
+def _change(source: Source[T, K], line: bytes) -> Changed[K] | Reached:
+    """Decode one line. Raises Gone, Unavailable, Malformed."""
+    event = _decode(_events, line, source.path)
+    if event.type == "BOOKMARK":
+        mark = _decode(_bookmarks, event.object, source.path)
+        return Reached(_number(mark.metadata.resource_version, source.path))
+    if event.type == "ERROR":
+        status = _decode(_errors, event.object, source.path)
+        kind = Gone if status.code == 410 else Unavailable
+        raise kind(f"watch of {source.path}: {status.code} {status.message}")
+    if event.type not in ("ADDED", "MODIFIED", "DELETED"):
+        raise Malformed(f"watch of {source.path}: a line of unknown type {event.type[:32]!r}")
+    seen = _decode(source.objects, event.object, source.path)
+    version = _number(seen.metadata.resource_version, source.path)
+    return Changed(version, source.keep(seen), deleted=event.type == "DELETED")
+
+
+D = TypeVar("D")
+
+
+def _decode(decoder: msgspec.json.Decoder[D], data: bytes | msgspec.Raw, path: str) -> D:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Malformed(f"{path}: not what the Kubernetes API promises: {error}") from error
+
+
+def _number(text: str, path: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise Malformed(f"{path}: {text[:32]!r} is no resourceVersion")
+    return int(text)

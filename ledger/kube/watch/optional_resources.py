@@ -1,0 +1,75 @@
+"""Watching a resource that may not be there: defined later, removed, defined again.
+
+While it is there this is a watch like any other. While it is not, that is told once per reason,
+not at every look, and the looks become rarer up to a bound.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Final, TypeVar
+
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Workload, WorkloadList
+from ledger.kube.api.ports import Change, Interrupted, Listed
+from ledger.kube.api.resources import Resource
+from ledger.kube.client.http_client import Client
+from ledger.kube.watch import absent_definitions, list_watch
+from ledger.kube.watch.list_watch import Backoff, Source
+
+K = TypeVar("K")
+Sleep = Callable[[float], Awaitable[None]]
+
+_log: Final = logging.getLogger(__name__)
+
+
+def source_of(resource: Resource, keep: Callable[[Workload], K]) -> Source[Workload, K]:
+    """Return where the resource's objects are, how they are read and what is kept of them."""
+    return Source(resource.collection(), Workload, WorkloadList, keep)
+
+
+async def watch(
+    client: Client, resource: Resource, keep: Callable[[Workload], K], sleep: Sleep
+) -> AsyncGenerator[Change[K], None]:
+    """Yield a list and every later change, without end, as `port.Workloads.watch_objects` says."""
+    source = source_of(resource, keep)
+    while True:
+        async with aclosing(list_watch.watch(client, source, Backoff(sleep))) as changes:
+            async for change in changes:
+                if isinstance(change, Interrupted) and change.absent:
+                    reason = change.reason
+                    break
+                yield change
+        was_absent = False
+        async with aclosing(_until_served(client, resource, Backoff(sleep))) as news:
+            async for change in news:
+                was_absent = True
+                yield change
+        if not was_absent:
+            # API servers that do not agree, or a server that lists what it does not watch.
+            yield Interrupted(reason)
+            await Backoff(sleep).pause()
+
+
+async def _until_served(
+    client: Client, resource: Resource, backoff: Backoff
+) -> AsyncGenerator[Listed[Any] | Interrupted, None]:
+    """Tell why the resource is absent, with proof if there is any; end when it may be served."""
+    told = absent_definitions.Absence("")
+    while not await _may_be_served(client, resource):
+        why = await absent_definitions.explain(client, resource, told)
+        if why.reason != told.reason:
+            _log.info("cluster_resource_absent", extra={"reason": why.reason})
+            yield Interrupted(why.reason, absent=True)
+        if why.version is not None and why is not told:
+            yield Listed(why.version, [])
+        told = why
+        await backoff.wait()
+
+
+async def _may_be_served(client: Client, resource: Resource) -> bool:
+    """Return whether to watch again, which also tells every other failure better than this."""
+    try:
+        return await absent_definitions.is_served(client, resource)
+    except ClusterError:
+        return True

@@ -1,0 +1,1 @@
+"""The HTTP server: sockets, guards, authorization, request bodies and health."""

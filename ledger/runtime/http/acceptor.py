@@ -1,0 +1,247 @@
+"""Accepting: the sockets, handshakes and pools in front of the HTTP server.
+
+A connection begins among the handshakes. Then its client has shown a certificate that may send
+reviews or has not, and its pool is chosen by that, so that strangers only compete with strangers.
+Each connection gets the TLS context that is current when it is accepted.
+
+All times of connections are looked at in turns (`TURN_SECONDS`), so a request starts no timer.
+"""
+
+import asyncio
+import contextlib
+import errno
+import functools
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from ledger.runtime.http.connection_pools import Pool, address_of
+from ledger.runtime.http.uvicorn_protocol import Connection, Seat
+from ledger.runtime.tls.reloading_context import Tls
+
+HANDSHAKES_MAX: Final = 1024
+"""Connections that have not ended their TLS handshake."""
+
+HANDSHAKE_SECONDS: Final = 5.0
+"""How long a handshake may take."""
+
+STALLED_SECONDS: Final = 0.3
+"""How long a handshake may take while others wait for its place."""
+
+GOODBYE_SECONDS: Final = 5.0
+"""How long a peer may take to answer the end of TLS."""
+
+TURN_SECONDS: Final = 0.5
+"""How often the times of all connections are looked at."""
+
+AT_ONCE_MAX: Final = 8
+"""Connections that are accepted before others have their turn."""
+
+PAUSE_SECONDS: Final = 0.05
+"""How long nothing is accepted where there is no room or no file descriptor."""
+
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+CERTIFIED, OTHERS, HANDSHAKES = ("certified", "others", "handshakes")
+"""The pools, as metrics name them."""
+
+
+class Accepting(msgspec.Struct, frozen=True):
+    """How connections are accepted.
+
+    At most `certified_max` and `others_max` are open, of the others `others_of_one_max` of one
+    address; None: their share alone bounds them. `trusted` says whether the subject of a
+    certificate (None: there is none) is of a client that may send reviews. `dropped` is told the
+    pool of each connection that lost its place.
+    """
+
+    certified_max: int = 4096
+    others_max: int = 4096
+    others_of_one_max: int | None = None
+    trusted: Callable[[str | None], bool] = lambda name: name is not None
+    dropped: Callable[[str], None] = lambda _: None
+
+
+_OF_TLS: Final = {
+    "ssl_handshake_timeout": HANDSHAKE_SECONDS,
+    "ssl_shutdown_timeout": GOODBYE_SECONDS,
+}
+
+
+class _Handshake:
+    """A connection between its accepting and the end of its handshake."""
+
+    def __init__(self, accepted: socket.socket, address: str) -> None:
+        self.address = address
+        self._socket, self._clock = accepted, asyncio.get_running_loop().time
+        self._began = self._clock()
+
+    def is_busy(self) -> bool:
+        """Return whether it began so lately that it may still be on its way."""
+        return self._clock() - self._began < STALLED_SECONDS
+
+    def drop(self) -> None:
+        """End it; the task that waits for the handshake sees the end of the connection."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Seat:
+    """A connection's place in its pool."""
+
+    def __init__(self, pool: Pool[Connection], address: str, connection: Connection) -> None:
+        self._pool, self._address, self._connection = pool, address, connection
+
+    def used(self) -> None:
+        """Note that the connection was just used."""
+        self._pool.used(self._address, self._connection)
+
+    def leave(self) -> None:
+        """Give the place to others."""
+        self._pool.remove(self._address, self._connection)
+
+
+class Acceptor:
+    """Accepts connections from one bound socket until it is closed."""
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        make: Callable[[], Connection],
+        tls: Tls | None,
+        how: Accepting,
+    ) -> None:
+        """`make` returns the protocol of a new connection; without `tls` all are plain."""
+        self._socket, self._make, self._tls = bound, make, tls
+        self._authorities = None if tls is None else tls.authorities
+        self._trusted, self._dropped = how.trusted, how.dropped
+        self._loop = asyncio.get_running_loop()
+        self._pools: dict[str, Pool[Connection]] = {
+            CERTIFIED: Pool(how.certified_max),
+            OTHERS: Pool(how.others_max, how.others_of_one_max),
+        }
+        self._handshakes: Pool[_Handshake] = Pool(HANDSHAKES_MAX)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turning: asyncio.TimerHandle | None = None
+        self._resuming: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        """Begin to accept."""
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+        self._turn()
+
+    def close(self) -> None:
+        """Accept no more; connections that are open live on, and their times are looked at."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+        for handshake in self._handshakes:
+            handshake.drop()
+
+    def abandon(self) -> None:
+        """Close, and wait for nothing that is on its way."""
+        self.close()
+        if self._turning is not None:
+            self._turning.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until no handshake is on its way."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def count(self, pool: str) -> int:
+        """Return how many connections a pool has."""
+        return len(self._handshakes) if pool == HANDSHAKES else len(self._pools[pool])
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE_MAX):
+            full = self._handshakes.is_full
+            if not self._handshakes.has_room():
+                # All began so lately that they may be on their way.
+                self._pause()
+                return
+            if full:
+                self._dropped(HANDSHAKES)
+            try:
+                accepted, peer = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._pools[OTHERS].drop_one()
+                    self._pause()
+                    return
+                continue  # this one was gone before it was accepted
+            self._begin(accepted, address_of(str(peer[0])))
+
+    def _begin(self, accepted: socket.socket, address: str) -> None:
+        accepted.setblocking(False)
+        handshake = _Handshake(accepted, address)
+        self._handshakes.add(address, handshake)
+        task = self._loop.create_task(self._open(accepted, handshake))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open(self, accepted: socket.socket, handshake: _Handshake) -> None:
+        how: dict[str, Any] = {}
+        if self._tls is not None:
+            how = {"ssl": self._tls.context, **_OF_TLS}
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self._made(handshake.address), accepted, **how
+            )
+        except (OSError, asyncio.CancelledError):
+            # The peer gave up, speaks no TLS (ssl.SSLError), or took too long (TimeoutError).
+            accepted.close()
+        finally:
+            self._handshakes.remove(handshake.address, handshake)
+
+    def _made(self, address: str) -> Connection:
+        """Return a protocol that is placed once it knows its peer's certificate."""
+        connection = self._make()
+        connection.place = lambda name: self._placed(connection, address, name)
+        return connection
+
+    def _placed(self, connection: Connection, address: str, name: str | None) -> Seat | None:
+        trusted = self._trusted(name)
+        which = CERTIFIED if trusted else OTHERS
+        pool = self._pools[which]
+        before = len(pool)
+        if not pool.add(address, connection):
+            self._dropped(which)
+            return None
+        if len(pool) == before:
+            self._dropped(which)
+        return _Seat(pool, address, connection)
+
+    def _pause(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._resuming = self._loop.call_later(PAUSE_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _turn(self) -> None:
+        """Look at the times of all connections, and again later."""
+        now = self._loop.time()
+        for pool in self._pools.values():
+            for connection in pool:
+                connection.check(now)
+        self._end_distrusted()
+        self._turning = self._loop.call_later(TURN_SECONDS, self._turn)
+
+    def _end_distrusted(self) -> None:
+        """End the connections of clients whose CA was taken out of the file."""
+        tls = self._tls
+        if tls is None or tls.authorities is self._authorities:
+            return
+        self._authorities = tls.authorities
+        trusts = functools.cache(tls.trusts)
+        for pool in self._pools.values():
+            for connection in pool:
+                if connection.certificate and not trusts(connection.certificate):
+                    connection.shutdown()

@@ -1,0 +1,111 @@
+"""Access to `/v1`: loopback may read everything, others what Kubernetes says they may.
+
+A bearer token is reviewed, then asked about as Kubernetes asks about its own objects: may this
+user `list` (POST: `create`) the resource named by the path, `holders` in `/v1/holders`, in the
+namespace named by the query; without one, in all namespaces. So a tenant's role in its own
+namespace shows it its own holders and nobody else's. A token speaks for its own cluster only: the
+query is narrowed to it, because the namespace of the same name in another cluster may be somebody
+else's.
+"""
+
+from typing import Final, Generic, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.datastructures import Headers, QueryParams
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ledger.runtime.http import addresses
+from ledger.runtime.http.token_reviews import Guard, Refusal
+
+PREFIX: Final = "/v1/"
+
+TOKEN_BYTES_MAX: Final = 16_384
+
+_HEADERS: Final = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
+
+_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create"}
+
+Caller = TypeVar("Caller")
+
+
+class AccessRequired(Generic[Caller]):
+    """A pure ASGI middleware that lets nothing below `/v1/` pass unasked."""
+
+    def __init__(self, app: ASGIApp, guard: Guard[Caller], cluster: str) -> None:
+        """Guard an application; `cluster` is the one whose tokens are reviewed."""
+        self._app = app
+        self._guard = guard
+        self._cluster = cluster
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it without reading its body."""
+        answer = await self._admitted(scope) if _is_guarded(scope) else scope
+        if isinstance(answer, Refusal):
+            await refuse(answer, scope, receive, send)
+        else:
+            await self._app(answer, receive, send)
+
+    async def _admitted(self, scope: Scope) -> Scope | Refusal:
+        headers = Headers(scope=scope)
+        if is_local(scope, headers):
+            return scope
+        query = QueryParams(scope["query_string"])
+        refusal = self._unclear(query) or await self._refused(scope, query, headers)
+        if refusal is not None:
+            return refusal
+        narrowed = {**query, "cluster": self._cluster}
+        return {**scope, "query_string": urlencode(narrowed).encode()}
+
+    def _unclear(self, query: QueryParams) -> Refusal | None:
+        if len(query.multi_items()) > len(query):
+            return Refusal(400, "a parameter is given more than once; give each once")
+        if query.get("cluster") not in (None, self._cluster):
+            return Refusal(403, f"this token is good for cluster {self._cluster} only")
+        return None
+
+    async def _refused(self, scope: Scope, query: QueryParams, headers: Headers) -> Refusal | None:
+        verb = _VERBS.get(scope["method"])
+        if verb is None:
+            return Refusal(405, f"{scope['method']} is not for /v1; use GET or POST")
+        resource = str(scope["path"])[len(PREFIX) :].partition("/")[0]
+        namespace = query.get("namespace", "")
+        return await self._guard.refusal(
+            token_of(headers), verb, resource, namespace, peer_of(scope)
+        )
+
+
+def _is_guarded(scope: Scope) -> bool:
+    return scope["type"] == "http" and str(scope["path"]).startswith(PREFIX)
+
+
+def is_local(scope: Scope, headers: Headers) -> bool:
+    """Return whether a process of this machine asks, and knows that it does.
+
+    A web page in this machine's browser can reach loopback too, under a name of its own that it
+    points there; the Host header gives it away.
+    """
+    host: str = headers.get("host", "")
+    name = host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]
+    return addresses.is_loopback(peer_of(scope)) and addresses.is_loopback(name.strip("[]"))
+
+
+def peer_of(scope: Scope) -> str:
+    """Return the address that a request comes from."""
+    return str((scope.get("client") or ("", 0))[0])
+
+
+def token_of(headers: Headers) -> str:
+    """Return the bearer token of a request, "" without one."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and len(token) <= TOKEN_BYTES_MAX else ""
+
+
+async def refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request with its refusal."""
+    headers = _HEADERS.get(refusal.status)
+    body = msgspec.json.encode({"error": {"message": refusal.error}})
+    await Response(body, refusal.status, headers, media_type="application/json")(
+        scope, receive, send
+    )

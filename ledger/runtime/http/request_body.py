@@ -1,0 +1,148 @@
+"""Bodies: reading what was posted, no further than it may reach and no longer than it may take.
+
+For endpoints that are plain ASGI: bytes in, bytes out. What is refused is an HTTP status with a
+JSON body that says what was wrong.
+"""
+
+import asyncio
+import zlib
+from typing import Final
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from ledger.runtime.http.body_budget import Held
+
+_JSON: Final = (b"content-type", b"application/json")
+_CLOSE: Final = (b"connection", b"close")
+"""Whoever has not sent all of a body gets no second request on that connection."""
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+"""For zlib: expect the header of gzip."""
+
+
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The body of a 4xx: what was wrong and in which field."""
+
+    error: str
+    message: str
+    field: str = ""
+
+
+class Refused(Exception):
+    """The HTTP request is answered with a 4xx: `status`, and a JSON `body` with the message."""
+
+    def __init__(
+        self, status: int, error: str, message: str, *headers: tuple[bytes, bytes]
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = msgspec.json.encode(Problem(error, message))
+        self.headers = headers
+
+
+def check(scope: Scope, body_max: int) -> None:
+    """Refuse what need not be read: only JSON is posted, of so many bytes. Raises Refused."""
+    if scope["method"] != "POST":
+        message = f"{scope['method']} is not supported here, send POST"
+        raise Refused(405, "MethodNotAllowed", message, (b"allow", b"POST"))
+    headers = dict(scope["headers"])
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != b"application/json":
+        text = kind.decode("latin-1") or "nothing"
+        message = f"content-type is {text}, send application/json"
+        raise Refused(415, "UnsupportedMediaType", message)
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and len(length) < 20 and int(length) > body_max:
+        raise _too_large(body_max)
+
+
+async def read(receive: Receive, body_max: int, until: float, held: Held) -> bytes:
+    """Read a request's body, as far as it may reach and until loop time `until`.
+
+    `held` is what it takes of the bytes that all bodies may take together. Raises Refused and
+    ClientGone.
+    """
+    parts: list[bytes] = []
+    size, more = 0, True
+    try:
+        async with asyncio.timeout_at(until) as held.timeout:
+            while more and size <= body_max:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part = message.get("body", b"")
+                more = message.get("more_body", False)
+                await held.take(len(part), more=more)
+                parts.append(part)
+                size += len(part)
+    except TimeoutError as error:
+        raise _late(held, whole=not more) from error
+    finally:
+        held.timeout = None
+        held.arrived()
+    if size > body_max:
+        raise _too_large(body_max)
+    return b"".join(parts)
+
+
+async def inflated(scope: Scope, body: bytes, body_max: int, until: float, held: Held) -> bytes:
+    """Return a body as it was before it was compressed, by gzip or not at all. Raises Refused.
+
+    It is inflated beside the event loop: a few bytes can come to very many. What may come of it is
+    taken from `held` first, until loop time `until`.
+    """
+    coding = dict(scope["headers"]).get(b"content-encoding", b"").strip().lower()
+    if coding in (b"", b"identity"):
+        return body
+    if coding != b"gzip":
+        message = f"content-encoding is {coding.decode('latin-1')}, send gzip or none"
+        raise Refused(415, "UnsupportedMediaType", message)
+    try:
+        async with asyncio.timeout_at(until):
+            await held.take(body_max, more=False)
+    except TimeoutError as error:
+        raise _late(held, whole=True) from error
+    found = await asyncio.to_thread(_inflate, body, body_max)
+    held.give_back(body_max - len(found))
+    return found
+
+
+async def answer(
+    send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()
+) -> None:
+    """Answer with a status and a JSON body."""
+    length = (b"content-length", str(len(body)).encode())
+    await send(
+        {"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]}
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+def _inflate(body: bytes, body_max: int) -> bytes:
+    machine = zlib.decompressobj(_GZIP)
+    try:
+        found = machine.decompress(body, body_max + 1)
+    except zlib.error as error:
+        raise Refused(400, "BadRequest", f"the body is not gzip: {error}") from error
+    if len(found) > body_max:
+        raise _too_large(body_max)
+    if not machine.eof:
+        raise Refused(400, "BadRequest", "the body ends in the middle of its gzip stream")
+    return found
+
+
+def _late(held: Held, *, whole: bool) -> Refused:
+    if whole or held.gave_way:
+        message = "too many bytes of other requests are in memory; send it again"
+        return Refused(503, "Overloaded", message, _CLOSE, (b"retry-after", b"1"))
+    return Refused(408, "RequestTimeout", "the body did not arrive in time", _CLOSE)
+
+
+def _too_large(body_max: int) -> Refused:
+    message = f"the request is larger than {body_max} bytes"
+    return Refused(413, "RequestEntityTooLarge", message, _CLOSE)

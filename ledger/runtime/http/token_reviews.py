@@ -1,0 +1,205 @@
+"""Tokens: who presents one and what they may, asked of the API server seldom and remembered.
+
+Answers are remembered for a short while, and only so many of them; tokens, and what was asked
+about them, are remembered as hashes of fixed size. A token that this replica has not accepted
+lately is reviewed only as often as a rate allows, per peer and for all, so a stranger with a
+thousand tokens does not become a thousand requests to the API server.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from ledger.runtime.http.rate_limit import Rate, Rates
+
+GRANT_SECONDS: Final = 30.0
+"""How long a yes is remembered: the time a revoked right or token still works."""
+
+REFUSAL_SECONDS: Final = 5.0
+"""How long a no is remembered."""
+
+INVALID_SECONDS: Final = 30.0
+"""How long it is remembered that a token is not valid."""
+
+PROVEN_SECONDS: Final = 3600.0
+"""How long a token that was accepted is reviewed without regard to the rate."""
+
+REMEMBERED_MAX: Final = 4096
+"""Answers that are remembered; the oldest goes first."""
+
+NAME_CHARACTERS_MAX: Final = 253
+"""As much of a name is repeated in a refusal; no name of Kubernetes is longer."""
+
+UNKNOWN_OF_ALL: Final = Rate(burst=20, per_second=4)
+"""Reviews of tokens that were not accepted lately."""
+
+UNKNOWN_OF_ONE: Final = Rate(burst=10, per_second=2)
+"""Of these, reviews that one peer causes."""
+
+QUESTIONS_OF_ONE: Final = Rate(burst=100, per_second=20)
+"""Questions about what one token may."""
+
+_EVERYBODY: Final = ""
+
+Caller = TypeVar("Caller")
+Value = TypeVar("Value")
+
+
+class TokenReviewer(Protocol[Caller]):
+    """Who is behind a token and what they may: Kubernetes, or a stand-in.
+
+    Both calls have a deadline of their own, and raise ConnectionError where there is no answer.
+    """
+
+    async def review(self, token: str) -> Caller | None:
+        """Return who presents the token, None when it is not valid."""
+        ...
+
+    async def may(self, caller: Caller, verb: str, resource: str, namespace: str) -> bool:
+        """Return whether the caller may; namespace "" asks for all namespaces.
+
+        A resource that begins with `/` is a path outside all namespaces, `/metrics` for example.
+        """
+        ...
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request is not answered, as HTTP says it."""
+
+    status: int
+    error: str
+
+
+_TOO_MANY: Final = Refusal(
+    429, "too many tokens, or questions about one, are new to this replica; try again in a second"
+)
+_INVALID: Final = Refusal(401, "the token is not valid in this cluster; get a new one")
+
+
+class Remembered(Generic[Value]):
+    """A bounded number of values, each for a bounded time. The oldest goes first."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._values: dict[bytes, tuple[float, Value]] = {}
+
+    def get(self, key: bytes) -> Value | None:
+        """Return a value that is still good."""
+        until, value = self._values.get(key, (0.0, None))
+        return value if self._clock() < until else None
+
+    def left(self, key: bytes) -> float:
+        """Return for how many seconds more a value is good."""
+        return max(0.0, self._values.get(key, (0.0, None))[0] - self._clock())
+
+    def keep(self, key: bytes, value: Value, seconds: float) -> None:
+        """Remember a value for so long."""
+        self._values.pop(key, None)
+        if len(self._values) >= REMEMBERED_MAX:
+            del self._values[next(iter(self._values))]
+        self._values[key] = (self._clock() + seconds, value)
+
+
+class Guard(Generic[Caller]):
+    """Decides about tokens."""
+
+    def __init__(
+        self,
+        reviewer: TokenReviewer[Caller] | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Ask the reviewer; without one, no token opens anything."""
+        self._reviewer = reviewer
+        self._callers: Remembered[Caller] = Remembered(clock)
+        self._invalid: Remembered[bool] = Remembered(clock)
+        self._proven: Remembered[bool] = Remembered(clock)
+        self._answers: Remembered[bool] = Remembered(clock)
+        self._of_all = Rates(UNKNOWN_OF_ALL, clock)
+        self._of_one = Rates(UNKNOWN_OF_ONE, clock)
+        self._questions = Rates(QUESTIONS_OF_ONE, clock)
+        self._reviews: dict[bytes, asyncio.Task[Caller | None]] = {}
+
+    async def refusal(
+        self, token: str, verb: str, resource: str, namespace: str, peer: str = ""
+    ) -> Refusal | None:
+        """Return why a request with this token is refused, None when it is granted.
+
+        `peer` is the address that asks.
+        """
+        if self._reviewer is None:
+            return Refusal(403, "without a cluster only loopback may ask")
+        if not token:
+            return Refusal(401, "give a bearer token of this cluster, or ask from loopback")
+        digest = hashlib.sha256(token.encode()).digest()
+        question = _digest(digest, verb, resource, namespace)
+        allowed = self._answers.get(question)
+        if allowed is None:
+            try:
+                caller = await self._caller(self._reviewer, token, digest, peer)
+                if isinstance(caller, Refusal):
+                    return caller
+                if not self._questions.take(digest):
+                    return _TOO_MANY
+                allowed = await self._reviewer.may(caller, verb, resource, namespace)
+            except ConnectionError as error:
+                return Refusal(503, f"the token cannot be reviewed: {error}; try again")
+            seconds = GRANT_SECONDS if allowed else REFUSAL_SECONDS
+            # No longer than the token itself is believed.
+            self._answers.keep(question, allowed, min(seconds, self._callers.left(digest)))
+        return None if allowed else _denied(verb, resource, namespace)
+
+    async def _caller(
+        self, reviewer: TokenReviewer[Caller], token: str, digest: bytes, peer: str
+    ) -> Caller | Refusal:
+        """Return who presents a token. Requests with one token share one review."""
+        if self._invalid.get(digest):
+            return _INVALID
+        caller = self._callers.get(digest)
+        if caller is not None:
+            return caller
+        task = self._reviews.get(digest)
+        if task is None:
+            if not self._may_review(digest, peer):
+                return _TOO_MANY
+            task = asyncio.create_task(self._review(reviewer, token, digest))
+            self._reviews[digest] = task
+            task.add_done_callback(lambda _: self._reviews.pop(digest, None))
+        found = await asyncio.shield(task)
+        return _INVALID if found is None else found
+
+    async def _review(
+        self, reviewer: TokenReviewer[Caller], token: str, digest: bytes
+    ) -> Caller | None:
+        found = await reviewer.review(token)
+        if found is None:
+            self._invalid.keep(digest, True, INVALID_SECONDS)
+        else:
+            self._callers.keep(digest, found, GRANT_SECONDS)
+            self._proven.keep(digest, True, PROVEN_SECONDS)
+        return found
+
+    def _may_review(self, digest: bytes, peer: str) -> bool:
+        if self._proven.get(digest):
+            return True
+        # A peer over its own rate takes nothing of the rate of all.
+        return self._of_one.take(peer) and self._of_all.take(_EVERYBODY)
+
+
+def _denied(verb: str, resource: str, namespace: str) -> Refusal:
+    if resource.startswith("/"):
+        return Refusal(
+            403, f"you may not {verb} the path {resource}; ask for a role that allows it"
+        )
+    name, of = namespace[:NAME_CHARACTERS_MAX], resource[:NAME_CHARACTERS_MAX]
+    where = f"in namespace {name}" if name else "in all namespaces"
+    return Refusal(
+        403, f"you may not {verb} {of}.gpuledger.io {where}; ask for a role that allows it"
+    )
+
+
+def _digest(token: bytes, *parts: str) -> bytes:
+    return hashlib.sha256(token + "\0".join(parts).encode()).digest()

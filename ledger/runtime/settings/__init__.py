@@ -1,0 +1,1 @@
+"""Settings: their schema, their sources, and the texts that document them."""

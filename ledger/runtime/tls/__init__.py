@@ -1,0 +1,1 @@
+"""Certificates: an authority of its own, and TLS contexts that follow their files."""
