@@ -21,7 +21,7 @@ from ledger.core.model.cards import HAMI, Card, Placement
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
 from ledger.kube.hami.placement_annotations import annotations_of, labels_of
-from ledger.log.view import View
+from ledger.log.state_view import View
 
 ATTACH_MAX: Final = 3
 """How often a pod is bound that has changed meanwhile, without wanting other cards."""

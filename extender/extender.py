@@ -53,8 +53,8 @@ from ledger.kube.api.ports import Binds
 from ledger.kube.hami import annotation_names
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import wish_of
-from ledger.log.submission import Ledger
-from ledger.log.view import View
+from ledger.log.ledger import Ledger
+from ledger.log.state_view import View
 from ledger.runtime.counter_protocol import Count, uncounted
 
 READY_SECONDS: Final = 5.0

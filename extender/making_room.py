@@ -25,8 +25,8 @@ from ledger.core.model.events import Cause
 from ledger.kube.api.errors import BudgetExhausted, Conflict, NotFound
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.resources import PODS
-from ledger.log.submission import Ledger
-from ledger.log.view import View
+from ledger.log.ledger import Ledger
+from ledger.log.state_view import View
 from ledger.runtime.counter_protocol import Count
 
 FITS: Final = "fits"

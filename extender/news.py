@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from ledger.log.records import Record
-from ledger.log.view import View
+from ledger.log.state_view import View
 
 LOOK_AGAIN_SECONDS = 1.0
 """How often somebody who waits looks without news: the reason may lie with another replica."""

@@ -32,8 +32,8 @@ from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.core.model.events import Cause
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.placed_demand import stands_of
-from ledger.log.submission import Accepted, Ledger
-from ledger.log.view import View
+from ledger.log.ledger import Accepted, Ledger
+from ledger.log.state_view import View
 
 ACTOR: Final = "extender"
 

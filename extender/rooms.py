@@ -11,7 +11,7 @@ from extender.question import NO_BOUND
 from ledger.core.decide.object_headroom import most
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_requests import PodWish
-from ledger.log.view import View
+from ledger.log.state_view import View
 
 
 class Rooms:

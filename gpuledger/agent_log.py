@@ -13,9 +13,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from gpuledger import wiring
-from ledger.log import natsfiles
-from ledger.log.jetstream import JetStreamLog
-from ledger.log.natsfiles import Address
+from ledger.log.embedded import server_files
+from ledger.log.embedded.server_files import Address
+from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Log, Unreachable
 from ledger.runtime.settings.settings import Settings
 
@@ -64,7 +64,7 @@ class AgentLog:
 
     def _found(self) -> Address | None:
         with contextlib.suppress(ValueError, OSError):
-            return natsfiles.read_address(Path(self._settings.store_dir))
+            return server_files.read_address(Path(self._settings.store_dir))
         return None
 
 

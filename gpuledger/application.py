@@ -21,8 +21,8 @@ from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
 from gpuledger.version import VERSION
 from ledger.core.model.events import Committed, Released, Reserved
+from ledger.log.ledger import Ledger
 from ledger.log.records import Record
-from ledger.log.submission import Ledger
 from ledger.runtime.http import request_body
 from ledger.runtime.http.acceptor import CERTIFIED, HANDSHAKES, OTHERS, Acceptor
 from ledger.runtime.http.authorization import AccessRequired

@@ -13,10 +13,10 @@ from gpuledger.progress import bar
 from gpuledger.projecting import show_written
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.plainly import plainly
+from ledger.log.jetstream.error_text import plainly
 from ledger.log.port import Log, Lost
 from ledger.log.records import NewerSchema
-from ledger.log.witness import Head, HeadFile
+from ledger.log.recovery.head_witness import Head, HeadFile
 from ledger.runtime.settings.settings import Settings
 from projections import replaying
 

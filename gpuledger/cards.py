@@ -8,7 +8,7 @@ from extender.settling.settlement import CardCluster, CardSettlement
 from extender.settling.tenure import CardSettings
 from gpuledger import wiring
 from gpuledger.exits import Exit, Stop
-from ledger.log.view import View
+from ledger.log.state_view import View
 from ledger.runtime.counter_protocol import Count
 from ledger.runtime.settings.settings import Settings
 

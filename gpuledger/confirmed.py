@@ -8,8 +8,8 @@ import asyncio
 
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
-from ledger.log import answers
-from ledger.log.submission import Accepted, Ledger
+from ledger.log import system_denials
+from ledger.log.ledger import Accepted, Ledger
 
 
 class Confirmed:
@@ -24,7 +24,7 @@ class Confirmed:
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
         """Decide a command; see `Ledger.submit`."""
         if not self._registered.is_set():
-            return answers.unavailable(
+            return system_denials.unavailable(
                 f"it is not confirmed yet that {self._cluster} is the name of this cluster"
             )
         return await self._ledger.submit(command, dry_run=dry_run)

@@ -18,9 +18,9 @@ from gpuledger.progress import bar
 from gpuledger.witnessing import witnesses
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
-from ledger.log.submission import Accepted, Ledger
-from ledger.log.witness import HeadFile
-from ledger.log.writer import Writer
+from ledger.log.ledger import Accepted, Ledger
+from ledger.log.recovery.head_witness import HeadFile
+from ledger.log.writer.writer import Writer
 from ledger.runtime.settings.settings import Settings
 
 ACTOR = "command line"

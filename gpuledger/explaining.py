@@ -8,7 +8,7 @@ from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from ledger.core.model.denials import Reason
 from ledger.core.model.state import State
-from ledger.log.submission import Ledger
+from ledger.log.ledger import Ledger
 from ledger.runtime.settings.settings import Settings
 from webhook import explaining
 from webhook.explaining import Elsewhere, Explanation, NamespaceMissing

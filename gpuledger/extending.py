@@ -17,8 +17,8 @@ from gpuledger.exits import Exit, Stop
 from gpuledger.keeper import Keeper
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_requests import Weights
+from ledger.log.ledger import Ledger
 from ledger.log.records import Record
-from ledger.log.submission import Ledger
 from ledger.runtime.metrics import Telemetry
 from ledger.runtime.settings.settings import Settings
 

@@ -8,13 +8,13 @@ from typing import Final
 
 from gpuledger.exits import Exit, Stop
 from ledger.kube.api.errors import ClusterError
-from ledger.log.connection import Unauthorized, Untrusted
-from ledger.log.embedded import ServerFailed
-from ledger.log.natsfiles import BinaryMissing
-from ledger.log.plainly import plainly, tidied
+from ledger.log.embedded.nats_server import ServerFailed
+from ledger.log.embedded.server_files import BinaryMissing
+from ledger.log.embedded.store_lock import StoreBusy
+from ledger.log.jetstream.connection import Unauthorized, Untrusted
+from ledger.log.jetstream.error_text import plainly, tidied
 from ledger.log.port import LogError, Unreachable
 from ledger.log.records import NewerSchema
-from ledger.log.storelock import StoreBusy
 from ledger.runtime.http.http_server import ListenError
 from ledger.runtime.settings.setting_sources import InvalidSettings
 from ledger.runtime.tls.own_authority import CertificateError

@@ -17,14 +17,14 @@ import msgspec
 from gpuledger import wiring
 from gpuledger.exits import Exit, Stop
 from gpuledger.witnessing import witnesses
-from ledger.log import natsfiles
-from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
-from ledger.log.jetstream import JetStreamLog
-from ledger.log.natsfiles import Address, Files
+from ledger.log.embedded import server_files
+from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
+from ledger.log.embedded.server_files import Address, Files
+from ledger.log.embedded.store_lock import StoreBusy
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.jetstream.streams import ConfigurationDrift
 from ledger.log.port import Lost, Unreachable
-from ledger.log.storelock import StoreBusy
-from ledger.log.streams import ConfigurationDrift
-from ledger.log.witness import Head
+from ledger.log.recovery.head_witness import Head
 from ledger.runtime import log_setup
 from ledger.runtime.settings.settings import Settings
 
@@ -165,7 +165,7 @@ async def _running(settings: Settings, store: Path) -> JetStreamLog | None:
 
 def _address(store: Path) -> Address | None:
     try:
-        return natsfiles.read_address(store)
+        return server_files.read_address(store)
     except ValueError as error:
         raise Stop(Exit.FAILED, str(error)) from error
 

@@ -23,7 +23,7 @@ from gpuledger.projecting import projecting
 from ledger.core import snapshots
 from ledger.log.port import Log, Lost, Snapshot
 from ledger.log.records import NewerSchema
-from ledger.log.scrubbing import scrub
+from ledger.log.recovery.scrub import scrub
 from ledger.runtime import gc_tuning, log_setup
 from ledger.runtime.settings.settings import Settings
 from projections import denied

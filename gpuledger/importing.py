@@ -25,7 +25,7 @@ from ledger.kube.client.api_cluster import KubernetesCluster
 from ledger.kube.client.http_client import Client
 from ledger.kube.hami import hami_accounts
 from ledger.kube.hami.hami_accounts import Accounts
-from ledger.log.writer import Writer
+from ledger.log.writer.writer import Writer
 from ledger.runtime.settings.settings import Settings
 from webhook import pod_sighting, sighting
 

@@ -22,20 +22,20 @@ from gpuledger.witnessing import witnesses
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.log import answers
-from ledger.log.domains import Captured
-from ledger.log.forwarding import CommandServer, Forwarder
-from ledger.log.hints import Hints
-from ledger.log.jetstream import JetStreamLog
-from ledger.log.news import News as LogNews
-from ledger.log.observer import Observer
-from ledger.log.owner import Owner
+from ledger.log import system_denials
+from ledger.log.jetstream.domains import Captured
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.jetstream.streams import ConfigurationDrift
+from ledger.log.ledger import Accepted, Ledger
+from ledger.log.peers.append_notices import News as LogNews
+from ledger.log.peers.forwarding import CommandServer, Forwarder
+from ledger.log.peers.gossip import Hints
+from ledger.log.peers.lease import Owner
 from ledger.log.port import Durability, LogError, Lost
 from ledger.log.records import NewerSchema, Record
-from ledger.log.streams import ConfigurationDrift
-from ledger.log.submission import Accepted, Ledger
-from ledger.log.witness import NOTE_SECONDS, HeadFile
-from ledger.log.writer import Writer
+from ledger.log.recovery.head_witness import NOTE_SECONDS, HeadFile
+from ledger.log.writer.observer import Observer
+from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
 from ledger.runtime.settings.settings import Settings
 
@@ -104,9 +104,9 @@ class Keeper:
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
         """Decide a command; see `Ledger.submit`."""
         if self.stopped is not None:
-            return answers.stopped(self.stopped)
+            return system_denials.stopped(self.stopped)
         if self._ledger is None:
-            return answers.unavailable(self.problem or "it is starting")
+            return system_denials.unavailable(self.problem or "it is starting")
         return await self._ledger.submit(command, dry_run=dry_run)
 
     async def run(self) -> None:

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from gpuledger.exits import Exit, Stop
 from gpuledger.output import Column, Format, show_object, show_rows
-from ledger.log.pieces import TooLong, whole
-from ledger.log.plainly import plainly
+from ledger.log.bounded_read import TooLong, whole
+from ledger.log.jetstream.error_text import plainly
 from vgpu_native.agent.observing import Use
 
 CONTAINERS: Final = "/v1/containers"

@@ -15,9 +15,9 @@ import typer
 from gpuledger import layout
 from gpuledger.finding import Found, log_of
 from gpuledger.progress import Progress, bar
-from ledger.log import storelock
+from ledger.log.embedded import store_lock
+from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.port import Log, Unreachable
-from ledger.log.storelock import StoreBusy
 from ledger.runtime.settings.settings import Settings
 from projections import projector
 from projections.reading import Readers
@@ -49,7 +49,7 @@ async def projecting(settings: Settings, seconds: float = 0.0) -> AsyncIterator[
 
     Raises StoreBusy when somebody else is, for so many seconds.
     """
-    lock = await storelock.acquire(
+    lock = await store_lock.acquire(
         _lock_of(settings), seconds, "a running service, which keeps the projection up to date"
     )
     try:

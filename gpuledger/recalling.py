@@ -14,9 +14,9 @@ from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.log import records
+from ledger.log.ledger import Accepted
 from ledger.log.port import Log, Lost
 from ledger.log.records import Record
-from ledger.log.submission import Accepted
 from ledger.runtime.settings.settings import Settings
 from projections.queries.moments import Moment, microseconds
 from projections.resuming import state_at

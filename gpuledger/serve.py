@@ -24,7 +24,7 @@ from gpuledger.finding import check_store
 from gpuledger.keeper import Keeper
 from gpuledger.kubernetes import Kubernetes
 from ledger.kube.vendors.managed_resources import counted_only
-from ledger.log.embedded import EmbeddedServer
+from ledger.log.embedded.nats_server import EmbeddedServer
 from ledger.runtime import gc_tuning, log_setup
 from ledger.runtime.http import http_server
 from ledger.runtime.http.acceptor import HANDSHAKES_MAX, Accepting

@@ -10,10 +10,10 @@ from typing import Final
 
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
-from ledger.log import answers
+from ledger.log import system_denials
+from ledger.log.ledger import Accepted, Ledger
 from ledger.log.records import Record
-from ledger.log.submission import Accepted, Ledger
-from ledger.log.view import View
+from ledger.log.state_view import View
 
 APPLIED_SECONDS: Final = 10.0
 """How long an answer may wait until it is applied here; it is then asked for again."""
@@ -38,7 +38,7 @@ class Visible:
             async with asyncio.timeout(APPLIED_SECONDS):
                 await self._shown(answer.position)
         except TimeoutError:
-            return answers.unavailable(
+            return system_denials.unavailable(
                 f"position {answer.position} holds, but this replica has not applied it within"
                 f" {APPLIED_SECONDS:g} s"
             )

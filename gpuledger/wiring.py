@@ -18,12 +18,12 @@ from ledger.kube.requests import gpu_types, place_traits
 from ledger.kube.requests.card_sizes import Sizes
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors import vendor_files, vendors
-from ledger.log.bounds import WriterSettings
-from ledger.log.connection import Access
-from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
-from ledger.log.jetstream import JetStreamLog, JetStreamSettings
-from ledger.log.tailing import STALE_LEADER_SECONDS
-from ledger.log.view import View
+from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
+from ledger.log.jetstream.connection import Access
+from ledger.log.jetstream.consumer import STALE_LEADER_SECONDS
+from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
+from ledger.log.state_view import View
+from ledger.log.writer.writer_limits import WriterSettings
 from ledger.runtime.http import addresses
 from ledger.runtime.settings.settings import Settings
 from webhook.kinds.catalog import Catalog, KindError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuledger import layout
 from gpuledger.exits import Exit, Stop
-from ledger.log.witness import Head, HeadFile
+from ledger.log.recovery.head_witness import Head, HeadFile
 from ledger.runtime.settings.settings import Settings
 from projections.reading import Readers
 from projections.store import StoreError

@@ -9,8 +9,8 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from ledger.log import refusals
 from ledger.log.port import Entry, Log
+from ledger.log.writer import denial_log
 from projections.store import Store
 
 DENIALS_KEPT: Final = 100_000
@@ -68,7 +68,7 @@ async def _write(
 def _row(entry: Entry) -> tuple[int, int, str, str, bytes] | None:
     """Return the row of a denial, None when the payload is no denial: it explains nothing."""
     try:
-        refusal = refusals.decode(entry.payload)
+        refusal = denial_log.decode(entry.payload)
     except msgspec.MsgspecError as error:
         _log.warning("denial %d is left out, it does not decode: %s", entry.position, error)
         return None

@@ -3,8 +3,8 @@
 from ledger.core import snapshots
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.opening import Progress, catch_up
 from ledger.log.port import Log
+from ledger.log.recovery.replay import Progress, catch_up
 
 
 async def state_at(log: Log, position: int, *, on_progress: Progress | None = None) -> State:

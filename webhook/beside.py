@@ -5,7 +5,7 @@ from typing import Protocol
 
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change
-from ledger.log.courier import Courier
+from ledger.log.command_queue import Courier
 
 
 class Beside(Protocol):

@@ -8,8 +8,8 @@ from ledger.core.evolve import charges
 from ledger.core.model import events
 from ledger.core.model.state import State
 from ledger.log.records import Record
-from ledger.log.turns import Stride
-from ledger.log.view import View
+from ledger.log.state_view import View
+from ledger.runtime.tasks import Stride
 
 Shares = dict[str, dict[int, int]]
 """Amounts by qualified namespace and line number."""

@@ -12,8 +12,8 @@ from ledger.kube.api.objects import ResourceQuota, Workload
 from ledger.kube.api.ports import Change, Changed, Listed, Writes
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log.turns import Stride
 from ledger.runtime.backoff import Pausing
+from ledger.runtime.tasks import Stride
 from webhook.surroundings.policies import DefaultQuota, Policies
 
 MAKE_SECONDS: Final = 2.0

@@ -11,7 +11,7 @@ from ledger.core.model.commands import Describe
 from ledger.kube.api.objects import ObjectMeta, Workload
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.requests import place_traits
-from ledger.log.turns import Stride
+from ledger.runtime.tasks import Stride
 from webhook.tenure import RECOUNTED, WATCHED, Tenure
 
 NAMESPACES: Final = "namespaces"

@@ -8,9 +8,9 @@ from ledger.core.model.traits import is_unread
 from ledger.kube.api.objects import Pod, ResourceQuota
 from ledger.kube.api.ports import Change, Listed
 from ledger.kube.watch.informers import Watches
+from ledger.log.ledger import Ledger
 from ledger.log.records import Record
-from ledger.log.submission import Ledger
-from ledger.log.turns import every
+from ledger.runtime.tasks import every
 from webhook.ages import Ages
 from webhook.barrier import Barrier, Looking
 from webhook.beside import Beside

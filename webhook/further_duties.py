@@ -7,9 +7,9 @@ from ledger.kube.api.objects import ResourceQuota, Workload
 from ledger.kube.api.ports import Change
 from ledger.kube.api.resources import UNIVERSE_QUOTAS, Resource
 from ledger.kube.watch.informers import Watches
+from ledger.log.ledger import Ledger
 from ledger.log.records import Record
-from ledger.log.submission import Ledger
-from ledger.log.turns import every
+from ledger.runtime.tasks import every
 from webhook import default_quotas, descriptions, quota_status, universe_status
 from webhook.ages import Ages
 from webhook.beyond import Beyond

@@ -22,8 +22,8 @@ from ledger.kube.api.pod_gates import GATE
 from ledger.kube.api.ports import Writes
 from ledger.kube.client.event_queue import EventQueue
 from ledger.kube.requests.pod_demand import Demand, demand_of
+from ledger.log.ledger import Ledger
 from ledger.log.records import Record
-from ledger.log.submission import Ledger
 from ledger.runtime.backoff import Pausing
 from webhook.gate_queue import Queue, Waiter
 from webhook.sighting import Sighting, is_let_in

@@ -14,7 +14,7 @@ from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.ports import Change
 from ledger.kube.api.resources import Resource
 from ledger.kube.watch.informers import Watches
-from ledger.log.turns import Stride
+from ledger.runtime.tasks import Stride
 from webhook.beyond import Beyond
 from webhook.kinds.kind import Kind
 from webhook.manners import Manners

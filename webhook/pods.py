@@ -9,7 +9,7 @@ from ledger.core.model import accounts
 from ledger.core.model.events import Cause
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Changed, Listed
-from ledger.log.turns import Stride
+from ledger.runtime.tasks import Stride
 from webhook import recounting
 from webhook.ages import Ages
 from webhook.barrier import Looked

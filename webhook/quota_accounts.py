@@ -7,7 +7,7 @@ from ledger.core.model.commands import CloseAccount, SetLimits
 from ledger.kube.api.objects import ResourceQuota
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.quotas.resource_quota import limits_of
-from ledger.log.turns import Stride
+from ledger.runtime.tasks import Stride
 from webhook.limits import is_set
 from webhook.quota_warnings import QuotaWarnings
 from webhook.tenure import RECOUNTED, WATCHED, Tenure

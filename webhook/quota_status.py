@@ -19,8 +19,8 @@ from ledger.kube.api.ports import Change, Changed, Listed, Writes
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests import quantities
 from ledger.kube.requests.quantities import QuantityError
-from ledger.log.turns import Stride
 from ledger.runtime.backoff import Pausing
+from ledger.runtime.tasks import Stride
 from webhook.tenure import Tenure
 
 WRITE_SECONDS: Final = 3.0

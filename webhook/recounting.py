@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ledger.log.turns import Stride
+from ledger.runtime.tasks import Stride
 from webhook.ages import Ages, OpenAttempt
 from webhook.sighting import missing
 from webhook.tenure import RECOUNTED, Tenure

@@ -17,7 +17,7 @@ from ledger.kube.api.errors import NotServed, Unavailable
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
 from ledger.kube.api.resources import Resource
-from ledger.log.turns import Stride
+from ledger.runtime.tasks import Stride
 from webhook import recounting
 from webhook.ages import Ages
 from webhook.barrier import Looked

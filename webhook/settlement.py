@@ -13,10 +13,10 @@ from typing import Final
 from ledger.core.model.commands import RegisterCluster
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.kube.api.errors import ClusterError
-from ledger.log.courier import Courier
+from ledger.log.command_queue import Courier
+from ledger.log.ledger import Ledger
 from ledger.log.records import Record
-from ledger.log.submission import Ledger
-from ledger.log.view import View
+from ledger.log.state_view import View
 from ledger.runtime.counter_protocol import Count, uncounted
 from webhook.beside import Begin
 from webhook.duties import Duties

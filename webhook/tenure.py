@@ -13,8 +13,8 @@ from ledger.kube.api.ports import Cluster
 from ledger.kube.requests.demand_rules import DemandRules, Recording
 from ledger.kube.requests.pod_traits import Labels
 from ledger.kube.watch.failed_objects import Failures
-from ledger.log.courier import Courier
-from ledger.log.view import View
+from ledger.log.command_queue import Courier
+from ledger.log.state_view import View
 from ledger.runtime.counter_protocol import Count, uncounted
 from webhook.beyond import Beyond
 

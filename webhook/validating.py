@@ -20,7 +20,7 @@ import structlog
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.kube.requests.container_requests import shown
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log.submission import Ledger
+from ledger.log.ledger import Ledger
 from webhook import reserved
 from webhook.attempts import Attempts
 from webhook.judging import definitions

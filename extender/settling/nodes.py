@@ -19,7 +19,7 @@ from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.hami.link_scores import PairScores
 from ledger.kube.watch.failed_objects import Failures
 from ledger.kube.watch.informers import Watches
-from ledger.log.turns import Stride
+from ledger.runtime.tasks import Stride
 
 WATCHED: Final = "nodes"
 """What the watch is called in readiness."""

@@ -15,7 +15,7 @@ from ledger.core.model.commands import AnyCommand, Observe
 from ledger.core.model.events import AnyEvent, CardsRegistered
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Changed, Listed
-from ledger.log.turns import Stride
+from ledger.runtime.tasks import Stride
 
 ASTRAY_MAX: Final = 10_000
 """Pods that are remembered because their cards are not known; the next list finds the others."""

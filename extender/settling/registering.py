@@ -24,8 +24,8 @@ from extender.settling.tenure import SETTLED, CardTenure
 from ledger.core.model import cards
 from ledger.core.model.commands import RegisterCards, RemoveNode
 from ledger.core.model.events import AnyEvent, CardsRegistered
-from ledger.log.rates import ByteRates
-from ledger.log.turns import Stride
+from ledger.log.writer.token_bucket import ByteRates
+from ledger.runtime.tasks import Stride
 
 AGAIN_SECONDS: Final = 0.1
 """Pause before a node is looked at whose last news are still on their way to the ledger."""

@@ -22,11 +22,11 @@ from ledger.kube.api import ports
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Listed
 from ledger.kube.watch.failed_objects import Failures
-from ledger.log.courier import Courier
+from ledger.log.command_queue import Courier
 from ledger.log.records import Record
-from ledger.log.turns import every
-from ledger.log.view import View
+from ledger.log.state_view import View
 from ledger.runtime.counter_protocol import Count, uncounted
+from ledger.runtime.tasks import every
 
 TICK_SECONDS: Final = 1.0
 """How often placements and claims are looked at, less when their bound is short."""

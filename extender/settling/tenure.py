@@ -10,8 +10,8 @@ from ledger.core.model.cards import Placement
 from ledger.core.model.state import Entry
 from ledger.kube.api.ports import Allocates
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log.courier import Courier
-from ledger.log.view import View
+from ledger.log.command_queue import Courier
+from ledger.log.state_view import View
 from ledger.runtime.counter_protocol import Count, uncounted
 
 SETTLED: Final = "settlement"

@@ -20,8 +20,8 @@ from ledger.core.model.commands import Advance, Unplace
 from ledger.core.model.events import AnyEvent, Cause, Placed
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
-from ledger.log.turns import Stride
 from ledger.runtime.backoff import Pausing
+from ledger.runtime.tasks import Stride
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0

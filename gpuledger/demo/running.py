@@ -12,7 +12,7 @@ from gpuledger.demo.broken import Broken
 from gpuledger.demo.narration import Narrator
 from gpuledger.demo.service import Service
 from gpuledger.demo.story import Story
-from ledger.log.storelock import StoreBusy
+from ledger.log.embedded.store_lock import StoreBusy
 from projections.store import StoreError
 
 _TROUBLE: Final = (Broken, StoreBusy, StoreError, TimeoutError, aiohttp.ClientError, OSError)

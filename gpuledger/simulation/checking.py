@@ -27,8 +27,8 @@ from ledger.core.model.events import AnyEvent, Cause, Observed, Released, Reserv
 from ledger.core.model.state import State
 from ledger.kube.api.objects import Pod, Workload
 from ledger.log import records
+from ledger.log.ledger import Accepted, Ledger
 from ledger.log.port import Lost
-from ledger.log.submission import Accepted, Ledger
 
 _ENTERING: Final = (Reserved, Observed)
 """Events that say whose envelope an object counts in."""
@@ -335,7 +335,7 @@ class Witnessed:
         self._checker = checker
 
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
-        """Decide a command; see `ledger.log.submission.Ledger`."""
+        """Decide a command; see `ledger.log.ledger.Ledger`."""
         arrived = self._checker.position
         answer = await self._ledger.submit(command, dry_run=dry_run)
         if dry_run:

@@ -23,11 +23,11 @@ from ledger.core.model import state as core_state
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import Refute
 from ledger.core.model.state import State
-from ledger.log import opening
-from ledger.log.memory import MemoryStore
+from ledger.log.memory_log import MemoryStore
 from ledger.log.port import Log, Snapshot
-from ledger.log.storing import Storing
-from ledger.log.writer import Writer
+from ledger.log.recovery import replay
+from ledger.log.writer.appender import Storing
+from ledger.log.writer.writer import Writer
 from webhook import sighting
 from webhook.ages import Ages
 from webhook.barrier import Barrier
@@ -85,13 +85,13 @@ def _lost_tail_unnoticed(put: Put) -> None:
     async def from_snapshot(*_: Any) -> State:
         return State()
 
-    honest = opening.open_state
+    honest = replay.open_state
 
     async def open_state(log: Log, **_: Any) -> State:
         return await honest(log)
 
-    put(opening, "open_state", open_state)
-    put(opening, "_from_snapshot", from_snapshot)
+    put(replay, "open_state", open_state)
+    put(replay, "_from_snapshot", from_snapshot)
 
 
 def _commit_keeps_the_hold(put: Put) -> None:

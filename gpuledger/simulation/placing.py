@@ -14,9 +14,9 @@ from extender.settling.settlement import CardSettlement
 from extender.settling.tenure import CardSettings
 from gpuledger.simulation.carded import CardedCluster
 from gpuledger.simulation.settings import RULES, SETTLE_SECONDS
+from ledger.log.ledger import Ledger
 from ledger.log.records import Record
-from ledger.log.submission import Ledger
-from ledger.log.writer import Writer
+from ledger.log.writer.writer import Writer
 
 LOAD_AGAIN_SECONDS: Final = 0.05
 

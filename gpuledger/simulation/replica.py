@@ -24,16 +24,16 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.requests import place_traits
 from ledger.kube.watch import failed_objects
-from ledger.log.bounds import WriterSettings
-from ledger.log.forwarding import CommandServer, Forwarder
-from ledger.log.memory import MemoryStore
-from ledger.log.observer import Observer
+from ledger.log.jetstream.streams import Names
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import MemoryStore
+from ledger.log.peers.forwarding import CommandServer, Forwarder
 from ledger.log.port import LogError, Lost, Snapshot
 from ledger.log.records import Record
-from ledger.log.streams import Names
-from ledger.log.submission import Accepted
-from ledger.log.witness import Head
-from ledger.log.writer import Writer
+from ledger.log.recovery.head_witness import Head
+from ledger.log.writer.observer import Observer
+from ledger.log.writer.writer import Writer
+from ledger.log.writer.writer_limits import WriterSettings
 from ledger.simulation.messages import Exchange, Line
 from ledger.simulation.network import DistantLog, SeededFaults
 from ledger.simulation.processes import Process

@@ -12,7 +12,7 @@ from ledger.core.model.cards import Part, Phase, Share
 from ledger.core.model.commands import AnyCommand, MakeRoom
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Pod
-from ledger.log.submission import Accepted
+from ledger.log.ledger import Accepted
 
 
 class Deciding(Protocol):

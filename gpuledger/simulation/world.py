@@ -13,7 +13,7 @@ from gpuledger.simulation.replica import Lease, Replica
 from gpuledger.simulation.script import Script
 from gpuledger.simulation.settings import CLUSTERS, SETTLE_SECONDS
 from gpuledger.simulation.writing import BEYOND_SECONDS
-from ledger.log.memory import MemoryStore
+from ledger.log.memory_log import MemoryStore
 from ledger.simulation.messages import Exchange
 from ledger.simulation.network import CALM, Weather
 

@@ -1,7 +1,7 @@
 """What the writer reports about itself, as metrics."""
 
 from ledger.core.model.denials import Denial
-from ledger.log.observer import Answer, Observer
+from ledger.log.writer.observer import Answer, Observer
 from ledger.runtime.metrics import Telemetry
 
 

@@ -1,7 +1,7 @@
 """Messages between simulated replicas: requests on subjects, as NATS carries them, and lost ones.
 
-A `Line` stands where the forwarder and the command server of `ledger.log.forwarding` expect their
-connection.
+A `Line` stands where the forwarder and the command server of `ledger.log.peers.forwarding` expect
+their connection.
 """
 
 import asyncio

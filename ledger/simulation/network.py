@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.log.memory import Fate, Fault, MemoryLog
+from ledger.log.memory_log import Fate, Fault, MemoryLog
 from ledger.simulation.processes import outside
 
 
@@ -47,7 +47,7 @@ class SeededFaults:
         self._source = source
 
     def strike(self, call: str) -> Fault:
-        """Return the fault of the next call; see `ledger.log.memory.Faults`."""
+        """Return the fault of the next call; see `ledger.log.memory_log.Faults`."""
         source, weather = self._source, self.weather
         before, after = source.random() * HOP_SECONDS_MAX, 0.0
         if source.random() < weather.slow:

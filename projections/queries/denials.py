@@ -4,7 +4,7 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, sentence
-from ledger.log import refusals
+from ledger.log.writer import denial_log
 from projections.queries.moments import LAST, rfc3339
 from projections.queries.scopes import Scope
 from projections.reading import View
@@ -56,7 +56,7 @@ async def denials(
 
 
 def _denied(number: int, body: bytes) -> Denied:
-    refusal = refusals.decode(body)
+    refusal = denial_log.decode(body)
     cluster, _, namespace = refusal.namespace.partition("/")
     return Denied(
         number,

@@ -11,11 +11,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
-from ledger.log.natsfiles import Address
-from ledger.log.observer import Observer
-from ledger.log.submission import Accepted
-from ledger.log.writer import Writer
+from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
+from ledger.log.embedded.server_files import Address
+from ledger.log.ledger import Accepted
+from ledger.log.writer.observer import Observer
+from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
 from tests.bench import ledgers
 from tests.bench.results import Goal, Result, result

@@ -16,8 +16,8 @@ from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand
 from ledger.kube.api.ports import Listed
 from ledger.kube.api.resources import Resource
-from ledger.log.memory import MemoryLog, MemoryStore
-from ledger.log.writer import Writer
+from ledger.log.memory_log import MemoryLog, MemoryStore
+from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
 from tests.bench import ledgers, populating, reviews
 from tests.bench.fleet import Fleet, workload

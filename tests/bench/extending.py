@@ -26,7 +26,7 @@ from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log import answers
+from ledger.log import system_denials
 from ledger.log.records import Record
 from ledger.runtime.http import http_server, request_body
 from ledger.runtime.http.body_budget import BodyBudget
@@ -50,7 +50,7 @@ class Still:
 
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Denial:
         """Decide nothing."""
-        return answers.unavailable("it is measured without one")
+        return system_denials.unavailable("it is measured without one")
 
 
 def run(quick: bool) -> list[Result]:

@@ -11,8 +11,8 @@ from ledger.core import snapshots
 from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
-from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
-from ledger.log.jetstream import JetStreamLog
+from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
+from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Snapshot
 from tests.bench import ledgers
 from tests.support.folding import record

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
-from ledger.log.natsfiles import Address
-from ledger.log.opening import catch_up
-from ledger.log.writer import Writer
+from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
+from ledger.log.embedded.server_files import Address
+from ledger.log.recovery.replay import catch_up
+from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
 from projections.projector import Projector
 from projections.queries.history import history

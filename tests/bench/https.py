@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
+from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from tests.bench import ledgers
 from tests.bench.permissive import allowing
 from tests.bench.results import Goal, Result, result

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
-from ledger.log.natsfiles import Address
+from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
+from ledger.log.embedded.server_files import Address
 from ledger.log.records import Record
 from projections import projector
 from projections.store import Store

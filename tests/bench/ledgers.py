@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ledger.core.model import accounts, commands
-from ledger.log.connection import Access
-from ledger.log.jetstream import JetStreamLog, JetStreamSettings
-from ledger.log.natsfiles import Address
-from ledger.log.observer import Observer
-from ledger.log.submission import Ledger
-from ledger.log.writer import Writer
+from ledger.log.embedded.server_files import Address
+from ledger.log.jetstream.connection import Access
+from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
+from ledger.log.ledger import Ledger
+from ledger.log.writer.observer import Observer
+from ledger.log.writer.writer import Writer
 
 CLUSTER = "bench"
 KEYS = ("limits.nvidia.com/gpumem", "requests.nvidia.com/gpu", "limits.nvidia.com/gpucores")

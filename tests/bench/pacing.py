@@ -5,7 +5,7 @@ import itertools
 import time
 from typing import Final
 
-from ledger.log.submission import Accepted, Ledger
+from ledger.log.ledger import Accepted, Ledger
 from tests.bench import ledgers
 
 TICK_SECONDS: Final = 0.002

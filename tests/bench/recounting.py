@@ -20,9 +20,9 @@ from ledger.kube.api.ports import Listed
 from ledger.kube.api.resources import Resource
 from ledger.kube.client.api_cluster import KubernetesCluster
 from ledger.kube.client.http_client import Client
-from ledger.log.courier import Courier
-from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
-from ledger.log.writer import Writer
+from ledger.log.command_queue import Courier
+from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
+from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
 from tests.bench import ledgers, listing, populating
 from tests.bench.fleet import Fleet, workload

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
-from ledger.log.forwarding import CommandServer, Forwarder
-from ledger.log.natsfiles import Address
-from ledger.log.owner import Owner
+from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
+from ledger.log.embedded.server_files import Address
+from ledger.log.peers.forwarding import CommandServer, Forwarder
+from ledger.log.peers.lease import Owner
 from ledger.runtime import gc_tuning
 from tests.bench import core, ledgers
 from tests.bench.pacing import NAMESPACES, Pace

@@ -11,7 +11,7 @@ from support import leaf
 from support.nats import NatsServer, settings_for
 from support.ports import free_port
 
-from ledger.log.jetstream import JetStreamLog
+from ledger.log.jetstream.jetstream_log import JetStreamLog
 
 _shards = itertools.count(1)
 

@@ -10,11 +10,11 @@ import pytest
 from support.nats import NatsServer, settings_for
 from support.ports import free_port
 
-from ledger.log import api, tailing
-from ledger.log.connection import Access
-from ledger.log.jetstream import JetStreamLog
+from ledger.log.jetstream import consumer, jetstream_api
+from ledger.log.jetstream.connection import Access
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.jetstream.streams import ConfigurationDrift, log_stream
 from ledger.log.port import Ambiguous, Conflict, LogError, Snapshot, Unreachable
-from ledger.log.streams import ConfigurationDrift, log_stream
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -106,7 +106,7 @@ class Appender:
 async def contents(log: JetStreamLog) -> dict[int, bytes]:
     """Read the whole log."""
     last = (await log.extent()).last
-    async with aclosing(tailing.read(log._log, 1, last)) as batches:
+    async with aclosing(consumer.read(log._log, 1, last)) as batches:
         return {entry.position: entry.payload async for batch in batches for entry in batch}
 
 
@@ -138,7 +138,7 @@ async def test_a_follower_lives_through_the_loss_of_a_leader(cluster: list[NatsS
     seen: list[int] = []
 
     async def follow(count: int) -> None:
-        async with aclosing(tailing.follow(log._log, 1)) as batches:
+        async with aclosing(consumer.follow(log._log, 1)) as batches:
             async for batch in batches:
                 seen.extend(entry.position for entry in batch)
                 if seen[-1] >= count:
@@ -173,7 +173,7 @@ async def test_writers_on_different_servers_never_share_a_position(
 async def test_fewer_replicas_than_wanted_are_drift(cluster: list[NatsServer]) -> None:
     single = await connected(cluster, replicas=1)
     with pytest.raises(ConfigurationDrift, match="num_replicas is 1, wanted 3"):
-        await api.ensure(
+        await jetstream_api.ensure(
             single.connection,
             log_stream(single.names, 3, single.settings.max_bytes),
             create=False,

@@ -13,8 +13,8 @@ from support.live import Live, creation
 from support.nats import NatsServer, settings_for
 from support.ports import free_port
 
-from ledger.log.connection import Access
-from ledger.log.jetstream import JetStreamLog
+from ledger.log.jetstream.connection import Access
+from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Unreachable
 from ledger.runtime.tls import own_authority
 

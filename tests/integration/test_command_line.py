@@ -17,8 +17,8 @@ from support.command_line import COMMAND, SECONDS, Ended, environment, gpuledger
 from gpuledger.deciding import writer_on
 from gpuledger.finding import log_of
 from ledger.core.model.commands import Reserve
-from ledger.log import streams
-from ledger.log.submission import Accepted
+from ledger.log.jetstream import streams
+from ledger.log.ledger import Accepted
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,7 @@ from support.link import Link, link
 from support.nats import NatsServer
 from support.ports import free_port
 
-from ledger.log.connection import Access, Connection
+from ledger.log.jetstream.connection import Access, Connection
 from ledger.log.port import Unreachable
 
 pytestmark = pytest.mark.integration

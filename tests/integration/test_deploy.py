@@ -11,7 +11,7 @@ from support.nats import settings_for
 from support.shipped import SERVER, SERVERS, Shipped, shipped_servers
 from support.shipped_log import access, opened
 
-from ledger.log.jetstream import JetStreamLog
+from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Unreachable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from ledger.log import embedded, natsfiles
-from ledger.log.connection import Access
-from ledger.log.embedded import EmbeddedServer, EmbeddedSettings, ServerFailed
-from ledger.log.jetstream import JetStreamLog, JetStreamSettings
-from ledger.log.natsfiles import Address
+from ledger.log.embedded import nats_server, server_files
+from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings, ServerFailed
+from ledger.log.embedded.server_files import Address
+from ledger.log.embedded.store_lock import StoreBusy, acquire
+from ledger.log.jetstream.connection import Access
+from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
 from ledger.log.port import LogError, Unreachable
-from ledger.log.storelock import StoreBusy, acquire
 
 pytestmark = pytest.mark.integration
 
@@ -99,7 +99,7 @@ async def started_parent(
     )
     assert parent.stdout is not None
     assert await asyncio.wait_for(parent.stdout.readline(), 30) == b"ready\n"
-    address = natsfiles.read_address(store)
+    address = server_files.read_address(store)
     assert address is not None
     children += [parent.pid, address.pid]
     return parent, address
@@ -182,7 +182,7 @@ async def test_the_lock_is_free_after_a_clean_stop(settings: EmbeddedSettings) -
         pid = server.address.pid
     lock = await acquire(settings.store / "lock", 0.0, "nobody")
     lock.release()
-    assert natsfiles.read_address(settings.store) is None
+    assert server_files.read_address(settings.store) is None
     assert not alive(pid)
 
 
@@ -273,7 +273,7 @@ async def test_a_log_for_which_the_disk_is_too_small_is_refused_with_a_remedy(
 async def test_a_server_that_could_not_write_stores_again_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "HEALTH_SECONDS", 0.1)
+    monkeypatch.setattr(nats_server, "HEALTH_SECONDS", 0.1)
     async with EmbeddedServer(EmbeddedSettings(store=tmp_path, watched=False)) as server:
         log = await opened(server.address, create=True)
         await log.append(b"before", 0)
@@ -312,4 +312,4 @@ async def test_a_password_file_that_holds_none_is_made_anew(tmp_path: Path, left
 async def test_an_address_file_that_makes_no_sense_is_named(tmp_path: Path) -> None:
     (tmp_path / "nats.json").write_text(json.dumps({"url": 7}))
     with pytest.raises(ValueError, match=r"nats\.json"):
-        natsfiles.read_address(tmp_path)
+        server_files.read_address(tmp_path)

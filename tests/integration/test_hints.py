@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 from support.nats import NatsServer, settings_for
 
-from ledger.log.hints import HINT_BYTES_MAX, HINTS_MAX, Hints
-from ledger.log.jetstream import JetStreamLog
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.peers.gossip import HINT_BYTES_MAX, HINTS_MAX, Hints
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ from support.nats import NatsServer
 
 from gpuledger.keeper import Keeper
 from gpuledger.wiring import Reach
-from ledger.log.observer import Observer
+from ledger.log.writer.observer import Observer
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration

@@ -14,15 +14,16 @@ from support.nats import settings_for
 
 from ledger.core.model import accounts, commands
 from ledger.core.model.denials import Denial, Reason
-from ledger.log import opening, records
-from ledger.log.bounds import WriterSettings
-from ledger.log.domains import Captured
-from ledger.log.forwarding import CommandServer, Forwarder
-from ledger.log.jetstream import JetStreamLog
-from ledger.log.owner import Owner, OwnerSettings
+from ledger.log import records
+from ledger.log.jetstream.domains import Captured
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.ledger import Accepted, Ledger
+from ledger.log.peers.forwarding import CommandServer, Forwarder
+from ledger.log.peers.lease import Owner, OwnerSettings
 from ledger.log.port import Conflict, Lost
-from ledger.log.submission import Accepted, Ledger
-from ledger.log.writer import Writer
+from ledger.log.recovery import replay
+from ledger.log.writer.writer import Writer
+from ledger.log.writer.writer_limits import WriterSettings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -177,7 +178,7 @@ async def test_with_the_link_cut_again_and_again_nothing_is_lost_and_no_limit_is
         await asyncio.gather(*(load.end() for load in loads))
     assert max(used) == LIMIT
     assert all(load.refused for load in loads)
-    state = await opening.open_state(near)
+    state = await replay.open_state(near)
     entries = state.namespaces["c1/red"].entries
     assert {key.removeprefix("pods/") for key in entries} == loads[0].held | loads[1].held
     assert sum(state.used) == len(entries)

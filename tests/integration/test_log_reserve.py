@@ -14,9 +14,9 @@ from support.nats import NatsServer, settings_for
 
 from ledger.core.model.commands import Refute, Reserve
 from ledger.core.model.denials import Reason
-from ledger.log.jetstream import JetStreamLog
-from ledger.log.submission import Accepted
-from ledger.log.writer import Writer
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.ledger import Accepted
+from ledger.log.writer.writer import Writer
 
 pytestmark = pytest.mark.integration
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from support.nats import NatsServer, settings_for
 
-from ledger.log import api
-from ledger.log.jetstream import JetStreamLog
+from ledger.log.jetstream import jetstream_api
+from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Full
 
 pytestmark = pytest.mark.integration
@@ -34,13 +34,13 @@ async def test_the_service_raises_the_maximum_of_a_log_that_is_full(
     try:
         await small.open(create=True)
         last = await fill(small)
-        before = await api.configuration(small.connection, small.names.log)
+        before = await jetstream_api.configuration(small.connection, small.names.log)
         await large.open(create=False)
         await large.adjust()
         assert await large.append(os.urandom(RECORD_BYTES), last) == last + 1
-        after = await api.configuration(large.connection, large.names.log)
+        after = await jetstream_api.configuration(large.connection, large.names.log)
         assert after == msgspec.structs.replace(before, max_bytes=2_000_000)
-        denials = await api.configuration(large.connection, large.names.denials)
+        denials = await jetstream_api.configuration(large.connection, large.names.denials)
         assert denials.max_age == 7 * 24 * 3600 * 10**9
         await small.adjust()
         assert (await large.extent()).size_max == 2_000_000

@@ -8,8 +8,8 @@ import pytest
 from support.leaf import DOMAIN
 from support.nats import settings_for
 
-from ledger.log.jetstream import JetStreamLog, JetStreamSettings
-from ledger.log.memory import MemoryLog, MemoryStore
+from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
+from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.port import Conflict, Entry, Lost, Snapshot, Unreachable
 
 pytestmark = pytest.mark.integration

@@ -9,11 +9,11 @@ import pytest
 from support.nats import NatsServer, settings_for
 
 from ledger.core.model.commands import Reserve
-from ledger.log.bounds import WriterSettings
-from ledger.log.jetstream import JetStreamLog
-from ledger.log.news import News
-from ledger.log.submission import Accepted
-from ledger.log.writer import Writer
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.ledger import Accepted
+from ledger.log.peers.append_notices import News
+from ledger.log.writer.writer import Writer
+from ledger.log.writer.writer_limits import WriterSettings
 
 pytestmark = pytest.mark.integration
 

@@ -24,9 +24,9 @@ from ledger.core.model import commands
 from ledger.core.model.accounts import quota
 from ledger.core.model.cards import OWN, Part, Parts, Phase, Share
 from ledger.kube.hami import node_annotations
-from ledger.log.jetstream import JetStreamLog
-from ledger.log.submission import Accepted
-from ledger.log.writer import Writer
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.ledger import Accepted
+from ledger.log.writer.writer import Writer
 from vgpu_native import limits_page
 from vgpu_native.limits_page import MEBIBYTE
 

@@ -8,11 +8,11 @@ from support.nats import NatsServer
 
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.denials import Denial, Reason, Shortage
-from ledger.log.connection import Access, Connection
-from ledger.log.forwarding import CommandServer, Forwarder, ForwardingSettings
-from ledger.log.owner import Owner, OwnerSettings
-from ledger.log.streams import Names
-from ledger.log.submission import Accepted
+from ledger.log.jetstream.connection import Access, Connection
+from ledger.log.jetstream.streams import Names
+from ledger.log.ledger import Accepted
+from ledger.log.peers.forwarding import CommandServer, Forwarder, ForwardingSettings
+from ledger.log.peers.lease import Owner, OwnerSettings
 
 pytestmark = pytest.mark.integration
 

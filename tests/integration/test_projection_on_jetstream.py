@@ -9,7 +9,7 @@ from support.projecting import digest_of, log_of, project, random_payloads
 from ledger.core import snapshots
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.jetstream import JetStreamLog
+from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Snapshot
 from projections import projector
 from projections.replaying import Expected, audit_lines, verify

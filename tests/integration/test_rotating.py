@@ -16,9 +16,9 @@ from nats.aio.msg import Msg
 from support.live import Live, creation, live
 from support.nats import NatsServer
 
-from ledger.log import connection as connections
-from ledger.log.connection import Access, Connection
-from ledger.log.credentials import CredentialsError, check_keys
+from ledger.log.jetstream import connection as connections
+from ledger.log.jetstream.connection import Access, Connection
+from ledger.log.jetstream.nats_credentials import CredentialsError, check_keys
 from ledger.runtime.tls import own_authority
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ import pytest
 from support.nats import NatsServer
 from support.ports import free_port
 
-from ledger.log.connection import Access, Connection, Unauthorized, Untrusted
+from ledger.log.jetstream.connection import Access, Connection, Unauthorized, Untrusted
 from ledger.log.port import Unreachable
 from ledger.runtime.tls import own_authority
 from ledger.runtime.tls.own_authority import Files

@@ -18,8 +18,8 @@ from support.serving import ClientAuthority
 
 from gpuledger.finding import log_of
 from ledger.core.model.denials import Reason
-from ledger.log import natsfiles
-from ledger.log.storelock import acquire
+from ledger.log.embedded import server_files
+from ledger.log.embedded.store_lock import acquire
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -75,7 +75,7 @@ async def growth(admitted: set[str], count: int) -> None:
 
 def log_server_of(store: Path) -> int:
     """Return the process id of the service's nats-server."""
-    address = natsfiles.read_address(store)
+    address = server_files.read_address(store)
     assert address is not None
     return address.pid
 
@@ -241,7 +241,7 @@ async def test_a_projection_that_is_deleted_below_the_service_is_built_again(
 async def test_the_service_ends_cleanly_within_its_time(tmp_path: Path) -> None:
     with live(tmp_path / "store") as service:
         assert service.stop() == 0
-        assert natsfiles.read_address(service.store) is None
+        assert server_files.read_address(service.store) is None
 
 
 async def test_a_service_that_waits_for_its_store_ends_when_it_is_told_to(tmp_path: Path) -> None:

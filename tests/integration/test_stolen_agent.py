@@ -20,11 +20,11 @@ from support.shipped import AGENT_PASSWORD, PASSWORD, SERVERS, Shipped, shipped_
 from support.shipped_log import AGENT, APIS, FORM_SECONDS, access, agent_of, filled
 
 from gpuledger.agent_log import INBOX
-from ledger.log.jetstream import JetStreamLog
-from ledger.log.owner import Owner
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.jetstream.streams import HEADERS_BYTES_MAX
+from ledger.log.peers.lease import Owner
 from ledger.log.port import Ambiguous, Snapshot, Unreachable
 from ledger.log.records import RECORD_BYTES_MAX
-from ledger.log.streams import HEADERS_BYTES_MAX
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -14,10 +14,10 @@ from support.nats import settings_for
 
 from ledger.core.model import accounts, commands
 from ledger.core.model.denials import Reason
-from ledger.log import opening
-from ledger.log.jetstream import JetStreamLog
-from ledger.log.submission import Accepted
-from ledger.log.writer import Writer
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.ledger import Accepted
+from ledger.log.recovery import replay
+from ledger.log.writer.writer import Writer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -131,7 +131,7 @@ async def test_two_clusters_share_a_limit_over_a_link_that_breaks_under_load(
         await two.between.restore()
         await asyncio.to_thread(east.wait_for, "ledger", ok=True)
     await asyncio.gather(*(one.full() for one in creating))
-    state = await opening.open_state(log)
+    state = await replay.open_state(log)
     await log.close()
     held = {
         hold.uid

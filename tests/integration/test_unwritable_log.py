@@ -15,7 +15,7 @@ from support.live import Live, creation
 from support.nats import NatsServer, settings_for
 
 from ledger.core.model.denials import Reason
-from ledger.log.jetstream import JetStreamLog
+from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Extent
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ from gpuledger.deciding import writer_on
 from gpuledger.finding import log_of
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
-from ledger.log.submission import Accepted
+from ledger.log.ledger import Accepted
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration

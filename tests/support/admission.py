@@ -18,7 +18,7 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.core.model.traits import Selection
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log.submission import Accepted, Ledger
+from ledger.log.ledger import Accepted, Ledger
 from webhook.app import application
 from webhook.mutating import Mutating
 from webhook.policy import Policy

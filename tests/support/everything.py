@@ -14,7 +14,7 @@ from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, PodEvent
 from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.kube.requests import place_traits
 from ledger.kube.requests.card_sizes import Sizes
-from ledger.log.memory import MemoryStore
+from ledger.log.memory_log import MemoryStore
 from support.apiserver import ApiServer, ModelCluster, Object
 from support.replicas import running
 from support.settled import CLUSTER, RULES, World, settling

@@ -25,9 +25,9 @@ from ledger.kube.api.objects import Node, ObjectMeta, Pod
 from ledger.kube.api.ports import Binding, PodEvent
 from ledger.kube.hami.node_devices import announcement
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log.memory import MemoryStore
-from ledger.log.submission import Ledger
-from ledger.log.writer import Writer
+from ledger.log.ledger import Ledger
+from ledger.log.memory_log import MemoryStore
+from ledger.log.writer.writer import Writer
 from support.replicas import running
 
 FIXTURES: Final = Path(__file__).parents[1] / "fixtures" / "extender"

@@ -7,9 +7,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ledger.log import monitoring, natsfiles
-from ledger.log.connection import Access
-from ledger.log.jetstream import JetStreamSettings
+from ledger.log.embedded import server_files
+from ledger.log.jetstream import server_monitoring
+from ledger.log.jetstream.connection import Access
+from ledger.log.jetstream.jetstream_log import JetStreamSettings
 from support.ports import free_port
 
 START_SECONDS = 20.0
@@ -59,13 +60,15 @@ class NatsServer:
         """Start the process without waiting for it."""
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.prefix, natsfiles.binary(), "-c", self.configuration], stdout=log, stderr=log
+                [*self.prefix, server_files.binary(), "-c", self.configuration],
+                stdout=log,
+                stderr=log,
             )
 
     async def ready(self) -> None:
         """Wait until the server serves JetStream."""
         give_up = time.monotonic() + START_SECONDS
-        while not await monitoring.healthy(self.monitor_url, 1.0):
+        while not await server_monitoring.healthy(self.monitor_url, 1.0):
             assert time.monotonic() < give_up, (self.directory / "log").read_text()[-2000:]
             await asyncio.sleep(0.02)
 

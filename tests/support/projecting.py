@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ledger.core.model import commands
 from ledger.core.model.state import State
-from ledger.log.memory import MemoryLog, MemoryStore
+from ledger.log.memory_log import MemoryLog, MemoryStore
 from projections.digest import Digest, digest
 from projections.projector import replay
 from projections.reading import Readers, View

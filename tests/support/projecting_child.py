@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ledger.log import memory
+from ledger.log import memory_log
 from projections import projector
 from projections.store import Store
 from support.projecting import log_of
@@ -21,7 +21,7 @@ RECORDS_AT_ONCE = 10
 
 async def main(payloads: list[bytes], database: Path) -> None:
     """Project until killed."""
-    memory.BATCH_ENTRIES_MAX = RECORDS_AT_ONCE  # type: ignore[misc]
+    memory_log.BATCH_ENTRIES_MAX = RECORDS_AT_ONCE  # type: ignore[misc]
     store = await Store.open(database)
     say((await store.head()).position)
     await projector.run(log_of(payloads), store, on_progress=say)

@@ -5,10 +5,10 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator
 
-from ledger.log.bounds import WriterSettings
-from ledger.log.memory import Faults, MemoryLog, MemoryStore
-from ledger.log.observer import Observer
-from ledger.log.writer import Writer
+from ledger.log.memory_log import Faults, MemoryLog, MemoryStore
+from ledger.log.writer.observer import Observer
+from ledger.log.writer.writer import Writer
+from ledger.log.writer.writer_limits import WriterSettings
 
 _numbers = itertools.count(1)
 

@@ -10,10 +10,10 @@ from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.state import Entry, State
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch import failed_objects
-from ledger.log.memory import MemoryStore
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import MemoryStore
 from ledger.log.records import Record
-from ledger.log.submission import Accepted
-from ledger.log.writer import Writer
+from ledger.log.writer.writer import Writer
 from support.apiserver import ApiServer, ModelCluster
 from support.replicas import running
 from webhook.beyond import Beyond

@@ -21,9 +21,9 @@ from ledger.kube.api.objects import Node, Pod
 from ledger.kube.api.ports import Change
 from ledger.kube.hami import annotation_names
 from ledger.kube.hami.placement_annotations import annotations_of
-from ledger.log.memory import MemoryStore
-from ledger.log.submission import Accepted
-from ledger.log.writer import Writer
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import MemoryStore
+from ledger.log.writer.writer import Writer
 from support.apiserver import ApiServer, ModelCluster, Object, pod_body
 from support.replicas import running
 from support.settled import CLUSTER, RULES, World, settling

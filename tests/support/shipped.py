@@ -9,7 +9,7 @@ from typing import Final
 
 import yaml
 
-from ledger.log import natsfiles
+from ledger.log.embedded import server_files
 from support.nats import NatsServer
 from support.ports import free_port
 
@@ -59,7 +59,7 @@ class Shipped(NatsServer):
             "ROUTES": self._routes,
         }
         assert given.keys() < {one["name"] for one in SERVER["env"]}
-        command = [natsfiles.binary(), "--config", self.configuration]
+        command = [server_files.binary(), "--config", self.configuration]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | given)
 

@@ -11,8 +11,8 @@ from ledger.core import snapshots
 from ledger.core.model.accounts import quota
 from ledger.core.model.commands import SetLimits
 from ledger.core.model.state import State
-from ledger.log.connection import Access
-from ledger.log.jetstream import JetStreamLog
+from ledger.log.jetstream.connection import Access
+from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Snapshot, Unreachable
 from support.folding import record
 from support.nats import settings_for

@@ -17,10 +17,10 @@ import structlog
 
 from ledger.core import snapshots
 from ledger.core.model.cards import Stage
-from ledger.log import opening
 from ledger.log.port import Log, LogError, Lost, Unreachable
 from ledger.log.records import NewerSchema
-from ledger.log.witness import Head
+from ledger.log.recovery import replay
+from ledger.log.recovery.head_witness import Head
 from vgpu_native.agent.tracking import Image, Resident, Tracker, image_of
 from vgpu_native.plugin.changes import Changes
 from vgpu_native.plugin.placements import Container
@@ -201,7 +201,7 @@ class Follower:
         if tracker.position > extent.last:
             raise Lost(f"the log ends at {extent.last}, {self._file} has seen {tracker.position}")
         witness = Head(tracker.position, tracker.hash.hex(), str(self._file))
-        if not await opening.is_there(log, witness):
+        if not await replay.is_there(log, witness):
             raise Lost(f"position {tracker.position}, known from {self._file}, is missing")
         if tracker.position and extent.last - tracker.position <= BEHIND_RECORDS:
             return
@@ -279,7 +279,7 @@ async def _snapshot(log: Log, tracker: Tracker) -> Image | None:
         except snapshots.InvalidSnapshot:
             continue
         head = Head(state.position, state.hash.hex(), "a stored snapshot")
-        if await opening.is_there(log, head):
+        if await replay.is_there(log, head):
             return image_of(state, tracker.node)
     return None
 

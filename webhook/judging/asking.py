@@ -8,7 +8,7 @@ import structlog
 
 from ledger.core.model.commands import AnyCommand, Describe, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
-from ledger.log.submission import Accepted, Ledger
+from ledger.log.ledger import Accepted, Ledger
 from webhook import objections
 from webhook.attempts import unqualified
 from webhook.policy import Policy

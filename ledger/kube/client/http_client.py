@@ -15,7 +15,7 @@ import aiohttp
 from ledger.kube.api import http_errors
 from ledger.kube.api.errors import Unavailable
 from ledger.kube.client.credentials import Credentials
-from ledger.log.pieces import TooLong, whole
+from ledger.log.bounded_read import TooLong, whole
 
 REQUEST_SECONDS: Final = 30.0
 """Deadline of a request that is not a watch."""

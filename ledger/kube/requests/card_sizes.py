@@ -19,7 +19,7 @@ from ledger.kube.requests.demand_rules import CardSize, DemandRules
 from ledger.kube.requests.device_requests import Choice
 from ledger.kube.requests.device_selectors import choice_of
 from ledger.log.records import Record
-from ledger.log.view import View
+from ledger.log.state_view import View
 
 CARD_MEMORY_MAX: Final = 294_912
 """MiB of the largest card that is sold: 288 GiB."""

@@ -10,8 +10,8 @@ from gpuledger.app import build
 from gpuledger.exits import Exit, Stop, denied
 from gpuledger.failures import ending
 from ledger.core.model.denials import Denial, Reason
+from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.port import Full, Lost, Unreachable
-from ledger.log.storelock import StoreBusy
 from ledger.runtime.tls import own_authority
 
 

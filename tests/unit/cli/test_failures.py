@@ -8,8 +8,8 @@ import pytest
 
 from gpuledger.exits import Exit, Stop
 from gpuledger.failures import ending
-from ledger.log.connection import Unauthorized, Untrusted
-from ledger.log.plainly import plainly
+from ledger.log.jetstream.connection import Unauthorized, Untrusted
+from ledger.log.jetstream.error_text import plainly
 from ledger.log.port import Unreachable
 
 

@@ -12,7 +12,7 @@ from gpuledger.agent_log import INBOX
 from gpuledger.agent_settings import AgentSettings
 from gpuledger.app import build
 from gpuledger.version import VERSION
-from ledger.log.streams import Names
+from ledger.log.jetstream.streams import Names
 from ledger.runtime.settings import setting_sources
 from vgpu_native.plugin.settings import PluginSettings
 

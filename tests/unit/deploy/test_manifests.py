@@ -15,7 +15,7 @@ from support.manifests import DEPLOY, VERSIONS, Manifest, documents, name_of
 from extender import telling
 from gpuledger.version import VERSION
 from ledger.kube.api.resources import POLICIES, UNIVERSE_QUOTAS, Resource
-from ledger.log.durability import SERVER_VERSION_MIN
+from ledger.log.jetstream.durability import SERVER_VERSION_MIN
 from ledger.runtime.http.health import Health
 from ledger.runtime.http.http_server import DRAIN_SECONDS
 from ledger.runtime.settings import setting_sources

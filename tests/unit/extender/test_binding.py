@@ -14,8 +14,8 @@ from ledger.core.model.cards import HAMI, Stage
 from ledger.core.model.denials import Denial
 from ledger.kube.api.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
 from ledger.kube.api.objects import Node, ObjectMeta
-from ledger.log.memory import MemoryStore
-from ledger.log.submission import Accepted, Ledger
+from ledger.log.ledger import Accepted, Ledger
+from ledger.log.memory_log import MemoryStore
 
 QUICK = ExtenderSettings(bind_wait_seconds=0.2)
 PATIENT = ExtenderSettings(bind_wait_seconds=5.0)

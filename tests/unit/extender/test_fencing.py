@@ -25,8 +25,8 @@ from ledger.kube.api.errors import ClusterError, Conflict, Forbidden, Unavailabl
 from ledger.kube.api.objects import Node, ObjectMeta, Pod
 from ledger.kube.api.ports import Binding
 from ledger.kube.hami.fence_label import LABEL
-from ledger.log.memory import MemoryStore
-from ledger.log.submission import Accepted, Ledger
+from ledger.log.ledger import Accepted, Ledger
+from ledger.log.memory_log import MemoryStore
 
 AT_ONCE = ExtenderSettings(bind_wait_seconds=0.2, fence_seconds=0.0)
 """Another extender's Binding is fenced as soon as it is met."""

@@ -17,7 +17,7 @@ from ledger.kube.api.objects import Node, ObjectMeta
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.vendors.vendors import chosen
-from ledger.log.memory import MemoryStore
+from ledger.log.memory_log import MemoryStore
 
 WANTS = pod("a", gpu=1, gpumem=8000)
 NEVER = "NodeUnregistered"

@@ -21,7 +21,7 @@ from extender.extender import ExtenderSettings
 from ledger.core.model.cards import HAMI
 from ledger.kube.api.errors import ClusterError, Forbidden, Unavailable
 from ledger.kube.api.objects import Node, ObjectMeta, Pod
-from ledger.log.memory import Fault, MemoryStore
+from ledger.log.memory_log import Fault, MemoryStore
 
 AT_ONCE = ExtenderSettings(bind_wait_seconds=0.2, fence_seconds=0.0)
 LAG_SECONDS = 0.1

@@ -15,7 +15,7 @@ from extender.selecting import Preferences
 from extender.wire import Args
 from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.kube.api.objects import Pod
-from ledger.log.memory import MemoryStore
+from ledger.log.memory_log import MemoryStore
 
 THEIRS, OURS = pod("theirs", gpu=1, gpumem=16_000), pod("ours", gpu=1, gpumem=16_000)
 

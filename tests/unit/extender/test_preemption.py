@@ -26,8 +26,8 @@ from ledger.kube.api.errors import BudgetExhausted, Conflict, Unavailable
 from ledger.kube.api.objects import ObjectMeta, Pod
 from ledger.kube.api.ports import Listed
 from ledger.kube.api.selectors import LabelSelector
-from ledger.log.memory import MemoryStore
-from ledger.log.submission import Accepted, Ledger
+from ledger.log.ledger import Accepted, Ledger
+from ledger.log.memory_log import MemoryStore
 
 SPACE = f"{CLUSTER}/{NAMESPACE}"
 CARD = 16_000

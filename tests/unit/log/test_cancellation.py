@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from ledger.log.cancellation import kept
+from ledger.log.jetstream.cancellation import kept
 
 
 async def cancelled_as_it_is_answered(waiting: Awaitable[int], answer: asyncio.Future[int]) -> int:

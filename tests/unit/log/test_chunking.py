@@ -3,15 +3,17 @@
 import msgspec
 import pytest
 
-from ledger.log import chunking
-from ledger.log.chunking import CHUNK_BYTES, Manifest
+from ledger.log.jetstream import snapshot_chunks
+from ledger.log.jetstream.snapshot_chunks import CHUNK_BYTES, Manifest
 from ledger.log.port import Snapshot
 
 
 def sealed(snapshot: Snapshot, upload: str = "u") -> tuple[Manifest, list[bytes]]:
     """Cut a snapshot and seal it."""
-    pieces = chunking.cut(snapshot, upload)
-    manifest = chunking.decode_manifest(chunking.manifest(snapshot, upload, len(pieces), 1))
+    pieces = snapshot_chunks.cut(snapshot, upload)
+    manifest = snapshot_chunks.decode_manifest(
+        snapshot_chunks.manifest(snapshot, upload, len(pieces), 1)
+    )
     assert manifest is not None
     return manifest, pieces
 
@@ -21,30 +23,30 @@ def test_what_was_cut_is_joined(size: int) -> None:
     snapshot = Snapshot(7, bytes(size))
     manifest, pieces = sealed(snapshot)
     assert len(pieces) == max(1, -(-size // CHUNK_BYTES))
-    assert chunking.join(manifest, pieces) == snapshot
+    assert snapshot_chunks.join(manifest, pieces) == snapshot
 
 
 def test_pieces_of_others_and_strange_messages_are_passed_over() -> None:
     snapshot = Snapshot(7, b"ours")
     manifest, pieces = sealed(snapshot)
-    others = chunking.cut(Snapshot(7, b"theirs"), "v")
-    assert chunking.join(manifest, [b"\xff", *others, *pieces, *others, b""]) == snapshot
+    others = snapshot_chunks.cut(Snapshot(7, b"theirs"), "v")
+    assert snapshot_chunks.join(manifest, [b"\xff", *others, *pieces, *others, b""]) == snapshot
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_a_missing_piece_makes_it_none(missing: int) -> None:
     manifest, pieces = sealed(Snapshot(7, bytes(3 * CHUNK_BYTES)))
     del pieces[missing]
-    assert chunking.join(manifest, pieces) is None
+    assert snapshot_chunks.join(manifest, pieces) is None
 
 
 def test_a_changed_piece_makes_it_none() -> None:
     manifest, pieces = sealed(Snapshot(7, b"state"))
-    forged = chunking.cut(Snapshot(7, b"stale"), "u")
-    assert chunking.join(manifest, forged) is None
-    assert chunking.join(manifest, pieces) is not None
+    forged = snapshot_chunks.cut(Snapshot(7, b"stale"), "u")
+    assert snapshot_chunks.join(manifest, forged) is None
+    assert snapshot_chunks.join(manifest, pieces) is not None
 
 
 def test_something_else_is_no_manifest() -> None:
-    assert chunking.decode_manifest(b"not one") is None
-    assert chunking.decode_manifest(msgspec.msgpack.encode([1, 2])) is None
+    assert snapshot_chunks.decode_manifest(b"not one") is None
+    assert snapshot_chunks.decode_manifest(msgspec.msgpack.encode([1, 2])) is None

@@ -7,9 +7,9 @@ import pytest
 
 from ledger.core.model.commands import CloseAccount, End, Observe, RegisterCards, RemoveNode
 from ledger.core.model.denials import Denial, Reason
-from ledger.log import courier as couriers
-from ledger.log.courier import Courier
-from ledger.log.submission import Accepted
+from ledger.log import command_queue as couriers
+from ledger.log.command_queue import Courier
+from ledger.log.ledger import Accepted
 
 
 class Desk:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ledger.log import durability, monitoring, streams
-from ledger.log.streams import Names
+from ledger.log.jetstream import durability, server_monitoring, streams
+from ledger.log.jetstream.streams import Names
 
 ONE = streams.log_stream(Names("main"), 1, 1_000)
 THREE = streams.log_stream(Names("main"), 3, 1_000)
@@ -18,7 +18,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool | None]:
     async def sync_always(url: str, deadline: float) -> bool | None:
         return said[url]
 
-    monkeypatch.setattr(monitoring, "sync_always", sync_always)
+    monkeypatch.setattr(server_monitoring, "sync_always", sync_always)
     return said
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from ledger.core.model import accounts, cards, commands, events
 from ledger.core.model.commands import AnyCommand
-from ledger.log.forwarding import Forwarder
+from ledger.log.jetstream.streams import Names
+from ledger.log.ledger import Accepted
+from ledger.log.peers.forwarding import Forwarder
 from ledger.log.port import Unreachable
-from ledger.log.streams import Names
-from ledger.log.submission import Accepted
 
 ACCOUNT = accounts.quota("c1", "red", "main")
 

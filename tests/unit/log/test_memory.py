@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ledger.log.memory import Fate, Fault, MemoryLog, MemoryStore
+from ledger.log.memory_log import Fate, Fault, MemoryLog, MemoryStore
 from ledger.log.port import MESSAGE_BYTES, Ambiguous, Conflict, Full, Lost, Unreachable
 
 

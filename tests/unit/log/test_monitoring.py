@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import RawTestServer
 
-from ledger.log import monitoring
+from ledger.log.jetstream import server_monitoring
 
 DEADLINE_SECONDS = 20.0
 SYNCING = b'{"server_id": "N", "config": {"sync_always": true}}'
@@ -33,15 +33,15 @@ async def answering(status: int, *pieces: bytes) -> AsyncIterator[str]:
 
 async def test_an_answer_in_two_pieces_says_that_the_server_syncs() -> None:
     async with answering(200, SYNCING[:20], SYNCING[20:]) as url:
-        assert await monitoring.sync_always(url, DEADLINE_SECONDS) is True
+        assert await server_monitoring.sync_always(url, DEADLINE_SECONDS) is True
 
 
 async def test_an_answer_in_two_pieces_says_why_nothing_is_stored() -> None:
     async with answering(503, NOT_WRITING[:30], NOT_WRITING[30:]) as url:
-        assert await monitoring.write_error(url, DEADLINE_SECONDS) == "JetStream write error"
+        assert await server_monitoring.write_error(url, DEADLINE_SECONDS) == "JetStream write error"
 
 
 async def test_an_answer_that_is_too_long_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitoring, "ANSWER_BYTES_MAX", len(SYNCING))
+    monkeypatch.setattr(server_monitoring, "ANSWER_BYTES_MAX", len(SYNCING))
     async with answering(200, SYNCING, b" ") as url:
-        assert await monitoring.sync_always(url, DEADLINE_SECONDS) is None
+        assert await server_monitoring.sync_always(url, DEADLINE_SECONDS) is None

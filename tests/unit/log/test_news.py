@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ledger.log.news import News
+from ledger.log.jetstream.streams import Names
+from ledger.log.peers.append_notices import News
 from ledger.log.port import Unreachable
-from ledger.log.streams import Names
 
 
 class Wire:

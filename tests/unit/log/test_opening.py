@@ -8,9 +8,9 @@ from support.folding import record
 from ledger.core import snapshots
 from ledger.core.model import commands
 from ledger.core.model.state import State
-from ledger.log import opening
-from ledger.log.memory import MemoryLog, MemoryStore
+from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.port import Extent, Lost, Snapshot
+from ledger.log.recovery import replay
 
 
 def reserved(number: int) -> list[commands.AnyCommand]:
@@ -49,7 +49,7 @@ class Busy(MemoryLog):
 async def test_a_snapshot_saved_while_the_log_is_opened_is_no_lost_tail() -> None:
     store, state = MemoryStore(exists=True), State()
     written(store, state, 0)
-    opened = await opening.open_state(Busy(store, state))
+    opened = await replay.open_state(Busy(store, state))
     assert opened.position >= 1
 
 
@@ -59,4 +59,4 @@ async def test_a_snapshot_of_a_record_that_is_gone_is_a_lost_tail() -> None:
     store.snapshots.append(written(store, state, 1))
     del store.records[1:]
     with pytest.raises(Lost, match="a snapshot of position 2 exists"):
-        await opening.open_state(MemoryLog(store))
+        await replay.open_state(MemoryLog(store))

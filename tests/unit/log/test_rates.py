@@ -1,6 +1,6 @@
 """How many bytes each of many may add."""
 
-from ledger.log.rates import ByteRates
+from ledger.log.writer.token_bucket import ByteRates
 
 
 def test_some_may_be_added_at_once_and_so_many_per_second_after_that() -> None:

@@ -7,8 +7,8 @@ from support.replicas import running
 
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
-from ledger.log.memory import Fate, Fault, MemoryStore
-from ledger.log.submission import Accepted
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import Fate, Fault, MemoryStore
 
 
 def reserve(number: int) -> commands.Reserve:

@@ -9,9 +9,9 @@ from support.generating import random_commands
 
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.memory import MemoryLog, MemoryStore
+from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.port import Lost
-from ledger.log.scrubbing import scrub
+from ledger.log.recovery.scrub import scrub
 
 
 def history(count: int = 8) -> list[bytes]:

@@ -6,10 +6,10 @@ from support.replicas import QUICK, running
 
 from ledger.core.model import commands, events
 from ledger.core.model.denials import Denial, Reason
-from ledger.log.memory import MemoryStore
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import MemoryStore
 from ledger.log.records import Item, encode_item
-from ledger.log.shares import Shares
-from ledger.log.submission import Accepted
+from ledger.log.writer.namespace_shares import Shares
 
 GPU = {"nvidia.com/gpu": 1}
 BURST, RATE = 10_000, 100

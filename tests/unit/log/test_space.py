@@ -9,11 +9,11 @@ from support.waiting import until
 
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
-from ledger.log.memory import Fate, Fault, MemoryStore
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import Fate, Fault, MemoryStore
 from ledger.log.port import TooLarge
-from ledger.log.space import Space, asks_for_more
-from ledger.log.submission import Accepted
-from ledger.log.writer import Writer
+from ledger.log.writer.log_space import Space, asks_for_more
+from ledger.log.writer.writer import Writer
 
 GPU = {"nvidia.com/gpu": 1}
 SIZE_MAX = 400_000

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from ledger.log import streams
-from ledger.log.streams import ConfigurationDrift, Names
+from ledger.log.jetstream import streams
+from ledger.log.jetstream.streams import ConfigurationDrift, Names
 
 LOG = streams.log_stream(Names("main"), 3, 1_000)
 

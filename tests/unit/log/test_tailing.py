@@ -4,9 +4,9 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from ledger.log.connection import Access, Connection
+from ledger.log.jetstream.connection import Access, Connection
+from ledger.log.jetstream.consumer import Stream, _Consumer
 from ledger.log.port import Entry, Lost
-from ledger.log.tailing import Stream, _Consumer
 
 
 def consumer(first: int, *, contiguous: bool = True) -> _Consumer:

@@ -10,8 +10,8 @@ from support.waiting import until
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
 from ledger.log import records
-from ledger.log.memory import Fate, Fault, MemoryStore
-from ledger.log.submission import Accepted
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import Fate, Fault, MemoryStore
 
 SETTINGS = msgspec.structs.replace(
     QUICK, command_seconds_max=0.2, stall_seconds=0.05, probe_seconds=0.02, probe_seconds_max=0.02

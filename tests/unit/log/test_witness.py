@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger.log import witness
-from ledger.log.witness import Head, HeadFile
+from ledger.log.recovery import head_witness
+from ledger.log.recovery.head_witness import Head, HeadFile
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def test_a_write_waits_for_one_whose_caller_was_cancelled(
         assert go_on.wait(10)
         sync(descriptor)
 
-    monkeypatch.setattr(witness.os, "fsync", slow)
+    monkeypatch.setattr(head_witness.os, "fsync", slow)
     noting = asyncio.create_task(file.note(Head(1, "ab")))
     assert await asyncio.to_thread(syncing.wait, 10)
     noting.cancel()

@@ -11,12 +11,13 @@ from ledger.core.decide import decider
 from ledger.core.model import accounts, commands, events
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import State
-from ledger.log import records, refusals
-from ledger.log.bounds import WriterSettings
-from ledger.log.memory import Fate, Fault, MemoryStore
-from ledger.log.observer import Observer
-from ledger.log.submission import Accepted
-from ledger.log.writer import Writer
+from ledger.log import records
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import Fate, Fault, MemoryStore
+from ledger.log.writer import denial_log
+from ledger.log.writer.observer import Observer
+from ledger.log.writer.writer import Writer
+from ledger.log.writer.writer_limits import WriterSettings
 
 GPU = "nvidia.com/gpu"
 
@@ -355,7 +356,7 @@ async def test_denials_are_kept_with_their_decision() -> None:
         async with asyncio.timeout(20):
             while not store.denials:
                 await store.news()
-    kept = refusals.decode(store.denials[0].payload)
+    kept = denial_log.decode(store.denials[0].payload)
     assert kept.denial == denial
     assert kept.uid == "uid-1"
 

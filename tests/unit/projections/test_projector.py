@@ -11,9 +11,10 @@ from support.projecting import digest_of, log_of, project, random_payloads, view
 from ledger.core import snapshots
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import State
-from ledger.log import records, refusals
-from ledger.log.memory import MemoryLog, MemoryStore
+from ledger.log import records
+from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.port import Lost, Snapshot
+from ledger.log.writer import denial_log
 from projections import denied, projector
 from projections.queries.denials import denials
 from projections.queries.scopes import EVERYTHING, Scope
@@ -146,8 +147,8 @@ async def _kept(path: Path) -> list[int]:
 
 def _refusal(number: int, namespace: str) -> bytes:
     denial = Denial(Reason.QUOTA_EXCEEDED, "full", transient=True)
-    refusal = refusals.Refusal(number, 1, namespace, "pods/a", f"u{number}", "alice", {}, denial)
-    return refusals.encode(refusal)
+    refusal = denial_log.Refusal(number, 1, namespace, "pods/a", f"u{number}", "alice", {}, denial)
+    return denial_log.encode(refusal)
 
 
 async def _follow_until(path: Path, log: MemoryLog, count: int) -> None:

@@ -8,7 +8,7 @@ from support.projecting import SECOND, START, log_of, random_payloads
 from ledger.core import snapshots
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.memory import MemoryLog
+from ledger.log.memory_log import MemoryLog
 from ledger.log.port import Snapshot
 from projections.queries.moments import Moment, parse, rfc3339
 from projections.queries.scopes import EVERYTHING, Scope

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.log.submission import Accepted
+from ledger.log.ledger import Accepted
 from ledger.runtime import metrics as metrics_module
 from ledger.runtime.metrics import METRICS, Kind, Metric, Telemetry
 from ledger.runtime.writer_metrics import WriterMetrics

@@ -11,9 +11,9 @@ from gpuledger.kubernetes import Kubernetes
 from ledger.core.model.commands import RegisterCluster, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.errors import Unavailable
-from ledger.log.memory import MemoryStore
-from ledger.log.submission import Accepted
-from ledger.log.writer import Writer
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import MemoryStore
+from ledger.log.writer.writer import Writer
 from ledger.runtime.settings.settings import Settings
 from webhook.settlement import ClusterNameTaken
 

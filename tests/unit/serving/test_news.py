@@ -5,7 +5,7 @@ import time
 from gpuledger.follower import News
 from gpuledger.keeper import Keeper
 from gpuledger.wiring import Reach
-from ledger.log.observer import Observer
+from ledger.log.writer.observer import Observer
 from ledger.runtime.settings.settings import Settings
 
 

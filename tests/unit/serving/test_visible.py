@@ -9,8 +9,8 @@ from gpuledger import visible
 from gpuledger.visible import Visible
 from ledger.core.model.commands import End, Reserve
 from ledger.core.model.denials import Denial, Reason
-from ledger.log.memory import MemoryStore
-from ledger.log.submission import Accepted
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import MemoryStore
 
 RESERVE = Reserve("c/red", "pods/p", "u", {"nvidia.com/gpu": 1})
 

@@ -10,7 +10,7 @@ from support.settled import CLUSTER, DEMAND, RULES, World, world
 
 from ledger.core.model.commands import CREATE, Observe, Reserve
 from ledger.kube.api.errors import Forbidden
-from ledger.log.courier import Courier
+from ledger.log.command_queue import Courier
 from webhook.ages import Ages, OpenAttempt
 from webhook.barrier import Barrier
 from webhook.pods import Pods

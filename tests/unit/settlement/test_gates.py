@@ -11,8 +11,8 @@ from ledger.core.model.commands import Reserve
 from ledger.kube.api.errors import Unavailable
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.api.resources import POLICIES
-from ledger.log import refusals
-from ledger.log.memory import MemoryStore
+from ledger.log.memory_log import MemoryStore
+from ledger.log.writer import denial_log
 from webhook import gate_queue, gates, waiting_events
 
 GPUS = "limits.nvidia.com/gpu"
@@ -116,7 +116,7 @@ async def test_one_denial_is_kept_for_each_pod_that_waits_however_long(monkeypat
         async with asyncio.timeout(30):
             while len(store.denials) < 2:
                 await store.news()
-        kept = [refusals.decode(denial.payload).uid for denial in store.denials]
+        kept = [denial_log.decode(denial.payload).uid for denial in store.denials]
         assert sorted(kept) == ["uid-p", "uid-q"]
         one.server.update("resourcequotas", "red", "q", spec={"hard": {GPUS: "2"}})
         await one.until(lambda: not is_gated(one, "p") and not is_gated(one, "q"))

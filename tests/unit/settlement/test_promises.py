@@ -24,7 +24,7 @@ from ledger.core.model.state import State
 from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import CardSize, DemandRules
-from ledger.log.submission import Accepted
+from ledger.log.ledger import Accepted
 from webhook.pod_sighting import sight
 from webhook.promises import as_promised
 from webhook.sighting import Sighting, news

@@ -11,8 +11,8 @@ from support.settled import CLUSTER, RULES
 
 from ledger.core.model.commands import Reserve
 from ledger.kube.api.objects import Pod
-from ledger.log.courier import Courier
-from ledger.log.submission import Accepted
+from ledger.log.command_queue import Courier
+from ledger.log.ledger import Accepted
 from webhook.ages import Ages
 from webhook.beyond import Beyond
 from webhook.pods import Pods

@@ -27,8 +27,8 @@ from ledger.core.model.state import State
 from ledger.kube.api.errors import NotServed, Unavailable
 from ledger.kube.api.objects import Pod, Workload
 from ledger.kube.api.ports import Listed
-from ledger.log.courier import Courier
-from ledger.log.submission import Accepted
+from ledger.log.command_queue import Courier
+from ledger.log.ledger import Accepted
 from webhook import relooking
 from webhook.ages import Ages
 from webhook.beyond import Beyond

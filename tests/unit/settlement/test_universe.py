@@ -14,7 +14,7 @@ from ledger.core.model.traits import NAME, Reach, Requirement
 from ledger.kube.api.errors import Unavailable
 from ledger.kube.api.resources import NAMESPACES, UNIVERSE_QUOTAS
 from ledger.kube.requests import place_traits
-from ledger.log import turns
+from ledger.runtime import tasks
 from webhook import descriptions, universe_ignored, universe_status
 from webhook.breakdown import Breakdown
 
@@ -303,7 +303,7 @@ async def test_a_breakdown_that_is_kept_up_to_date_is_the_one_worked_out_anew():
 
 
 async def test_what_changes_while_a_breakdown_is_worked_out_is_in_it(monkeypatch):
-    monkeypatch.setattr(turns, "STRIDE", 1)
+    monkeypatch.setattr(tasks, "STRIDE", 1)
     async with full_world() as one:
         kept = Breakdown(one.writer)
         one.writer.subscribe(kept.follow)

@@ -13,7 +13,7 @@ from ledger.core import snapshots
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Parts, Phase, Share
 from ledger.core.model.state import State
-from ledger.log.memory import MemoryLog, MemoryStore
+from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.port import Extent, Snapshot, Unreachable
 from vgpu_native.agent import following
 from vgpu_native.agent.following import Follower

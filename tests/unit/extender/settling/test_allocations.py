@@ -10,7 +10,7 @@ from ledger.core.model.cards import Part, Parts, Phase, Share, Stage
 from ledger.core.model.commands import Resize
 from ledger.kube.api.errors import ClusterError, Conflict, Forbidden, Rejected, Unavailable
 from ledger.kube.hami import annotation_names
-from ledger.log.memory import MemoryStore
+from ledger.log.memory_log import MemoryStore
 
 
 def parts(memory: int, uuid: str = "GPU-0") -> Parts:

@@ -3,7 +3,7 @@
 from support.settled_cards import card_text, carded, settling_cards
 
 from extender.settling import registering
-from ledger.log.memory import MemoryStore
+from ledger.log.memory_log import MemoryStore
 
 CHANGES = 24
 PROFILES = [

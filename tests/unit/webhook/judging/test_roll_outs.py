@@ -10,7 +10,7 @@ from support.owned import DEPLOYMENTS, Manifest, OwnedCluster, around, manifest,
 
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.denials import Denial
-from ledger.log.submission import Accepted
+from ledger.log.ledger import Accepted
 from webhook.policy import Policy
 from webhook.review import WARNING_CHARACTERS_MAX
 from webhook.surroundings.policies import NamespacePolicy

@@ -24,7 +24,7 @@ from ledger.core.model.commands import AnyCommand, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Requirement
 from ledger.kube.api.resources import PODS, Resource
-from ledger.log.submission import Accepted
+from ledger.log.ledger import Accepted
 from webhook.policy import Policy
 from webhook.surroundings.policies import NamespacePolicy
 

@@ -1,7 +1,7 @@
 """What a writer reports about itself, for whoever measures it."""
 
 from ledger.core.model.denials import Denial
-from ledger.log.submission import Accepted
+from ledger.log.ledger import Accepted
 
 Answer = Accepted | Denial
 """What a command is answered."""

@@ -4,9 +4,9 @@ import asyncio
 from typing import NoReturn
 
 from ledger.core.model.state import State
-from ledger.log import opening
 from ledger.log.port import Log, Lost, Unreachable
-from ledger.log.witness import Head
+from ledger.log.recovery import replay
+from ledger.log.recovery.head_witness import Head
 
 
 class Recognising:
@@ -36,7 +36,7 @@ class Recognising:
         what was lost. Its extent alone would not tell. Raises Lost, Unreachable.
         """
         seen = Head(state.position, state.hash.hex(), "this replica")
-        if not await opening.is_there(self._log, seen):
+        if not await replay.is_there(self._log, seen):
             raise Unreachable(f"position {seen.position} cannot be read: a server may be behind")
         self.is_estranged = False
 

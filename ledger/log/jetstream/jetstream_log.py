@@ -14,17 +14,19 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.log import (
-    api,
-    chunking,
+from ledger.log.jetstream import (
+    consumer,
     domains,
     durability,
-    fetching,
-    monitoring,
+    jetstream_api,
+    message_reader,
+    server_monitoring,
+    snapshot_chunks,
     streams,
-    tailing,
 )
-from ledger.log.connection import Access, ApiError, Connection, Problem
+from ledger.log.jetstream.connection import Access, ApiError, Connection, Problem
+from ledger.log.jetstream.consumer import Stream
+from ledger.log.jetstream.streams import HEADERS_BYTES_MAX, SNAPSHOTS_SHARE, Names, StreamConfig
 from ledger.log.port import (
     Ambiguous,
     Conflict,
@@ -40,8 +42,6 @@ from ledger.log.port import (
     Unwritable,
 )
 from ledger.log.records import RECORD_BYTES_MAX
-from ledger.log.streams import HEADERS_BYTES_MAX, SNAPSHOTS_SHARE, Names, StreamConfig
-from ledger.log.tailing import Stream
 
 SNAPSHOTS_KEPT: Final = 2
 """Older snapshots go when a new one is complete."""
@@ -108,9 +108,9 @@ class JetStreamLog:
         """
         await domains.must_be_clear(self.connection, self.names)
         log, *disposable = self._wanted()
-        await api.ensure(self.connection, log, create=create)
+        await jetstream_api.ensure(self.connection, log, create=create)
         for one in disposable:
-            await api.ensure(self.connection, one, create=True)
+            await jetstream_api.ensure(self.connection, one, create=True)
 
     async def adjust(self) -> None:
         """Have the streams as large, and denials kept as long, as the settings say now.
@@ -120,7 +120,7 @@ class JetStreamLog:
         """
         for wanted in self._wanted():
             try:
-                changes = await api.adjust(self.connection, wanted)
+                changes = await jetstream_api.adjust(self.connection, wanted)
             except ApiError as error:
                 _logger.warning("stream_not_adjusted", stream=wanted.name, reason=str(error))
             else:
@@ -139,7 +139,9 @@ class JetStreamLog:
             "Nats-Expected-Stream": self.names.log,
         }
         try:
-            ack = await api.store(self.connection, self.names.log_subject, payload, headers)
+            ack = await jetstream_api.store(
+                self.connection, self.names.log_subject, payload, headers
+            )
         except TimeoutError as error:
             raise Ambiguous(
                 f"no acknowledgement of position {expected + 1} in {self.connection.deadline:g} s"
@@ -164,7 +166,7 @@ class JetStreamLog:
         """Ask the servers' monitoring ports; what most of them report about the log counts."""
         urls = self.settings.monitor_urls
         found = await asyncio.gather(
-            *(monitoring.write_error(url, TROUBLE_SECONDS) for url in urls)
+            *(server_monitoring.write_error(url, TROUBLE_SECONDS) for url in urls)
         )
         troubles = [text for text in found if f"{self.names.log}' " in text]
         if 2 * len(troubles) <= len(urls):
@@ -177,7 +179,7 @@ class JetStreamLog:
 
     async def extent(self) -> Extent:
         """Ask the leader how far the log reaches."""
-        return await api.extent(self.connection, self.names.log)
+        return await jetstream_api.extent(self.connection, self.names.log)
 
     async def get(self, position: int) -> bytes | None:
         """Ask the leader for one record."""
@@ -185,7 +187,7 @@ class JetStreamLog:
             return None
         if self.connection.domain is not None and self.settings.consumers:
             return await self._delivered(position)
-        found = await api.message(self.connection, self.names.log, {"seq": position})
+        found = await jetstream_api.message(self.connection, self.names.log, {"seq": position})
         return found.data if found is not None else None
 
     async def _delivered(self, position: int) -> bytes | None:
@@ -196,20 +198,20 @@ class JetStreamLog:
         """
         if position > (await self.extent()).last:
             return None
-        async with aclosing(tailing.read(self._log, position, position)) as batches:
+        async with aclosing(consumer.read(self._log, position, position)) as batches:
             return (await anext(batches))[0].payload
 
     def read(self, first: int, last: int) -> AsyncIterator[Sequence[Entry]]:
         """Yield records `first` … `last`."""
         if not self.settings.consumers:
-            return fetching.read(self._log, first, last)
-        return tailing.read(self._log, first, last)
+            return message_reader.read(self._log, first, last)
+        return consumer.read(self._log, first, last)
 
     def follow(self, first: int) -> AsyncIterator[Sequence[Entry]]:
         """Yield records from `first` on, without end."""
         if not self.settings.consumers:
-            return fetching.follow(self._log, first, self.names.news_subject)
-        return tailing.follow(self._log, first)
+            return message_reader.follow(self._log, first, self.names.news_subject)
+        return consumer.follow(self._log, first)
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """Store a snapshot in pieces, its manifest last, and drop all but the newest two.
@@ -217,12 +219,12 @@ class JetStreamLog:
         Raises Unreachable, and Lost when the stream of snapshots is gone.
         """
         upload = uuid.uuid4().hex
-        pieces = chunking.cut(snapshot, upload)
+        pieces = snapshot_chunks.cut(snapshot, upload)
         first = 0
         for piece in pieces:
             stored = await self._keep(self.names.chunk_subject, piece)
             first = first or stored
-        sealed = chunking.manifest(snapshot, upload, len(pieces), first)
+        sealed = snapshot_chunks.manifest(snapshot, upload, len(pieces), first)
         await self._keep(self.names.manifest_subject, sealed)
         await self._drop_old_snapshots()
 
@@ -241,13 +243,13 @@ class JetStreamLog:
 
     def follow_denials(self, first: int) -> AsyncIterator[Sequence[Entry]]:
         """Yield denials from `first` on; a younger stream of denials is read from its start."""
-        return tailing.follow(self._denials, first)
+        return consumer.follow(self._denials, first)
 
     async def durability(self) -> Durability:
         """Ask the servers what an acknowledgement is worth."""
-        found = await api.configuration(self.connection, self.names.log)
+        found = await jetstream_api.configuration(self.connection, self.names.log)
         return await durability.inspect(
-            await api.version(self.connection, self.names.log),
+            await jetstream_api.version(self.connection, self.names.log),
             found,
             self.settings.monitor_urls,
             production=self.settings.production,
@@ -271,24 +273,24 @@ class JetStreamLog:
     async def _keep(self, subject: str, payload: bytes) -> int:
         """Store a disposable message. Returns its sequence; raises Unreachable."""
         try:
-            ack = await api.store(self.connection, subject, payload)
+            ack = await jetstream_api.store(self.connection, subject, payload)
         except (TimeoutError, msgspec.MsgspecError) as error:
             raise Unreachable(f"{subject}: no acknowledgement") from error
         if ack.error is not None:
             raise Unreachable(f"{subject}: {ack.error.description} ({ack.error.err_code})")
         return ack.seq
 
-    async def _manifests(self) -> list[tuple[int, chunking.Manifest]]:
+    async def _manifests(self) -> list[tuple[int, snapshot_chunks.Manifest]]:
         """Return the manifests with their sequences, oldest first."""
-        found: list[tuple[int, chunking.Manifest]] = []
+        found: list[tuple[int, snapshot_chunks.Manifest]] = []
         sequence = 1
         subject = self.names.manifest_subject
         while True:
             wanted: dict[str, object] = {"seq": sequence, "next_by_subj": subject}
-            stored = await api.message(self.connection, self.names.snapshots, wanted)
+            stored = await jetstream_api.message(self.connection, self.names.snapshots, wanted)
             if stored is None:
                 return found
-            manifest = chunking.decode_manifest(stored.data)
+            manifest = snapshot_chunks.decode_manifest(stored.data)
             if manifest is not None:
                 found.append((stored.seq, manifest))
             sequence = stored.seq + 1
@@ -299,16 +301,16 @@ class JetStreamLog:
             return
         # Of two savers at the same time, the later manifest may have the earlier pieces.
         first = min(manifest.first for _, manifest in kept)
-        await api.purge_before(self.connection, self.names.snapshots, first)
+        await jetstream_api.purge_before(self.connection, self.names.snapshots, first)
 
-    async def _load(self, manifest: chunking.Manifest, sequence: int) -> Snapshot | None:
+    async def _load(self, manifest: snapshot_chunks.Manifest, sequence: int) -> Snapshot | None:
         # One by one and not by a consumer, because agents may make none.
         pieces: list[bytes] = []
         for at in range(manifest.first, sequence):
-            stored = await api.message(self.connection, self.names.snapshots, {"seq": at})
+            stored = await jetstream_api.message(self.connection, self.names.snapshots, {"seq": at})
             if stored is not None:
                 pieces.append(stored.data)
-        return chunking.join(manifest, pieces)
+        return snapshot_chunks.join(manifest, pieces)
 
 
 def _refusal(problem: Problem, position: int) -> LogError:
@@ -317,7 +319,7 @@ def _refusal(problem: Problem, position: int) -> LogError:
     text = f"position {position}: {problem.description} (JetStream error {code})"
     if code in _WRONG_LAST_SEQUENCE:
         return Conflict(text)
-    if code in (_STREAM_MISMATCH, api.STREAM_NOT_FOUND):
+    if code in (_STREAM_MISMATCH, jetstream_api.STREAM_NOT_FOUND):
         return Lost(text)
     # The same code stands for any failure of the store; only these two say "nothing was stored".
     if code == _STORE_FAILED and "exceeded" in problem.description:

@@ -20,11 +20,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from ledger.log import credentials
-from ledger.log.cancellation import kept
-from ledger.log.credentials import Access as Access
-from ledger.log.credentials import CredentialsError, SecureClient
-from ledger.log.plainly import plainly
+from ledger.log.jetstream import nats_credentials
+from ledger.log.jetstream.cancellation import kept
+from ledger.log.jetstream.error_text import plainly
+from ledger.log.jetstream.nats_credentials import Access as Access
+from ledger.log.jetstream.nats_credentials import CredentialsError, SecureClient
 from ledger.log.port import LogError, Unreachable
 
 RECONNECT_SECONDS: Final = 0.25
@@ -128,7 +128,7 @@ class Connection:
         self._subscriptions: dict[str, Receive] = {}
         self._subscribed: dict[str, Subscription] = {}
         self._watchers: set[Callable[[], None]] = set()
-        self._marks = credentials.marks(access.files)
+        self._marks = nats_credentials.marks(access.files)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -269,7 +269,7 @@ class Connection:
 
         Whoever subscribed on it before that would be subscribed twice.
         """
-        marks = credentials.marks(self.access.files)
+        marks = nats_credentials.marks(self.access.files)
         client = await self._connected(tuple(self._subscriptions))
         self._client, self._marks = client, marks
 
@@ -304,7 +304,7 @@ class Connection:
         """Use what the files with credentials hold, soon after they were replaced."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            marks = credentials.marks(self.access.files)
+            marks = nats_credentials.marks(self.access.files)
             if marks == self._marks:
                 continue
             try:
@@ -312,7 +312,7 @@ class Connection:
             except (Unreachable, nats.errors.Error) as error:
                 _logger.warning("nats_credentials_not_renewed", reason=plainly(error))
 
-    async def _renew(self, marks: credentials.Marks) -> None:
+    async def _renew(self, marks: nats_credentials.Marks) -> None:
         """Let a new client take the place of one that works. Raises Unreachable.
 
         Nothing changes then. A message may reach neither of the two, as when a server restarts;
@@ -346,9 +346,9 @@ class Connection:
         access = self.access
         user, password = access.user, access.password
         if access.login:
-            login = credentials.read_login(access.login)
+            login = nats_credentials.read_login(access.login)
             user, password = login.user, login.password
-        credentials.check_keys(access)
+        nats_credentials.check_keys(access)
 
         async def disconnected() -> None:
             # One that was replaced is closed on purpose.
@@ -362,7 +362,7 @@ class Connection:
             "password": password or None,
             "user_credentials": access.credentials or None,
             "nkeys_seed": access.nkey_seed or None,
-            "tls": credentials.trusting(access.ca) if access.ca else None,
+            "tls": nats_credentials.trusting(access.ca) if access.ca else None,
             "inbox_prefix": access.inbox_prefix,
             "error_cb": self._on_error,
             "disconnected_cb": disconnected,

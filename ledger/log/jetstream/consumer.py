@@ -18,9 +18,9 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from ledger.log import api
-from ledger.log.cancellation import kept
-from ledger.log.connection import ApiError, Connection
+from ledger.log.jetstream import jetstream_api
+from ledger.log.jetstream.cancellation import kept
+from ledger.log.jetstream.connection import ApiError, Connection
 from ledger.log.port import Entry, Extent, Lost, Unreachable
 
 BATCH_ENTRIES_MAX: Final = 512
@@ -108,7 +108,7 @@ async def must_exist(stream: Stream, position: int) -> None:
     if not stream.contiguous or stream.replicas > 1:
         return
     try:
-        found = await api.message(stream.connection, stream.name, {"seq": position})
+        found = await jetstream_api.message(stream.connection, stream.name, {"seq": position})
     except TimeoutError as error:
         raise Unreachable(f"stream {stream.name} does not answer") from error
     if found is None:
@@ -146,14 +146,14 @@ async def confirmed(stream: Stream, first: int, seen: int) -> Extent:
 
     Raises Lost, Unreachable.
     """
-    extent = await api.extent(stream.connection, stream.name)
+    extent = await jetstream_api.extent(stream.connection, stream.name)
     if not stream.contiguous:
         return extent
     patience = STALE_LEADER_SECONDS if stream.replicas > 1 else 0
     give_up = asyncio.get_running_loop().time() + patience
     while extent.last < seen and asyncio.get_running_loop().time() < give_up:
         await asyncio.sleep(RETRY_SECONDS)
-        extent = await api.extent(stream.connection, stream.name)
+        extent = await jetstream_api.extent(stream.connection, stream.name)
     if extent.last < seen:
         raise Lost(f"stream {stream.name} ends at {extent.last}, but position {seen} was seen")
     if extent.first > max(first, 1):

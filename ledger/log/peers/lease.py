@@ -17,11 +17,11 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.log import api
-from ledger.log.api import Stored
-from ledger.log.connection import Connection
+from ledger.log.jetstream import jetstream_api
+from ledger.log.jetstream.connection import Connection
+from ledger.log.jetstream.jetstream_api import Stored
+from ledger.log.jetstream.streams import Names, owner_stream, settler_stream
 from ledger.log.port import LogError, Lost, Unreachable
-from ledger.log.streams import Names, owner_stream, settler_stream
 
 RELEASE_SECONDS: Final = 1
 """How long the sign that the lease is free stays; the shortest time to live there is."""
@@ -79,7 +79,7 @@ class Owner:
 
     async def start(self) -> None:
         """Look at the lease once and keep bidding for it. Raises what opening a stream raises."""
-        await api.ensure(self._connection, self._stream, create=True)
+        await jetstream_api.ensure(self._connection, self._stream, create=True)
         await self._look()
         self._task = asyncio.create_task(self._bid(), name="owner-lease")
 
@@ -117,7 +117,7 @@ class Owner:
             await self._settle()
         except Lost:
             # Leases are in memory: all are gone when the last server that had them was restarted.
-            await api.ensure(self._connection, self._stream, create=True)
+            await jetstream_api.ensure(self._connection, self._stream, create=True)
             await self._settle()
 
     async def _settle(self) -> None:
@@ -133,7 +133,7 @@ class Owner:
     async def _current(self) -> Stored:
         """Return the lease's last message; no data when it is free."""
         wanted: dict[str, object] = {"last_by_subj": self._subject}
-        return await api.message(self._connection, self._stream.name, wanted) or _FREE
+        return await jetstream_api.message(self._connection, self._stream.name, wanted) or _FREE
 
     async def _put(self, data: bytes, expected: int, seconds: int) -> bool:
         """Write on top of what was seen; False when somebody else was faster."""
@@ -142,7 +142,7 @@ class Owner:
             "Nats-TTL": f"{seconds}s",
         }
         try:
-            ack = await api.store(self._connection, self._subject, data, headers)
+            ack = await jetstream_api.store(self._connection, self._subject, data, headers)
         except msgspec.MsgspecError as error:
             raise Unreachable(f"{self._subject}: unreadable answer") from error
         return ack.error is None

@@ -4,7 +4,8 @@ A consumer delivers to a subject of its maker's choice, and goes on doing so whe
 gone. So agents of nodes may not make one, and ask for each record. They hear on the subject of news
 that there are more, and ask for the extent from time to time, because news can be lost.
 
-Promises: as those of `ledger.log.tailing`. At most `WINDOW` requests are under way at once.
+Promises: as those of `ledger.log.jetstream.consumer`. At most `WINDOW` requests are under way at
+once.
 """
 
 import asyncio
@@ -14,9 +15,9 @@ from typing import Final
 
 from nats.aio.msg import Msg
 
-from ledger.log import api
+from ledger.log.jetstream import jetstream_api
+from ledger.log.jetstream.consumer import RETRY_SECONDS, Stream, confirmed, must_exist
 from ledger.log.port import Entry, Unreachable
-from ledger.log.tailing import RETRY_SECONDS, Stream, confirmed, must_exist
 
 WINDOW: Final = 32
 """Requests under way at once; an answer may be a third larger than the largest record."""
@@ -73,7 +74,7 @@ async def _window(stream: Stream, first: int, last: int) -> list[Entry]:
 
 
 async def _get(stream: Stream, position: int) -> Entry | None:
-    stored = await api.message(stream.connection, stream.name, {"seq": position})
+    stored = await jetstream_api.message(stream.connection, stream.name, {"seq": position})
     if stored is None:
         return None
     if stored.seq != position:

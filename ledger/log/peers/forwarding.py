@@ -30,11 +30,11 @@ from ledger.core.model.commands import (
     Withdraw,
 )
 from ledger.core.model.denials import Denial, Reason
-from ledger.log import answers
-from ledger.log.connection import Connection
+from ledger.log import system_denials
+from ledger.log.jetstream.connection import Connection
+from ledger.log.jetstream.streams import Names
+from ledger.log.ledger import Accepted, Ledger
 from ledger.log.port import LogError
-from ledger.log.streams import Names
-from ledger.log.submission import Accepted, Ledger
 
 _REPLACING: Final = (
     SetLimits,
@@ -274,7 +274,7 @@ class CommandServer:
         if self._taken + len(batch) > self._settings.in_flight_max:
             # Not answering would cost the sender its whole deadline.
             busy = f"{self._taken} forwarded commands are being decided already"
-            await _reply(message, [answers.overloaded(busy)] * len(batch))
+            await _reply(message, [system_denials.overloaded(busy)] * len(batch))
             return
         self._taken += len(batch)
         try:

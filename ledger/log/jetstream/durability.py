@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from ledger.log import monitoring
+from ledger.log.jetstream import server_monitoring
+from ledger.log.jetstream.streams import StreamConfig
 from ledger.log.port import Durability
-from ledger.log.streams import StreamConfig
 
 SERVER_VERSION_MIN: Final = (2, 15)
 """Older servers do not fence proposals by leadership term."""
@@ -28,7 +28,9 @@ async def inspect(
     deadline: float,
 ) -> Durability:
     """Judge a server's version, the log's configuration and each server's syncing."""
-    answers = await asyncio.gather(*(monitoring.sync_always(url, deadline) for url in monitor_urls))
+    answers = await asyncio.gather(
+        *(server_monitoring.sync_always(url, deadline) for url in monitor_urls)
+    )
     synced = _agreed(answers)
     problems = [
         *_version_problems(version),

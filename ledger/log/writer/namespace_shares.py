@@ -9,8 +9,8 @@ hold less than nothing. A writer that has just opened a log begins with full buc
 from collections.abc import Iterable
 from typing import Final
 
-from ledger.log.rates import ByteRates
 from ledger.log.records import Item, encode_item
+from ledger.log.writer.token_bucket import ByteRates
 
 NAMESPACES_MAX: Final = 10_000
 """Buckets that are kept; with more, those that lack least are forgotten, as if they were full."""

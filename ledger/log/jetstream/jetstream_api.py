@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from ledger.log import streams
-from ledger.log.connection import ApiError, Connection, Problem
+from ledger.log.jetstream import streams
+from ledger.log.jetstream.connection import ApiError, Connection, Problem
+from ledger.log.jetstream.streams import StreamConfig
 from ledger.log.port import Extent, LogError, Lost, Unreachable
-from ledger.log.streams import StreamConfig
 
 STREAM_NOT_FOUND: Final = 10059
 

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.log.connection import ApiError, Connection, NobodyThere
+from ledger.log.jetstream.connection import ApiError, Connection, NobodyThere
+from ledger.log.jetstream.streams import Names
 from ledger.log.port import LogError
-from ledger.log.streams import Names
 
 _NOT_ENABLED: Final = (10039, 10076)
 """JetStream is off: for the account, or at all."""

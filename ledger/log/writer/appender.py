@@ -7,9 +7,9 @@ our record, another writer's record, or nothing yet.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ledger.log.bounds import WriterSettings
-from ledger.log.observer import Observer
 from ledger.log.port import Ambiguous, Conflict, Log, LogError, Lost, Unreachable, Unwritable
+from ledger.log.writer.observer import Observer
+from ledger.log.writer.writer_limits import WriterSettings
 
 
 class _Found:

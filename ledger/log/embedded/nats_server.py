@@ -19,8 +19,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.log import monitoring, natsfiles, storelock, tether
-from ledger.log.natsfiles import Address, Files
+from ledger.log.embedded import parent_death, server_files, store_lock
+from ledger.log.embedded.server_files import Address, Files
+from ledger.log.jetstream import server_monitoring
 
 POLL_SECONDS: Final = 0.02
 """How often a starting server is asked whether it is ready."""
@@ -76,7 +77,7 @@ class EmbeddedServer:
         """Prepare; nothing is touched before `start`."""
         self._settings = settings
         self._files = Files(settings.store.resolve())
-        self._lock: storelock.StoreLock | None = None
+        self._lock: store_lock.StoreLock | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._listen = self._monitor = _FREE
         self._stopping = asyncio.Event()
@@ -95,7 +96,7 @@ class EmbeddedServer:
         """
         assert self._lock is None, "the server was started already"
         self._files.store.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = await storelock.acquire(
+        self._lock = await store_lock.acquire(
             self._files.lock, self._settings.lock_seconds, self._holder()
         )
         self._stopping.clear()
@@ -150,7 +151,7 @@ class EmbeddedServer:
         """
         while True:
             await asyncio.sleep(HEALTH_SECONDS)
-            error = await monitoring.write_error(self.address.monitor_url, HEALTH_SECONDS)
+            error = await server_monitoring.write_error(self.address.monitor_url, HEALTH_SECONDS)
             if not error:
                 continue
             free = shutil.disk_usage(self._files.store).free
@@ -187,13 +188,13 @@ class EmbeddedServer:
 
     async def _attempt(self) -> bool:
         """Start the process once; False when a port is taken. Raises ServerFailed."""
-        natsfiles.write_configuration(self._files, self._listen, self._monitor)
+        server_files.write_configuration(self._files, self._listen, self._monitor)
         for stale in (*self._files.ports.glob("*.ports"), self._files.log):
             stale.unlink(missing_ok=True)
         process = self._process = await self._spawn()
         while process.returncode is None:
             ports = self._read_ports()
-            if ports is not None and await monitoring.healthy(ports.monitoring[0], 1.0):
+            if ports is not None and await server_monitoring.healthy(ports.monitoring[0], 1.0):
                 self._publish(ports, process.pid)
                 return True
             await asyncio.sleep(POLL_SECONDS)
@@ -206,8 +207,8 @@ class EmbeddedServer:
         assert self._lock is not None, "the store has to be locked before a server starts"
         watched = self._settings.watched
         command = [
-            *(sys.executable, "-I", tether.__file__, "watch" if watched else "exec"),
-            *(str(os.getpid()), str(natsfiles.binary()), "-c", str(self._files.configuration)),
+            *(sys.executable, "-I", parent_death.__file__, "watch" if watched else "exec"),
+            *(str(os.getpid()), str(server_files.binary()), "-c", str(self._files.configuration)),
         ]
         with self._files.errors.open("wb") as errors:
             return await asyncio.create_subprocess_exec(
@@ -235,12 +236,12 @@ class EmbeddedServer:
         self._address = Address(
             url=url,
             monitor_url=monitor,
-            user=natsfiles.USER,
-            password=natsfiles.password(self._files),
+            user=server_files.USER,
+            password=server_files.password(self._files),
             pid=pid,
             parent=os.getpid(),
         )
-        natsfiles.write_private(self._files.address, msgspec.json.encode(self._address).decode())
+        server_files.write_private(self._files.address, msgspec.json.encode(self._address).decode())
 
     async def _end(self) -> None:
         process = self._process
@@ -259,7 +260,7 @@ class EmbeddedServer:
 
     def _holder(self) -> str:
         try:
-            address = natsfiles.read_address(self._files.store)
+            address = server_files.read_address(self._files.store)
         except ValueError:
             address = None
         if address is None:

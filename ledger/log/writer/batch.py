@@ -8,7 +8,7 @@ from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.submission import Accepted
+from ledger.log.ledger import Accepted
 
 
 class Ticket(msgspec.Struct, eq=False):

@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 from nats.aio.msg import Msg
 
-from ledger.log.connection import Connection
+from ledger.log.jetstream.connection import Connection
+from ledger.log.jetstream.streams import Names
 from ledger.log.port import LogError
-from ledger.log.streams import Names
 
 HINTS_MAX: Final = 256
 """Hints that wait to be told, together in one message; one more, and the oldest is forgotten."""

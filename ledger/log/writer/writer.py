@@ -20,12 +20,8 @@ import msgspec
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.log import answers, opening, records
-from ledger.log.bounds import WriterSettings
-from ledger.log.group import Group, Ticket
-from ledger.log.judging import Judge
-from ledger.log.observer import Answer, Observer
-from ledger.log.outage import Outage
+from ledger.log import records, system_denials
+from ledger.log.ledger import Accepted
 from ledger.log.port import (
     Ambiguous,
     Full,
@@ -35,14 +31,19 @@ from ledger.log.port import (
     TooLarge,
     Unwritable,
 )
-from ledger.log.queueing import FairQueue
-from ledger.log.recognising import Recognising
-from ledger.log.refusals import Refusals
-from ledger.log.shares import Shares
-from ledger.log.space import Space
-from ledger.log.storing import Storing
-from ledger.log.submission import Accepted
-from ledger.log.witness import Head
+from ledger.log.recovery import replay
+from ledger.log.recovery.head_witness import Head
+from ledger.log.writer.appender import Storing
+from ledger.log.writer.batch import Group, Ticket
+from ledger.log.writer.denial_log import Refusals
+from ledger.log.writer.fair_queue import FairQueue
+from ledger.log.writer.log_identity import Recognising
+from ledger.log.writer.log_space import Space
+from ledger.log.writer.namespace_shares import Shares
+from ledger.log.writer.observer import Answer, Observer
+from ledger.log.writer.outage import Outage
+from ledger.log.writer.trial_decision import Judge
+from ledger.log.writer.writer_limits import WriterSettings
 
 
 class Writer:
@@ -117,10 +118,10 @@ class Writer:
     async def open(
         self,
         witnesses: Sequence[Head] = (),
-        on_progress: opening.Progress | None = None,
+        on_progress: replay.Progress | None = None,
     ) -> None:
         """Bring the state to the log's end. Raises Lost, records.NewerSchema, Unreachable."""
-        self.state = await opening.open_state(
+        self.state = await replay.open_state(
             self._log, witnesses=witnesses, on_progress=on_progress
         )
         self.state.journal = []
@@ -130,7 +131,7 @@ class Writer:
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Answer:
         """Queue a command and wait for its durable answer; see `submission.Ledger`."""
         if self.stopped is not None:
-            return self._answered(answers.stopped(self.stopped))
+            return self._answered(system_denials.stopped(self.stopped))
         if self._outage.unwritable or self._outage.lasts(self.settings.outage_seconds):
             # The writer keeps looking by itself; whoever asks need not wait for it.
             return self._answered(self._out())
@@ -139,7 +140,7 @@ class Writer:
         ticket = Ticket(command, dry_run, future, deadline)
         if not self._queue.put(getattr(command, "namespace", ""), ticket):
             return self._answered(
-                answers.overloaded(f"{len(self._queue)} requests are waiting already")
+                system_denials.overloaded(f"{len(self._queue)} requests are waiting already")
             )
         self._queued.set()
         return await ticket.answer
@@ -160,14 +161,14 @@ class Writer:
         try:
             while self.stopped is None:
                 await self._serve_once()
-            self._answer_all(answers.stopped(self.stopped))
+            self._answer_all(system_denials.stopped(self.stopped))
         except (Lost, records.NewerSchema) as error:
             self.stopped = str(error)
-            self._answer_all(answers.stopped(self.stopped))
+            self._answer_all(system_denials.stopped(self.stopped))
         finally:
             keeping.cancel()
             self.state.undo()
-            self._answer_all(answers.unavailable("this replica is shutting down"))
+            self._answer_all(system_denials.unavailable("this replica is shutting down"))
 
     async def _serve_once(self) -> None:
         try:
@@ -243,7 +244,7 @@ class Writer:
         if ticket.answer.done():
             return True
         if clock > ticket.deadline:
-            late = answers.unavailable(self.unavailable or "it did not answer in time")
+            late = system_denials.unavailable(self.unavailable or "it did not answer in time")
             self._resolve(ticket, late)
             return True
         verdict = self._judging.judge(self.state, ticket, group, time_us)
@@ -297,7 +298,7 @@ class Writer:
         await self._recognising.check(self.state, last)
         is_current = last == self.state.position
         if not is_current:
-            await opening.catch_up(self._log, self.state, last, on_record=self._tell)
+            await replay.catch_up(self._log, self.state, last, on_record=self._tell)
             self._outage.end()
         self._outage.reached()
         if self.space.is_full and not self._outage.is_full:
@@ -328,7 +329,11 @@ class Writer:
 
     def _out(self) -> Denial:
         reason = self._outage.reason or "the log stores nothing"
-        return answers.full(reason) if self._outage.is_full else answers.unavailable(reason)
+        return (
+            system_denials.full(reason)
+            if self._outage.is_full
+            else system_denials.unavailable(reason)
+        )
 
     async def _probe(self) -> None:
         """Try whether the log stores something again: an empty record.

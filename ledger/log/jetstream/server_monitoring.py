@@ -9,7 +9,7 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from ledger.log.pieces import TooLong, whole
+from ledger.log.bounded_read import TooLong, whole
 
 ANSWER_BYTES_MAX: Final = 1_048_576
 """Longest answer that is believed."""

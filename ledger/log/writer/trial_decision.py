@@ -16,11 +16,11 @@ from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.denials import Decision, Denial
 from ledger.core.model.events import AnyEvent
 from ledger.core.model.state import State
-from ledger.log import answers, records
-from ledger.log.group import Group, Ticket
-from ledger.log.observer import Observer
-from ledger.log.shares import Shares
-from ledger.log.space import Space, asks_for_more
+from ledger.log import records, system_denials
+from ledger.log.writer.batch import Group, Ticket
+from ledger.log.writer.log_space import Space, asks_for_more
+from ledger.log.writer.namespace_shares import Shares
+from ledger.log.writer.observer import Observer
 
 BALANCE_MAX: Final = 2**62
 """Largest balance that a record may hold; readers and projections keep 64 bits with a sign."""
@@ -70,12 +70,12 @@ class Judge:
         if not isinstance(command, Reserve):
             return None
         seconds = self._shares.wait(command.namespace, self._clock())
-        return answers.over_share(command.namespace, seconds) if seconds > 0 else None
+        return system_denials.over_share(command.namespace, seconds) if seconds > 0 else None
 
     def _in_reserve(self, command: AnyCommand, size: int) -> Denial | None:
         """Refuse what is new while only the log's reserve is left."""
         if asks_for_more(command) and self._space.is_reserve(size):
-            return answers.in_reserve(self._space.shown())
+            return system_denials.in_reserve(self._space.shown())
         return None
 
     def _evolve(
@@ -106,9 +106,9 @@ class Judge:
         largest, room = self.record_bytes_max, self._space.room
         alone = group.head + size
         if alone > largest:
-            return answers.too_large(alone, largest)
+            return system_denials.too_large(alone, largest)
         if room is not None and alone > room:
-            return answers.no_room(alone, self._space.shown())
+            return system_denials.no_room(alone, self._space.shown())
         largest = largest if room is None else min(largest, room)
         return True if group.size + size <= largest else None
 
@@ -123,4 +123,4 @@ class Judge:
         problem = f"{type(error).__name__}: {error}"
         self._observer.contradicted(problem)
         _logger.error("command_met_a_defect", problem=problem, exc_info=error)
-        return answers.defective(problem)
+        return system_denials.defective(problem)

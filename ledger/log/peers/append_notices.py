@@ -10,11 +10,11 @@ from typing import Final
 
 from nats.aio.msg import Msg
 
-from ledger.log.connection import Connection
+from ledger.log.jetstream.connection import Connection
+from ledger.log.jetstream.streams import Names
 from ledger.log.port import LogError
 from ledger.log.records import Record
-from ledger.log.streams import Names
-from ledger.log.writer import Writer
+from ledger.log.writer.writer import Writer
 
 LOOK_SECONDS: Final = 0.02
 """Shortest time between two looks: many records that come in a moment are fetched together."""

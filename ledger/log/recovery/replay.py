@@ -12,8 +12,8 @@ from ledger.core import snapshots
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost, Snapshot
-from ledger.log.scrubbing import scrub
-from ledger.log.witness import Head
+from ledger.log.recovery.head_witness import Head
+from ledger.log.recovery.scrub import scrub
 
 SCRUBBED_AT_ONCE: Final = 5_000
 """A log of up to this many records is scrubbed before it is used; a longer one while it is."""

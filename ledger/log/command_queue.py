@@ -22,7 +22,7 @@ from ledger.core.model.commands import (
     SetLimits,
 )
 from ledger.core.model.denials import Denial, Reason, sentence
-from ledger.log.submission import Ledger
+from ledger.log.ledger import Ledger
 
 LANES: Final = 128
 """Commands on their way at the same time; those of one key share a lane."""

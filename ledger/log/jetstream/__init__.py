@@ -1,0 +1,1 @@
+"""The log on NATS JetStream: connection, streams, appends, consumers and monitoring."""

@@ -1,0 +1,1 @@
+"""The writer: a queue of commands, group commit, optimistic appends and their recovery."""
