@@ -41,11 +41,11 @@ from projections.metrics import UsageCollector
 from projections.reading import Readers
 from projections.store import StoreError
 from webhook import app as admission
-from webhook.explaining import Elsewhere, Explanation, NamespaceMissing, explain
-from webhook.mutating import Mutating
-from webhook.review import BadReview
-from webhook.settlement import Settlement
-from webhook.validating import Validating
+from webhook.admission.dry_run import Elsewhere, Explanation, NamespaceMissing, explain
+from webhook.admission.mutating_webhook import Mutating
+from webhook.admission.validating_webhook import Validating
+from webhook.api.admission_review import BadReview
+from webhook.settlement_controller import Settlement
 
 LOG_FULL_ALARM: Final = 0.7
 """Share of its maximum size from which the log is reported as filling up."""

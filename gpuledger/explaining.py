@@ -10,11 +10,11 @@ from ledger.core.model.denials import Reason
 from ledger.core.model.state import State
 from ledger.log.ledger import Ledger
 from ledger.runtime.settings.settings import Settings
-from webhook import explaining
-from webhook.explaining import Elsewhere, Explanation, NamespaceMissing
-from webhook.review import BadReview
-from webhook.surroundings.whole import Surroundings
-from webhook.validating import Validating
+from webhook.admission import dry_run
+from webhook.admission.dry_run import Elsewhere, Explanation, NamespaceMissing
+from webhook.admission.validating_webhook import Validating
+from webhook.api.admission_review import BadReview
+from webhook.context.cluster_context import Surroundings
 
 CLUSTERS_SHOWN_MAX: Final = 8
 """Known clusters that an error names."""
@@ -75,7 +75,7 @@ async def explain_to(
         surroundings,
     )
     try:
-        return await explaining.explain(
+        return await dry_run.explain(
             validating,
             body,
             deadline=settings.admission_deadline_seconds,

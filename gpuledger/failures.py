@@ -19,7 +19,7 @@ from ledger.runtime.http.http_server import ListenError
 from ledger.runtime.settings.setting_sources import InvalidSettings
 from ledger.runtime.tls.own_authority import CertificateError
 from projections.store import StoreError
-from webhook.settlement import ClusterNameTaken
+from webhook.settlement_controller import ClusterNameTaken
 
 _REACH: Final = (
     "check the address (--nats or GPULEDGER_NATS, --store-dir or GPULEDGER_STORE_DIR) and whether"

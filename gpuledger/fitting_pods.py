@@ -36,11 +36,11 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import wish_of
 from ledger.kube.requests.device_requests import PodWish
 from ledger.runtime.settings.settings import Settings
-from webhook.explaining import NAMESPACE
+from webhook.admission.dry_run import NAMESPACE
+from webhook.api.admission_review import UNDECODABLE, BadReview, bad_review
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.templates import templates_of
 from webhook.kinds.values import Unfit
-from webhook.review import UNDECODABLE, BadReview, bad_review
 
 EMPTIED_MAX: Final = 32
 """Nodes on which pods are looked for that could leave; in order of their names."""

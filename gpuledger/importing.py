@@ -27,7 +27,7 @@ from ledger.kube.hami import hami_accounts
 from ledger.kube.hami.hami_accounts import Accounts
 from ledger.log.writer.writer import Writer
 from ledger.runtime.settings.settings import Settings
-from webhook import pod_sighting, sighting
+from webhook.settlement import observation, pod_observation
 
 Decide = Callable[[AnyCommand], Awaitable[Denial | None]]
 
@@ -122,12 +122,12 @@ def _importing(settings: Settings, state: Callable[[], State], decided: Decide) 
 
     async def make_known(pod: Pod) -> Denial | None:
         now = time.time_ns() // 1_000
-        seen = pod_sighting.sight(pod, settings.cluster, rules, now, deleted=False)
+        seen = pod_observation.sight(pod, settings.cluster, rules, now, deleted=False)
         space = state().namespaces.get(seen.namespace)
         entry = space.entries.get(seen.key) if space is not None else None
-        if sighting.holds_uid(entry, seen.uid):
+        if observation.holds_uid(entry, seen.uid):
             return None
-        return await decided(sighting.told(seen, ACTOR))
+        return await decided(observation.told(seen, ACTOR))
 
     node_rules = cards.node_rules(settings)
     return Importing(settings.cluster, rules, node_rules, state, decided, make_known)

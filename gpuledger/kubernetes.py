@@ -20,13 +20,13 @@ from ledger.kube.client.own_identity import own_name
 from ledger.kube.hami import hami_accounts
 from ledger.runtime.counter_protocol import Count
 from ledger.runtime.settings.settings import Settings
-from webhook import registration
-from webhook.beyond import Beyond
-from webhook.narrowing import Narrowing
-from webhook.selected_labels import SelectedLabels
-from webhook.settlement import Settlement
-from webhook.surroundings.refused_allocators import RefusedAllocators
-from webhook.tenure import Site
+from webhook.context.cluster_and_context import Beyond
+from webhook.context.refused_hami_accounts import RefusedAllocators
+from webhook.context.settlement_session import Site
+from webhook.registration import webhook_configurations
+from webhook.registration.mutating_conditions import Narrowing
+from webhook.registration.selected_labels import SelectedLabels
+from webhook.settlement_controller import Settlement
 
 REGISTER_AGAIN_SECONDS: Final = 2.0
 IDENTIFY_AGAIN_SECONDS: Final = 5.0
@@ -127,14 +127,14 @@ class Kubernetes:
         """Write both webhook configurations; try again until it works."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._identified.wait(), IDENTIFIED_SECONDS)
-        address = registration.Address(self._settings.register_webhook, authority)
-        found = registration.configurations(
+        address = webhook_configurations.Address(self._settings.register_webhook, authority)
+        found = webhook_configurations.configurations(
             address,
             wiring.reviewed(self._settings, self.surroundings.identity),
         )
         while self.registration is not None:
             try:
-                await registration.register(self._client, found)
+                await webhook_configurations.register(self._client, found)
             except ClusterError as error:
                 self.registration = str(error)
                 _logger.warning("webhook_not_registered", reason=str(error))

@@ -7,7 +7,7 @@ from typing import Final
 
 from gpuledger.exits import Exit, Stop
 from ledger.runtime.settings.settings import Settings
-from webhook.pseudonyms import KEY_BYTES_MIN, pseudonym
+from webhook.api.user_pseudonyms import KEY_BYTES_MIN, pseudonym
 
 _BYTES_READ: Final = 4096
 _REMEDY: Final = f"write at least {KEY_BYTES_MIN} random ones, as `openssl rand -hex 32` does"

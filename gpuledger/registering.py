@@ -10,8 +10,8 @@ from cryptography import x509
 from gpuledger import layout, wiring
 from gpuledger.exits import Exit, Stop
 from ledger.runtime.settings.settings import Settings
-from webhook import registration
-from webhook.registration import Address, Service
+from webhook.registration import webhook_configurations
+from webhook.registration.webhook_configurations import Address, Service
 
 _SERVICE: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _URL: Final = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
@@ -27,11 +27,11 @@ def printed(settings: Settings, url: str, service: str, authority: str) -> str:
         raise Stop(Exit.USAGE, "give one of --url and --service")
     _check(url, service)
     target = url or Service(settings.namespace, service)
-    found = registration.configurations(
+    found = webhook_configurations.configurations(
         Address(target, _authority(settings, authority)),
         wiring.reviewed(settings),
     )
-    return registration.render(found)
+    return webhook_configurations.render(found)
 
 
 def _check(url: str, service: str) -> None:

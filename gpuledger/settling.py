@@ -7,7 +7,7 @@ from gpuledger.exits import Exit, Stop
 from gpuledger.finding import log_of
 from gpuledger.projecting import show_written
 from ledger.runtime.settings.settings import Settings
-from webhook.settling import Fate, NothingToSettle, commands_of
+from webhook.settlement.manual_settlement import Fate, NothingToSettle, commands_of
 
 
 class Settled(msgspec.Struct, frozen=True):

@@ -26,14 +26,14 @@ from ledger.log.state_view import View
 from ledger.log.writer.writer_limits import WriterSettings
 from ledger.runtime.http import addresses
 from ledger.runtime.settings.settings import Settings
+from webhook.api.admission_settings import HAMI_IDENTITIES, Policy
+from webhook.api.card_schedulers import Schedulers
+from webhook.context.cluster_context import Surroundings
+from webhook.context.context_informers import Surrounding
+from webhook.context.policies import NamespacePolicy
+from webhook.context.settlement_session import SettlementSettings
 from webhook.kinds.catalog import Catalog, KindError
-from webhook.policy import HAMI_IDENTITIES, Policy
-from webhook.registration import Reviewed
-from webhook.schedulers import Schedulers
-from webhook.surroundings.following import Surrounding
-from webhook.surroundings.policies import NamespacePolicy
-from webhook.surroundings.whole import Surroundings
-from webhook.tenure import SettlementSettings
+from webhook.registration.webhook_configurations import Reviewed
 
 PROJECTION = layout.PROJECTION
 HEAD = layout.HEAD

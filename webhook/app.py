@@ -18,10 +18,10 @@ from starlette.types import Receive, Scope, Send
 from ledger.runtime.http import request_body
 from ledger.runtime.http.body_budget import BodyBudget, Held
 from ledger.runtime.http.request_body import ClientGone, Problem, Refused
-from webhook.mutating import Mutating
-from webhook.policy import Policy
-from webhook.review import BadReview, Request, Response, decode, encode
-from webhook.validating import Validating
+from webhook.admission.mutating_webhook import Mutating
+from webhook.admission.validating_webhook import Validating
+from webhook.api.admission_review import BadReview, Request, Response, decode, encode
+from webhook.api.admission_settings import Policy
 
 MUTATE_PATH: Final = "/admission/mutate"
 VALIDATE_PATH: Final = "/admission/validate"

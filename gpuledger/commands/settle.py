@@ -7,7 +7,7 @@ import typer
 from gpuledger.command import command
 from gpuledger.output import Format, Output, flag, number, show_one, text
 from ledger.runtime.settings.setting_sources import Loaded
-from webhook.settling import Fate
+from webhook.settlement.manual_settlement import Fate
 
 _SETTLED = (
     text("UID", "uid"),

@@ -9,7 +9,7 @@ import msgspec
 
 from ledger.kube.api.objects import Pod
 from ledger.simulation.processes import outside
-from webhook.review import Request, Response
+from webhook.api.admission_review import Request, Response
 
 TIMEOUT_SECONDS: Final = 10.0
 """The webhooks' `timeoutSeconds`."""

@@ -28,11 +28,11 @@ from ledger.log.port import Log, Snapshot
 from ledger.log.recovery import replay
 from ledger.log.writer.appender import Storing
 from ledger.log.writer.writer import Writer
-from webhook import sighting
-from webhook.ages import Ages
-from webhook.barrier import Barrier
-from webhook.pods import Pods
-from webhook.tenure import WATCHED
+from webhook.context.settlement_session import WATCHED
+from webhook.settlement import observation
+from webhook.settlement.absence_proof import Barrier
+from webhook.settlement.attempt_ages import Ages
+from webhook.settlement.pod_reconciler import Pods
 
 
 def _charge_by_sum(put: Put) -> None:
@@ -184,7 +184,7 @@ def _recount_overrules_news(put: Put) -> None:
         del version
         return entry.committed is not None and entry.committed.uid == uid
 
-    put(sighting, "_existed", existed)
+    put(observation, "_existed", existed)
 
 
 def _gaps_forgotten(put: Put) -> None:

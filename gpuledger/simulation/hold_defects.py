@@ -11,8 +11,8 @@ from ledger.core.model import commands, events
 from ledger.core.model.denials import Decision, Denial
 from ledger.core.model.state import Namespace, State
 from ledger.kube.api.objects import ObjectMeta
-from webhook.attempts import Attempts, on_behalf
-from webhook.reserved import STAMP
+from webhook.admission.attempts import Attempts, on_behalf
+from webhook.admission.protected_annotations import STAMP
 
 _COPY: Final = "copy:"
 """How the owner of what carries a copied annotation begins, where the first defect is planted."""

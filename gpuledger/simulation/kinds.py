@@ -11,7 +11,7 @@ import msgspec
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, PodSpec, Workload
 from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 from webhook.kinds.catalog import Catalog
-from webhook.kinds.kind import decode
+from webhook.kinds.schema import decode
 
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")

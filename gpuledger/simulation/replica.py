@@ -37,14 +37,14 @@ from ledger.log.writer.writer_limits import WriterSettings
 from ledger.simulation.messages import Exchange, Line
 from ledger.simulation.network import DistantLog, SeededFaults
 from ledger.simulation.processes import Process
-from webhook.beyond import Beyond
-from webhook.mutating import Mutating
-from webhook.policy import Policy
-from webhook.review import Request, Response
-from webhook.settlement import Settlement
-from webhook.surroundings.whole import Surroundings
-from webhook.tenure import SettlementSettings, Site
-from webhook.validating import Validating
+from webhook.admission.mutating_webhook import Mutating
+from webhook.admission.validating_webhook import Validating
+from webhook.api.admission_review import Request, Response
+from webhook.api.admission_settings import Policy
+from webhook.context.cluster_and_context import Beyond
+from webhook.context.cluster_context import Surroundings
+from webhook.context.settlement_session import SettlementSettings, Site
+from webhook.settlement_controller import Settlement
 
 REOPEN_SECONDS: Final = 0.5
 HEAD_NOTED: Final = 0.5

@@ -23,7 +23,7 @@ from gpuledger.simulation.writing import (
 )
 from ledger.core.model.amounts import covers
 from ledger.kube.api.objects import OwnerReference, Pod, PodStatus, Resources
-from webhook.reserved import STAMP
+from webhook.admission.protected_annotations import STAMP
 
 GENERATED_TRIES: Final = 8
 """How often the API server tries a generated name."""

@@ -13,11 +13,12 @@ from ledger.core.model import state as core_state
 from ledger.core.model.amounts import plus
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.kube.api.objects import Workload
-from webhook import sighting
-from webhook.judging import scales, standing
-from webhook.judging.scales import ScaleJudge
-from webhook.lineage import Lineage
-from webhook.surroundings.remembering import remembered
+from webhook.admission import ownership
+from webhook.admission.objects import scale_admission
+from webhook.admission.objects.scale_admission import ScaleJudge
+from webhook.context.owner_digest import remembered
+from webhook.settlement import observation
+from webhook.settlement.root_lookup import Lineage
 
 
 def _envelope_and_pods_add_up(put: Put) -> None:
@@ -45,7 +46,7 @@ def _envelope_stays(put: Put) -> None:
 
 
 def _anybody_draws(put: Put) -> None:
-    put(standing, "is_controller", lambda *_: True)
+    put(ownership, "is_controller", lambda *_: True)
 
 
 def _barred_until_seen(put: Put) -> None:
@@ -81,7 +82,7 @@ def _opened_uncovered(put: Put) -> None:
 
 def _status_raises(put: Put) -> None:
     put(observe, "_lowered", lambda _, command: command)
-    put(sighting, "_is_as", _is_the_same)
+    put(observation, "_is_as", _is_the_same)
 
 
 def _is_the_same(stored: Any, seen: Any) -> bool:
@@ -100,7 +101,7 @@ def _scaled_from_memory(put: Put) -> None:
     async def parent(self: ScaleJudge, request: Any, kind: Any, old: Any, _: float) -> Any:
         seen = self._surroundings.parents.get(old.metadata.uid)
         known: Workload | None = remembered(seen) if seen is not None else None
-        return known or scales._Moot.ASKS_NOTHING
+        return known or scale_admission._Moot.ASKS_NOTHING
 
     put(ScaleJudge, "_parent", parent)
 

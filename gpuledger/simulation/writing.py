@@ -17,8 +17,15 @@ from gpuledger.simulation.apiserver import ApiServer, Conflict
 from gpuledger.simulation.operations import Ending
 from gpuledger.simulation.settings import SETTLE_SECONDS
 from ledger.kube.api.objects import Pod, Workload
-from webhook.review import GroupKind, GroupResource, Request, Scale, ScaleSpec, UserInfo
-from webhook.verdict import RESERVED
+from webhook.admission.verdict import RESERVED
+from webhook.api.admission_review import (
+    GroupKind,
+    GroupResource,
+    Request,
+    Scale,
+    ScaleSpec,
+    UserInfo,
+)
 
 ETCD_SECONDS_MAX: Final = 0.02
 BEYOND_SECONDS: Final = 1.5 * SETTLE_SECONDS

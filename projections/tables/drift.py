@@ -19,7 +19,8 @@ from projections.folding import Change
 from projections.tables.names import Names
 
 RECOUNT: Final = "recount"
-"""The actor of what follows from comparing everything with a list, see `webhook.tenure`."""
+"""The actor of what follows from comparing everything with a list, see"
+" `webhook.context.settlement_session`."""
 
 _UNTOLD: Final = frozenset({Cause.UNRESERVED, Cause.LATE})
 _NOTHING: Final[Amounts] = {}

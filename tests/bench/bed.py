@@ -19,7 +19,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.controlplane import ADMIN, ControlPlane
 from tests.e2e.polling import eventually
 from webhook.kinds.catalog import Catalog
-from webhook.registration import Address, Reviewed, configurations
+from webhook.registration.webhook_configurations import Address, Reviewed, configurations
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 EFFECTIVE_SECONDS: Final = 30.0

@@ -23,10 +23,10 @@ from tests.bench import ledgers, populating, reviews
 from tests.bench.fleet import Fleet, workload
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh, median
-from webhook.policy import Policy
-from webhook.review import Request
-from webhook.surroundings.whole import Surroundings
-from webhook.validating import Validating
+from webhook.admission.validating_webhook import Validating
+from webhook.api.admission_review import Request
+from webhook.api.admission_settings import Policy
+from webhook.context.cluster_context import Surroundings
 
 NAME: Final = "deciding"
 NAMESPACES: Final = 100

@@ -15,9 +15,9 @@ from ledger.runtime.tls import reloading_context
 from tests.bench.running import Running, start, wait_for_go
 from tests.bench.services import Process
 from tests.support.ports import free_port
+from webhook.api.admission_review import Request, Response, required_pod
+from webhook.api.admission_settings import Policy
 from webhook.app import MUTATE_PATH, VALIDATE_PATH, Endpoint
-from webhook.policy import Policy
-from webhook.review import Request, Response, required_pod
 
 HOST: Final = "127.0.0.1"
 

@@ -12,7 +12,7 @@ from tests.bench.fleet import VERSION, Fleet, pod, workload
 from tests.bench.ledgers import CLUSTER
 from webhook.kinds.catalog import Catalog
 from webhook.kinds.envelope import envelope_of
-from webhook.pod_sighting import POD_KEYS, pod_traits
+from webhook.settlement.pod_observation import POD_KEYS, pod_traits
 
 RULES: Final = DemandRules()
 CATALOG: Final = Catalog.load()

@@ -30,14 +30,14 @@ from tests.bench.memory import forget_peak, peak, resident
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh, start
 from tests.support.ports import free_port
-from webhook.ages import Ages
-from webhook.beyond import Beyond
-from webhook.manners import Manners
-from webhook.pods import Pods
-from webhook.puzzling import Puzzling
-from webhook.roots import Roots
-from webhook.surroundings.whole import Surroundings
-from webhook.tenure import SettlementSettings, Site, Tenure
+from webhook.context.charging_modes import Manners
+from webhook.context.cluster_and_context import Beyond
+from webhook.context.cluster_context import Surroundings
+from webhook.context.settlement_session import SettlementSettings, Site, Tenure
+from webhook.settlement.attempt_ages import Ages
+from webhook.settlement.invalid_objects import Puzzling
+from webhook.settlement.pod_reconciler import Pods
+from webhook.settlement.workload_reconciler import Roots
 
 NAME: Final = "recounting"
 FLEET: Final = Fleet(namespaces=100, roots=10_000, pods=10, replicas=10)

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from tests.bench.fleet import VERSION, Fleet
-from webhook.review import API_VERSION, KIND, Request, decode
+from webhook.api.admission_review import API_VERSION, KIND, Request, decode
 
 ADMIN: Final = "admin"
 REPLICATOR: Final = "system:serviceaccount:kube-system:replicaset-controller"

@@ -19,8 +19,8 @@ from tests.e2e.conftest import _connected
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.polling import eventually
 from webhook.kinds.expressions import Expression
-from webhook.kinds.kind import Kind
-from webhook.kinds.matching import conditions
+from webhook.kinds.schema import Kind
+from webhook.registration.kind_conditions import conditions
 
 pytestmark = pytest.mark.e2e
 

@@ -19,10 +19,10 @@ from tests.e2e.controlplane import ADMIN, ControlPlane
 from tests.e2e.pods import CARDS, CORES, MEMORY, pod
 from tests.e2e.polling import eventually
 from tests.e2e.test_registration import BOTH, VALIDATE, Seen, Setting, plane, setting
-from webhook.narrowing import Narrowing
-from webhook.schedulers import Schedulers
-from webhook.surroundings.namespaces import Namespaces
-from webhook.surroundings.policies import NamespacePolicy, Policies
+from webhook.api.card_schedulers import Schedulers
+from webhook.context.namespaces import Namespaces
+from webhook.context.policies import NamespacePolicy, Policies
+from webhook.registration.mutating_conditions import Narrowing
 
 __all__ = ["plane", "setting"]
 

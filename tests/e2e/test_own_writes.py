@@ -25,8 +25,8 @@ from tests.e2e.conftest import _connected
 from tests.e2e.controlplane import ADMIN, ControlPlane
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.polling import eventually
-from webhook import registration
 from webhook.kinds.catalog import Catalog
+from webhook.registration import webhook_configurations
 
 pytestmark = pytest.mark.e2e
 
@@ -169,9 +169,11 @@ def hook(name: str = NAME, **changes: Any) -> Manifest:
 
 
 def found_configurations() -> tuple[Manifest, Manifest]:
-    address = registration.Address(registration.Service(SPACE, NAME), b"x")
-    reviewed = registration.Reviewed(("nvidia.com/gpu",), Catalog.load(()), ("kube-system", SPACE))
-    return registration.configurations(address, reviewed)
+    address = webhook_configurations.Address(webhook_configurations.Service(SPACE, NAME), b"x")
+    reviewed = webhook_configurations.Reviewed(
+        ("nvidia.com/gpu",), Catalog.load(()), ("kube-system", SPACE)
+    )
+    return webhook_configurations.configurations(address, reviewed)
 
 
 def validating() -> Manifest:
@@ -423,8 +425,8 @@ async def test_everything_that_the_service_writes_is_accepted(
             port.patch_quota_status("team", "q", {KEY: "1"}, counted),
             port.patch_universe_status("u", {"used": {}}),
             port.create_event(event_of),
-            registration.register(client, found_configurations()),
-            registration.register(client, found_configurations()),
+            webhook_configurations.register(client, found_configurations()),
+            webhook_configurations.register(client, found_configurations()),
         ):
             await write
     finally:

@@ -19,9 +19,9 @@ from tests.e2e.conftest import _connected
 from tests.e2e.controlplane import ADMIN, ControlPlane
 from tests.e2e.pods import pod
 from tests.e2e.polling import eventually
-from webhook import registration
 from webhook.kinds.catalog import Catalog
-from webhook.registration import Address, Reviewed
+from webhook.registration import webhook_configurations
+from webhook.registration.webhook_configurations import Address, Reviewed
 
 pytestmark = pytest.mark.e2e
 
@@ -113,9 +113,9 @@ async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Setting]
 
 async def register(plane: ControlPlane, base: str, authority: bytes) -> None:
     reviewed = Reviewed(RESOURCES, Catalog.load(), EXEMPT)
-    found = registration.configurations(Address(base, authority), reviewed)
+    found = webhook_configurations.configurations(Address(base, authority), reviewed)
     async with await Client.connect(plane.kubeconfig(ADMIN)) as client:
-        await registration.register(client, found)
+        await webhook_configurations.register(client, found)
 
 
 async def make_namespace(cluster: Cluster, name: str) -> None:
@@ -447,9 +447,9 @@ async def test_registering_again_changes_what_is_different(plane: ControlPlane) 
 async def test_kinds_that_are_taken_away_are_not_reviewed_any_more(plane: ControlPlane) -> None:
     await register(plane, "https://one.example", b"one")
     reviewed = Reviewed(RESOURCES, Catalog(()), EXEMPT)
-    found = registration.configurations(Address("https://one.example", b"one"), reviewed)
+    found = webhook_configurations.configurations(Address("https://one.example", b"one"), reviewed)
     async with await Client.connect(plane.kubeconfig(ADMIN)) as client:
-        await registration.register(client, found)
+        await webhook_configurations.register(client, found)
     async with _connected(plane) as cluster:
         path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
         webhooks = (await cluster.must("GET", path))["webhooks"]

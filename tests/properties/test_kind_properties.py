@@ -12,9 +12,9 @@ from support.kinds import CATALOG, Case, all_cases, workload
 from ledger.core.model.amounts import covers
 from ledger.core.model.denials import Denial
 from ledger.kube.requests.demand_rules import DemandRules
+from webhook.admission.objects.scale_path import scaled
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
-from webhook.kinds.kind import Kind
-from webhook.kinds.scaling import scaled
+from webhook.kinds.schema import Kind
 
 RULES = DemandRules()
 OPTIONS = st.fixed_dictionaries(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.admission import CORES, GPU, MEMORY, CoreLedger, pod, recorded, review, serving
 
 from ledger.kube.requests.quantities import QuantityError, parse_integer
-from webhook.policy import Policy
+from webhook.api.admission_settings import Policy
 
 PERCENTAGE = "nvidia.com/gpumem-percentage"
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

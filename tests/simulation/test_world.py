@@ -10,8 +10,8 @@ from gpuledger.simulation.running import run
 from gpuledger.simulation.settings import RULES, SETTLE_SECONDS
 from gpuledger.simulation.writing import ETCD_SECONDS_MAX
 from ledger.kube.api.objects import ObjectMeta, Workload
+from webhook.api.admission_settings import Policy
 from webhook.kinds.envelope import Envelope, envelope_of
-from webhook.policy import Policy
 
 SEEDS = (*range(120), 123, 190, 31_115)
 """The first ones, and three that reach what is rare.

@@ -19,11 +19,11 @@ from ledger.core.model.state import State
 from ledger.core.model.traits import Selection
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.ledger import Accepted, Ledger
+from webhook.admission.mutating_webhook import Mutating
+from webhook.admission.validating_webhook import Validating
+from webhook.api.admission_settings import Policy
 from webhook.app import application
-from webhook.mutating import Mutating
-from webhook.policy import Policy
-from webhook.surroundings.whole import Surroundings
-from webhook.validating import Validating
+from webhook.context.cluster_context import Surroundings
 
 CLUSTER = "east"
 NAMESPACE = "east/team"

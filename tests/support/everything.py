@@ -18,10 +18,10 @@ from ledger.log.memory_log import MemoryStore
 from support.apiserver import ApiServer, ModelCluster, Object
 from support.replicas import running
 from support.settled import CLUSTER, RULES, World, settling
-from webhook.beyond import Beyond
+from webhook.context.cluster_and_context import Beyond
+from webhook.context.cluster_context import Surroundings
+from webhook.context.settlement_session import SettlementSettings
 from webhook.kinds.catalog import Catalog
-from webhook.surroundings.whole import Surroundings
-from webhook.tenure import SettlementSettings
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 REPLICASETS = Resource("apps", "v1", "replicasets", "ReplicaSet")

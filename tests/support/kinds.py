@@ -8,7 +8,7 @@ import yaml
 
 from ledger.kube.api.objects import Workload
 from webhook.kinds.catalog import Catalog
-from webhook.kinds.kind import Kind
+from webhook.kinds.schema import Kind
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "tests" / "fixtures" / "kinds"

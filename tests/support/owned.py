@@ -13,9 +13,9 @@ from ledger.kube.api.ports import Change, Listed
 from ledger.kube.api.resources import NAMESPACES, Resource
 from ledger.kube.requests.demand_rules import DemandRules
 from support.admission import CLUSTER, GPU, MEMORY
+from webhook.context.cluster_context import Surroundings
+from webhook.context.policies import NamespacePolicy
 from webhook.kinds.catalog import Catalog
-from webhook.surroundings.policies import NamespacePolicy
-from webhook.surroundings.whole import Surroundings
 
 Manifest = dict[str, Any]
 

@@ -16,9 +16,9 @@ from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
 from support.apiserver import ApiServer, ModelCluster
 from support.replicas import running
-from webhook.beyond import Beyond
-from webhook.settlement import Settlement
-from webhook.tenure import SettlementSettings, Site
+from webhook.context.cluster_and_context import Beyond
+from webhook.context.settlement_session import SettlementSettings, Site
+from webhook.settlement_controller import Settlement
 
 CLUSTER = "c"
 DEMAND = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 10, "nvidia.com/gpumem": 1000}

@@ -27,8 +27,8 @@ from ledger.log.writer.writer import Writer
 from support.apiserver import ApiServer, ModelCluster, Object, pod_body
 from support.replicas import running
 from support.settled import CLUSTER, RULES, World, settling
-from webhook.settlement import Settlement
-from webhook.tenure import SettlementSettings, Site
+from webhook.context.settlement_session import SettlementSettings, Site
+from webhook.settlement_controller import Settlement
 
 REGISTER = annotation_names.WORDS["nvidia"].register
 ALLOCATED = annotation_names.WORDS["nvidia"].allocated

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from webhook.kinds.kind import Kind, decode
+from webhook.kinds.schema import Kind, decode
 
 FILES_MAX: Final = 256
 """Most files that a folder of kinds may hold."""

@@ -16,7 +16,7 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import Labels, fitting, traits_of_template
 from webhook.kinds.expressions import Expression
-from webhook.kinds.kind import Kind
+from webhook.kinds.schema import Kind
 from webhook.kinds.templates import Template, names_of, templates_of
 from webhook.kinds.values import Json, Scope, Unfit, unfit
 

@@ -8,8 +8,8 @@ import msgspec
 
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, ObjectMeta, Pod, PodSpec, Resources, Workload
-from webhook.kinds.kind import Kind, PodSet
 from webhook.kinds.paths import Place
+from webhook.kinds.schema import Kind, PodSet
 from webhook.kinds.values import Json, Scope, unfit, unlike
 
 _CONTAINER: Final = "spec.containers[0].resources"

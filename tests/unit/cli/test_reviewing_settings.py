@@ -7,7 +7,7 @@ import pytest
 from gpuledger import wiring
 from gpuledger.exits import Exit, Stop
 from ledger.runtime.settings.settings import Settings
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.context.policies import NamespacePolicy
 
 OWN = """
 group: example.com

@@ -11,7 +11,7 @@ from gpuledger.commands.importing import about_accounts
 from gpuledger.importing import with_accounts
 from ledger.kube.hami.hami_accounts import Account, Accounts
 from ledger.runtime.settings.settings import Settings
-from webhook.policy import HAMI_IDENTITIES
+from webhook.api.admission_settings import HAMI_IDENTITIES
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "from-hami.md"
 OWN = (

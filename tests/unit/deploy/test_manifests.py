@@ -20,7 +20,8 @@ from ledger.runtime.http.health import Health
 from ledger.runtime.http.http_server import DRAIN_SECONDS
 from ledger.runtime.settings import setting_sources
 from ledger.runtime.settings.settings import Settings
-from webhook import registration, waiting_events
+from webhook.gates import waiting_events
+from webhook.registration import webhook_configurations
 
 ROOT: Final = Path(__file__).parents[3]
 SEPARATELY: Final = {"alerts.yaml", "kustomization.yaml"}
@@ -165,7 +166,7 @@ def test_the_service_is_probed_where_it_answers(settings: Settings) -> None:
     assert settings.listen.endswith(f":{port['containerPort']}")
     [exposed] = found("Service/gpuledger")["spec"]["ports"]
     assert exposed["targetPort"] == port["name"]
-    assert exposed["port"] == registration.Service("", "").port
+    assert exposed["port"] == webhook_configurations.Service("", "").port
 
 
 def test_a_replica_has_time_to_drain() -> None:
@@ -264,7 +265,7 @@ def test_the_service_may_patch_the_webhooks_that_it_registers() -> None:
         for rule in found("ClusterRole/gpuledger-registration")["rules"]
         if rule["apiGroups"] == ["admissionregistration.k8s.io"] and "patch" in rule["verbs"]
     ]
-    assert patched == [[registration.NAME]]
+    assert patched == [[webhook_configurations.NAME]]
 
 
 def granted() -> dict[tuple[str, str], set[str]]:

@@ -23,9 +23,9 @@ from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.state import State
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
+from webhook.admission.objects.scale_path import scaled
 from webhook.kinds.envelope import Envelope, envelope_of
-from webhook.kinds.kind import Kind, key_of
-from webhook.kinds.scaling import scaled
+from webhook.kinds.schema import Kind, key_of
 
 DOCS: Final = Path(__file__).parents[3] / "docs" / "explanation"
 PAGES: Final = [DOCS / "workloads.md", *sorted((DOCS / "workloads").glob("*.md"))]

@@ -13,8 +13,8 @@ from ledger.log import records
 from projections.queries.drift import Correction, Over, Unbelieved, drift, unbelieved
 from projections.queries.scopes import EVERYTHING, Scope
 from projections.tables.drift import RECOUNT
-from webhook.drift import drift_of
-from webhook.tenure import RECOUNTED
+from webhook.context.settlement_session import RECOUNTED
+from webhook.settlement.drift_counter import drift_of
 
 GPU = "nvidia.com/gpu"
 ACCOUNT = "quota/c1/red/main"

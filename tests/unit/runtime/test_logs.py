@@ -44,9 +44,11 @@ def test_an_event_is_one_json_object(stream: io.StringIO) -> None:
 
 def test_standard_logging_makes_the_same_lines(stream: io.StringIO) -> None:
     log_setup.configure("info", "json", stream)
-    logging.getLogger("webhook.settlement").warning("settlement_begins", extra={"cluster": "east"})
+    logging.getLogger("webhook.settlement_controller").warning(
+        "settlement_begins", extra={"cluster": "east"}
+    )
     [line] = lines(stream)
-    assert (line["logger"], line["event"]) == ("webhook.settlement", "settlement_begins")
+    assert (line["logger"], line["event"]) == ("webhook.settlement_controller", "settlement_begins")
     assert (line["level"], line["cluster"]) == ("warning", "east")
 
 

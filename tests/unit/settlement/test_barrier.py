@@ -11,12 +11,12 @@ from support.settled import CLUSTER, DEMAND, RULES, World, world
 from ledger.core.model.commands import CREATE, Observe, Reserve
 from ledger.kube.api.errors import Forbidden
 from ledger.log.command_queue import Courier
-from webhook.ages import Ages, OpenAttempt
-from webhook.barrier import Barrier
-from webhook.pods import Pods
-from webhook.puzzling import Puzzling
-from webhook.recounting import find_open
-from webhook.tenure import RECOUNTED, WATCHED, SettlementSettings, Site, Tenure
+from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSettings, Site, Tenure
+from webhook.settlement.absence_proof import Barrier
+from webhook.settlement.attempt_ages import Ages, OpenAttempt
+from webhook.settlement.invalid_objects import Puzzling
+from webhook.settlement.pod_reconciler import Pods
+from webhook.settlement.recount import find_open
 
 BOUND = 60.0
 

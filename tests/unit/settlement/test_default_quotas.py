@@ -7,7 +7,7 @@ from support.everything import FullWorld, full_world, settling_everything
 
 from ledger.kube.api.errors import Forbidden
 from ledger.kube.api.resources import NAMESPACES, POLICIES
-from webhook import default_quotas
+from webhook.quotas import default_quotas
 
 GPUS = "limits.nvidia.com/gpu"
 HARD = {GPUS: "4"}

@@ -10,8 +10,9 @@ from support.settled import DEMAND
 
 from ledger.kube.watch import failed_objects
 from ledger.kube.watch.failed_objects import Failures
-from webhook import pods, quota_accounts, roots
-from webhook.pods import Pods
+from webhook.quotas import resource_quotas
+from webhook.settlement import pod_reconciler, workload_reconciler
+from webhook.settlement.pod_reconciler import Pods
 
 GPUS = "limits.nvidia.com/gpu"
 DEFECT = "a planted defect"
@@ -36,7 +37,7 @@ def quota(value: str) -> dict:
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "changed"])
 async def test_a_pod_that_cannot_be_taken_in_is_passed_over_and_named(monkeypatch, listed):
     with monkeypatch.context() as patch:
-        defective(patch, pods, "sight", lambda pod, *_: pod)
+        defective(patch, pod_reconciler, "sight", lambda pod, *_: pod)
         async with full_world() as one:
             one.fails = True
             if listed:
@@ -64,7 +65,7 @@ async def test_what_a_pod_was_charged_stays_while_it_cannot_be_taken_in(monkeypa
         one.fails = True
         body = one.server.create("pods", "red", pod_body("bad"))
         await one.reserve("bad", body["metadata"]["uid"])
-        defective(monkeypatch, pods, "sight", lambda pod, *_: pod)
+        defective(monkeypatch, pod_reconciler, "sight", lambda pod, *_: pod)
         async with settling_everything(one):
             await one.synced()
             assert one.entry("bad").charge == DEMAND
@@ -76,12 +77,12 @@ async def test_a_quota_that_cannot_be_taken_in_keeps_its_limits(monkeypatch):
         one.fails = True
         one.server.create("resourcequotas", "red", quota("3"))
         await one.until(lambda: one.limits("q") == {GPUS: 3})
-        intact = quota_accounts.limits_of
+        intact = resource_quotas.limits_of
         with monkeypatch.context() as patch:
-            patch.setattr(quota_accounts, "limits_of", _fail)
+            patch.setattr(resource_quotas, "limits_of", _fail)
             one.server.update("resourcequotas", "red", "q", **quota("4"))
             await one.until(lambda: one.counted[failed_objects.METRIC, "quotas"] == 1)
-        assert quota_accounts.limits_of is intact
+        assert resource_quotas.limits_of is intact
         assert one.limits("q") == {GPUS: 3}
         one.server.update("resourcequotas", "red", "q", **quota("5"))
         await one.until(lambda: one.limits("q") == {GPUS: 5})
@@ -112,7 +113,7 @@ async def test_a_workload_that_cannot_be_read_stays_charged_as_it_is(monkeypatch
 
 async def _misread(one, monkeypatch):
     """Change a workload that cannot be read from now on, and wait until others are charged."""
-    defective(monkeypatch, roots, "sight_root", lambda _, workload, *__: workload)
+    defective(monkeypatch, workload_reconciler, "sight_root", lambda _, workload, *__: workload)
     one.server.update(DEPLOYMENTS.name, "red", "bad", spec=deployment("bad", 5)["spec"])
     one.server.create(DEPLOYMENTS.name, "red", deployment("good"))
     await one.until(lambda: one.root(f"{DEPLOYMENTS.name}/good") is not None)

@@ -13,7 +13,7 @@ from ledger.kube.api.pod_gates import GATE
 from ledger.kube.api.resources import POLICIES
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer import denial_log
-from webhook import gate_queue, gates, waiting_events
+from webhook.gates import gate_opener, gate_queue, waiting_events
 
 GPUS = "limits.nvidia.com/gpu"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -151,9 +151,9 @@ async def test_a_pod_that_can_never_fit_does_not_hold_up_the_others():
             await one.until(lambda: not is_gated(one, "z-old"))
 
 
-@pytest.mark.parametrize("tries", [1, gates.TRIES_MAX])
+@pytest.mark.parametrize("tries", [1, gate_opener.TRIES_MAX])
 async def test_namespaces_take_turns(tries, monkeypatch):
-    monkeypatch.setattr(gates, "TRIES_MAX", tries)
+    monkeypatch.setattr(gate_opener, "TRIES_MAX", tries)
     async with full_world() as one:
         for number in range(5):
             wait(one, f"r{number}", 100 - number)
@@ -179,7 +179,7 @@ async def test_where_limits_do_not_hold_nobody_waits():
 
 
 async def test_a_gate_that_cannot_be_removed_is_tried_again_and_charged_once(monkeypatch):
-    monkeypatch.setattr(gates, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(gate_opener, "RETRY_SECONDS", 0.1)
     async with full_world() as one, settling_everything(one):
         await one.synced()
         one.every.refusing = Unavailable("the API server is down")

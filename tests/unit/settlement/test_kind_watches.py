@@ -19,7 +19,7 @@ from ledger.core.model.commands import Reserve
 from ledger.core.model.events import Cause
 from ledger.kube.api.errors import Unavailable
 from ledger.kube.api.resources import UNIVERSE_QUOTAS
-from webhook import kind_watches, lineage
+from webhook.settlement import root_lookup, workload_informers
 
 KEY = "jobsets.jobset.x-k8s.io/js"
 TWO = {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 2000}
@@ -33,7 +33,7 @@ def charged(one, key: str) -> dict:
 
 
 async def test_a_kind_that_is_defined_later_is_found(monkeypatch):
-    monkeypatch.setattr(kind_watches, "DISCOVER_SECONDS", 0.05)
+    monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world() as one, settling_everything(one):
         await one.synced()
         one.every.kinds[JOBSETS.name] = JOBSETS
@@ -43,7 +43,7 @@ async def test_a_kind_that_is_defined_later_is_found(monkeypatch):
 
 
 async def test_objects_of_a_kind_end_when_its_definition_is_proved_gone(monkeypatch):
-    monkeypatch.setattr(kind_watches, "DISCOVER_SECONDS", 0.05)
+    monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world() as one:
         one.every.kinds[JOBSETS.name] = JOBSETS
         async with settling_everything(one):
@@ -57,7 +57,7 @@ async def test_objects_of_a_kind_end_when_its_definition_is_proved_gone(monkeypa
 
 
 async def test_a_kind_that_is_absent_without_proof_deletes_nothing(monkeypatch):
-    monkeypatch.setattr(kind_watches, "DISCOVER_SECONDS", 0.05)
+    monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world(recount_seconds=0.3) as one:
         one.every.kinds[JOBSETS.name] = JOBSETS
         async with settling_everything(one):
@@ -83,7 +83,7 @@ async def test_a_kind_that_was_removed_while_nobody_looked_is_proved_gone():
 
 
 async def test_a_kind_that_is_served_in_another_version_is_watched_in_that(monkeypatch):
-    monkeypatch.setattr(kind_watches, "DISCOVER_SECONDS", 0.05)
+    monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world() as one:
         one.every.kinds[JOBSETS.name] = JOBSETS
         async with settling_everything(one):
@@ -97,7 +97,7 @@ async def test_a_kind_that_is_served_in_another_version_is_watched_in_that(monke
 
 
 async def test_a_creation_of_a_kind_that_is_gone_is_released_by_that_proof(monkeypatch):
-    monkeypatch.setattr(kind_watches, "DISCOVER_SECONDS", 0.05)
+    monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world(settle_seconds=0.3) as one:
         one.every.kinds[JOBSETS.name] = JOBSETS
         async with settling_everything(one):
@@ -121,7 +121,7 @@ async def test_a_creation_of_a_kind_that_is_absent_without_proof_stays():
 
 
 async def test_readiness_says_that_kinds_are_not_known_and_why(monkeypatch):
-    monkeypatch.setattr(kind_watches, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(workload_informers, "RETRY_SECONDS", 0.05)
     async with full_world() as one:
         one.every.undiscovered = Unavailable("the API server is down")
         async with settling_everything(one):
@@ -181,8 +181,8 @@ async def test_pods_wait_until_their_owners_are_remembered():
 
 
 async def test_pods_are_told_in_time_although_their_owners_are_not(monkeypatch):
-    monkeypatch.setattr(kind_watches, "OWNERS_SECONDS", 0.2)
-    monkeypatch.setattr(lineage, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(workload_informers, "OWNERS_SECONDS", 0.2)
+    monkeypatch.setattr(root_lookup, "READ_SECONDS", 0.2)
     async with full_world() as one:
         one.surroundings.parents.is_current = lambda _: False
         async with settling_everything(one):

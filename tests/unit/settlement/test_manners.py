@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from webhook.manners import Manners
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.context.charging_modes import Manners
+from webhook.context.policies import NamespacePolicy
 
 USUAL, PODS_ONLY = NamespacePolicy(), NamespacePolicy(pods_only=True)
 

@@ -5,7 +5,7 @@ from support.everything import full_world, settling_everything
 
 from ledger.core.model import accounts
 from ledger.kube.api.resources import UNIVERSE_QUOTAS
-from webhook import quota_warnings
+from webhook.quotas import quota_warnings
 
 MEM = "limits.nvidia.com/gpumem"
 

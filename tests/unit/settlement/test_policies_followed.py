@@ -13,7 +13,7 @@ from support.everything import (
 from support.settled import CLUSTER
 
 from ledger.kube.api.resources import NAMESPACES, POLICIES, Resource
-from webhook.drift import UNENFORCED
+from webhook.settlement.drift_counter import UNENFORCED
 
 RAYS = Resource("ray.io", "v1", "rayclusters", "RayCluster")
 WEB = "deployments.apps/web"

@@ -25,9 +25,9 @@ from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import CardSize, DemandRules
 from ledger.log.ledger import Accepted
-from webhook.pod_sighting import sight
-from webhook.promises import as_promised
-from webhook.sighting import Sighting, news
+from webhook.context.assumed_demand import as_promised
+from webhook.settlement.observation import Sighting, news
+from webhook.settlement.pod_observation import sight
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 SPACE, KEY, UID = "c/red", "pods/p", "u1"

@@ -12,7 +12,7 @@ from ledger.kube.api.errors import Conflict, Unavailable
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import NVIDIA
-from webhook import quota_status
+from webhook.quotas import resource_quota_status
 
 GPUS = "limits.nvidia.com/gpu"
 MEMORY = "limits.nvidia.com/gpumem"
@@ -21,8 +21,8 @@ NATIVE = "requests.nvidia.com/gpu"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(quota_status, "WRITE_SECONDS", 0.05)
-    monkeypatch.setattr(quota_status, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(resource_quota_status, "WRITE_SECONDS", 0.05)
+    monkeypatch.setattr(resource_quota_status, "RETRY_SECONDS", 0.1)
 
 
 def quota(one: FullWorld, name: str = "q", **hard: str) -> None:

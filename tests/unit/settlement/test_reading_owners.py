@@ -13,11 +13,11 @@ from ledger.core.model.commands import Reserve
 from ledger.kube.api.objects import Pod
 from ledger.log.command_queue import Courier
 from ledger.log.ledger import Accepted
-from webhook.ages import Ages
-from webhook.beyond import Beyond
-from webhook.pods import Pods
-from webhook.puzzling import Puzzling
-from webhook.tenure import SettlementSettings, Site, Tenure
+from webhook.context.cluster_and_context import Beyond
+from webhook.context.settlement_session import SettlementSettings, Site, Tenure
+from webhook.settlement.attempt_ages import Ages
+from webhook.settlement.invalid_objects import Puzzling
+from webhook.settlement.pod_reconciler import Pods
 
 NAMESPACE = f"{CLUSTER}/red"
 PODS = 20
@@ -44,7 +44,7 @@ async def owned_pods(one: FullWorld) -> list[Pod]:
 
 @pytest.mark.parametrize("looking", ["again", "behind the barrier"])
 async def test_the_owners_of_one_list_are_waited_for_together(looking, monkeypatch):
-    monkeypatch.setattr("webhook.pods.LIST_READ_SECONDS", 0.5)
+    monkeypatch.setattr("webhook.settlement.pod_reconciler.LIST_READ_SECONDS", 0.5)
     async with full_world() as one:
         one.every.get_object = never
         site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))

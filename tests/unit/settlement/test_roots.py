@@ -29,16 +29,16 @@ from ledger.kube.api.objects import Pod, Workload
 from ledger.kube.api.ports import Listed
 from ledger.log.command_queue import Courier
 from ledger.log.ledger import Accepted
-from webhook import relooking
-from webhook.ages import Ages
-from webhook.beyond import Beyond
+from webhook.context.charging_modes import Manners
+from webhook.context.cluster_and_context import Beyond
+from webhook.context.settlement_session import SettlementSettings, Site, Tenure
 from webhook.kinds.catalog import Catalog
-from webhook.manners import Manners
-from webhook.pods import Pods
-from webhook.puzzling import Puzzling
-from webhook.root_sighting import Charged, sight_root
-from webhook.roots import Roots
-from webhook.tenure import SettlementSettings, Site, Tenure
+from webhook.settlement import recheck
+from webhook.settlement.attempt_ages import Ages
+from webhook.settlement.invalid_objects import Puzzling
+from webhook.settlement.pod_reconciler import Pods
+from webhook.settlement.workload_observation import Charged, sight_root
+from webhook.settlement.workload_reconciler import Roots
 
 WEB = "deployments.apps/web"
 ONE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1000}
@@ -256,7 +256,7 @@ async def test_pods_follow_a_replicaset_that_its_deployment_released():
 
 
 async def test_a_pod_whose_owner_could_not_be_read_is_looked_at_again(monkeypatch):
-    monkeypatch.setattr(relooking, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(recheck, "AGAIN_SECONDS", 0.1)
     async with full_world() as one, settling_everything(one):
         await one.synced()
         monkeypatch.setattr(one.surroundings.parents, "get", lambda _: None)

@@ -12,7 +12,7 @@ from ledger.core.model.commands import RegisterCluster, SetLimits
 from ledger.core.model.events import Cause
 from ledger.core.model.traits import Requirement, Selection
 from ledger.kube.api.errors import Unavailable
-from webhook.settlement import ClusterNameTaken
+from webhook.settlement_controller import ClusterNameTaken
 
 GPUS = "limits.nvidia.com/gpu"
 

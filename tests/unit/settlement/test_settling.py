@@ -5,7 +5,7 @@ from support.settled import CLUSTER, DEMAND, World, world
 
 from ledger.core.model.commands import Reserve
 from ledger.core.model.events import Cause
-from webhook.settling import Fate, NothingToSettle, commands_of
+from webhook.settlement.manual_settlement import Fate, NothingToSettle, commands_of
 
 
 async def settle(one: World, uid: str, fate: Fate) -> None:

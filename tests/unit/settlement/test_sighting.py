@@ -10,8 +10,8 @@ from ledger.core.model.commands import End, Observe, Refute
 from ledger.core.model.state import Entry, Hold, Object
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.pod_sighting import sight
-from webhook.sighting import Sighting, is_let_in, missing, news, unwritten
+from webhook.settlement.observation import Sighting, is_let_in, missing, news, unwritten
+from webhook.settlement.pod_observation import sight
 
 ONE = {"nvidia.com/gpu": 1}
 TWO = {"nvidia.com/gpu": 2}

@@ -15,8 +15,8 @@ from ledger.kube.api.errors import Unavailable
 from ledger.kube.api.resources import NAMESPACES, UNIVERSE_QUOTAS
 from ledger.kube.requests import place_traits
 from ledger.runtime import tasks
-from webhook import descriptions, universe_ignored, universe_status
-from webhook.breakdown import Breakdown
+from webhook.quotas import cluster_labels, ignored_universe_quotas, universe_quota_status
+from webhook.quotas.usage_by_namespace import Breakdown
 
 GPUS = "limits.nvidia.com/gpu"
 ALL = accounts.universe("all")
@@ -99,7 +99,7 @@ async def test_labels_of_namespaces_say_what_is_reached_as_soon_as_they_change()
 
 
 async def test_an_older_replicas_word_on_the_cluster_does_not_stand(monkeypatch):
-    monkeypatch.setattr(descriptions, "TELL_SECONDS", 0.1)
+    monkeypatch.setattr(cluster_labels, "TELL_SECONDS", 0.1)
     traits = place_traits.of_cluster(CLUSTER, "eu", None)
     async with full_world(cluster_traits=traits) as one, settling_everything(one):
         await one.until(lambda: one.state.described.get(CLUSTER) == traits)
@@ -160,7 +160,7 @@ def condition(one: FullWorld, kind: str) -> dict:
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(universe_status, "WRITE_SECONDS", 0.05)
+    monkeypatch.setattr(universe_quota_status, "WRITE_SECONDS", 0.05)
 
 
 async def test_the_status_says_who_uses_how_much(quick):
@@ -230,7 +230,7 @@ async def test_a_quota_that_limits_nothing_says_so(quick):
 
 
 async def test_a_status_that_cannot_be_written_is_tried_again_later(quick, monkeypatch):
-    monkeypatch.setattr(universe_status, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(universe_quota_status, "RETRY_SECONDS", 0.1)
     async with full_world() as one, settling_everything(one):
         await one.synced()
         one.every.refusing = Unavailable("the API server is down")
@@ -265,7 +265,7 @@ async def test_a_status_from_the_time_as_authority_is_replaced(quick):
 
 
 async def test_what_could_not_be_said_of_an_ignored_quota_is_said_later(quick, monkeypatch):
-    monkeypatch.setattr(universe_ignored, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(ignored_universe_quotas, "RETRY_SECONDS", 0.1)
     async with full_world(universe_authority=False) as one, settling_everything(one):
         await one.synced()
         one.every.refusing = Unavailable("the API server is down")

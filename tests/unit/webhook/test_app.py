@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from support.admission import FIXTURES, GPU, CoreLedger, Service, pod, recorded, review, serving
 
+from webhook.api.admission_review import warning
+from webhook.api.admission_settings import Policy
 from webhook.app import Endpoint
-from webhook.policy import Policy
-from webhook.review import warning
 
 JSON = {"content-type": "application/json"}
 PATHS = ["/admission/validate", "/admission/mutate"]

@@ -9,8 +9,8 @@ from support.owned import CRONJOBS, DEPLOYMENTS, OwnedCluster, around, manifest,
 
 from ledger.core.model.commands import Describe, RegisterCluster
 from ledger.kube.api.errors import ClusterError
-from webhook.explaining import Elsewhere, Explanation, NamespaceMissing, explain
-from webhook.review import BadReview
+from webhook.admission.dry_run import Elsewhere, Explanation, NamespaceMissing, explain
+from webhook.api.admission_review import BadReview
 
 
 async def explained(thing: Any, ledger: CoreLedger, **more: Any) -> Explanation:

@@ -13,7 +13,7 @@ from support.admission import GPU, CoreLedger, Service, pod, review, serving
 from ledger.core.model import traits
 from ledger.core.model.traits import Requirement
 from ledger.kube.requests import pod_traits, quantities
-from webhook.policy import Policy
+from webhook.api.admission_settings import Policy
 
 JSON = {"content-type": "application/json"}
 MIB = 1024**2

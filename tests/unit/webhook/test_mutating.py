@@ -21,9 +21,9 @@ from support.owned import around
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import chosen
-from webhook.policy import Policy
-from webhook.schedulers import Schedulers
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.api.admission_settings import Policy
+from webhook.api.card_schedulers import Schedulers
+from webhook.context.policies import NamespacePolicy
 
 PERCENTAGE = "nvidia.com/gpumem-percentage"
 

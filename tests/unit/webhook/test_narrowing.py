@@ -13,11 +13,11 @@ from ledger.kube.api.ports import Changed, Listed
 from ledger.kube.client.http_client import Client
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import chosen
-from webhook import narrowing
-from webhook.narrowing import Narrowing, condition
-from webhook.schedulers import Schedulers
-from webhook.surroundings.namespaces import Namespaces
-from webhook.surroundings.policies import NamespacePolicy, Policies
+from webhook.api.card_schedulers import Schedulers
+from webhook.context.namespaces import Namespaces
+from webhook.context.policies import NamespacePolicy, Policies
+from webhook.registration import mutating_conditions
+from webhook.registration.mutating_conditions import Narrowing, condition
 
 
 class Cluster(Client):
@@ -50,7 +50,7 @@ class Cluster(Client):
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrowing, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(mutating_conditions, "LOOK_SECONDS", 0.001)
 
 
 @contextlib.asynccontextmanager
@@ -86,13 +86,13 @@ async def test_the_condition_follows_the_policies_and_is_written_once_each_time(
         await cluster.has(3)
         await asyncio.sleep(0.02)
     narrow = condition(DemandRules(), Schedulers())
-    assert cluster.written == [narrow, narrowing.WIDE, narrow]
+    assert cluster.written == [narrow, mutating_conditions.WIDE, narrow]
 
 
 async def test_the_condition_is_written_again_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(narrowing, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(mutating_conditions, "AGAIN_SECONDS", 0.01)
     cluster, policies = Cluster(), policies_of()
     policies.take(Listed(1, []))
     async with running(cluster, policies):
@@ -103,17 +103,17 @@ async def test_the_condition_is_written_again_after_a_while(
 async def test_a_condition_that_could_not_be_written_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(narrowing, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(mutating_conditions, "RETRY_SECONDS", 0.01)
     cluster, policies = Cluster(Unavailable("busy")), policies_of()
     policies.take(Listed(1, []))
     async with running(cluster, policies):
         await cluster.has(2)
         policies.take(Changed(2, policy("p", onExceeded="pending")))
-        await cluster.has_last(narrowing.WIDE)
+        await cluster.has_last(mutating_conditions.WIDE)
         count = len(cluster.written)
         cluster.refusal = None
         await cluster.has(count + 1)
-    assert cluster.written[-1] == narrowing.WIDE
+    assert cluster.written[-1] == mutating_conditions.WIDE
 
 
 @pytest.mark.parametrize("refusal", [Forbidden("no"), NotFound("gone")], ids=["right", "absent"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.pseudonyms import PREFIX, pseudonym
+from webhook.api.user_pseudonyms import PREFIX, pseudonym
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 

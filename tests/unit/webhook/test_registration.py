@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook import registration
 from webhook.kinds.catalog import Catalog
-from webhook.registration import Address, Reviewed, Service
+from webhook.registration import webhook_configurations
+from webhook.registration.webhook_configurations import Address, Reviewed, Service
 
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpumem")
 CATALOG = Catalog.load()
@@ -18,7 +18,7 @@ Entry = dict[str, Any]
 
 
 def webhooks(target: str | Service = "https://gpuledger.example:8443") -> list[Entry]:
-    found = registration.configurations(Address(target, b"PEM"), REVIEWED)
+    found = webhook_configurations.configurations(Address(target, b"PEM"), REVIEWED)
     return [webhook for configuration in found for webhook in configuration["webhooks"]]
 
 
@@ -106,7 +106,7 @@ def test_scales_of_all_kinds_that_have_one_fail_open_and_no_template_decides() -
 
 
 def test_without_kinds_that_scale_there_is_no_entry_for_scales() -> None:
-    found = registration.configurations(
+    found = webhook_configurations.configurations(
         Address("https://a:1", b"PEM"), Reviewed(RESOURCES, Catalog(()), ("own",))
     )[1]
     names = [one["name"] for one in found["webhooks"]]
@@ -160,7 +160,7 @@ def test_a_service_is_referred_to_by_name() -> None:
 
 
 def test_the_yaml_holds_the_same_objects_without_aliases() -> None:
-    found = registration.configurations(Address("https://a:1", b"PEM"), REVIEWED)
-    rendered = registration.render(found)
+    found = webhook_configurations.configurations(Address("https://a:1", b"PEM"), REVIEWED)
+    rendered = webhook_configurations.render(found)
     assert list(yaml.safe_load_all(rendered)) == list(found)
     assert "&id" not in rendered

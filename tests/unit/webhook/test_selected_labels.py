@@ -11,8 +11,8 @@ import pytest
 from ledger.kube.api.errors import Forbidden, NotFound, Unavailable
 from ledger.kube.client.http_client import Client
 from ledger.kube.requests.pod_traits import Labels
-from webhook import matching, selected_labels
-from webhook.selected_labels import SelectedLabels
+from webhook.registration import pod_conditions, selected_labels
+from webhook.registration.selected_labels import SelectedLabels
 
 
 class Cluster(Client):
@@ -60,7 +60,7 @@ async def test_the_condition_follows_the_labels_and_is_written_once_each_time() 
         cluster.labels = Labels(("team", "tier"), 2)
         await cluster.has(2)
         await asyncio.sleep(0.02)
-    assert cluster.written == [matching.changed(()), matching.changed(("team", "tier"))]
+    assert cluster.written == [pod_conditions.changed(()), pod_conditions.changed(("team", "tier"))]
     [(path, webhook, condition)] = cluster.named
     assert path.endswith("/validatingwebhookconfigurations/gpuledger")
     assert (webhook, condition) == ("pods.validate.gpuledger.io", "changes-what-is-judged")
@@ -73,7 +73,7 @@ async def test_the_condition_is_written_again_after_a_while(
     cluster = Cluster()
     async with running(cluster):
         await cluster.has(3)
-    assert set(cluster.written) == {matching.changed(())}
+    assert set(cluster.written) == {pod_conditions.changed(())}
 
 
 async def test_a_condition_that_could_not_be_written_is_tried_again(

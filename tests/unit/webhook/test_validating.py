@@ -23,9 +23,9 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import TERMINATING, Requirement
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import CardType
-from webhook.policy import HAMI_IDENTITIES, Policy
-from webhook.reserved import STAMP
-from webhook.surroundings.refused_allocators import RefusedAllocators
+from webhook.admission.protected_annotations import STAMP
+from webhook.api.admission_settings import HAMI_IDENTITIES, Policy
+from webhook.context.refused_hami_accounts import RefusedAllocators
 
 CARD = {GPU: "1", MEMORY: "8k"}
 DEMAND = {GPU: 1, MEMORY: 8000}

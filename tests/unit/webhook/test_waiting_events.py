@@ -6,8 +6,8 @@ from ledger.core.model.denials import Denial, Reason, Shortage
 from ledger.kube.api.ports import PodEvent
 from ledger.kube.client import event_queue
 from ledger.kube.client.event_queue import EventQueue
-from webhook import waiting_events
-from webhook.waiting_events import (
+from webhook.gates import waiting_events
+from webhook.gates.waiting_events import (
     AGAIN_SECONDS,
     CHANGED_SECONDS,
     FIRST_SECONDS,

@@ -7,9 +7,9 @@ import json
 from support.admission import GPU, CoreLedger, patched, pod, review, serving
 from support.owned import around
 
-from webhook.policy import Policy
-from webhook.schedulers import Schedulers
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.api.admission_settings import Policy
+from webhook.api.card_schedulers import Schedulers
+from webhook.context.policies import NamespacePolicy
 
 PRIORITY = "nvidia.com/priority"
 

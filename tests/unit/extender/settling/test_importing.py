@@ -18,8 +18,8 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.api.objects import Node, Pod
 from ledger.kube.hami import annotation_names
-from webhook.pod_sighting import sight
-from webhook.sighting import told
+from webhook.settlement.observation import told
+from webhook.settlement.pod_observation import sight
 
 NOW = 1_800_000_000
 

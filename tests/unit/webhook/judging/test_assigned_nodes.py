@@ -6,9 +6,9 @@ import pytest
 from support.admission import GPU, MEMORY, CoreLedger, pod, review, serving
 from support.owned import around
 
-from webhook.policy import Policy
-from webhook.schedulers import Schedulers
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.api.admission_settings import Policy
+from webhook.api.card_schedulers import Schedulers
+from webhook.context.policies import NamespacePolicy
 
 CARD = {GPU: "1", MEMORY: "8k"}
 DEFAULT = "default-scheduler"

@@ -7,8 +7,8 @@ from support.admission import CoreLedger, recorded, review, serving
 from support.owned import CATALOG, around, of
 
 from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
-from webhook.policy import Policy
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.api.admission_settings import Policy
+from webhook.context.policies import NamespacePolicy
 
 MEM = "limits.nvidia.com/gpumem"
 

@@ -8,7 +8,7 @@ from support.owned import DEPLOYMENTS, Manifest, OwnedCluster, around, manifest,
 
 from ledger.core.model.commands import Reserve
 from ledger.core.model.denials import Denial, Reason
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.context.policies import NamespacePolicy
 
 CARD = {GPU: "1", MEMORY: "8k"}
 WEB = manifest(DEPLOYMENTS, "web", replicas=2)

@@ -28,7 +28,7 @@ from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.api.errors import Unavailable
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.api.resources import Resource
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.context.policies import NamespacePolicy
 
 WEB = manifest(DEPLOYMENTS, "web", replicas=3)
 SET = manifest(SETS, "web-1", owner=WEB, replicas=3)

@@ -7,8 +7,8 @@ import pytest
 from support.admission import GPU, MEMORY, CoreLedger, pod, review, serving
 from support.owned import around
 
-from webhook.policy import Policy
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.api.admission_settings import Policy
+from webhook.context.policies import NamespacePolicy
 
 CARD = {GPU: "1", MEMORY: "8k"}
 PRIVILEGED = {"privileged": True}

@@ -11,9 +11,9 @@ from support.owned import DEPLOYMENTS, Manifest, OwnedCluster, around, manifest,
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.denials import Denial
 from ledger.log.ledger import Accepted
-from webhook.policy import Policy
-from webhook.review import WARNING_CHARACTERS_MAX
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.api.admission_review import WARNING_CHARACTERS_MAX
+from webhook.api.admission_settings import Policy
+from webhook.context.policies import NamespacePolicy
 
 NO_POD_MISSING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 OLD_PODS_FIRST = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}

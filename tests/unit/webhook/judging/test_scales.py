@@ -22,8 +22,8 @@ from support.owned import (
 from ledger.core.model.commands import BARRED, Observe, Reserve
 from ledger.kube.api.errors import Unavailable
 from ledger.kube.api.resources import Resource
-from webhook.surroundings import whole
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.context import cluster_context
+from webhook.context.policies import NamespacePolicy
 
 WEB = manifest(DEPLOYMENTS, "web", replicas=2)
 KEY = "deployments.apps/web"
@@ -137,7 +137,7 @@ async def test_a_scale_that_another_write_has_overtaken_is_left_to_its_next_try(
 async def test_without_the_parent_a_scale_is_allowed_and_says_so(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(cluster_context, "LOOK_SECONDS", 0.01)
     behind = deepcopy(WEB)
     behind["metadata"]["resourceVersion"] = "4"
     cluster = OwnedCluster(behind)

@@ -25,8 +25,8 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Requirement
 from ledger.kube.api.resources import PODS, Resource
 from ledger.log.ledger import Accepted
-from webhook.policy import Policy
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.api.admission_settings import Policy
+from webhook.context.policies import NamespacePolicy
 
 GOLD = (Requirement("tier", "In", ("gold",)),)
 HIGH = (Requirement("!priority", "In", ("high",)),)

@@ -29,10 +29,10 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Requirement
 from ledger.kube.api.resources import Resource
 from ledger.kube.requests.demand_rules import DemandRules
+from webhook.api.admission_settings import Policy
+from webhook.context.policies import NamespacePolicy
 from webhook.kinds.catalog import Catalog
-from webhook.kinds.kind import Kind
-from webhook.policy import Policy
-from webhook.surroundings.policies import NamespacePolicy
+from webhook.kinds.schema import Kind
 
 DEMAND = {GPU: 3, MEMORY: 24_000}
 TRAITS = ("!best-effort",)

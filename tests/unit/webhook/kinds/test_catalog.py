@@ -10,7 +10,7 @@ from support.kinds import BUILTIN, CATALOG, EXAMPLES, FOLDER
 
 from webhook.kinds import catalog
 from webhook.kinds.catalog import Catalog, KindError
-from webhook.kinds.kind import key_of
+from webhook.kinds.schema import key_of
 
 NAMES = {
     "cronjobs.batch",

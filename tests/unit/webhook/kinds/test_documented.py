@@ -6,7 +6,7 @@ import pytest
 from support.kinds import BUILTIN, EXAMPLES, ROOT
 
 from webhook.kinds.functions import FUNCTIONS
-from webhook.kinds.kind import Kind, PodSet
+from webhook.kinds.schema import Kind, PodSet
 
 PAGE = (ROOT / "docs" / "reference" / "kinds.md").read_text()
 

@@ -14,9 +14,9 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.requests.pod_traits import Labels
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
+from webhook.admission.objects.scale_path import scaled
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
-from webhook.kinds.kind import Kind
-from webhook.kinds.scaling import scaled
+from webhook.kinds.schema import Kind
 
 RULES = DemandRules()
 GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"

@@ -9,7 +9,7 @@ from support.kinds import Case, all_cases
 from support.oracle_of_cluster import demand_of
 from support.oracle_of_kinds import ENVELOPES, is_finished
 
-from webhook.kinds.kind import Kind
+from webhook.kinds.schema import Kind
 
 CASES: Final = [
     (kind, case)

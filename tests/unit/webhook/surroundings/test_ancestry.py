@@ -28,8 +28,8 @@ from ledger.core.evolve.evolver import evolve
 from ledger.core.model.commands import BARRED, Observe, Reserve
 from ledger.kube.api.errors import Unavailable
 from ledger.kube.api.objects import ObjectMeta
-from webhook.kinds.kind import Kind
-from webhook.surroundings.ancestry import DEPTH_MAX
+from webhook.context.owner_chain import DEPTH_MAX
+from webhook.kinds.schema import Kind
 
 WEB = manifest(DEPLOYMENTS, "web", replicas=3)
 SET = manifest(SETS, "web-1", owner=WEB)

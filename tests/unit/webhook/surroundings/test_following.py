@@ -21,9 +21,9 @@ from ledger.kube.api.errors import Unavailable
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.api.resources import PODS
-from webhook.surroundings import following, whole
-from webhook.surroundings.remembering import remembered
-from webhook.surroundings.whole import Surroundings
+from webhook.context import cluster_context, context_informers
+from webhook.context.cluster_context import Surroundings
+from webhook.context.owner_digest import remembered
 
 
 def workload(thing: object) -> Workload:
@@ -64,7 +64,7 @@ async def test_kinds_of_roots_that_are_served_are_remembered_and_no_others() -> 
 async def test_a_kind_that_is_defined_later_is_found_and_followed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(following, "DISCOVER_SECONDS", 0.001)
+    monkeypatch.setattr(context_informers, "DISCOVER_SECONDS", 0.001)
     cluster = OwnedCluster()
     cluster.serves = (DEPLOYMENTS,)
     async with followed(cluster):
@@ -78,7 +78,7 @@ async def test_a_kind_that_is_defined_later_is_found_and_followed_once(
 async def test_a_kind_is_followed_in_the_version_that_is_preferred_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(following, "DISCOVER_SECONDS", 0.001)
+    monkeypatch.setattr(context_informers, "DISCOVER_SECONDS", 0.001)
     cluster = OwnedCluster()
     cluster.serves = (JOBS,)
     async with followed(cluster) as surroundings:
@@ -102,7 +102,7 @@ async def test_a_kind_is_followed_in_the_version_that_is_preferred_now(
 async def test_a_discovery_that_fails_is_a_problem_until_it_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(following, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(context_informers, "RETRY_SECONDS", 0.001)
     cluster = OwnedCluster()
     cluster.failing = Unavailable("the API server is down")
     async with followed(cluster) as surroundings:
@@ -156,14 +156,14 @@ async def test_a_review_waits_for_the_first_list_of_policies() -> None:
 async def test_where_policies_are_not_defined_nobody_waits_for_them() -> None:
     surroundings = around(Viewed(), OwnedCluster(), policies_known=False)
     surroundings.policies.take(Interrupted("not served, nobody may read why", absent=True))
-    async with asyncio.timeout(whole.LOOK_SECONDS / 2):
+    async with asyncio.timeout(cluster_context.LOOK_SECONDS / 2):
         assert await soon(surroundings, "team", 3600) == ""
 
 
 async def test_a_list_that_does_not_come_is_waited_for_within_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(whole, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(cluster_context, "LOOK_SECONDS", 0.01)
     surroundings = around(Viewed(), OwnedCluster(), policies_known=False)
     async with asyncio.timeout(5):
         assert await soon(surroundings, "team", 3600) == ""

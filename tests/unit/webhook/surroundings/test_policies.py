@@ -8,9 +8,9 @@ from support.owned import Viewed, around, policy
 
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
-from webhook.review import UserInfo
-from webhook.surroundings.policies import NamespacePolicy, lint
-from webhook.surroundings.whole import Surroundings
+from webhook.api.admission_review import UserInfo
+from webhook.context.cluster_context import Surroundings
+from webhook.context.policies import NamespacePolicy, lint
 
 
 def namespaces(**labels: dict[str, str]) -> Listed[Workload]:

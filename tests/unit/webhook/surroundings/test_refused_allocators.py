@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from webhook.surroundings.lately import KEPT_SECONDS, KEYS_MAX
-from webhook.surroundings.refused_allocators import QUESTIONS_MAX, RefusedAllocators
+from webhook.context.recent_counts import KEPT_SECONDS, KEYS_MAX
+from webhook.context.refused_hami_accounts import QUESTIONS_MAX, RefusedAllocators
 
 HAMI = "system:serviceaccount:gpu:vgpu-hami-scheduler"
 

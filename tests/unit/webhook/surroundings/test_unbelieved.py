@@ -2,8 +2,8 @@
 
 import asyncio
 
-from webhook.surroundings.lately import KEPT_SECONDS, KEYS_MAX
-from webhook.surroundings.unbelieved import Unbelieved
+from webhook.context.recent_counts import KEPT_SECONDS, KEYS_MAX
+from webhook.context.unrecognized_controllers import Unbelieved
 
 
 async def test_who_is_not_believed_is_named_with_the_setting() -> None:

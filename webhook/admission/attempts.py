@@ -1,0 +1,117 @@
+"""Attempts: naming what a review is about, so that the same write is never charged twice."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ledger.core.model import accounts
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import CREATE, Observe, Reserve
+from ledger.core.model.denials import Denial
+from ledger.core.model.traits import Traits
+from ledger.kube.api.objects import ObjectMeta
+from webhook.admission.admission_denials import uid_missing, unnamed
+from webhook.api.admission_review import NAME_CHARACTERS_MAX, BadReview, Request
+
+ACTOR_CHARACTERS_MAX: Final = 256
+"""How much of a user's or an owner's name is recorded: user names may be of any length."""
+
+_VERSION: Final = "$.request.oldObject.metadata.resourceVersion"
+
+
+class Attempts:
+    """Names the attempts of one cluster."""
+
+    def __init__(
+        self, cluster: str, owner_holds_max: int, recorded: Callable[[str], str] = str
+    ) -> None:
+        """Name attempts in `cluster`, with at most so many unsettled creations per owner.
+
+        Who sends a request is the owner of what it creates, see `on_behalf`. `recorded` returns
+        what the log holds for the name of a user.
+        """
+        self._cluster = cluster
+        self._owner_holds_max = owner_holds_max
+        self._recorded = recorded
+
+    def create(
+        self, request: Request, resource: str, meta: ObjectMeta, demand: Amounts
+    ) -> Reserve | Denial:
+        """Return the reservation of a new object of a resource, such as `deployments.apps`."""
+        return self._reserve(request, resource, meta, demand, meta.uid, CREATE)
+
+    def update(
+        self, request: Request, resource: str, meta: ObjectMeta, old: ObjectMeta, demand: Amounts
+    ) -> Reserve | Denial:
+        """Return the reservation of a change on top of `old`. Raises BadReview."""
+        try:
+            base = old.version()
+        except ValueError as error:
+            raise BadReview(_VERSION, str(error)) from error
+        if not base:
+            raise BadReview(_VERSION, "is missing")
+        return self._reserve(request, resource, meta, demand, old.uid, base)
+
+    def _reserve(
+        self,
+        request: Request,
+        resource: str,
+        meta: ObjectMeta,
+        demand: Amounts,
+        uid: str,
+        base: int,
+    ) -> Reserve | Denial:
+        name = request.name or meta.name
+        namespace = request.namespace or meta.namespace
+        if base == CREATE and not uid:
+            return uid_missing(f"{resource}/{name}")
+        for field, text in (("name", name), ("namespace", namespace), ("uid", uid)):
+            if not text or len(text) > NAME_CHARACTERS_MAX or "/" in text:
+                return unnamed(f"metadata.{field}", text)
+        actor = self._recorded(request.user_info.username)[:ACTOR_CHARACTERS_MAX]
+        return Reserve(
+            namespace=accounts.qualified(self._cluster, namespace),
+            key=f"{resource}/{name}",
+            uid=uid,
+            demand=demand,
+            base=base,
+            owner=actor,
+            owner_holds_max=self._owner_holds_max,
+            actor=actor,
+        )
+
+
+def observation(
+    reserve: Reserve, known: Amounts, traits: Traits = (), generation: int = 0
+) -> Observe:
+    """Return what an update proves: its base exists, with this demand and these traits."""
+    return Observe(
+        reserve.namespace,
+        reserve.key,
+        reserve.uid,
+        reserve.base,
+        known,
+        reserve.actor,
+        reserve.root,
+        traits,
+        generation,
+    )
+
+
+def unqualified(namespace: str) -> str:
+    """Return the name of a qualified namespace in its own cluster."""
+    return namespace.partition("/")[2]
+
+
+def on_behalf(reserve: Reserve, meta: ObjectMeta) -> Reserve:
+    """Return the reservation of what a controller has made for one of its objects.
+
+    Each of these has a bound of its own. A user that is not the controller that the object names
+    is bounded as a user: any user may write such a name, and each would be a new bound.
+    """
+    controller = meta.controller()
+    if controller is None:
+        return reserve
+    owner = f"{controller.kind}/{controller.name}/{controller.uid}"[:ACTOR_CHARACTERS_MAX]
+    return msgspec.structs.replace(reserve, owner=owner)

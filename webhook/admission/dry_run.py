@@ -1,0 +1,203 @@
+"""Explaining: the decision a request would get, without making it.
+
+The very same path as the validating webhook takes, as a dry run, so an explanation cannot differ
+from the decision it explains.
+"""
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.denials import Denial, sentence
+from ledger.kube.api.objects import ObjectMeta
+from webhook.admission.validating_webhook import Validating
+from webhook.admission.verdict import Verdict
+from webhook.api.admission_review import (
+    API_VERSION,
+    KIND,
+    UNDECODABLE,
+    BadReview,
+    GroupKind,
+    GroupResource,
+    Request,
+    UserInfo,
+    bad_review,
+    decode,
+    optional_metadata,
+    required_workload,
+)
+from webhook.context.cluster_context import Surroundings
+from webhook.kinds.catalog import Catalog
+
+_OBJECT: Final = "$.request.object"
+"""Where a manifest is in its review."""
+
+UID: Final = "explain"
+"""The uid of an explained object that has none, because nobody has created it."""
+
+NAMESPACE: Final = "default"
+"""The namespace of an object that names none, when none was asked for either."""
+
+NAME_SHOWN_MAX: Final = 64
+"""Characters of a name that an error shows; a name of a namespace has at most so many."""
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """What would happen: `answer` in one sentence, `denial` with all its numbers."""
+
+    allowed: bool
+    answer: str
+    namespace: str
+    key: str
+    demand: Amounts
+    denial: Denial | None
+    warnings: tuple[str, ...]
+
+
+class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Elsewhere(Exception):
+    """The object is of another namespace than the one that was asked for."""
+
+    def __init__(self, namespace: str, asked: str) -> None:
+        """Keep the object's namespace; the message names both."""
+        super().__init__(
+            f"the object is of namespace {namespace[:NAME_SHOWN_MAX]!r}, which does not match the"
+            f" namespace {asked[:NAME_SHOWN_MAX]!r} that was asked for: give both the same, or"
+            " leave one out"
+        )
+        self.namespace = namespace
+
+
+class NamespaceMissing(Exception):
+    """There is no such namespace; the message names it and its cluster."""
+
+
+async def explain(
+    validating: Validating,
+    body: bytes,
+    *,
+    deadline: float,
+    username: str = "",
+    namespace: str | None = None,
+) -> Explanation:
+    """Explain an AdmissionReview, or the creation of a bare manifest, given as JSON.
+
+    A manifest is of a Pod or of any known kind. `username` and `namespace` stand in for what it
+    does not say; `deadline` is in seconds. Nothing is judged about another namespace than the given
+    one: raises Elsewhere then, NamespaceMissing when the namespace does not exist, and BadReview
+    naming the field.
+    """
+    try:
+        manifest = msgspec.json.decode(body, type=_Manifest)
+    except UNDECODABLE as error:
+        raise bad_review(error, "$") from error
+    if manifest.kind == KIND:
+        request = decode(body)
+    else:
+        request = _creation(body, manifest, validating.surroundings.catalog)
+        request = msgspec.structs.replace(
+            request,
+            namespace=manifest.metadata.namespace or namespace or NAMESPACE,
+            user_info=UserInfo(username),
+        )
+    _require(request, namespace)
+    until = asyncio.get_running_loop().time() + deadline
+    if namespace or request.namespace != NAMESPACE or validating.surroundings.is_watched():
+        await _must_exist(request.namespace, validating.surroundings, until)
+    request = msgspec.structs.replace(_persistable(request), dry_run=True)
+    try:
+        verdict = await validating.judge(request, until)
+    except BadReview as error:
+        if manifest.kind == KIND:
+            raise
+        raise BadReview(error.field.replace(_OBJECT, "$", 1), error.message) from error
+    return _explained(verdict)
+
+
+def _require(request: Request, namespace: str | None) -> None:
+    """Raise Elsewhere, before anything is judged, unless a request is about this namespace."""
+    if namespace is None:
+        return
+    found = (optional_metadata(request, "object"), optional_metadata(request, "oldObject"))
+    for one in (request.namespace, *(meta.namespace for meta in found if meta is not None)):
+        if one not in ("", namespace):
+            raise Elsewhere(one, namespace)
+
+
+async def _must_exist(namespace: str, surroundings: Surroundings, until: float) -> None:
+    """Raise NamespaceMissing for a namespace of which it is known that it does not exist."""
+    if not namespace or await surroundings.has_namespace(namespace, until) is not False:
+        return
+    shown = f"namespace {namespace[:NAME_SHOWN_MAX]!r}"
+    if surroundings.is_watched():
+        raise NamespaceMissing(
+            f"{shown} does not exist in cluster {surroundings.name}: create it, or name another"
+        )
+    raise NamespaceMissing(
+        f"{shown} of cluster {surroundings.name} is not in the ledger: no quota covers it and no"
+        " object of it was reviewed, so nothing is limited there; name another, or set a quota"
+    )
+
+
+def _creation(body: bytes, manifest: _Manifest, catalog: Catalog) -> Request:
+    """Return the request that would create a bare manifest. Raises BadReview."""
+    return Request(
+        uid=UID,
+        operation="CREATE",
+        kind=GroupKind(kind=manifest.kind),
+        resource=_resource(manifest, catalog),
+        name=manifest.metadata.name,
+        object=msgspec.Raw(body),
+    )
+
+
+def _resource(manifest: _Manifest, catalog: Catalog) -> GroupResource:
+    """Return where a manifest would be posted. Raises BadReview for what is never charged."""
+    if (manifest.api_version, manifest.kind) == ("v1", "Pod"):
+        return GroupResource(resource="pods")
+    kind = catalog.of_owner(manifest.api_version, manifest.kind)
+    if kind is None:
+        raise BadReview(
+            "$.kind",
+            f"{manifest.kind[:64]!r} of {manifest.api_version[:64]!r} cannot be explained: give a"
+            f" Pod, a workload of a known kind or an {KIND} of {API_VERSION}",
+        )
+    return GroupResource(kind.group, kind.resource, manifest.api_version.rpartition("/")[2])
+
+
+def _persistable(request: Request) -> Request:
+    """Return a creation with the uid and the name that the API server would have given it."""
+    if request.operation != "CREATE" or request.sub_resource:
+        return request
+    meta = required_workload(request, "object").metadata
+    name = request.name or meta.name or f"{meta.generate_name}{UID}"
+    found = msgspec.json.decode(request.object)
+    found.setdefault("metadata", {})["uid"] = meta.uid or UID
+    return msgspec.structs.replace(
+        request, name=name, object=msgspec.Raw(msgspec.json.encode(found))
+    )
+
+
+def _explained(verdict: Verdict) -> Explanation:
+    if verdict.denial is not None:
+        answer = sentence(verdict.denial)
+    elif verdict.demand:
+        answer = "Allowed: there is room."
+    else:
+        answer = "Allowed: nothing would be charged."
+    return Explanation(
+        verdict.denial is None,
+        answer,
+        verdict.namespace,
+        verdict.key,
+        verdict.demand,
+        verdict.denial,
+        verdict.warnings,
+    )

@@ -1,0 +1,1 @@
+"""Admission of each type of object: pods, workloads, scales, quotas and policies."""

@@ -1,0 +1,101 @@
+"""Definitions of limits: an amount that nobody can have meant is refused, the rest is commented on.
+
+What stood in the object before is let be, or nobody could change anything else of it.
+"""
+
+from typing import Final
+
+from ledger.core.model.denials import Denial, Reason
+from ledger.kube.api.objects import Quantities
+from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS
+from ledger.kube.quotas import hard_limits, resource_quota, universe_quota
+from ledger.kube.quotas.hard_limits import Mistake
+from ledger.kube.requests.container_requests import shown
+from ledger.kube.requests.demand_rules import DemandRules
+from webhook.admission.verdict import UNTOUCHED, Verdict
+from webhook.api.admission_review import (
+    BadReview,
+    Field,
+    Request,
+    required_quota,
+    required_workload,
+)
+from webhook.context import policies
+
+NAMES: Final = frozenset(one.name for one in (QUOTAS, UNIVERSE_QUOTAS, POLICIES))
+"""The resources that are looked at, as keys name them."""
+
+IGNORED: Final = (
+    "this quota limits nothing: this cluster was told not to supply universe quotas"
+    " (universe_authority); create it in the cluster that does"
+)
+
+_HARD: Final = "spec.hard"
+_DEFAULT_HARD: Final = "spec.defaultQuota.hard"
+
+
+def judge(
+    request: Request, name: str, rules: DemandRules, *, universe_authority: bool = True
+) -> Verdict:
+    """Refuse amounts that make no sense, and warn of what else is odd. Raises BadReview.
+
+    `universe_authority` says whether universe quotas of this cluster count.
+    """
+    found = list(
+        hard_limits.mistakes(_limits(request, name, "object"), _before(request, name), rules)
+    )
+    if found:
+        return Verdict(_denial(found, _DEFAULT_HARD if name == POLICIES.name else _HARD))
+    warnings = _lint(request, name, rules)
+    if name == UNIVERSE_QUOTAS.name and not universe_authority:
+        warnings = (IGNORED, *warnings)
+    return Verdict(warnings=warnings) if warnings else UNTOUCHED
+
+
+def _denial(found: list[Mistake], where: str) -> Denial:
+    """Return the denial of a definition with amounts that make no sense."""
+    first = found[0]
+    return Denial(
+        Reason.INVALID_QUANTITY,
+        "; ".join(f"{one.key} is {one.value}, which {one.why}" for one in found),
+        transient=False,
+        remedy="; ".join(dict.fromkeys(one.remedy for one in found)),
+        field=f"{where}[{shown(first.key)}]",
+        value=first.value,
+    )
+
+
+def _before(request: Request, name: str) -> Quantities:
+    """Return what the limits were before an update, none where that cannot be read."""
+    if request.operation != "UPDATE":
+        return {}
+    try:
+        return _limits(request, name, "oldObject")
+    except BadReview:
+        return {}
+
+
+def _limits(request: Request, name: str, field: Field) -> Quantities:
+    """Return the limits of a definition, none where they cannot be read. Raises BadReview."""
+    if name == QUOTAS.name:
+        return required_quota(request, field).spec.hard or {}
+    seen = required_workload(request, field)
+    try:
+        if name == POLICIES.name:
+            return policies.default_limits(seen)
+        return universe_quota.spec_of(seen.spec).hard or {}
+    except ValueError:
+        return {}  # the lint says that it is not used
+
+
+def _lint(request: Request, name: str, rules: DemandRules) -> tuple[str, ...]:
+    if name == QUOTAS.name:
+        return resource_quota.lint(required_quota(request, "object"), rules)
+    seen = required_workload(request, "object")
+    if name == POLICIES.name:
+        return policies.lint(seen)
+    try:
+        spec = universe_quota.spec_of(seen.spec)
+    except ValueError as error:
+        return (f"this quota limits nothing: {error}",)
+    return universe_quota.lint_universe(spec, rules)

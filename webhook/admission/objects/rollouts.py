@@ -1,0 +1,100 @@
+"""Roll-outs: whether an object that is about to change its templates can replace its pods.
+
+What a roll-out runs besides the envelope needs room of its own. Where that lacks, the roll-out
+stands still, and only the user who begins it can be warned in time.
+"""
+
+import asyncio
+from typing import Final
+
+import msgspec
+import structlog
+
+from ledger.core.model import amounts
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import Asker, Reserve
+from ledger.core.model.denials import Denial, Reason, brief
+from ledger.kube.api.objects import Workload
+from ledger.kube.requests.demand_rules import DemandRules
+from webhook.admission.reservation import Asking
+from webhook.context.cluster_context import Surroundings
+from webhook.kinds.envelope import surge_demand
+from webhook.kinds.schema import Kind
+
+_NO_ROOM: Final = (Reason.EXCEEDS_LIMIT, Reason.UNIVERSE_EXCEEDED, Reason.QUOTA_EXCEEDED)
+_log: Final = structlog.get_logger("webhook")
+
+
+class RollOut(msgspec.Struct, frozen=True):
+    """A change of an object of a kind.
+
+    `before` is what it ran, less what pods ran that the change takes away; `reserve` is what it
+    would be charged.
+    """
+
+    kind: Kind
+    old: Workload
+    new: Workload
+    before: Amounts
+    reserve: Reserve
+
+
+class RollOuts:
+    """Asks about roll-outs of all kinds."""
+
+    def __init__(self, asking: Asking, surroundings: Surroundings) -> None:
+        self._asking = asking
+        self._surroundings = surroundings
+
+    async def stuck(self, change: RollOut, until: float) -> Denial | None:
+        """Return why a roll-out could not end as of now, by loop time `until`; None if it could.
+
+        A ledger that does not answer is a reason, too.
+        """
+        most = _most(change, self._surroundings.rules)
+        if most is None or isinstance(most, Denial):
+            return most
+        asker = Asker(change.kind.kind, rollout=True)
+        rolling = msgspec.structs.replace(change.reserve, demand=most, asker=asker)
+        return await self._asking.foresee(rolling, until)
+
+    async def warnings(
+        self, change: RollOut, until: float, *, never: bool = False
+    ) -> tuple[str, ...]:
+        """Return the warnings for a roll-out that could not end; they refuse nothing.
+
+        Asking takes half of the time until loop time `until` at most; what is not answered by then
+        is not told. With `never`, only of roll-outs that no release of others could let end.
+        """
+        now = asyncio.get_running_loop().time()
+        try:
+            denial = await self.stuck(change, now + max(0.0, until - now) / 2)
+        except Exception as error:  # noqa: BLE001 - a warning may not cost the write
+            _log.error("roll-out not looked at", key=change.reserve.key, exc_info=error)
+            return ()
+        if denial is None or denial.reason not in _NO_ROOM:
+            return ()
+        if not denial.transient:
+            return (f"this roll-out can never end: {brief(denial)}",)
+        return (
+            () if never else (f"this roll-out stands still until there is room: {brief(denial)}",)
+        )
+
+
+def _most(change: RollOut, rules: DemandRules) -> Amounts | Denial | None:
+    """Return what the object runs at once before its roll-out ends, None where that is no more.
+
+    That is all old pods with the first new ones, or all new pods with the last old ones.
+    """
+    kind, old, new = change.kind, change.old, change.new
+    first: Amounts | Denial = surge_demand(kind, old, new, rules)
+    if isinstance(first, Denial):
+        return first
+    if not first:
+        return None
+    last: Amounts | Denial = surge_demand(kind, new, old, rules)
+    demand = change.reserve.demand
+    begin = amounts.plus(change.before, first)
+    end = amounts.plus(demand, first if isinstance(last, Denial) else last)
+    most = amounts.largest(begin, end)
+    return None if amounts.covers(demand, most) else amounts.largest(most, demand)

@@ -1,0 +1,89 @@
+"""Scales: a review that tells a number and no template.
+
+What one replica asks for stands in the parent, at exactly the resourceVersion that the scale builds
+on. It is remembered or read; if neither succeeds in time the scale is allowed, unchecked and with a
+warning: an autoscaler must not depend on how busy the API server is, and each pod beyond what the
+parent was reserved for is checked when it is created.
+"""
+
+import asyncio
+from enum import Enum, auto
+from typing import Final
+
+import structlog
+
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.resources import Resource
+from webhook.admission.objects.scale_path import scaled
+from webhook.admission.objects.workload_admission import WorkloadJudge, Write
+from webhook.admission.verdict import UNTOUCHED, Verdict
+from webhook.api.admission_review import Request, Scale, required_scale
+from webhook.context.cluster_context import Surroundings
+from webhook.context.owner_digest import remembered
+from webhook.context.policies import NamespacePolicy
+from webhook.kinds.schema import Kind
+
+UNCHECKED: Final = "scaled without asking the ledger: {}; its pods are checked one by one"
+
+_log: Final = structlog.get_logger("webhook")
+
+
+class _Moot(Enum):
+    """Why no parent has to be looked at."""
+
+    ASKS_NOTHING = auto()
+    SUPERSEDED = auto()
+    """Another write came first: this one will be tried again on top of it, and reviewed again."""
+
+
+class ScaleJudge:
+    """Judges changes of scale subresources."""
+
+    def __init__(self, workloads: WorkloadJudge, surroundings: Surroundings) -> None:
+        self._workloads = workloads
+        self._surroundings = surroundings
+
+    async def judge(
+        self, request: Request, kind: Kind, policy: NamespacePolicy, until: float
+    ) -> Verdict:
+        """Decide about a scale; only an increase asks for something. Raises BadReview."""
+        new, old = required_scale(request, "object"), required_scale(request, "oldObject")
+        if new.spec.replicas <= old.spec.replicas:
+            return UNTOUCHED
+        try:
+            parent = await self._parent(request, kind, old, until)
+        except (ClusterError, TimeoutError, ValueError) as error:
+            reason = str(error) or "the API server did not answer in time"
+            _log.warning("scale unchecked", key=f"{kind.name}/{request.name}", reason=reason)
+            return Verdict(warnings=(UNCHECKED.format(reason),))
+        if isinstance(parent, _Moot):
+            return UNTOUCHED
+        write = Write(kind, scaled(kind, parent, new.spec.replicas), parent)
+        return await self._workloads.judge(request, write, policy, until)
+
+    async def _parent(
+        self, request: Request, kind: Kind, old: Scale, until: float
+    ) -> Workload | _Moot:
+        """Return what is scaled, as it is at the version of the scale.
+
+        Raises ClusterError, TimeoutError, and ValueError for a version that is none.
+        """
+        meta, surroundings = old.metadata, self._surroundings
+        base = meta.version()
+        seen = surroundings.parents.get(meta.uid)
+        if seen is not None and seen.version == base and seen.resource.name == kind.name:
+            return remembered(seen) or _Moot.ASKS_NOTHING
+        if surroundings.cluster is None:
+            raise ClusterError(f"no cluster is there to read {kind.name}/{request.name} from")
+        resource = Resource(kind.group, request.resource.version, kind.resource, kind.kind)
+        async with asyncio.timeout_at(surroundings.until(until)):
+            found = await surroundings.cluster.get_object(
+                resource, request.namespace, request.name or meta.name
+            )
+        if found is None or found.metadata.uid != meta.uid:
+            return _Moot.SUPERSEDED
+        version = found.metadata.version()
+        if version < base:
+            raise ClusterError(f"read version {version} of what is at {base} already")
+        return _Moot.SUPERSEDED if version > base else found

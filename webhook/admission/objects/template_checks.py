@@ -1,0 +1,34 @@
+"""Templates: what no pod made from one would be allowed, refused before there is any pod."""
+
+from ledger.core.model.denials import Denial
+from ledger.kube.api.objects import Workload
+from ledger.kube.requests.container_requests import shown
+from ledger.kube.requests.demand_rules import DemandRules
+from webhook.admission import admission_denials
+from webhook.admission.protected_annotations import changed_reserved, refusal
+from webhook.api.admission_settings import Policy
+from webhook.kinds.schema import Kind
+from webhook.kinds.templates import Template, templates_of
+
+
+def refused(
+    kind: Kind, workload: Workload, rules: DemandRules, policy: Policy, username: str
+) -> Denial | None:
+    """Return why pods of an object would be refused, which was read and understood before."""
+    for template in templates_of(kind, workload):
+        denial = _refused(template, rules, policy, username)
+        if denial is not None:
+            return template.refused(denial)
+    return None
+
+
+def _refused(
+    template: Template, rules: DemandRules, policy: Policy, username: str
+) -> Denial | None:
+    field = changed_reserved(template.pod.metadata, None)
+    if field:
+        return refusal(field, shown(username))
+    denial = admission_denials.misplaced(template.pod, None, rules)
+    if denial is None and not policy.allow_privileged:
+        denial = admission_denials.privileged(template.pod, None, rules)
+    return denial or admission_denials.assigned(template.pod, rules, policy.schedulers)

@@ -1,0 +1,259 @@
+"""Workloads: charged at the root for what they may run at once, before they make any pod.
+
+An object that belongs to another root, such as the ReplicaSet of a Deployment, is charged with
+that one. Whoever else makes an object that says so has it counted by itself, and it stays so.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core.model import amounts
+from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
+from ledger.core.model.denials import Denial, Reason, brief
+from ledger.kube.api.objects import Workload
+from webhook.admission.attempts import Attempts, observation, on_behalf, unqualified
+from webhook.admission.objects import template_checks
+from webhook.admission.objects.rollouts import RollOut, RollOuts
+from webhook.admission.ownership import forged, not_made_by, standing_of
+from webhook.admission.quota_selection import Change, Selecting
+from webhook.admission.reservation import Asking, Question
+from webhook.admission.verdict import UNTOUCHED, Verdict
+from webhook.api.admission_review import Request
+from webhook.api.admission_settings import Policy
+from webhook.context.cluster_context import Surroundings
+from webhook.context.policies import NamespacePolicy
+from webhook.kinds.envelope import Envelope, envelope_of
+from webhook.kinds.schema import Kind
+
+_NOTHING: Final = Envelope({})
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One write of an object of a kind: what it becomes, and what it was if it exists."""
+
+    kind: Kind
+    new: Workload
+    old: Workload | None
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """A write as the ledger sees it."""
+
+    write: Write
+    envelope: Envelope
+    before: Envelope
+
+    @property
+    def is_more(self) -> bool:
+        """Whether the object may run more than before, or other quotas may count it."""
+        now, before = self.envelope, self.before
+        covered = amounts.covers(before.demand, now.demand)
+        return not covered or bool(set(now.traits) - set(before.traits))
+
+    def roll_out(self, reserve: Reserve) -> RollOut | None:
+        """Return the roll-out that the write may begin, None for a new object."""
+        kind, new, old = self.write.kind, self.write.new, self.write.old
+        if old is None:
+            return None
+        before, now = self.before, self.envelope
+        left = before.demand
+        if not 0 < before.pods <= now.pods:
+            left = amounts.smallest(left, now.demand)
+        return RollOut(kind, old, new, left, reserve)
+
+
+class WorkloadJudge:
+    """Judges objects of all kinds."""
+
+    def __init__(
+        self, asking: Asking, attempts: Attempts, policy: Policy, surroundings: Surroundings
+    ) -> None:
+        self._asking = asking
+        self._policy = policy
+        self._attempts = attempts
+        self._surroundings = surroundings
+        self._selecting = Selecting(surroundings)
+        self._roll_outs = RollOuts(asking, surroundings)
+
+    async def judge(
+        self, request: Request, write: Write, policy: NamespacePolicy, until: float
+    ) -> Verdict:
+        """Decide about a write, by loop time `until`. Raises BadReview."""
+        change = self._read(write, policy)
+        if isinstance(change, Denial):
+            return Verdict(change)
+        reserve = await self._claim(request, change, policy, until)
+        if reserve is None:
+            return UNTOUCHED
+        if isinstance(reserve, Denial):
+            return Verdict(reserve)
+        if write.kind.root and policy.charges_roots:
+            return await self._reserve(request, reserve, change, policy, until)
+        return await self._foreseen(reserve, change, until)
+
+    def _read(self, write: Write, policy: NamespacePolicy) -> _Change | Denial:
+        """Return what a write means, a denial if it makes no sense and the old object did."""
+        envelope = self._envelope(write.kind, write.new, policy)
+        before: Envelope | Denial = _NOTHING
+        if write.old is not None:
+            before = self._envelope(write.kind, write.old, policy)
+        if isinstance(envelope, Denial) and envelope != before:
+            return envelope
+        if isinstance(before, Denial):
+            before = _NOTHING
+        return _Change(write, _NOTHING if isinstance(envelope, Denial) else envelope, before)
+
+    def _envelope(
+        self, kind: Kind, workload: Workload, policy: NamespacePolicy
+    ) -> Envelope | Denial:
+        return envelope_of(
+            kind,
+            workload,
+            self._surroundings.rules,
+            surge=policy.surge,
+            elastic_max=policy.elastic_max,
+        )
+
+    async def _claim(
+        self, request: Request, change: _Change, policy: NamespacePolicy, until: float
+    ) -> Reserve | Denial | None:
+        """Return what the object would reserve, None when it asks for nothing of its own."""
+        if not change.envelope.traits:
+            return None
+        denial = self._template_refused(request, change.write)
+        if denial is not None:
+            return denial
+        reserve = self._reservation(request, change)
+        if isinstance(reserve, Denial):
+            return reserve
+        denial = await self._unselected(request, reserve, change, policy, until)
+        if denial is not None:
+            return denial
+        return await self._rooted(request, reserve, change, until)
+
+    async def _unselected(
+        self,
+        request: Request,
+        reserve: Reserve,
+        change: _Change,
+        policy: NamespacePolicy,
+        until: float,
+    ) -> Denial | None:
+        """Return why an update may not take the object off a quota that selects by what it is."""
+        write = change.write
+        if write.old is None or policy.yields_to(request.user_info):
+            return None
+        before, after = change.before.traits, change.envelope.traits
+        metadata = write.old.metadata, write.new.metadata
+        found = Change(before or after, after, *metadata, asked=bool(before))
+        return await self._selecting.objection(reserve, found, policy, until)
+
+    def _template_refused(self, request: Request, write: Write) -> Denial | None:
+        """Return why pods of the object would be refused, unless those of the old one were."""
+        rules, username = (self._surroundings.rules, self._policy), request.user_info.username
+        denial = template_checks.refused(write.kind, write.new, *rules, username)
+        if denial is None or write.old is None:
+            return denial
+        before = template_checks.refused(write.kind, write.old, *rules, username)
+        return None if before == denial else denial
+
+    def _reservation(self, request: Request, change: _Change) -> Reserve | Denial:
+        write, envelope = change.write, change.envelope
+        where = (request, write.kind.name, write.new.metadata)
+        if write.old is None:
+            reserve = self._attempts.create(*where, envelope.demand)
+        else:
+            reserve = self._attempts.update(*where, write.old.metadata, envelope.demand)
+        if isinstance(reserve, Denial):
+            return reserve
+        unknown = envelope.unknown if not change.before.unknown else ""
+        asker = Asker(write.kind.kind, envelope.pods, envelope.replicas)
+        return msgspec.structs.replace(
+            reserve, traits=envelope.traits, unknown=unknown, asker=asker
+        )
+
+    async def _rooted(
+        self, request: Request, reserve: Reserve, change: _Change, until: float
+    ) -> Reserve | Denial | None:
+        """Return the reservation with its root, None when the object is charged with another one.
+
+        What nobody has reserved anything for cannot be told apart later, so it is refused where
+        somebody else than the controller would have it.
+        """
+        write, surroundings, user = change.write, self._surroundings, request.user_info
+        meta = write.new.metadata
+        if write.old is not None:
+            denial = forged(surroundings.ancestry, meta, write.old.metadata, user)
+            if denial is not None:
+                return denial
+            if surroundings.recorded_root(reserve) == BARRED:
+                return msgspec.structs.replace(reserve, root=BARRED)
+        standing = await standing_of(
+            surroundings.ancestry,
+            unqualified(reserve.namespace),
+            meta,
+            user,
+            deadline=surroundings.until(until),
+        )
+        if standing.controlled:
+            reserve = on_behalf(reserve, meta)
+        if standing.root is None:
+            root = standing.key if write.old is None else ""
+            return msgspec.structs.replace(reserve, root=root)
+        if standing.trusted or change.before.traits:
+            return None
+        if not change.envelope.demand:
+            return not_made_by(meta, user)
+        return msgspec.structs.replace(reserve, root=BARRED)
+
+    async def _foreseen(self, reserve: Reserve, change: _Change, until: float) -> Verdict:
+        """Charge nothing, and warn of what could never run."""
+        if change.is_more:
+            denial = await self._asking.foresee(reserve, until)
+            if denial is not None and denial.reason is Reason.EXCEEDS_LIMIT:
+                warning = f"its pods can never run all at once: {brief(denial)}"
+                return _warned(UNTOUCHED, reserve, (warning,))
+        roll_out = change.roll_out(reserve)
+        if roll_out is None:
+            return UNTOUCHED
+        found = await self._roll_outs.warnings(roll_out, until, never=True)
+        return _warned(UNTOUCHED, reserve, found)
+
+    async def _reserve(
+        self,
+        request: Request,
+        reserve: Reserve,
+        change: _Change,
+        policy: NamespacePolicy,
+        until: float,
+    ) -> Verdict:
+        old, before = change.write.old, change.before
+        yielding = policy.yields_to(request.user_info)
+        roll_out = change.roll_out(reserve) if policy.surge != "reserve" else None
+        if policy.surge == "strict" and roll_out is not None and not yielding:
+            denial = await self._roll_outs.stuck(roll_out, until)
+            if denial is not None:
+                return Verdict(denial, denial.decision, reserve.namespace, reserve.key)
+            roll_out = None
+        verdict = UNTOUCHED
+        if change.is_more:
+            known: tuple[Observe, ...] = ()
+            if old is not None:
+                generation = old.metadata.generation
+                known = (observation(reserve, before.demand, before.traits, generation),)
+            dry_run = bool(request.dry_run)
+            question = Question(reserve, until, known, dry_run=dry_run, yielding=yielding)
+            verdict = await self._asking.ask(question)
+        if roll_out is None or verdict.denial is not None:
+            return verdict
+        return _warned(verdict, reserve, await self._roll_outs.warnings(roll_out, until))
+
+
+def _warned(verdict: Verdict, reserve: Reserve, warnings: tuple[str, ...]) -> Verdict:
+    """Return a verdict with further warnings, as one about what would be reserved."""
+    if not warnings:
+        return verdict
+    if verdict is UNTOUCHED:
+        verdict = Verdict(namespace=reserve.namespace, key=reserve.key)
+    return msgspec.structs.replace(verdict, warnings=(*verdict.warnings, *warnings))

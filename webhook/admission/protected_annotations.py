@@ -1,0 +1,126 @@
+"""Annotations of allocations: only trusted identities and the service itself may write them.
+
+A user that could write them could claim cards that the ledger never gave. So they are checked in
+every mode, and in every request that can write metadata of a pod: of the pod itself, of its status,
+and in a Binding, whose annotations and labels the API server merges into the pod. HAMi's other
+annotations express wishes (which policy, which card) and stay the users' own.
+"""
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+from ledger.core.model.denials import Denial, Reason
+from ledger.kube.api.objects import ObjectMeta
+from ledger.kube.client.access_review import SERVICE_ACCOUNTS
+from webhook.api.admission_review import Request, optional_metadata, required_metadata
+
+OURS: Final = "gpuledger.io/"
+
+STAMP: Final = "gpuledger.io/stamp"
+"""An annotation that earlier versions wrote into new pods. It means nothing, so manifests that were
+copied with it are accepted."""
+
+_ALLOCATION: Final = re.compile(
+    r"hami\.io/("
+    r"vgpu-node|vgpu-time|bind-time|bind-phase|vgpu-mig-allocations|kunlun-allocated"
+    r"|.+-devices-(to-allocate|allocated)"
+    r")"
+)
+_NODE_LABEL: Final = "hami.io/vgpu-node"
+_REMEDY: Final = (
+    "Leave it as it is, or out of a new manifest; the setting trusted_identities names who"
+    " allocates"
+)
+
+
+def is_checked(request: Request) -> bool:
+    """Return whether a request can write the annotations of a pod."""
+    if request.is_pods():
+        if request.sub_resource == "binding":
+            return request.operation == "CREATE"
+        if request.sub_resource == "status":
+            return request.operation == "UPDATE"
+        return request.operation in ("CREATE", "UPDATE")
+    return request.resource.name == "bindings" and request.operation == "CREATE"
+
+
+def claim(request: Request, trusted: Collection[str]) -> str:
+    """Return the reserved field that a checked request may not write, "" where it may be made.
+
+    Raises BadReview.
+    """
+    if request.user_info.username in trusted:
+        return ""
+    old = optional_metadata(request, "oldObject")
+    return changed_reserved(required_metadata(request, "object"), old)
+
+
+def resembles_hami(request: Request, field: str) -> bool:
+    """Return whether a service account writes one of HAMi's annotations as HAMi does.
+
+    HAMi changes pods that exist. A pod that is created with such an annotation may come from a
+    tenant's template, and the account be a controller with many rights. `explain` judges as a dry
+    run what a tenant writes, user names included.
+    """
+    is_update = request.is_pods() and not request.sub_resource and request.operation == "UPDATE"
+    return (
+        is_update
+        and not request.dry_run
+        and "hami.io/" in field
+        and request.user_info.username.startswith(SERVICE_ACCOUNTS)
+    )
+
+
+def changed_reserved(new: ObjectMeta, old: ObjectMeta | None) -> str:
+    """Return the field of a reserved annotation or label that `new` has otherwise than `old`.
+
+    Empty when there is none.
+    """
+    mine, before = _reserved(new), {} if old is None else _reserved(old)
+    return min(
+        (field for field in {*mine, *before} if mine.get(field) != before.get(field)), default=""
+    )
+
+
+def refusal(field: str, username: str, *, may_allocate: bool = False) -> Denial:
+    """Return why a user may not write this field.
+
+    `may_allocate` says that the user has the rights of HAMi's accounts.
+    """
+    return Denial(
+        Reason.RESERVED_ANNOTATION,
+        f"{field} tells what was allocated, and {username or 'an unnamed user'} may not write it",
+        transient=False,
+        remedy=_hami_remedy(username) if may_allocate else _REMEDY,
+        field=field,
+        value=username,
+    )
+
+
+def _hami_remedy(username: str) -> str:
+    return (
+        f"If {username} is an account of HAMi's, add it to the setting trusted_identities of"
+        " gpuledger; `gpuledger import hami --dry-run` finds HAMi's accounts"
+    )
+
+
+def _reserved(meta: ObjectMeta) -> dict[str, str | None]:
+    found: dict[str, str | None] = {
+        _annotation(name): text
+        for name, text in (meta.annotations or {}).items()
+        if _is_reserved(name)
+    }
+    if meta.labels and _NODE_LABEL in meta.labels:
+        found[f"metadata.labels[{_NODE_LABEL}]"] = meta.labels[_NODE_LABEL]
+    return found
+
+
+def _annotation(name: str) -> str:
+    return f"metadata.annotations[{name}]"
+
+
+def _is_reserved(name: str) -> bool:
+    return (name.startswith(OURS) and name != STAMP) or (
+        name.startswith("hami.io/") and _ALLOCATION.fullmatch(name) is not None
+    )

@@ -1,0 +1,188 @@
+"""Selecting: which quotas count an object by what it is, and which by what a change makes of it.
+
+A change by which more quotas count an object asks them for room. One by which a quota no longer
+counts it is refused: its pods run on, and a user that could take them off the quota could use the
+quota again.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core.evolve.charges import PODS, drawn_from
+from ledger.core.model.commands import BARRED, Reserve
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.state import Entry, Namespace, State
+from ledger.core.model.traits import Traits, is_read, matches, united
+from ledger.kube.api.objects import ObjectMeta
+from webhook.admission.attempts import unqualified
+from webhook.context.cluster_context import Surroundings
+from webhook.context.owner_chain import Root
+from webhook.context.owner_digest import remembered
+from webhook.context.policies import NamespacePolicy
+from webhook.kinds.envelope import Envelope, envelope_of
+
+FIELD: Final = "metadata.labels"
+_NOBODY: Final = ("", BARRED)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What an update does to the traits of an object, and what it names as its controller.
+
+    `asked` says whether the object asked for anything before; if not, `before` is what it becomes.
+    """
+
+    before: Traits
+    after: Traits
+    was: ObjectMeta
+    now: ObjectMeta
+    asked: bool = True
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything changes that quotas could count the object by."""
+        return self.before != self.after or self.is_adopted
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether the object names a controller that it did not have."""
+        owner, known = self.now.controller(), self.was.controller()
+        return owner is not None and (known is None or known.uid != owner.uid)
+
+
+class Selecting:
+    """Compares what quotas count before and after a change."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+
+    def is_charged(self, reserve: Reserve) -> bool:
+        """Return whether the ledger charges an object for having been created."""
+        entry = self._entry(reserve)
+        if entry is None:
+            return False
+        if entry.committed is not None and entry.committed.uid == reserve.uid:
+            return True
+        return any(hold.uid == reserve.uid and not hold.base for hold in entry.holds)
+
+    def enters(self, reserve: Reserve, change: Change) -> bool:
+        """Return whether a quota counts an object from now on that did not before.
+
+        One that draws from a root counts by what the root is.
+        """
+        state, space = self._state, self._space(reserve)
+        entry = self._entry(reserve)
+        if space is None:
+            return change.before != change.after
+        if entry is not None and drawn_from(entry) in space.entries:
+            return False
+        return bool(_counting(state, space, change.after) - _counting(state, space, change.before))
+
+    async def objection(
+        self, reserve: Reserve, change: Change, policy: NamespacePolicy, until: float
+    ) -> Denial | None:
+        """Return why an object may not become what a change makes of it.
+
+        An owner that cannot be read in time lets an adoption pass.
+        """
+        space = self._space(reserve)
+        if space is None or not space.selected:
+            return None
+        before = self._before(reserve, space, change)
+        account = _left(self._state, space, before, change.after)
+        if account:
+            return _leaves(account)
+        if not change.is_adopted or not policy.charges_roots:
+            return None
+        texts = await self._texts_of_root(reserve, change.now, policy, until)
+        account = "" if texts is None else _left(self._state, space, before, texts)
+        return _adopted(account, change.now) if account else None
+
+    @property
+    def _state(self) -> State:
+        return self._surroundings.view.state
+
+    def _space(self, reserve: Reserve) -> Namespace | None:
+        return self._state.namespaces.get(reserve.namespace)
+
+    def _entry(self, reserve: Reserve) -> Entry | None:
+        space = self._space(reserve)
+        return space.entries.get(reserve.key) if space is not None else None
+
+    def _before(self, reserve: Reserve, space: Namespace, change: Change) -> Traits:
+        """Return by what an object and its pods are counted as far as it is known.
+
+        A root that asked for nothing may still have the pods of what it asked for earlier.
+        """
+        found = change.before
+        entry = space.entries.get(reserve.key)
+        if entry is not None and not change.asked:
+            found = united(found, tuple(text for text in entry.traits if text) or found)
+        if change.is_adopted and entry is not None and drawn_from(entry) in space.entries:
+            found = united(found, space.entries[drawn_from(entry)].traits)
+        if (entry is None or not change.asked) and not reserve.key.startswith(PODS):
+            for member in space.members.get(reserve.key, ()):
+                found = united(found, space.entries[member].traits)
+        return found
+
+    async def _texts_of_root(
+        self, reserve: Reserve, meta: ObjectMeta, policy: NamespacePolicy, until: float
+    ) -> Traits | None:
+        """Return by what the root is counted that an object is adopted into."""
+        surroundings = self._surroundings
+        root = await surroundings.ancestry.root_of(
+            unqualified(reserve.namespace), meta, deadline=surroundings.until(until)
+        )
+        if root is None:
+            return None
+        space = self._space(reserve)
+        entry = space.entries.get(root.key) if space is not None else None
+        return entry.traits if entry is not None else self._texts_read(root, policy)
+
+    def _texts_read(self, root: Root, policy: NamespacePolicy) -> Traits | None:
+        workload = remembered(root.seen) if root.seen is not None else None
+        if workload is None:
+            return None
+        rules = self._surroundings.rules
+        found = envelope_of(root.kind, workload, rules, surge=policy.surge)
+        return found.traits if isinstance(found, Envelope) else None
+
+
+def _counting(state: State, space: Namespace, traits: Traits) -> set[str]:
+    """Return the accounts that select by traits and count an object with these."""
+    return {
+        state.names[line][0] for _, line, selection in space.selected if matches(selection, traits)
+    }
+
+
+def _left(state: State, space: Namespace, before: Traits, after: Traits) -> str:
+    """Return an account that is known to count the one and not the other, empty without any."""
+    for _, line, selection in space.selected:
+        known = matches(selection, before) and is_read(selection, before)
+        if known and not matches(selection, after):
+            return state.names[line][0]
+    return ""
+
+
+def _leaves(account: str) -> Denial:
+    return Denial(
+        Reason.LEAVES_QUOTA,
+        f"{account} counts it by its labels, priority class or scopes, and would no longer after"
+        " this change, while its pods run",
+        transient=False,
+        remedy="Leave them as they are and create another object, or ask who may act for the quota",
+        field=FIELD,
+    )
+
+
+def _adopted(account: str, meta: ObjectMeta) -> Denial:
+    owner = meta.controller()
+    assert owner is not None, "asked of objects that name a controller"
+    return Denial(
+        Reason.LEAVES_QUOTA,
+        f"{account} counts it by its labels, priority class or scopes, and does not count the"
+        f" {owner.kind} that would control it",
+        transient=False,
+        remedy="Give the template of its controller what the quota selects by",
+        field="metadata.ownerReferences",
+    )

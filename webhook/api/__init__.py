@@ -1,0 +1,1 @@
+"""The AdmissionReview format and the settings of admission."""

@@ -1,0 +1,41 @@
+"""What an operator may decide about admission."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from webhook.api.card_schedulers import Schedulers
+
+HAMI_IDENTITIES: Final = (
+    "system:serviceaccount:kube-system:hami-scheduler",
+    "system:serviceaccount:kube-system:hami-device-plugin",
+    "system:serviceaccount:kube-system:hami-ascend",
+)
+"""Who writes HAMi's allocation annotations where its chart is installed as `hami` in kube-system.
+
+Another release name or namespace gives other accounts: `ledger.kube.hami.hami_accounts` finds them.
+"""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The webhooks' settings.
+
+    `deadline` is seconds for one request, below the webhook's own `timeoutSeconds`. `body_max` is
+    bytes. `allow_unavailable` admits, uncharged, what the ledger cannot decide on now. At most
+    `owner_holds_max` creations of one owner in a namespace may be unsettled, 0 for no bound.
+    `trusted` names the users that may write the annotations of allocation and of the ledger.
+    `schedulers` are those that place pods on cards.
+    `universe_authority` says whether universe quotas of this cluster count. `recorded` returns what
+    the log holds for the name of a user.
+    """
+
+    deadline: float = 9.0
+    body_max: int = 3 * 1024 * 1024
+    allow_unavailable: bool = False
+    allow_privileged: bool = False
+    owner_holds_max: int = 64
+    trusted: tuple[str, ...] = HAMI_IDENTITIES
+    schedulers: Schedulers = Schedulers()
+    universe_authority: bool = True
+    recorded: Callable[[str], str] = str

@@ -1,0 +1,114 @@
+"""Following: the watches that keep what a replica knows of its cluster up to date.
+
+Every replica runs them, because every replica answers reviews. Which kinds are served is asked
+again and again: an operator and its definitions may be installed at any time.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final, Protocol
+
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Governed, Kept, Workloads
+from ledger.kube.api.resources import NAMESPACES, POLICIES, Resource
+from ledger.kube.watch.failed_objects import Failures
+from ledger.kube.watch.owner_cache import Parents
+from webhook.context.namespaces import Namespaces
+from webhook.context.policies import Policies
+from webhook.kinds.catalog import Catalog
+
+DISCOVER_SECONDS: Final = 45.0
+"""How often it is asked which kinds are served."""
+
+RETRY_SECONDS: Final = 2.0
+"""Pause before that is asked again after it failed."""
+
+_ALL: Final = "as a whole"
+_log: Final = logging.getLogger(__name__)
+
+
+class Surrounding(Workloads, Kept, Governed, Protocol):
+    """What is watched of a cluster."""
+
+
+class Following:
+    """Feeds caches from one cluster."""
+
+    def __init__(
+        self,
+        cluster: Surrounding,
+        catalog: Catalog,
+        parents: Parents[bytes],
+        namespaces: Namespaces,
+        policies: Policies,
+    ) -> None:
+        """Prepare; `run` does the work."""
+        self._cluster = cluster
+        self._catalog = catalog
+        self._parents = parents
+        self._namespaces = namespaces
+        self._policies = policies
+        self._followed: dict[str, tuple[Resource, asyncio.Task[None]]] = {}
+        self._failures = Failures()
+        self._problem = "not asked yet which kinds are served"
+
+    def problems(self) -> list[str]:
+        """Return what is not known of the cluster; reviews read it through meanwhile."""
+        found = [f"discovery: {self._problem}"] if self._problem else []
+        return [*found, *self._failures.shown()]
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        self._followed.clear()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_namespaces())
+            tasks.create_task(self._follow_policies())
+            while True:
+                pause = DISCOVER_SECONDS if await self._discover(tasks) else RETRY_SECONDS
+                await asyncio.sleep(pause)
+
+    async def _discover(self, tasks: asyncio.TaskGroup) -> bool:
+        """Begin to follow the kinds that are served by now; return whether that could be told."""
+        try:
+            served = await self._cluster.served()
+        except ClusterError as error:
+            self._problem = str(error)
+            _log.warning("discovery_failed", extra={"reason": str(error)})
+            return False
+        self._problem = ""
+        for resource in served:
+            if self._makes_pods(resource):
+                await self._follow(tasks, resource)
+        return True
+
+    async def _follow(self, tasks: asyncio.TaskGroup, resource: Resource) -> None:
+        """Follow a kind in the version that is preferred by now, and no longer in another."""
+        known, task = self._followed.get(resource.name, (None, None))
+        if known == resource:
+            return
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        task = tasks.create_task(self._parents.follow(self._cluster, resource))
+        self._followed[resource.name] = resource, task
+
+    def _makes_pods(self, resource: Resource) -> bool:
+        kind = self._catalog.of_resource(resource.group, resource.plural)
+        return kind is not None and kind.root
+
+    async def _follow_namespaces(self) -> None:
+        changes: AsyncGenerator[Change[Workload], None]
+        async with aclosing(self._cluster.watch_namespaces()) as changes:
+            async for change in changes:
+                with self._failures.taking(NAMESPACES.plural, _ALL):
+                    self._policies.relabelled(self._namespaces.take(change))
+
+    async def _follow_policies(self) -> None:
+        changes: AsyncGenerator[Change[Workload], None]
+        async with aclosing(self._cluster.watch_policies()) as changes:
+            async for change in changes:
+                with self._failures.taking(POLICIES.plural, _ALL):
+                    self._policies.take(change)

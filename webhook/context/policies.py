@@ -1,0 +1,249 @@
+"""Policies: how the namespaces of a cluster are treated, as LedgerPolicies and settings say.
+
+Of the policies that select a namespace, the one of the highest priority holds, alone; among equal
+ones the first by name. A namespace that none selects is treated as the settings say. A policy that
+does not make sense keeps what it last said that did, and is named in `problems`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ledger.core.model import traits
+from ledger.core.model.traits import Selection
+from ledger.kube.api import selectors
+from ledger.kube.api.objects import Quantities, Workload
+from ledger.kube.api.ports import Change, Changed, Listed, Reached
+from ledger.kube.api.selectors import LabelSelector
+from ledger.kube.requests import place_traits
+from webhook.api.admission_review import UserInfo
+from webhook.context.namespaces import Namespaces
+from webhook.kinds.envelope import Surge
+
+Mode = Literal["enforce", "warn", "off"]
+OnExceeded = Literal["deny", "pending"]
+Elastic = Literal["current", "max"]
+ForeignHolders = Literal["namespace", "none"]
+
+_SHOWN_MAX: Final = 200
+_log: Final = logging.getLogger(__name__)
+
+
+class DefaultQuota(msgspec.Struct, frozen=True):
+    """The ResourceQuota to make in a namespace that has none of that name."""
+
+    hard: Quantities
+    name: str = "gpuledger-default"
+
+
+class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How a namespace is treated; `name` is that of the LedgerPolicy, empty for the settings.
+
+    `mode` says whether limits hold: `enforce` refuses, `warn` charges all the same and warns, `off`
+    does neither. `on_exceeded` says what becomes of a pod without room: refused, or created and
+    waiting. `elastic` says what a workload is charged that an autoscaler may enlarge: what it is
+    now, or the most that it may become. With `pods_only` workloads are charged nothing, only their
+    pods are. Who is exempt may exceed limits and is charged. `foreign_holders` says what a denial
+    shows of other namespaces that hold a shared quota: each with its share, or nothing.
+    """
+
+    mode: Mode = "enforce"
+    on_exceeded: OnExceeded = "deny"
+    surge: Surge = "opportunistic"
+    elastic: Elastic = "current"
+    pods_only: bool = False
+    exempt_users: tuple[str, ...] = ()
+    exempt_groups: tuple[str, ...] = ()
+    default_quota: DefaultQuota | None = None
+    foreign_holders: ForeignHolders = "namespace"
+    name: str = ""
+
+    @property
+    def charges_roots(self) -> bool:
+        """Whether workloads are charged before their pods are."""
+        return not self.pods_only and self.on_exceeded == "deny"
+
+    @property
+    def elastic_max(self) -> bool:
+        """Whether the most that an autoscaler may make of a workload is charged."""
+        return self.elastic == "max"
+
+    def yields_to(self, user: UserInfo) -> bool:
+        """Return whether a user's requests are charged also where there is no room."""
+        if self.mode == "warn" or user.username in self.exempt_users:
+            return True
+        return bool(self.exempt_groups) and not set(self.exempt_groups).isdisjoint(user.groups)
+
+
+class _Exempt(msgspec.Struct, frozen=True):
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    """The spec of a LedgerPolicy; its CustomResourceDefinition says what the fields mean."""
+
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
+    mode: Mode = "enforce"
+    on_exceeded: OnExceeded = "deny"
+    surge: Surge = "opportunistic"
+    elastic: Elastic = "current"
+    pods_only: bool = False
+    exempt: _Exempt = _Exempt()
+    default_quota: DefaultQuota | None = None
+    foreign_holders: ForeignHolders = "namespace"
+
+
+class _Ranked(msgspec.Struct, frozen=True):
+    """A policy, which namespaces it selects, and what it is ordered by."""
+
+    rank: tuple[int, str]
+    selects: Selection
+    policy: NamespacePolicy
+
+
+class Policies:
+    """The policies of one cluster. `listed` once they all were told."""
+
+    def __init__(self, default: NamespacePolicy, namespaces: Namespaces) -> None:
+        """Treat as `default` what no policy selects."""
+        self.listed = asyncio.Event()
+        self._default = default
+        self._namespaces = namespaces
+        self._ranked: dict[str, _Ranked] = {}
+        self._problems: dict[str, str] = {}
+        self._of: dict[str, NamespacePolicy] = {}
+
+    def of(self, namespace: str) -> NamespacePolicy:
+        """Return how a namespace is treated. One whose labels are not known has none."""
+        if not self._ranked:
+            return self._default
+        found = self._of.get(namespace)
+        if found is None:
+            found = self._select(namespace)
+            if self._namespaces.labels_of(namespace) is not None:
+                self._of[namespace] = found
+        return found
+
+    def is_in_use(self) -> bool:
+        """Return whether there is any policy, so that labels of namespaces matter."""
+        return bool(self._ranked)
+
+    def have_pods_wait(self) -> bool:
+        """Return whether pods may wait for room anywhere, instead of being refused."""
+        found = (self._default, *(one.policy for one in self._ranked.values()))
+        return any(one.on_exceeded == "pending" and one.mode == "enforce" for one in found)
+
+    def problems(self) -> list[str]:
+        """Return which policies do not make sense, and why."""
+        return [f"LedgerPolicy {name}: {why}" for name, why in sorted(self._problems.items())]
+
+    def take(self, change: Change[Workload]) -> None:
+        """Take in what the watch tells."""
+        if isinstance(change, Reached):
+            return
+        self.listed.set()
+        self._of.clear()
+        if isinstance(change, Listed):
+            names = {one.metadata.name for one in change.objects}
+            for gone in [name for name in {**self._ranked, **self._problems} if name not in names]:
+                self._forget(gone)
+            for one in change.objects:
+                self._set(one)
+        elif isinstance(change, Changed) and change.deleted:
+            self._forget(change.object.metadata.name)
+        elif isinstance(change, Changed):
+            self._set(change.object)
+
+    def relabelled(self, namespaces: Iterable[str]) -> None:
+        """Choose anew for namespaces whose labels have changed."""
+        for name in namespaces:
+            self._of.pop(name, None)
+
+    def _select(self, namespace: str) -> NamespacePolicy:
+        labels = self._namespaces.labels_of(namespace)
+        text = place_traits.of_namespace(namespace, labels)
+        for one in sorted(self._ranked.values(), key=lambda one: one.rank):
+            if traits.matches(one.selects, (text,)):
+                return one.policy
+        return self._default
+
+    def _set(self, seen: Workload) -> None:
+        name = seen.metadata.name
+        try:
+            self._ranked[name] = _ranked(seen)
+        except ValueError as error:
+            if self._problems.get(name) != str(error):
+                _log.warning("policy_not_understood", extra={"key": name, "reason": str(error)})
+            self._problems[name] = str(error)
+        else:
+            self._problems.pop(name, None)
+
+    def _forget(self, name: str) -> None:
+        self._ranked.pop(name, None)
+        self._problems.pop(name, None)
+
+
+def lint(seen: Workload) -> tuple[str, ...]:
+    """Return what to tell somebody who creates or changes a LedgerPolicy."""
+    try:
+        policy = _ranked(seen).policy
+    except ValueError as error:
+        return (f"this policy is not used: {error}",)
+    found = []
+    if policy.mode == "off" and policy.default_quota is not None:
+        found.append("spec.defaultQuota: with mode off the quota is made and limits nothing")
+    for cause in _uncharged(policy):
+        if policy.surge != "opportunistic":
+            found.append(f"spec.surge: {policy.surge} has no effect where {cause}")
+        if policy.elastic_max:
+            found.append(f"spec.elastic: max has no effect where {cause}")
+    return tuple(found)
+
+
+def default_limits(seen: Workload) -> Quantities:
+    """Return what the default quota of a LedgerPolicy limits. Raises ValueError."""
+    wanted = _ranked(seen).policy.default_quota
+    return wanted.hard if wanted is not None else {}
+
+
+def _uncharged(policy: NamespacePolicy) -> list[str]:
+    """Return why a policy has workloads charged nothing."""
+    causes = ["onExceeded is pending"] if policy.on_exceeded == "pending" else []
+    return [*causes, "podsOnly is true"] if policy.pods_only else causes
+
+
+def _ranked(seen: Workload) -> _Ranked:
+    """Read a LedgerPolicy. Raises ValueError naming the field.
+
+    Conditions that make no sense are not left out, as they are of quotas: a policy that selects
+    more than was meant could switch a quota off.
+    """
+    try:
+        spec = msgspec.convert(seen.spec or {}, _Spec)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error).replace("`$", "`spec")[:_SHOWN_MAX]) from error
+    odd: list[str] = []
+    labels = selectors.of_labels(spec.namespace_selector, "spec.namespaceSelector", odd.append)
+    if odd:
+        raise ValueError(odd[0][:_SHOWN_MAX])
+    policy = NamespacePolicy(
+        mode=spec.mode,
+        on_exceeded=spec.on_exceeded,
+        surge=spec.surge,
+        elastic=spec.elastic,
+        pods_only=spec.pods_only,
+        exempt_users=spec.exempt.users,
+        exempt_groups=spec.exempt.groups,
+        default_quota=spec.default_quota,
+        foreign_holders=spec.foreign_holders,
+        name=seen.metadata.name,
+    )
+    selects = (*selectors.of_names(traits.NAME, spec.namespaces), *labels)
+    return _Ranked((-spec.priority, seen.metadata.name), selects, policy)

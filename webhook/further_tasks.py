@@ -1,0 +1,132 @@
+"""Further duties: kinds, universe quotas, statuses and gates, where a full cluster is settled."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from ledger.kube.api.objects import ResourceQuota, Workload
+from ledger.kube.api.ports import Change
+from ledger.kube.api.resources import UNIVERSE_QUOTAS, Resource
+from ledger.kube.watch.informers import Watches
+from ledger.log.ledger import Ledger
+from ledger.log.records import Record
+from ledger.runtime.tasks import every
+from webhook.context.charging_modes import Manners
+from webhook.context.cluster_and_context import Beyond
+from webhook.context.settlement_session import Tenure
+from webhook.gates.gate_opener import Gates
+from webhook.kinds.schema import Kind
+from webhook.quotas import (
+    cluster_labels,
+    default_quotas,
+    resource_quota_status,
+    universe_quota_status,
+)
+from webhook.quotas.cluster_labels import NAMESPACES, Descriptions
+from webhook.quotas.default_quotas import DefaultQuotas
+from webhook.quotas.ignored_universe_quotas import IgnoredQuotas
+from webhook.quotas.quota_warnings import QuotaWarnings
+from webhook.quotas.resource_quota_status import QuotaStatus
+from webhook.quotas.universe_quota_status import UniverseStatus
+from webhook.quotas.universe_quotas import UNIVERSE, UniverseAccounts
+from webhook.quotas.usage_by_namespace import Breakdown
+from webhook.settlement.attempt_ages import Ages
+from webhook.settlement.invalid_objects import Puzzling
+from webhook.settlement.recheck import Relooking
+from webhook.settlement.workload_informers import KindWatches
+from webhook.settlement.workload_reconciler import Roots
+
+
+class FurtherDuties:
+    """The parts of settlement for everything but pods and quotas."""
+
+    def __init__(
+        self,
+        tenure: Tenure,
+        beyond: Beyond,
+        ledger: Ledger,
+        watches: Watches,
+        kinds: KindWatches,
+    ) -> None:
+        """Prepare; `start` begins the work."""
+        policies, cluster = beyond.surroundings.policies, beyond.cluster
+        self.kinds = kinds
+        self.gates = Gates(tenure, ledger, cluster, policies)
+        self._breakdown = Breakdown(tenure.view)
+        self._settings = tenure.settings
+        self._cluster = cluster
+        self._watches = watches
+        self._descriptions = Descriptions(tenure)
+        self._defaults = DefaultQuotas(cluster, policies, tenure.settings.rules)
+        self._status = QuotaStatus(tenure, cluster)
+        self._universe = UniverseAccounts(tenure)
+        self._universe_status = UniverseStatus(tenure, cluster, self._universe, self._breakdown)
+        self._ignored = IgnoredQuotas(tenure, cluster)
+        watches.expect(NAMESPACES)
+        watches.expect(UNIVERSE)
+
+    @classmethod
+    def of(
+        cls,
+        tenure: Tenure,
+        ledger: Ledger,
+        ages: Ages,
+        puzzling: Puzzling,
+        watches: Watches,
+        relooking: Relooking,
+    ) -> "FurtherDuties | None":
+        """Prepare what a tenure has beyond pods and quotas, None when it has nothing."""
+        beyond = tenure.beyond
+        if beyond is None:
+            return None
+        manners = Manners(tenure)
+
+        def make(kind: Kind, resource: Resource) -> Roots:
+            return Roots(kind, resource, tenure, ages, puzzling, manners, relooking.ask)
+
+        kinds = KindWatches(tenure, beyond, watches, manners, make)
+        return cls(tenure, beyond, ledger, watches, kinds)
+
+    def start(self, tasks: asyncio.TaskGroup, tick: float) -> None:
+        """Begin all of it, looking every `tick` seconds where nothing else is said."""
+        follow, settings = self._watches.follow, self._settings
+        tasks.create_task(self.kinds.run())
+        tasks.create_task(every(tick, self.kinds.follow_policies))
+        tasks.create_task(every(tick, self.gates.settle))
+        tasks.create_task(every(tick, self.gates.write_events))
+        tasks.create_task(self.gates.run_events())
+        tasks.create_task(self._descriptions.tell_cluster())
+        tasks.create_task(every(cluster_labels.TELL_SECONDS, self._descriptions.tell_cluster))
+        tasks.create_task(follow(NAMESPACES, self._watch_namespaces, self._take_namespace))
+        tasks.create_task(every(default_quotas.MAKE_SECONDS, self._defaults.make))
+        if settings.write_quota_status:
+            tasks.create_task(every(resource_quota_status.WRITE_SECONDS, self._status.write))
+        take, write = self._universe.take, self._universe_status.write
+        if not settings.universe_authority:
+            take, write = self._ignored.take, self._ignored.write
+        tasks.create_task(follow(UNIVERSE, self._watch_universe, take))
+        tasks.create_task(every(universe_quota_status.WRITE_SECONDS, write))
+
+    @property
+    def odd_quotas(self) -> QuotaWarnings:
+        """What is odd about the universe quotas that exist."""
+        return self._universe.warnings
+
+    def follow(self, record: Record) -> None:
+        """Take note of what a record changes."""
+        self.gates.follow(record)
+        self._breakdown.follow(record)
+
+    def note_quota(self, change: Change[ResourceQuota]) -> None:
+        """Take note of ResourceQuotas as they are told."""
+        self._status.take(change)
+        self._defaults.take_quota(change)
+
+    def _watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
+        return self._cluster.watch_namespaces()
+
+    def _watch_universe(self) -> AsyncGenerator[Change[Workload], None]:
+        return self._cluster.watch_objects(UNIVERSE_QUOTAS)
+
+    async def _take_namespace(self, change: Change[Workload]) -> None:
+        self._defaults.take_namespace(change)
+        await self._descriptions.take(change)

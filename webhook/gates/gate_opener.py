@@ -1,0 +1,237 @@
+"""Gates: pods that wait for room, let in one after the other as accounts free something.
+
+Where a policy says so, a pod without room is created all the same, behind a scheduling gate, and
+counts nothing. Here the oldest of a namespace is asked for first; when the ledger has reserved what
+it asks for, its gate is removed. A pod that could never fit does not hold up those behind it.
+Namespaces take turns, so that none waits for the queue of another.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final
+
+from ledger.core.model import events
+from ledger.core.model.commands import Reserve
+from ledger.core.model.denials import Denial, Reason
+from ledger.kube.api.errors import ClusterError, Conflict, NotFound
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.pod_gates import GATE
+from ledger.kube.api.ports import Writes
+from ledger.kube.client.event_queue import EventQueue
+from ledger.kube.requests.pod_demand import Demand, demand_of
+from ledger.log.ledger import Ledger
+from ledger.log.records import Record
+from ledger.runtime.backoff import Pausing
+from webhook.context.policies import Policies
+from webhook.context.settlement_session import WATCHED, Tenure
+from webhook.gates.gate_queue import Queue, Waiter
+from webhook.gates.waiting_events import Obstacle, WaitingEvents, Waits
+from webhook.settlement.observation import Sighting, is_let_in
+
+TRIES_MAX: Final = 64
+"""Pods that are asked for in one round."""
+
+SUBMIT_SECONDS: Final = 30.0
+"""Deadline of one reservation, well above the ledger's own."""
+
+RETRY_SECONDS: Final = 1.0
+RETRY_SECONDS_MAX: Final = 60.0
+
+_UNDECIDED: Final = frozenset(
+    {Reason.OVERLOADED, Reason.LOG_FULL, Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED}
+)
+_ALWAYS: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_log: Final = logging.getLogger(__name__)
+
+
+class Gates:
+    """Lets waiting pods in. `waiting` is how many there are."""
+
+    def __init__(self, tenure: Tenure, ledger: Ledger, writes: Writes, policies: Policies) -> None:
+        self._tenure = tenure
+        self._ledger = ledger
+        self._writes = writes
+        self._policies = policies
+        self._queues: dict[str, Queue] = {}
+        self._queued = EventQueue(writes, "settlement", tenure.count)
+        self._events = WaitingEvents(self._queued, self._waits)
+        self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
+
+    @property
+    def waiting(self) -> int:
+        """How many pods wait."""
+        return sum(len(queue.pods) for queue in self._queues.values())
+
+    def waiting_seconds_max(self) -> float:
+        """Return for how long the oldest of them exists, 0 when none waits."""
+        pods = (one for queue in self._queues.values() for one in queue.pods.values())
+        oldest = min((one.created for one in pods), default=None)
+        if oldest is None:
+            return 0.0
+        return max(0.0, self._tenure.now() / 1e6 - oldest.timestamp())
+
+    def note(self, pod: Pod, seen: Sighting) -> None:
+        """Take note of a pod that was seen: it waits, or waits no longer."""
+        if not seen.gated or seen.cause or seen.problem or pod.metadata.deletion_timestamp:
+            self._forget(seen.namespace, seen.uid)
+            return
+        demand = demand_of(pod, self._tenure.rules)
+        unknown = demand.unknown if isinstance(demand, Demand) else ""
+        created = pod.metadata.creation_timestamp or _ALWAYS
+        queue = self._queues.setdefault(seen.namespace, Queue())
+        queue.pods[seen.uid] = Waiter(seen, created, unknown)
+        self._events.note((seen.namespace, seen.uid), asyncio.get_running_loop().time())
+
+    def begin_anew(self) -> None:
+        """Forget everybody: all pods are about to be told again."""
+        self._queues.clear()
+
+    def follow(self, record: Record) -> None:
+        """Wake the namespaces that wait for what a record has freed."""
+        asleep = [queue for queue in self._queues.values() if queue.accounts]
+        if not asleep:
+            return
+        changed = self._freed(record)
+        for queue in asleep:
+            if not queue.accounts.isdisjoint(changed):
+                queue.wake()
+
+    async def run_events(self) -> None:
+        """Bring events to the API server until cancelled."""
+        await self._queued.run()
+
+    async def write_events(self) -> None:
+        """Have the events written that are due."""
+        self._events.write(asyncio.get_running_loop().time())
+
+    async def settle(self) -> None:
+        """Ask for pods until all namespaces sleep, a bound is reached, or something fails."""
+        if not self._pausing.is_over():
+            return
+        for queue, one in islice(self._turns(), TRIES_MAX):
+            if not await self._let_in(queue, one):
+                self._pausing.failed()
+                return
+        self._pausing.worked()
+
+    def _turns(self) -> Iterator[tuple[Queue, Waiter]]:
+        """Yield whose turn it is in one namespace after the other, as long as any has somebody.
+
+        A namespace goes to the end before its turn, so the next round begins with those that had
+        none, also when this one ends early.
+        """
+        clock, anybody = asyncio.get_running_loop().time, True
+        while anybody:
+            anybody = False
+            for namespace in list(self._queues):
+                queue = self._queues.pop(namespace, None)
+                if queue is None:
+                    continue  # forgotten since this turn began
+                self._queues[namespace] = queue
+                one = queue.first(clock())
+                if one is not None:
+                    anybody = True
+                    yield queue, one
+
+    async def _let_in(self, queue: Queue, one: Waiter) -> bool:
+        """Ask for a pod and remove its gate; return whether to go on with others."""
+        seen = one.seen
+        entry = self._tenure.entry(seen.namespace, seen.key)
+        if seen.demand and not is_let_in(entry, seen):
+            denial = await self._reserve(queue, one)
+            if denial is not None:
+                return self._refused(queue, one, denial)
+        return await self._open(queue, one)
+
+    async def _reserve(self, queue: Queue, one: Waiter) -> Denial | None:
+        seen = one.seen
+        policy = self._policies.of(seen.namespace.partition("/")[2])
+        command = Reserve(
+            seen.namespace,
+            seen.key,
+            seen.uid,
+            seen.demand,
+            actor=WATCHED,
+            unknown=one.unknown,
+            root=seen.root,
+            traits=seen.traits,
+            forced=policy.mode != "enforce",
+            own_holders=policy.foreign_holders == "none",
+        )
+        # The denial of a pod that was refused before is kept already: a dry run keeps no other.
+        denial = await self._ask(command, dry_run=True) if seen.uid in queue.refused else None
+        if denial is None:
+            denial = await self._ask(command)
+            if denial is not None and denial.reason not in _UNDECIDED:
+                queue.refused.add(seen.uid)
+        return denial
+
+    async def _ask(self, command: Reserve, *, dry_run: bool = False) -> Denial | None:
+        try:
+            async with asyncio.timeout(SUBMIT_SECONDS):
+                answer = await self._ledger.submit(command, dry_run=dry_run)
+        except TimeoutError:
+            return Denial(Reason.LEDGER_UNAVAILABLE, "no answer in time", transient=True)
+        return answer if isinstance(answer, Denial) else None
+
+    def _refused(self, queue: Queue, one: Waiter, denial: Denial) -> bool:
+        """Let a pod wait on; return whether to go on with others."""
+        if denial.reason in _UNDECIDED:
+            return False
+        now = asyncio.get_running_loop().time()
+        accounts = frozenset(shortage.account for shortage in denial.shortages)
+        seen, obstacle = one.seen, Obstacle.of(denial)
+        queue.obstacles[seen.uid] = obstacle
+        self._events.note_obstacle((seen.namespace, seen.uid), obstacle)
+        if denial.transient:
+            queue.sleep(one, now, accounts)
+        else:
+            queue.set_aside(one, now, accounts)
+        return True
+
+    async def _open(self, queue: Queue, one: Waiter) -> bool:
+        """Remove a pod's gate; return whether to go on with others."""
+        queue.pods.pop(one.seen.uid, None)
+        namespace = one.seen.namespace.partition("/")[2]
+        try:
+            await self._writes.remove_gate(namespace, one.name, GATE, one.seen.version)
+        except (Conflict, NotFound):
+            queue.refused.discard(one.seen.uid)
+            return True  # the watch is about to tell what it is now
+        except ClusterError as error:
+            queue.pods.setdefault(one.seen.uid, one)
+            extra = {"namespace": one.seen.namespace, "key": one.seen.key, "reason": str(error)}
+            _log.warning("gate_not_removed", extra=extra)
+            return False
+        queue.refused.discard(one.seen.uid)
+        return True
+
+    def _freed(self, record: Record) -> set[str]:
+        """Return the accounts of which a record has freed something or changed the limits."""
+        names, freed = self._tenure.view.state.names, set[str]()
+        for item in record.items:
+            if isinstance(item.event, events.LimitSet | events.AccountClosed):
+                freed.add(item.event.account)
+            for index in range(0, len(item.postings), 3):
+                if item.postings[index + 1] < 0:
+                    freed.add(names[item.postings[index]][0])
+        return freed
+
+    def _forget(self, namespace: str, uid: str) -> None:
+        self._events.forget((namespace, uid))
+        queue = self._queues.get(namespace)
+        if queue is not None:
+            queue.forget(uid)
+            if not queue.pods:
+                del self._queues[namespace]
+
+    def _waits(self, namespace: str, uid: str) -> Waits | None:
+        """Return what is known of a pod for its event, None when it waits no more."""
+        queue = self._queues.get(namespace)
+        one = queue.pods.get(uid) if queue is not None else None
+        if queue is None or one is None:
+            return None
+        return Waits(namespace.partition("/")[2], one.name, queue.obstacle(uid))

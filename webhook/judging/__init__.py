@@ -1,4 +1,0 @@
-"""Judging: what becomes of a request, one file for each family of objects.
-
-`webhook.validating` decides which of them a review belongs to.
-"""

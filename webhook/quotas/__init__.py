@@ -1,0 +1,1 @@
+"""Quota accounts: limits read from quota objects, and usage written to their status."""

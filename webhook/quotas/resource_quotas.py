@@ -1,0 +1,79 @@
+"""Quota accounts: every ResourceQuota with managed keys is an account of its namespace."""
+
+from typing import Final
+
+from ledger.core.model import accounts
+from ledger.core.model.commands import CloseAccount, SetLimits
+from ledger.kube.api.objects import ResourceQuota
+from ledger.kube.api.ports import Change, Changed, Listed
+from ledger.kube.quotas.resource_quota import limits_of
+from ledger.runtime.tasks import Stride
+from webhook.context.settlement_session import RECOUNTED, WATCHED, Tenure
+from webhook.quotas.quota_warnings import QuotaWarnings
+from webhook.quotas.reported_limits import is_set
+
+QUOTAS: Final = "quotas"
+"""What their watch is called in readiness."""
+
+
+class QuotaAccounts:
+    """Keeps the accounts of one cluster at what its ResourceQuotas say.
+
+    `warnings` has what is odd about each.
+    """
+
+    def __init__(self, tenure: Tenure) -> None:
+        self._tenure = tenure
+        self.warnings = QuotaWarnings()
+
+    async def take(self, change: Change[ResourceQuota]) -> None:
+        """Tell the ledger what a change of the watch means."""
+        if isinstance(change, Listed):
+            await self._recount(change.objects)
+        elif isinstance(change, Changed) and change.deleted:
+            await self._close(self._account(change.object), WATCHED)
+        elif isinstance(change, Changed):
+            await self._set(change.object, WATCHED)
+
+    async def _recount(self, quotas: list[ResourceQuota]) -> None:
+        """Set every account anew and close those whose quota is gone."""
+        await self._tenure.catch_up()
+        stride = Stride()
+        for quota in quotas:
+            with self._tenure.failures.taking(QUOTAS, quota.metadata.full_name()):
+                await self._set(quota, RECOUNTED)
+            await stride.step()
+        present = {self._account(quota) for quota in quotas}
+        self.warnings.keep(present)
+        for account in self._tenure.quota_accounts():
+            if account not in present:
+                await self._close(account, RECOUNTED)
+        await self._tenure.courier.flush()
+
+    async def _set(self, quota: ResourceQuota, actor: str) -> None:
+        """Set an account's limits; a quota that limits nothing managed has no account."""
+        tenure = self._tenure
+        account, meta = self._account(quota), quota.metadata
+        settings = tenure.settings
+        read = limits_of(quota, settings.rules, zero_is_unlimited=settings.zero_is_unlimited)
+        self.warnings.note(account, read.warnings)
+        if not read.limits:
+            await self._close(account, actor, forget=False)
+            return
+        covers = (accounts.qualified(tenure.name, meta.namespace),)
+        command = SetLimits(
+            account, covers, read.limits, actor, meta.version(), selects=read.selects
+        )
+        if tenure.courier.is_pending("", account) or not is_set(tenure.view.state, command):
+            await tenure.courier.send(command)
+
+    async def _close(self, account: str, actor: str, *, forget: bool = True) -> None:
+        if forget:
+            self.warnings.forget(account)
+        is_open = account in self._tenure.view.state.accounts
+        if is_open or self._tenure.courier.is_pending("", account):
+            await self._tenure.courier.send(CloseAccount(account, actor))
+
+    def _account(self, quota: ResourceQuota) -> str:
+        meta = quota.metadata
+        return accounts.quota(self._tenure.name, meta.namespace, meta.name)

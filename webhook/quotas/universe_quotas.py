@@ -1,0 +1,103 @@
+"""Universe accounts: every UniverseResourceQuota with managed keys is an account.
+
+Only one cluster's UniverseResourceQuotas are the ledger's; settlement of the others leaves these
+accounts alone. Many namespaces share such an account, so a workload counts on it only as far as it
+was asked for: a change that no review saw must not take the room of others before any pod runs.
+"""
+
+from typing import Final
+
+from ledger.core.model import accounts
+from ledger.core.model.commands import CloseAccount, SetLimits
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Changed, Listed
+from ledger.kube.quotas.universe_quota import UniverseLimits, limits_of_universe, spec_of
+from webhook.context.settlement_session import RECOUNTED, WATCHED, Tenure
+from webhook.quotas.quota_warnings import QuotaWarnings
+from webhook.quotas.reported_limits import is_set
+
+UNIVERSE: Final = "universe quotas"
+"""What their watch is called in readiness."""
+
+
+class UniverseAccounts:
+    """Keeps the universe accounts at what the UniverseResourceQuotas of this cluster say.
+
+    `existing` has the quotas by name, `warnings` what is odd about each. One that cannot be read
+    at all limits what it limited before.
+    """
+
+    def __init__(self, tenure: Tenure) -> None:
+        self.existing: dict[str, Workload] = {}
+        self.warnings = QuotaWarnings()
+        self._tenure = tenure
+
+    async def take(self, change: Change[Workload]) -> None:
+        """Tell the ledger what a change of the watch means."""
+        if isinstance(change, Listed):
+            await self._recount(change.objects)
+        elif isinstance(change, Changed) and change.deleted:
+            await self._forget(change.object.metadata.name, WATCHED)
+        elif isinstance(change, Changed):
+            await self._set(change.object, WATCHED)
+
+    async def _recount(self, quotas: list[Workload]) -> None:
+        """Set every account anew and close those whose quota is gone."""
+        await self._tenure.catch_up()
+        present = {quota.metadata.name for quota in quotas}
+        for name in [name for name in self.existing if name not in present]:
+            await self._forget(name, RECOUNTED)
+        for quota in quotas:
+            with self._tenure.failures.taking(UNIVERSE, quota.metadata.full_name()):
+                await self._set(quota, RECOUNTED)
+        prefix = accounts.universe("")
+        for account in list(self._tenure.view.state.accounts):
+            if account.startswith(prefix) and account.removeprefix(prefix) not in present:
+                await self._close(account, RECOUNTED)
+        await self._tenure.courier.flush()
+
+    async def _set(self, quota: Workload, actor: str) -> None:
+        tenure, meta = self._tenure, quota.metadata
+        account = accounts.universe(meta.name)
+        self.existing[meta.name] = quota
+        read = self._read(quota)
+        if read is None:
+            return
+        if not read.limits:
+            await self._close(account, actor)
+            return
+        command = SetLimits(
+            account,
+            (),
+            read.limits,
+            actor,
+            meta.version(),
+            read.reach,
+            read.selects,
+            asked_only=True,
+        )
+        if tenure.courier.is_pending("", account) or not is_set(tenure.view.state, command):
+            await tenure.courier.send(command)
+
+    def _read(self, quota: Workload) -> UniverseLimits | None:
+        """Return what a quota limits, None when that cannot be read: it then limits as before."""
+        settings, account = self._tenure.settings, accounts.universe(quota.metadata.name)
+        try:
+            read = limits_of_universe(
+                spec_of(quota.spec), settings.rules, zero_is_unlimited=settings.zero_is_unlimited
+            )
+        except ValueError as error:
+            self.warnings.note(account, (str(error),))
+            return None
+        self.warnings.note(account, read.warnings)
+        return read
+
+    async def _forget(self, name: str, actor: str) -> None:
+        self.existing.pop(name, None)
+        self.warnings.forget(accounts.universe(name))
+        await self._close(accounts.universe(name), actor)
+
+    async def _close(self, account: str, actor: str) -> None:
+        is_open = account in self._tenure.view.state.accounts
+        if is_open or self._tenure.courier.is_pending("", account):
+            await self._tenure.courier.send(CloseAccount(account, actor))

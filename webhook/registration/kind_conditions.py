@@ -1,0 +1,78 @@
+"""Which reviews of a kind the API server sends: CEL conditions made from its template paths.
+
+An object is selected when it, or what it was before, asks in any template for one of the resources;
+an update only when it changes the spec or the labels that quotas select by, or annotations by
+which the kind counts its pods, or names a controller that the object did not have, so that a client
+that writes a finalizer does not depend on this service being up.
+
+Every field may be absent, so all of them are read as optional ones. CEL has those since Kubernetes
+1.29; an expression that fails counts as a failed webhook.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from webhook.kinds.schema import Kind, PodSet
+from webhook.registration import resource_request_cel
+
+
+def conditions(kind: Kind, resources: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the match conditions of a kind, all of which hold for what is sent."""
+    return [
+        {"name": "asks-for-what-is-counted", "expression": _concerned(kind, resources)},
+        {"name": "changes-what-is-judged", "expression": _changed(kind)},
+    ]
+
+
+def _concerned(kind: Kind, resources: Sequence[str]) -> str:
+    # A JSON list of texts is a CEL literal too.
+    names = msgspec.json.encode(resources).decode()
+    asking = " || ".join(dict.fromkeys(_pod_set_asks(pods, names) for pods in kind.pod_sets))
+    return f"[object, oldObject].exists(o, o != null && ({asking}))"
+
+
+def _pod_set_asks(pods: PodSet, names: str) -> str:
+    path = pods.path
+    before = _member("o", path.before)
+    if path.walk == "[*]":
+        inside = _asks(pods, _member("i", path.after), names)
+        return f"{before}.orValue([]).exists(i, {inside})"
+    if path.walk:
+        inside = _asks(pods, _member(f"{before}[?k]", path.after), names)
+        return f"{before}.orValue({{}}).exists(k, {inside})"
+    return _asks(pods, before, names)
+
+
+def _asks(pods: PodSet, holder: str, names: str) -> str:
+    """Return whether what a path leads to asks for something."""
+    if pods.resources is not None:
+        return resource_request_cel.any_of(resource_request_cel.maps(holder), names)
+    return resource_request_cel.asks(
+        f"{holder}.?spec" if pods.template is not None else holder, names
+    )
+
+
+def _member(holder: str, steps: Sequence[str]) -> str:
+    return "".join((holder, *(f".?{step}" for step in steps)))
+
+
+def _changed(kind: Kind) -> str:
+    annotations = " || object.metadata.?annotations != oldObject.metadata.?annotations"
+    return (
+        "request.operation != 'UPDATE'"
+        " || object.?spec != oldObject.?spec"
+        " || object.metadata.?labels != oldObject.metadata.?labels"
+        f"{annotations if kind.counts_by_annotations else ''}"
+        f" || {_references('object')}.exists(r, {_controls('r')}"
+        f" && !{_references('oldObject')}.exists(q, {_controls('q')} && q.uid == r.uid))"
+    )
+
+
+def _references(holder: str) -> str:
+    return f"{holder}.metadata.?ownerReferences.orValue([])"
+
+
+def _controls(reference: str) -> str:
+    return f"{reference}.?controller.orValue(false)"

@@ -1,0 +1,167 @@
+"""Narrowing: the mutating webhook is asked about pods only where it has something to write.
+
+Those are pods of schedulers that place on cards which leave something out that it completes, pods
+of the default scheduler where a setting names another, and, where any policy has pods wait for
+room, all that ask for cards. A
+registration begins wide, with a condition that always holds: when it is written, the policies are
+not known. This replica then replaces that condition, and does so again whenever a policy changes
+what it has to be. A registration that was written by hand is narrowed alike.
+
+A condition that is too narrow for a moment costs a convenience and no limit: the validating webhook
+is asked about every pod, and charges what the mutating one would have written.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from ledger.kube.api.errors import ClusterError, NotFound
+from ledger.kube.client.http_client import Client
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors.vendors import WHOLE, Vendor
+from webhook.api.card_schedulers import DEFAULT, Schedulers
+from webhook.context.policies import Policies
+from webhook.registration import resource_request_cel
+
+CONDITION: Final = "has-something-to-write"
+"""The match condition that is replaced."""
+
+WIDE: Final = "true"
+"""What it is at first."""
+
+WEBHOOK: Final = "pods.mutate.gpuledger.io"
+PATH: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gpuledger"
+
+LOOK_SECONDS: Final = 1.0
+"""How often it is looked whether a policy has changed what the condition has to be."""
+
+AGAIN_SECONDS: Final = 300.0
+"""After how long the condition is written again: an operator may have applied the wide one."""
+
+RETRY_SECONDS: Final = 2.0
+"""After how long a condition that could not be written is tried again."""
+
+PATCH_SECONDS: Final = 15.0
+
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_log: Final = structlog.get_logger("webhook")
+
+
+class Narrowing:
+    """Keeps the condition of one cluster's mutating webhook as its policies need it."""
+
+    def __init__(
+        self, client: Client, policies: Policies, rules: DemandRules, schedulers: Schedulers
+    ) -> None:
+        """Narrow to pods of `schedulers`, which place on cards."""
+        self._client = client
+        self._policies = policies
+        self._narrow = condition(rules, schedulers)
+        self._written = ""
+        self._again = 0.0
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Write the condition whenever it has to change, until cancelled.
+
+        Not before the policies are known: until then the wide one is right.
+        """
+        await self._policies.listed.wait()
+        while True:
+            await self._look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        wanted = WIDE if self._policies.have_pods_wait() else self._narrow
+        if wanted == self._written and now < self._again:
+            return
+        self._written, self._again = wanted, now + AGAIN_SECONDS
+        try:
+            await self._write(wanted)
+        except NotFound:
+            self._problem = ""  # without a registration there is nothing to narrow
+        except ClusterError as error:
+            if str(error) != self._problem:
+                _log.warning("registration_not_narrowed", reason=str(error))
+            self._problem, self._again = str(error), now + RETRY_SECONDS
+        else:
+            self._problem = ""
+
+    async def _write(self, expression: str) -> None:
+        """Replace the condition of the registered webhook. Raises ClusterError."""
+        conditions = [{"name": CONDITION, "expression": expression}]
+        patch = {"webhooks": [{"name": WEBHOOK, "matchConditions": conditions}]}
+        await self._client.request(
+            "PATCH",
+            PATH,
+            body=msgspec.json.encode(patch),
+            content_type=_STRATEGIC,
+            seconds=PATCH_SECONDS,
+        )
+
+
+def condition(rules: DemandRules, schedulers: Schedulers) -> str:
+    """Return, as CEL, whether the mutating webhook has to write something into a new pod.
+
+    That a policy has pods wait is not asked here. A pod that names its node stays as it is.
+    """
+    missing = [_leaves_out(vendor) for vendor in rules.vendors if vendor.completed]
+    either = []
+    if missing:
+        incomplete = " || ".join(f"({one})" for one in missing)
+        either.append(f"{_is_of(schedulers.names)} && ({incomplete})")
+    if schedulers.given:
+        either.append(_is_of([DEFAULT]))
+    if not either:
+        return "false"
+    found = " || ".join(f"({one})" for one in either)
+    return f"object.spec.?nodeName.orValue('') == '' && ({found})"
+
+
+def _leaves_out(vendor: Vendor) -> str:
+    """Return whether a container asks for a vendor's cards without their count or their cores."""
+    lists = "[object.spec.?containers.orValue([]), object.spec.?initContainers.orValue([])]"
+    missing = [f"!({_named(vendor.count)})"] if vendor.count else []
+    if vendor.cores and vendor.default_cores:
+        missing.append(f"!({_named(vendor.cores)})")
+    elif vendor.cores and vendor.whole_cores:
+        missing.append(f"!({_named(vendor.cores)}) && !({_shares(vendor)})")
+    if not missing:
+        return "false"
+    asked = _named(*vendor.names())
+    either = " || ".join(f"({one})" for one in missing)
+    return f"{lists}.exists(l, l.exists(c, ({asked}) && ({either})))"
+
+
+def _named(*names: str) -> str:
+    """Return whether container `c` asks for one of these resources."""
+    return resource_request_cel.any_of(
+        resource_request_cel.maps("c.?resources"), _literal(list(names))
+    )
+
+
+def _shares(vendor: Vendor) -> str:
+    """Return whether container `c` asks for less than whole cards: those get all their cores."""
+    either = []
+    if vendor.memory:
+        either.append(f"r == {_literal(vendor.memory)} && string(m[r]) != '0'")
+    if vendor.percentage:
+        either.append(f"r == {_literal(vendor.percentage)} && string(m[r]) != '{WHOLE}'")
+    maps = ", ".join(f"{one}.orValue({{}})" for one in resource_request_cel.maps("c.?resources"))
+    found = " || ".join(f"({one})" for one in either) or "false"
+    return f"[{maps}].exists(m, m.exists(r, {found}))"
+
+
+def _is_of(names: Sequence[str]) -> str:
+    """Return whether a pod names one of these schedulers; who names none has the default one."""
+    known = ["", *names] if DEFAULT in names else list(names)
+    return f"object.spec.?schedulerName.orValue('') in {_literal(known)}"
+
+
+def _literal(value: str | list[str]) -> str:
+    # A JSON text, or a list of them, is a CEL literal too.
+    return msgspec.json.encode(value).decode()

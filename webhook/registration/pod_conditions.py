@@ -1,0 +1,163 @@
+"""Which reviews the API server sends: CEL conditions, so that only what concerns us waits for us.
+
+An object is selected when it, or what it was before, asks for a managed resource or carries an
+annotation of an allocation. An update is selected only when it changes something that is judged: a
+client that writes finalizers and labels that no quota selects by, for example the Job controller,
+must not depend on this service being up.
+
+An expression that fails counts as a failed webhook, so every field that may be absent is guarded.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ledger.kube.hami.fence_label import LABEL
+from webhook.registration import resource_request_cel
+
+_ALLOCATION_PREFIXES: Final = ("gpuledger.io/", "hami.io/")
+_NODE_LABEL: Final = "hami.io/vgpu-node"
+
+CHANGED: Final = "changes-what-is-judged"
+"""The condition that names labels of pods."""
+
+
+def conditions(resources: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the match conditions, all of which hold for what is sent.
+
+    A change of any label is sent until it is known by which of them quotas select.
+    """
+    return [
+        {"name": "concerns-accelerators", "expression": _concerned(resources)},
+        {"name": CHANGED, "expression": changed(None)},
+    ]
+
+
+def claims(trusted: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the match conditions of Bindings and statuses of pods.
+
+    Only what writes an annotation or label of an allocation is sent, so no kubelet and no scheduler
+    waits for this service. `trusted` are the user names that may write them, who are not asked.
+    """
+    return [
+        {
+            "name": "is-not-trusted",
+            "expression": f"!(request.userInfo.username in {_literal(list(trusted))})",
+        },
+        {"name": "changes-a-claim", "expression": _claimed()},
+    ]
+
+
+def debugging(resources: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the match conditions of ephemeral containers.
+
+    Only a privileged one is looked at; others are added while this service is down.
+    """
+    privileged = "c.?securityContext.?privileged.orValue(false)"
+    return [
+        {
+            "name": "asks-for-accelerators",
+            "expression": resource_request_cel.asks("object.spec", _literal(resources)),
+        },
+        {
+            "name": "has-a-privileged-one",
+            "expression": f"object.spec.?ephemeralContainers.orValue([]).exists(c, {privileged})",
+        },
+    ]
+
+
+def _claimed() -> str:
+    mine, before = _annotations("object"), _annotations("oldObject")
+    differs = (
+        f"(!(a in {before}) || {mine}[a] != {before}[a])",
+        f"!(a in {mine})",
+    )
+    either = (
+        f"{mine}.exists(a, ({_prefixed('a')}) && {differs[0]})",
+        f"{before}.exists(a, ({_prefixed('a')}) && {differs[1]})",
+        f"{_label('object')} != (oldObject == null ? '' : {_label('oldObject')})",
+    )
+    return " || ".join(either)
+
+
+def _annotations(holder: str) -> str:
+    there = f"{holder} != null && has({holder}.metadata.annotations)"
+    return f"({there} ? {holder}.metadata.annotations : {{}})"
+
+
+def _prefixed(name: str) -> str:
+    return " || ".join(f"{name}.startsWith({_literal(prefix)})" for prefix in _ALLOCATION_PREFIXES)
+
+
+def _concerned(resources: Sequence[str]) -> str:
+    asks = resource_request_cel.asks("o.spec", _literal(resources))
+    found = f"{asks} || {_carries()} || {_labelled('o')}"
+    return f"[object, oldObject].exists(o, o != null && ({found}))"
+
+
+def _carries() -> str:
+    return f"has(o.metadata.annotations) && o.metadata.annotations.exists(a, {_prefixed('a')})"
+
+
+def _labelled(holder: str) -> str:
+    labels = f"{holder}.metadata.labels"
+    return f"(has({labels}) && {_literal(_NODE_LABEL)} in {labels})"
+
+
+def changed(labels: Sequence[str] | None) -> str:
+    """Return whether an update changes anything that is judged.
+
+    `labels` are the keys that quotas select by, None when they are not known.
+    """
+    either = (
+        "request.operation != 'UPDATE'",
+        "object.spec != oldObject.spec",
+        "has(object.metadata.annotations) != has(oldObject.metadata.annotations)",
+        "(has(object.metadata.annotations)"
+        " && object.metadata.annotations != oldObject.metadata.annotations)",
+        f"{_label('object')} != {_label('oldObject')}",
+        _adopted(),
+        _relabelled(labels),
+    )
+    return " || ".join(one for one in either if one)
+
+
+def _relabelled(labels: Sequence[str] | None) -> str:
+    """Return whether an update changes labels that quotas select by.
+
+    Until these are known, that is any label but the fence: it means nothing, and it is written when
+    a replica was killed, perhaps the one that would be asked.
+    """
+    mine, before = (
+        f"(has({one}.metadata.labels) ? {one}.metadata.labels : {{}})"
+        for one in ("object", "oldObject")
+    )
+    if labels is None:
+        fence = _literal(LABEL)
+        more = f"{mine}.exists(k, k != {fence} && !(k in {before} && {mine}[k] == {before}[k]))"
+        return f"{more} || {before}.exists(k, k != {fence} && !(k in {mine}))"
+    if not labels:
+        return ""
+    differs = f"(k in {mine}) != (k in {before}) || (k in {mine} && {mine}[k] != {before}[k])"
+    return f"{_literal(sorted(labels))}.exists(k, {differs})"
+
+
+def _adopted() -> str:
+    """Return whether an update names a controller that the object did not have."""
+    references = "has({0}.metadata.ownerReferences) ? {0}.metadata.ownerReferences : []"
+    mine, before = references.format("object"), references.format("oldObject")
+    controls = "has({0}.controller) && {0}.controller"
+    return (
+        f"({mine}).exists(r, {controls.format('r')} && "
+        f"!({before}).exists(q, {controls.format('q')} && q.uid == r.uid))"
+    )
+
+
+def _label(holder: str) -> str:
+    return f"({_labelled(holder)} ? {holder}.metadata.labels[{_literal(_NODE_LABEL)}] : '')"
+
+
+def _literal(value: str | Sequence[str]) -> str:
+    # A JSON text, or a list of them, is a CEL literal too.
+    return msgspec.json.encode(value).decode()

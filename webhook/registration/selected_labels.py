@@ -1,0 +1,82 @@
+"""Selected labels: the API server sends changes of those labels of pods that quotas select by.
+
+Which these are follows from the universe quotas, so no registration can know them: it begins with
+changes of any label. This replica then names the labels in the condition, also in a registration
+that was written by hand, and does so again whenever quotas select by others.
+
+A condition that is too narrow for a moment lets a change pass unreviewed; it is charged as it is as
+soon as settlement sees it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from ledger.kube.api.errors import ClusterError, NotFound
+from ledger.kube.client.http_client import Client
+from ledger.kube.requests.pod_traits import Labels
+from webhook.registration import pod_conditions
+
+WEBHOOK: Final = "pods.validate.gpuledger.io"
+PATH: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
+
+LOOK_SECONDS: Final = 0.5
+"""How often it is looked whether quotas select by other labels."""
+
+AGAIN_SECONDS: Final = 300.0
+"""After how long the condition is written again: another registration may have been applied."""
+
+RETRY_SECONDS: Final = 2.0
+PATCH_SECONDS: Final = 15.0
+
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_log: Final = structlog.get_logger("webhook")
+
+
+class SelectedLabels:
+    """Keeps the condition of one cluster's validating webhook at the labels of its quotas."""
+
+    def __init__(self, client: Client, labels: Callable[[], Labels]) -> None:
+        """`labels` returns those that are recorded as of now."""
+        self._client = client
+        self._labels = labels
+        self._written: tuple[str, ...] | None = None
+        self._again = 0.0
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Write the condition whenever it has to change, until cancelled."""
+        while True:
+            await self._look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        now, wanted = asyncio.get_running_loop().time(), self._labels().keys
+        if wanted == self._written and now < self._again:
+            return
+        self._written, self._again = wanted, now + AGAIN_SECONDS
+        try:
+            await self._write(pod_conditions.changed(wanted))
+        except NotFound:
+            self._problem = ""  # without a registration there is no condition
+        except ClusterError as error:
+            if str(error) != self._problem:
+                _log.warning("selected_labels_not_written", reason=str(error))
+            self._problem, self._again = str(error), now + RETRY_SECONDS
+        else:
+            self._problem = ""
+
+    async def _write(self, expression: str) -> None:
+        """Replace the condition of the registered webhook. Raises ClusterError."""
+        conditions = [{"name": pod_conditions.CHANGED, "expression": expression}]
+        patch = {"webhooks": [{"name": WEBHOOK, "matchConditions": conditions}]}
+        await self._client.request(
+            "PATCH",
+            PATH,
+            body=msgspec.json.encode(patch),
+            content_type=_STRATEGIC,
+            seconds=PATCH_SECONDS,
+        )

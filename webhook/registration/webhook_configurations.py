@@ -1,0 +1,281 @@
+"""Registration: the two webhook configurations, shown as YAML or written to a cluster.
+
+Validating of pods and workloads fails closed, or a quota would be advice; it has the API server's
+longest time, because a log that changes its leader takes seconds. Mutating fails open and quickly:
+what it adds is convenience, and validating judges the result anyway.
+`webhook.registration.mutating_conditions` says about which pods it is asked. Pods and namespaces
+with HAMi's label `hami.io/webhook: ignore` are left as they are, and charged all the same. Scales
+fail open, because no condition can tell which of them matter, and the pods that follow are
+validated. So do definitions of limits: an amount that makes no sense is read as what was probably
+meant where nobody refused it.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
+from ledger.kube.client.http_client import Client
+from webhook.api.card_schedulers import IGNORING, IGNORING_LABEL
+from webhook.app import MUTATE_PATH, VALIDATE_PATH
+from webhook.kinds.catalog import Catalog
+from webhook.kinds.schema import Kind
+from webhook.registration import kind_conditions as kinds_matching
+from webhook.registration import mutating_conditions, pod_conditions
+
+NAME: Final = "gpuledger"
+"""Name of both configurations, and the field manager under which they are written."""
+
+VALIDATE_SECONDS: Final = 10
+MUTATE_SECONDS: Final = 2
+LINT_SECONDS: Final = 2
+REGISTER_SECONDS: Final = 15.0
+"""Deadline of writing one configuration."""
+
+_API: Final = "admissionregistration.k8s.io/v1"
+
+Configuration = dict[str, Any]
+"""A Kubernetes object, ready for YAML or JSON."""
+
+Entry = dict[str, Any]
+"""One webhook of a configuration."""
+
+_WRITES: Final = ("CREATE", "UPDATE")
+_CLOSED: Final[Entry] = {
+    "failurePolicy": "Fail",
+    "sideEffects": "NoneOnDryRun",
+    "timeoutSeconds": VALIDATE_SECONDS,
+}
+_CHANGED: Final = {
+    "name": "changes-what-is-judged",
+    "expression": "request.operation != 'UPDATE' || object.?spec != oldObject.?spec",
+}
+_IGNORED: Final = {"key": IGNORING_LABEL, "operator": "NotIn", "values": [IGNORING]}
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A Service of the cluster that leads to the webhook."""
+
+    namespace: str
+    name: str
+    port: int = 443
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where the API server reaches the webhook: a base URL or a Service, and the CA (PEM)."""
+
+    target: str | Service
+    authority: bytes
+
+
+class Reviewed(msgspec.Struct, frozen=True):
+    """What is to be reviewed: the names of managed resources, the kinds, and where not.
+
+    The exempt namespaces must hold the one that the service itself runs in, or its own pods would
+    wait for it. `trusted` are the user names whose Bindings and statuses of pods are not reviewed.
+    """
+
+    resources: Sequence[str]
+    kinds: Catalog
+    exempt_namespaces: Sequence[str]
+    trusted: Sequence[str] = ()
+
+
+def configurations(address: Address, reviewed: Reviewed) -> tuple[Configuration, Configuration]:
+    """Return the mutating and the validating configuration."""
+    client = _client(VALIDATE_PATH, address)
+    validating = [
+        _pods("validate", reviewed)
+        | {"clientConfig": client, **_CLOSED}
+        | {"rules": [_rule("", "v1", ["pods"]), _rule("", "v1", ["pods/resize"], "UPDATE")]},
+        _claims(reviewed) | {"clientConfig": client},
+        _ephemeral(reviewed) | {"clientConfig": client},
+        *(_workloads(kind, reviewed) | {"clientConfig": client} for kind in reviewed.kinds),
+    ]
+    if reviewed.kinds.scalable:
+        validating.append(_scales(reviewed) | {"clientConfig": client})
+    validating.append(_definitions() | {"clientConfig": client})
+    narrowed = {"name": mutating_conditions.CONDITION, "expression": mutating_conditions.WIDE}
+    mutating = (
+        _pods("mutate", reviewed, narrowed)
+        | _unless_ignored(reviewed)
+        | {
+            "clientConfig": _client(MUTATE_PATH, address),
+            "failurePolicy": "Ignore",
+            "sideEffects": "None",
+            "timeoutSeconds": MUTATE_SECONDS,
+            "reinvocationPolicy": "Never",
+            "rules": [_rule("", "v1", ["pods"], "CREATE")],
+        }
+    )
+    return (
+        _configuration("MutatingWebhookConfiguration", [mutating]),
+        _configuration("ValidatingWebhookConfiguration", validating),
+    )
+
+
+class _Spelled(yaml.SafeDumper):
+    """Writes out what stands in several places, instead of referring to it."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def render(found: Sequence[Configuration]) -> str:
+    """Return the configurations as one YAML stream."""
+    return yaml.dump_all(found, Dumper=_Spelled, sort_keys=False, width=100)
+
+
+async def register(client: Client, found: Sequence[Configuration]) -> None:
+    """Create or update the configurations by server-side apply, owning what they say.
+
+    Needs the verbs create and patch. Raises ClusterError.
+    """
+    for configuration in found:
+        resource = configuration["kind"].lower() + "s"
+        await client.request(
+            "PATCH",
+            f"/apis/{_API}/{resource}/{configuration['metadata']['name']}",
+            params={"fieldManager": NAME, "force": "true"},
+            body=msgspec.json.encode(configuration),
+            content_type="application/apply-patch+yaml",
+            seconds=REGISTER_SECONDS,
+        )
+
+
+def _configuration(kind: str, webhooks: list[Entry]) -> Configuration:
+    return {
+        "apiVersion": _API,
+        "kind": kind,
+        "metadata": {"name": NAME},
+        "webhooks": webhooks,
+    }
+
+
+def _pods(verb: str, reviewed: Reviewed, *further: dict[str, Any]) -> Entry:
+    conditions = [*pod_conditions.conditions(reviewed.resources), *further]
+    return _entry(f"pods.{verb}", conditions) | _governed(reviewed)
+
+
+def _claims(reviewed: Reviewed) -> Entry:
+    """Return the entry of what writes annotations of pods besides the pods' own requests."""
+    return (
+        _entry("claims.validate", pod_conditions.claims(sorted(set(reviewed.trusted))))
+        | _governed(reviewed)
+        | _CLOSED
+        | {
+            "rules": [
+                _rule("", "v1", ["pods/status"], "UPDATE"),
+                _rule("", "v1", ["pods/binding", "bindings"], "CREATE"),
+            ]
+        }
+    )
+
+
+def _ephemeral(reviewed: Reviewed) -> Entry:
+    """Return the entry of privileged ephemeral containers of pods that ask for cards."""
+    return (
+        _entry("ephemeralcontainers.validate", pod_conditions.debugging(reviewed.resources))
+        | _governed(reviewed)
+        | _CLOSED
+        | {"rules": [_rule("", "v1", ["pods/ephemeralcontainers"], "UPDATE")]}
+    )
+
+
+def _workloads(kind: Kind, reviewed: Reviewed) -> Entry:
+    """Return the entry of one kind, whose conditions follow from where its templates are.
+
+    What is only looked at must not wait for this service: what it makes is judged in any case.
+    """
+    conditions = kinds_matching.conditions(kind, reviewed.resources)
+    return (
+        _entry(f"{kind.name}.validate", conditions)
+        | _governed(reviewed)
+        | _CLOSED
+        | {
+            "failurePolicy": "Fail" if kind.root else "Ignore",
+            "rules": [_rule(kind.group, "*", [kind.resource])],
+        }
+    )
+
+
+def _scales(reviewed: Reviewed) -> Entry:
+    """Return the entry of scales: no template tells whether they matter, so no condition can."""
+    groups: dict[str, list[str]] = {}
+    for kind in reviewed.kinds.scalable:
+        groups.setdefault(kind.group, []).append(f"{kind.resource}/scale")
+    return (
+        _entry("scales.validate", [_CHANGED])
+        | _governed(reviewed)
+        | {
+            "failurePolicy": "Ignore",
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": VALIDATE_SECONDS,
+            "rules": [_rule(group, "*", groups[group], "UPDATE") for group in groups],
+        }
+    )
+
+
+def _definitions() -> Entry:
+    """Return the entry of quotas and policies: not one of them waits for this service."""
+    found = [QUOTAS, UNIVERSE_QUOTAS, POLICIES]
+    return _entry("definitions.validate", [_CHANGED]) | {
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "timeoutSeconds": LINT_SECONDS,
+        "rules": [
+            _rule(one.group, one.version, [one.plural]) | {"scope": _scope(one)} for one in found
+        ],
+    }
+
+
+def _entry(name: str, conditions: list[dict[str, Any]]) -> Entry:
+    return {
+        "name": f"{name}.gpuledger.io",
+        "admissionReviewVersions": ["v1"],
+        "matchPolicy": "Equivalent",
+        "matchConditions": conditions,
+    }
+
+
+def _governed(reviewed: Reviewed) -> Entry:
+    """Return the selector of all namespaces but the exempt ones."""
+    exempt = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": sorted(set(reviewed.exempt_namespaces)),
+    }
+    return {"namespaceSelector": {"matchExpressions": [exempt]}}
+
+
+def _unless_ignored(reviewed: Reviewed) -> Entry:
+    """Return the selectors of pods that are not labelled to be left as they are, as HAMi's are."""
+    namespaces = _governed(reviewed)["namespaceSelector"]["matchExpressions"]
+    return {
+        "namespaceSelector": {"matchExpressions": [*namespaces, _IGNORED]},
+        "objectSelector": {"matchExpressions": [_IGNORED]},
+    }
+
+
+def _rule(group: str, version: str, resources: list[str], *operations: str) -> dict[str, Any]:
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "scope": "Namespaced",
+        "operations": list(operations or _WRITES),
+        "resources": resources,
+    }
+
+
+def _scope(resource: Resource) -> str:
+    return "Namespaced" if resource.namespaced else "Cluster"
+
+
+def _client(path: str, address: Address) -> dict[str, Any]:
+    bundle = {"caBundle": base64.b64encode(address.authority).decode()}
+    if isinstance(address.target, str):
+        return {"url": address.target.rstrip("/") + path, **bundle}
+    return {"service": {**msgspec.structs.asdict(address.target), "path": path}, **bundle}

@@ -1,0 +1,1 @@
+"""Settlement: reconcile the ledger with the objects that an API server has stored."""

@@ -1,0 +1,34 @@
+"""Objects whose request cannot be understood: nothing is charged for them; that is said once."""
+
+import logging
+from typing import Final
+
+from webhook.settlement.observation import Sighting
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Puzzling:
+    """The objects that exist and make no sense, by uid; as many as there are of them."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._keys)
+
+    def note(self, seen: Sighting) -> None:
+        """Remember an object that makes no sense, forget one that does or is over."""
+        if not seen.problem or seen.cause:
+            self._keys.pop(seen.uid, None)
+        elif seen.uid not in self._keys:
+            self._keys[seen.uid] = seen.key
+            _log.warning(
+                "request_not_understood",
+                extra={"namespace": seen.namespace, "key": seen.key, "reason": seen.problem},
+            )
+
+    def clear(self, prefix: str) -> None:
+        """Forget those whose keys begin so: they are about to be told again."""
+        self._keys = {uid: key for uid, key in self._keys.items() if not key.startswith(prefix)}

@@ -1,0 +1,44 @@
+"""Recounting: the ledger compared with a list of everything of one kind at one version."""
+
+import asyncio
+
+from ledger.runtime.tasks import Stride
+from webhook.context.settlement_session import RECOUNTED, Tenure
+from webhook.settlement.attempt_ages import Ages, OpenAttempt
+from webhook.settlement.observation import missing
+
+Present = dict[tuple[str, str], str]
+"""The uids that a list holds, by qualified namespace and key."""
+
+
+async def tell_missing(tenure: Tenure, prefix: str, present: Present, version: int) -> None:
+    """End what the ledger still counts below `prefix` and the list at `version` does not hold.
+
+    The list may have begun before any bound, so creations never seen are not judged by it.
+    """
+    stride = Stride()
+    for namespace in tenure.namespaces():
+        for key in tenure.keys(namespace):
+            await stride.step()
+            entry = tenure.entry(namespace, key) if key.startswith(prefix) else None
+            if entry is None:
+                continue
+            uid = present.get((namespace, key), "")
+            for command in missing(namespace, key, entry, uid, version, RECOUNTED):
+                await tenure.courier.send(command)
+
+
+async def find_open(tenure: Tenure, ages: Ages, prefix: str = "") -> None:
+    """Start the age of every open attempt below `prefix` that has none yet.
+
+    So it is when a tenure begins, and when something was missed.
+    """
+    stride, clock = Stride(), asyncio.get_running_loop().time
+    for namespace in tenure.namespaces():
+        for key in tenure.keys(namespace):
+            await stride.step()
+            if not key.startswith(prefix) or not tenure.settles(key):
+                continue
+            entry = tenure.entry(namespace, key)
+            for hold in entry.holds if entry is not None else ():
+                ages.start_unless_known(OpenAttempt(namespace, key, hold.uid, hold.base), clock())

@@ -1,0 +1,93 @@
+"""Lineage: whose envelope an object counts in, as far as settlement is concerned.
+
+A root that the ledger has recorded stays until the object has no controller any more, or another
+object that is charged turns out to be its root: pods outlive their Deployment, and must not move
+because a cache does not know it any more.
+"""
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from ledger.core.model.commands import BARRED
+from ledger.core.model.events import Cause
+from ledger.kube.api.objects import ObjectMeta
+from webhook.context.owner_chain import Root
+from webhook.context.settlement_session import Tenure
+from webhook.settlement.observation import Sighting, holds_uid, recorded_root
+from webhook.settlement.workload_observation import RootSighting
+
+READ_SECONDS: Final = 2.0
+"""Deadline of reading the owners of one object: the watch waits for it."""
+
+LIST_READ_SECONDS: Final = 10.0
+"""Deadline of reading the owners of all objects that one list of a namespace holds."""
+
+RECOUNT_READ_SECONDS: Final = 30.0
+"""Deadline of reading the owners of all objects of one recount."""
+
+
+class Lineage:
+    """Finds the roots of objects of one cluster."""
+
+    def __init__(self, tenure: Tenure) -> None:
+        self.astray: dict[str, None] = {}
+        """Qualified namespaces of pods whose root should be known and could not be found."""
+        self._tenure = tenure
+        self._ancestry = tenure.beyond.surroundings.ancestry if tenure.beyond is not None else None
+
+    async def of_pod(self, seen: Sighting, meta: ObjectMeta, deadline: float = 0.0) -> Sighting:
+        """Return the sighting of a pod with its root, reading until loop time `deadline`.
+
+        Without a deadline, owners that are not remembered are read in `READ_SECONDS`.
+        """
+        if self._ancestry is None or not seen.demand or seen.cause or meta.controller() is None:
+            return seen
+        recorded = recorded_root(self._tenure.entry(seen.namespace, seen.key), seen.uid)
+        if recorded == BARRED:
+            return msgspec.structs.replace(seen, root=BARRED)
+        found = self._ancestry.known_root_of(meta.namespace, meta)
+        if not recorded and not self._is_charged(seen.namespace, found):
+            found = await self._ancestry.root_of(
+                meta.namespace, meta, deadline=deadline or within(READ_SECONDS)
+            )
+            if found is None and self._ancestry.controller_kind(meta) is not None:
+                self.astray[seen.namespace] = None
+        elif recorded and not self._is_charged(seen.namespace, found):
+            return msgspec.structs.replace(seen, root=recorded)
+        return msgspec.structs.replace(seen, root=found.key) if found is not None else seen
+
+    async def of_root(
+        self, one: RootSighting, *, was_part: bool, deadline: float = 0.0
+    ) -> tuple[Sighting, bool]:
+        """Return the sighting of an object of a kind of roots, and whether it is part of another.
+
+        What is part of another root is charged nothing itself: should the ledger have charged it,
+        that is over. What names a controller that does not exist, or no longer does, is about to
+        be removed, and is not charged anew.
+        """
+        seen, tenure = one.seen, self._tenure
+        if self._ancestry is None or one.controller is None or seen.cause:
+            return seen, False
+        entry, meta = tenure.entry(seen.namespace, seen.key), one.metadata()
+        if recorded_root(entry, seen.uid) == BARRED:
+            return msgspec.structs.replace(seen, root=BARRED), False
+        above = self._ancestry.known_root_of(meta.namespace, meta)
+        if above is None:
+            above = await self._ancestry.root_of(
+                meta.namespace, meta, deadline=deadline or within(READ_SECONDS)
+            )
+        if above is not None:
+            return msgspec.structs.replace(seen, cause=Cause.MOVED), True
+        is_left_behind = was_part or self._ancestry.controller_kind(meta) is not None
+        return seen, is_left_behind and not holds_uid(entry, seen.uid)
+
+    def _is_charged(self, namespace: str, root: Root | None) -> bool:
+        """Return whether the ledger has an entry for a root."""
+        return root is not None and holds_uid(self._tenure.entry(namespace, root.key), root.uid)
+
+
+def within(seconds: float) -> float:
+    """Return the loop time at which so many seconds will have passed."""
+    return asyncio.get_running_loop().time() + seconds

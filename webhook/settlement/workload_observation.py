@@ -1,0 +1,95 @@
+"""Sighting roots: what an object of any kind may run, as little of it as has to be remembered.
+
+This is applied to every object while a list is read, so that a list of large objects is never in
+memory in full. Pure.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core.model import accounts
+from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.events import Cause
+from ledger.kube.api.objects import ObjectMeta, OwnerReference, Workload
+from ledger.kube.requests.demand_rules import DemandRules
+from webhook.kinds.envelope import Surge, envelope_of
+from webhook.kinds.schema import Kind, key_of
+from webhook.settlement.observation import Sighting
+
+
+class Charged(msgspec.Struct, frozen=True):
+    """How the roots of a namespace are charged: `pods_only` means not at all.
+
+    With `elastic_max` the most counts that an autoscaler may make of them.
+    """
+
+    surge: Surge = "opportunistic"
+    pods_only: bool = False
+    elastic_max: bool = False
+
+
+AS_USUAL: Final = Charged()
+
+
+class RootSighting(msgspec.Struct, frozen=True, gc=False):
+    """A root as the ledger sees it, and the controller that may make it part of another root.
+
+    `unread` is why it could not be read: it then stays charged as it is.
+    """
+
+    seen: Sighting
+    controller: OwnerReference | None = None
+    unread: Exception | None = None
+
+    def metadata(self) -> ObjectMeta:
+        """Return what the object's ancestors are looked up by."""
+        _, _, name = self.seen.key.rpartition("/")
+        _, _, namespace = self.seen.namespace.partition("/")
+        references = [self.controller] if self.controller is not None else None
+        return ObjectMeta(
+            name=name, namespace=namespace, uid=self.seen.uid, owner_references=references
+        )
+
+
+def unread_root(kind: Kind, workload: Workload, cluster: str, why: Exception) -> RootSighting:
+    """Return what is remembered of an object that could not be read: which one it is, and why."""
+    meta = workload.metadata
+    namespace = accounts.qualified(cluster, meta.namespace)
+    seen = Sighting(namespace, key_of(kind, meta.name), meta.uid, 0, {})
+    return RootSighting(seen, meta.controller(), why)
+
+
+def sight_root(
+    kind: Kind, workload: Workload, cluster: str, rules: DemandRules, charged: Charged = AS_USUAL
+) -> RootSighting:
+    """Read an object of a kind as the ledger sees it.
+
+    Raises ValueError when its resourceVersion is none.
+    """
+    meta = workload.metadata
+    envelope = envelope_of(
+        kind, workload, rules, surge=charged.surge, elastic_max=charged.elastic_max
+    )
+    seen = Sighting(
+        accounts.qualified(cluster, meta.namespace),
+        key_of(kind, meta.name),
+        meta.uid,
+        meta.version(),
+        {},
+        generation=meta.generation,
+    )
+    if isinstance(envelope, Denial):
+        seen = msgspec.structs.replace(seen, problem=sentence(envelope))
+    elif envelope.finished:
+        seen = msgspec.structs.replace(seen, cause=Cause.FINISHED)
+    elif not envelope.traits:
+        # It asks for nothing any more; pods that it has made before count by what they are.
+        seen = msgspec.structs.replace(seen, cause=Cause.MOVED)
+    else:
+        # Quotas go on selecting its pods by its traits where the ledger has known it otherwise.
+        demand = {} if charged.pods_only else envelope.demand
+        seen = msgspec.structs.replace(
+            seen, demand=demand, traits=envelope.traits, assumed=envelope.assumed
+        )
+    return RootSighting(seen, meta.controller())
