@@ -14,9 +14,9 @@ import msgspec
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from extender import wire
-from extender.extender import Extender, Unavailable
-from extender.wire import BadRequest
+from extender.scheduler_api import extender_wire
+from extender.scheduler_api.extender_wire import BadRequest
+from extender.verbs.extender import Extender, Unavailable
 from ledger.runtime.http import request_body
 from ledger.runtime.http.body_budget import BodyBudget, Held
 from ledger.runtime.http.request_body import ClientGone, Problem, Refused
@@ -85,10 +85,10 @@ class Endpoint:
 def routes(extender: Extender, body_max: int, took: Took = lambda *_: None) -> list[Route]:
     """Return the routes of the extender, to be mounted beside others."""
     answers: dict[str, Answer] = {
-        "filter": lambda body: extender.filter(wire.read_args(body)),
-        "prioritize": lambda body: extender.prioritize(wire.read_args(body)),
-        "bind": lambda body: extender.bind(wire.read_binding(body)),
-        "preempt": lambda body: extender.preempt(wire.read_preemption(body)),
+        "filter": lambda body: extender.filter(extender_wire.read_args(body)),
+        "prioritize": lambda body: extender.prioritize(extender_wire.read_args(body)),
+        "bind": lambda body: extender.bind(extender_wire.read_binding(body)),
+        "preempt": lambda body: extender.preempt(extender_wire.read_preemption(body)),
     }
     budget = BodyBudget(BODIES_MAX * body_max)
     return [

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from extender.settling.settlement import CardSettlement
+from extender.settlement.card_settlement import CardSettlement
 from gpuledger import metrics_token, wiring
 from gpuledger.extending import Extending
 from gpuledger.keeper import Keeper

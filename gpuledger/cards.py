@@ -2,10 +2,10 @@
 
 import time
 
-from extender.settling import scaling
-from extender.settling.node_reading import NodeRules
-from extender.settling.settlement import CardCluster, CardSettlement
-from extender.settling.tenure import CardSettings
+from extender.settlement import overcommit
+from extender.settlement.card_session import CardSettings
+from extender.settlement.card_settlement import CardCluster, CardSettlement
+from extender.settlement.node_reader import NodeRules
 from gpuledger import wiring
 from gpuledger.exits import Exit, Stop
 from ledger.log.state_view import View
@@ -38,7 +38,7 @@ def settlement(
 def node_rules(settings: Settings) -> NodeRules:
     """Return how nodes are read. Raises Stop naming a setting that cannot be used."""
     try:
-        scalings = tuple(map(scaling.read, settings.card_scaling))
+        scalings = tuple(map(overcommit.read, settings.card_scaling))
     except ValueError as error:
         raise Stop(Exit.USAGE, str(error)) from error
     vendors = wiring.demand_rules(settings).vendors

@@ -7,12 +7,12 @@ from typing import Final
 from starlette.routing import Route
 
 from extender import app
-from extender.evictable import Cluster
-from extender.expressions import Expression, ExpressionError
-from extender.extender import Extender, ExtenderSettings, Service
-from extender.inventory import Inventory
-from extender.overlay import Overlay
-from extender.selecting import Preferences
+from extender.fit.fit_engine import Preferences
+from extender.fit.node_score import Expression, ExpressionError
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.preemption.eviction_candidates import Cluster
+from extender.verbs.extender import Extender, ExtenderSettings, Service
 from gpuledger.exits import Exit, Stop
 from gpuledger.keeper import Keeper
 from ledger.kube.requests.demand_rules import DemandRules

@@ -11,16 +11,16 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from extender import emptying, loosening, verdicts
-from extender.asking import Asked, asked
-from extender.emptying import Victim
-from extender.fitting import Fits, parts_of, priorities
-from extender.inventory import Inventory
-from extender.loosening import Loosened
-from extender.overlay import Overlay
-from extender.reasons import reasons_of
-from extender.selecting import Preferences, Selecting
-from extender.verdicts import CardVerdict
+from extender.analysis import card_verdicts, node_draining, relaxations
+from extender.analysis.card_verdicts import CardVerdict
+from extender.analysis.node_draining import Victim
+from extender.analysis.relaxations import Loosened
+from extender.fit.failed_nodes import reasons_of
+from extender.fit.fit import Fits, parts_of, priorities
+from extender.fit.fit_engine import Preferences, Selecting
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.scheduler_api.scheduling_request import Asked, asked
 from gpuledger import manifests
 from gpuledger.exits import Exit, Stop, denied
 from gpuledger.explaining import explain_to
@@ -211,7 +211,7 @@ class _Seats:
                     scores[place],
                     reasons[place],
                     list(_taken(parts)),
-                    verdicts.verdicts(fits, place, self._inventory.arrays, one.wish, parts),
+                    card_verdicts.verdicts(fits, place, self._inventory.arrays, one.wish, parts),
                     self._victims(one, name) if place in hopeful else [],
                 )
             )
@@ -227,7 +227,7 @@ class _Seats:
 
     def _victims(self, one: Asked, node: str) -> list[Victim]:
         there = _residents(self._state, f"{self._cluster}/{node}")
-        return emptying.victims(self._selecting, one, node, there)
+        return node_draining.victims(self._selecting, one, node, there)
 
     def _evictions(self, nodes: list[NodeFit]) -> Iterator[Change]:
         """Yield the eviction of the fewest pods, and of these of the least memory."""
@@ -244,7 +244,7 @@ class _Seats:
         def fitting(wish: PodWish) -> Fits:
             return self._selecting.fits(structs.replace(one, wish=wish), self._rows)
 
-        for found in loosening.loosened(one.wish, lambda wish: fitting(wish).feasible):
+        for found in relaxations.loosened(one.wish, lambda wish: fitting(wish).feasible):
             places = np.nonzero(fitting(found.wish).feasible)[0].tolist()
             nodes = [self._names[place] for place in places[:NODES_NAMED_MAX]]
             text = f"{_worded(found)}: it would fit on {', '.join(nodes)}"
@@ -268,7 +268,7 @@ def _memory(node: NodeFit) -> int:
     return sum(one.memory for one in node.evict)
 
 
-def _residents(state: State, node: str) -> emptying.Residents:
+def _residents(state: State, node: str) -> node_draining.Residents:
     return {
         (namespace, key): state.namespaces[namespace].placed[key]
         for namespace, key in state.residents[node]

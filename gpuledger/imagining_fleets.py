@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import structs
 
-from extender.arriving import Fleet
+from extender.analysis.arrivals import Fleet
 from gpuledger.exits import Exit, Stop
 from ledger.core.model.cards import Card
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import structs
 
-from extender.settling.importing import ACTOR, Imported, Importing, Problem
+from extender.settlement.hami_import import ACTOR, Imported, Importing, Problem
 from gpuledger import cards, wiring
 from gpuledger.deciding import submit, writer_on
 from gpuledger.exits import Exit, Stop

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 import typer
 
-from extender.arriving import Arrival, Fleet, Recording
-from extender.replaying import Choice, Outcome, Replay, as_recorded, by_preferences
-from extender.selecting import Preferences
+from extender.analysis.arrival_replay import Choice, Outcome, Replay, as_recorded, by_preferences
+from extender.analysis.arrivals import Arrival, Fleet, Recording
+from extender.fit.fit_engine import Preferences
 from gpuledger.exits import Exit, Stop
 from gpuledger.extending import extender_settings
 from gpuledger.finding import Found, log_of

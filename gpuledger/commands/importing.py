@@ -10,7 +10,7 @@ from gpuledger.output import Column, Format, Output, number, show_object, show_r
 from ledger.runtime.settings.setting_sources import Loaded
 
 if TYPE_CHECKING:
-    from extender.settling.importing import Imported
+    from extender.settlement.hami_import import Imported
     from ledger.kube.hami.hami_accounts import Accounts
 
 app = group(

@@ -5,14 +5,15 @@ from typing import Any, Final
 
 import msgspec
 
-from extender import attaching, binding, rules
-from extender.attaching import Attached, Attaching, Outcome
-from extender.binding import Binding
-from extender.overlay import Overlay
-from extender.settling import judging
-from extender.settling.placements import Placements
-from extender.settling.tenure import SETTLED
-from extender.settling.unbound import Unbound
+from extender.bind import binder, binding_write
+from extender.bind.binder import Binding
+from extender.bind.binding_write import Attached, Attaching, Outcome
+from extender.fit import card_filters
+from extender.inventory.overlay import Overlay
+from extender.settlement import placement_commands
+from extender.settlement.card_session import SETTLED
+from extender.settlement.placement_reconciler import Placements
+from extender.settlement.unbound_placements import Unbound
 from gpuledger.simulation import placing
 from gpuledger.simulation.planting import Defect, Put
 from gpuledger.simulation.settings import SETTLE_SECONDS
@@ -65,8 +66,8 @@ def _annotations_believed(put: Put) -> None:
     honest = Placements._judge
 
     def judge(self: Placements, reading: Any, placed: Any, pod: Any) -> Any:
-        if placed is not None and reading.node and judging.drift(reading, placed):
-            return [judging.left(reading, placed), *self._seen(reading, pod)]
+        if placed is not None and reading.node and placement_commands.drift(reading, placed):
+            return [placement_commands.left(reading, placed), *self._seen(reading, pod)]
         return honest(self, reading, placed, pod)
 
     put(Placements, "_judge", judge)
@@ -77,13 +78,13 @@ def _others_unseen(put: Put) -> None:
 
 
 def _exclusivity_unchecked(put: Put) -> None:
-    honest = rules.ask
+    honest = card_filters.ask
 
     def ask(cards: Any, wish: CardWish, **more: Any) -> Any:
         return honest(cards, msgspec.structs.replace(wish, exclusive=False), **more)
 
     put(card_checks, "in_the_way", lambda *_: None)
-    put(rules, "ask", ask)
+    put(card_filters, "ask", ask)
 
 
 def _node_never_busy(put: Put) -> None:
@@ -129,11 +130,11 @@ def _end_keeps_cards(put: Put) -> None:
 
 
 def _fence_without_proof(put: Put) -> None:
-    put(binding, "version_of", lambda _: 2**62)
+    put(binder, "version_of", lambda _: 2**62)
 
 
 def _binding_of_any_version(put: Put) -> None:
-    put(attaching, "Binding", lambda **given: ports.Binding(**{**given, "version": ""}))
+    put(binding_write, "Binding", lambda **given: ports.Binding(**{**given, "version": ""}))
 
 
 DEFECTS_OF_CARDS: Final = (

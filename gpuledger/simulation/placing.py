@@ -6,12 +6,12 @@ from typing import Final
 
 import msgspec
 
-from extender.extender import Extender, ExtenderSettings, Service
-from extender.inventory import Inventory
-from extender.overlay import Overlay
-from extender.selecting import Preferences
-from extender.settling.settlement import CardSettlement
-from extender.settling.tenure import CardSettings
+from extender.fit.fit_engine import Preferences
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.settlement.card_session import CardSettings
+from extender.settlement.card_settlement import CardSettlement
+from extender.verbs.extender import Extender, ExtenderSettings, Service
 from gpuledger.simulation.carded import CardedCluster
 from gpuledger.simulation.settings import RULES, SETTLE_SECONDS
 from ledger.log.ledger import Ledger

@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from extender.extender import Extender
-from extender.extender import Unavailable as NotReady
-from extender.wire import Args, BindingArgs
+from extender.scheduler_api.extender_wire import Args, BindingArgs
+from extender.verbs.extender import Extender
+from extender.verbs.extender import Unavailable as NotReady
 from gpuledger.simulation.apiserver import counts
 from gpuledger.simulation.writing import Writing, now
 from ledger.kube.api.objects import Pod

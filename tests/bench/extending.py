@@ -19,9 +19,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from extender.app import routes
-from extender.extender import Extender, Service
-from extender.inventory import Inventory
-from extender.overlay import Overlay
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.verbs.extender import Extender, Service
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State

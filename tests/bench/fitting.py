@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from extender.arrays import Arrays
-from extender.fitting import Question, fit, priorities
-from extender.overlay import Overlay
-from extender.reasons import reasons_of
+from extender.fit.failed_nodes import reasons_of
+from extender.fit.fit import Question, fit, priorities
+from extender.inventory.arrays import Arrays
+from extender.inventory.overlay import Overlay
 from ledger.core.model.cards import Phase
 from ledger.kube.requests.device_requests import CardWish, PodWish, Wish
 from tests.bench.results import Goal, Result, result

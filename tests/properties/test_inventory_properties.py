@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from support.carded import random_life
 from support.folding import record
 
-from extender.arrays import INTEGERS
-from extender.inventory import Inventory
-from extender.overlay import Overlay
+from extender.inventory.arrays import INTEGERS
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
 from ledger.core.model.state import State
 from ledger.log import records
 

@@ -10,7 +10,7 @@ import msgspec
 from starlette.applications import Starlette
 
 from extender.app import routes
-from extender.extender import ExtenderSettings
+from extender.verbs.extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.accounts import quota
 from ledger.core.model.cards import OWN

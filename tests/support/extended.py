@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from extender.extender import Extender, ExtenderSettings, Service
-from extender.guessing import Tell, untold
-from extender.inventory import Inventory
-from extender.overlay import Overlay
-from extender.wire import Args, BindingArgs, NodeMeta
+from extender.inventory.assumed import Tell, untold
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.scheduler_api.extender_wire import Args, BindingArgs, NodeMeta
+from extender.verbs.extender import Extender, ExtenderSettings, Service
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Placement
 from ledger.core.model.denials import Denial

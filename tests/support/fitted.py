@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from extender import rows
-from extender.arrays import Arrays
-from extender.expressions import Expression
-from extender.fitting import Fits, Question, fit, parts_of
-from extender.overlay import Overlay
-from extender.reasons import reason_of, resolvable
-from extender.rows import Column
+from extender.fit.failed_nodes import reason_of, resolvable
+from extender.fit.fit import Fits, Question, fit, parts_of
+from extender.fit.node_score import Expression
+from extender.inventory import rows
+from extender.inventory.arrays import Arrays
+from extender.inventory.overlay import Overlay
+from extender.inventory.rows import Column
 from ledger.core.model.cards import Card
 from ledger.kube.requests.device_requests import PodWish
 from support.oracle_of_fitting import Answer, OneCard, OneNode, Terms

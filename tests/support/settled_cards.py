@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from extender.settling.node_reading import NodeRules
-from extender.settling.settlement import CardSettlement
-from extender.settling.tenure import CardSettings
+from extender.settlement.card_session import CardSettings
+from extender.settlement.card_settlement import CardSettlement
+from extender.settlement.node_reader import NodeRules
 from ledger.core.model import cards
 from ledger.core.model.cards import Parts, Placement
 from ledger.core.model.commands import Place

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from extender.settling.importing import Imported, Problem
+from extender.settlement.hami_import import Imported, Problem
 from gpuledger import wiring
 from gpuledger.commands.importing import about_accounts
 from gpuledger.importing import with_accounts

@@ -12,7 +12,7 @@ import yaml
 from starlette.routing import Route
 from support.manifests import DEPLOY, VERSIONS, Manifest, documents, name_of
 
-from extender import telling
+from extender.bind import event_recorder
 from gpuledger.version import VERSION
 from ledger.kube.api.resources import POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.log.jetstream.durability import SERVER_VERSION_MIN
@@ -322,11 +322,11 @@ def test_the_service_may_report_the_events_that_it_reports_and_no_others() -> No
         if one["expression"].startswith("object.?reason")
     ]
     reported = {
-        telling.FILTERING_FAILED,
-        telling.BINDING_SUCCEED,
-        telling.BINDING_FAILED,
-        telling.PREEMPTION_STARTED,
-        telling.PREEMPTED,
+        event_recorder.FILTERING_FAILED,
+        event_recorder.BINDING_SUCCEED,
+        event_recorder.BINDING_FAILED,
+        event_recorder.PREEMPTION_STARTED,
+        event_recorder.PREEMPTED,
         waiting_events.REASON,
     }
     assert set(re.findall(r'"(\w+)"', rule)) == reported

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from support.extended import CLUSTER, ModelServer, Stored, cards, held, pod, replica
 
-from extender.binding import LATE, SEND_SECONDS
-from extender.extender import ExtenderSettings
-from extender.proposing import AGAIN_SECONDS, TAKE_UP_SECONDS
+from extender.bind.binder import LATE, SEND_SECONDS
+from extender.bind.placement_service import AGAIN_SECONDS, TAKE_UP_SECONDS
+from extender.verbs.extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI, Stage
 from ledger.core.model.denials import Denial
@@ -139,7 +139,7 @@ async def test_an_unclear_binding_that_may_still_come_keeps_its_cards_for_the_ne
 async def test_nothing_is_undone_while_the_pod_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch, answer: Exception
 ):
-    monkeypatch.setattr("extender.attaching.PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("extender.bind.binding_write.PAUSE_SECONDS", 0.001)
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
     server.fates.append(answer)
@@ -433,7 +433,7 @@ async def test_a_placement_that_settlement_is_about_to_undo_is_not_bound_any_mor
         await found.register("n1", cards("GPU-0"))
         await found.create(one)
         assert "no answer" in await found.bind(one, "n1")
-        monkeypatch.setattr("extender.proposing.TAKE_UP_SECONDS", 0.0)
+        monkeypatch.setattr("extender.bind.placement_service.TAKE_UP_SECONDS", 0.0)
         assert "being settled" in await found.bind(one, "n1")
         assert len(server.bindings) == 1, "no second one was sent"
         assert found.placed("a") is not None

@@ -2,10 +2,10 @@
 
 from support.extended import CLUSTER, Replica, cards, pod, replica
 
-from extender.extender import ExtenderSettings
-from extender.guessing import CONTESTED_SECONDS
-from extender.selecting import Preferences
-from extender.wire import Args
+from extender.fit.fit_engine import Preferences
+from extender.inventory.assumed import CONTESTED_SECONDS
+from extender.scheduler_api.extender_wire import Args
+from extender.verbs.extender import ExtenderSettings
 from ledger.core.model.cards import Part, Phase, Share
 from ledger.core.model.commands import Place
 from ledger.kube.api.objects import Pod

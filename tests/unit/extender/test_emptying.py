@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from support.placing import NODE, TEAM, after, card, place, pod, register, share
 
-from extender.asking import asked
-from extender.emptying import victims
-from extender.inventory import Inventory
-from extender.overlay import Overlay
-from extender.selecting import Preferences, Selecting
+from extender.analysis.node_draining import victims
+from extender.fit.fit_engine import Preferences, Selecting
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.scheduler_api.scheduling_request import asked
 from ledger.core.model.cards import Phase
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.device_requests import CardWish, Choice, PodWish, Wish

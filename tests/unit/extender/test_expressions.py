@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from extender.expressions import LENGTH_MAX, NAMES, Expression, ExpressionError
+from extender.fit.node_score import LENGTH_MAX, NAMES, Expression, ExpressionError
 
 VALUES = {name: np.array([float(place), 1.0]) for place, name in enumerate(NAMES)}
 

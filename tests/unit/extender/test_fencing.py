@@ -16,8 +16,8 @@ from support.extended import (
     replica,
 )
 
-from extender.binding import NOT_FENCED, UNDER_WAY
-from extender.extender import ExtenderSettings
+from extender.bind.binder import NOT_FENCED, UNDER_WAY
+from extender.verbs.extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI
 from ledger.core.model.denials import Denial

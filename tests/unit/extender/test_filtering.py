@@ -6,11 +6,17 @@ import msgspec
 import pytest
 from support.extended import CLUSTER, ModelServer, announcing, cards, pod, replica
 
-from extender import filtering
-from extender.extender import LOOK_AGAIN_SECONDS, ExtenderSettings, Unavailable
-from extender.patience import AGAIN_SECONDS
-from extender.selecting import Preferences
-from extender.wire import Args, MetaPod, MetaVictims, NodeList, PreemptionArgs
+from extender.fit.fit_engine import Preferences
+from extender.scheduler_api.extender_wire import (
+    Args,
+    MetaPod,
+    MetaVictims,
+    NodeList,
+    PreemptionArgs,
+)
+from extender.verbs import filter_nodes
+from extender.verbs.extender import LOOK_AGAIN_SECONDS, ExtenderSettings, Unavailable
+from extender.verbs.filter_wait import AGAIN_SECONDS
 from ledger.core.model.cards import HAMI, MIG, OWN, Card, Profile
 from ledger.core.model.commands import End, RegisterCards, SetLimits
 from ledger.kube.api.objects import Node, ObjectMeta
@@ -153,7 +159,7 @@ async def test_a_pod_that_fits_on_one_node_is_on_its_way_there():
 
 
 async def test_until_the_cards_are_known_nothing_is_answered(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("extender.extender.READY_SECONDS", 0.05)
+    monkeypatch.setattr("extender.verbs.extender.READY_SECONDS", 0.05)
     async with replica() as found:
         found.inventory.loaded = False
         answer = await found.extender.filter(Args(WANTS, None, ["n1"]))
@@ -362,8 +368,8 @@ async def test_who_waits_does_not_look_at_all_nodes_after_every_record(
     monkeypatch: pytest.MonkeyPatch,
 ):
     looked = []
-    filtered = filtering.filtered
-    monkeypatch.setattr(filtering, "filtered", lambda *what: looked.append(1) or filtered(*what))
+    filtered = filter_nodes.filtered
+    monkeypatch.setattr(filter_nodes, "filtered", lambda *what: looked.append(1) or filtered(*what))
     late = pod("b", gpu=1, gpumem=8_000)
     async with replica() as found:
         await found.register("n1", cards("GPU-0", memory=1_000))

@@ -9,11 +9,11 @@ from msgspec import structs
 from support.fitted import answers, arrays_of, asked
 from support.oracle_of_fitting import Answer, OneCard, OneNode, Terms
 
-from extender import loads
-from extender.expressions import Expression
-from extender.fitting import Question, fit, parts_of, priorities
-from extender.overlay import Overlay
-from extender.reasons import reasons_of
+from extender.fit import loads
+from extender.fit.failed_nodes import reasons_of
+from extender.fit.fit import Question, fit, parts_of, priorities
+from extender.fit.node_score import Expression
+from extender.inventory.overlay import Overlay
 from ledger.core.model.cards import Booking, Part, Parts, Phase, Profile, Share, booked
 from ledger.kube.requests.device_requests import CardWish, Choice, PodWish, Weights, Wish
 

@@ -17,7 +17,7 @@ from support.extended import (
 )
 from support.replicas import running
 
-from extender.extender import ExtenderSettings
+from extender.verbs.extender import ExtenderSettings
 from ledger.core.model.cards import HAMI
 from ledger.kube.api.errors import ClusterError, Forbidden, Unavailable
 from ledger.kube.api.objects import Node, ObjectMeta, Pod

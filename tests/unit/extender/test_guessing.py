@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 from support.extended import CLUSTER, NAMESPACE, ModelServer, Replica, cards, pod, replica
 
-from extender.extender import ExtenderSettings
-from extender.guessing import CONTESTED_SECONDS, GUESS_SECONDS, WARNING_SECONDS
-from extender.selecting import Preferences
-from extender.wire import Args
+from extender.fit.fit_engine import Preferences
+from extender.inventory.assumed import CONTESTED_SECONDS, GUESS_SECONDS, WARNING_SECONDS
+from extender.scheduler_api.extender_wire import Args
+from extender.verbs.extender import ExtenderSettings
 from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.kube.api.objects import Pod
 from ledger.log.memory_log import MemoryStore

@@ -3,8 +3,8 @@
 import pytest
 from support.folding import record
 
-from extender.inventory import Inventory
-from extender.overlay import Overlay
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
 from ledger.core.model import cards, commands
 from ledger.core.model.cards import Card, Part, Phase, Profile, Share
 from ledger.core.model.commands import AnyCommand

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from extender.locking import Locking
+from extender.bind.hami_node_lock import Locking
 from ledger.kube.api.errors import Conflict
 from ledger.kube.api.objects import Node, ObjectMeta, Pod
 from ledger.kube.hami import annotation_names

@@ -1,6 +1,6 @@
 """What is probably taken: counted once, bounded, and forgotten in time."""
 
-from extender.overlay import GUESSES_MAX, Overlay
+from extender.inventory.overlay import GUESSES_MAX, Overlay
 from ledger.core.model.cards import Booking
 
 ONE = {2: Booking(10, 20, 1)}

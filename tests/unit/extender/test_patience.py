@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.patience import (
+from extender.verbs.filter_wait import (
     AGAIN_EVERY_SECONDS,
     AGAIN_SECONDS,
     FREED_EVERY_SECONDS,

@@ -17,7 +17,8 @@ from support.extended import (
     replica,
 )
 
-from extender import patience, preemption
+from extender.preemption import preemptor
+from extender.verbs import filter_wait
 from ledger.core.model import commands
 from ledger.core.model.cards import Claim
 from ledger.core.model.denials import Denial, Reason
@@ -92,7 +93,7 @@ class Site:
         before = len(self.outcomes())
         assert not await self.found.places(one, *(nodes or ("n1",)))
         outcome = await self.outcome_after(before)
-        self.found.ahead += preemption.PAUSE_SECONDS_MAX
+        self.found.ahead += preemptor.PAUSE_SECONDS_MAX
         return outcome
 
     async def outcome_after(self, before: int) -> str:
@@ -109,7 +110,7 @@ class Site:
             while outcome not in self.outcomes():
                 self.found.has_counted.clear()
                 await self.found.has_counted.wait()
-                self.found.ahead += preemption.PAUSE_SECONDS_MAX
+                self.found.ahead += preemptor.PAUSE_SECONDS_MAX
 
     def outcomes(self) -> list[str]:
         counted = self.found.counted
@@ -194,7 +195,7 @@ async def test_what_the_victims_leave_goes_to_the_pod_and_to_no_other(site: Site
 async def test_filter_waits_for_the_end_of_victims_that_the_scheduler_saw_first(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(patience, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(filter_wait, "AGAIN_SECONDS", 0.0)
     await site.running("low", 0, gpu=2, gpumem=CARD)
     high = await site.waiting("high", 5, **WHOLE)
     await site.asked(high)
@@ -338,8 +339,8 @@ async def test_room_is_made_without_being_asked_again_once_a_guess_has_come_true
 async def test_a_pod_that_fits_and_is_asked_about_again_is_tried_at_once(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(preemption, "_pause_longer", lambda one: setattr(one, "pause", 600.0))
-    monkeypatch.setattr(preemption, "PAUSE_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(preemptor, "_pause_longer", lambda one: setattr(one, "pause", 600.0))
+    monkeypatch.setattr(preemptor, "PAUSE_SECONDS_MAX", 0.0)
     await site.running("low", 0, gpu=1, gpumem=CARD)
     guessed = await site.waiting("guessed", 0, **WHOLE)
     high = await site.waiting("high", 5, **WHOLE)
@@ -397,14 +398,14 @@ async def test_room_is_made_without_being_asked_again_once_a_budget_allows_it(si
 async def test_a_pod_that_the_scheduler_asks_no_more_about_is_given_up(site: Site):
     await site.running("low", 9, gpu=2, gpumem=CARD)
     assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "nowhere"
-    site.found.ahead += preemption.ASKED_SECONDS
+    site.found.ahead += preemptor.ASKED_SECONDS
     assert await site.outcome_after(1) == "given up"
 
 
 async def test_nodes_are_looked_at_some_at_a_time_until_all_were(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(preemption, "NODES_MAX", 1)
+    monkeypatch.setattr(preemptor, "NODES_MAX", 1)
     await site.running("high", 9, gpu=2, gpumem=CARD)
     await site.found.register("n2", cards("GPU-2"))
     await site.running("low", 0, **WHOLE)
@@ -415,7 +416,7 @@ async def test_nodes_are_looked_at_some_at_a_time_until_all_were(
 
 
 async def test_no_more_pods_than_the_bound_wait(site: Site, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(preemption, "WANTING_MAX", 1)
+    monkeypatch.setattr(preemptor, "WANTING_MAX", 1)
     await site.running("low", 9, gpu=2, gpumem=CARD)
     one, other = [await site.waiting(name, 5, **WHOLE) for name in ("one", "other")]
     assert await site.asked(one) == "nowhere"

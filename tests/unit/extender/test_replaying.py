@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from extender.arriving import FOREVER, Arrival, Fleet, wish_for
-from extender.replaying import Outcome, Replay, by_preferences
-from extender.selecting import Preferences
+from extender.analysis.arrival_replay import Outcome, Replay, by_preferences
+from extender.analysis.arrivals import FOREVER, Arrival, Fleet, wish_for
+from extender.fit.fit_engine import Preferences
 from ledger.core.model.cards import MIG, Card, Part, Phase, Profile, Share
 
 CARD: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from extender.victims import Candidate, choose, cost
+from extender.preemption.victims import Candidate, choose, cost
 from ledger.core.model.cards import Part, Phase, Placement, Share
 
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 from support.settled_cards import ALLOCATED, NAMESPACE, CardWorld, carded, settling_cards
 
-from extender.settling import allocations
+from extender.settlement import allocation_annotations
 from ledger.core.model.cards import Part, Parts, Phase, Share, Stage
 from ledger.core.model.commands import Resize
 from ledger.kube.api.errors import ClusterError, Conflict, Forbidden, Rejected, Unavailable
@@ -95,7 +95,7 @@ async def test_a_pod_whose_write_always_fails_delays_no_other(
     monkeypatch: pytest.MonkeyPatch, error: ClusterError
 ):
     """A tenant may fill a pod's annotations, or its namespace have a webhook that is away."""
-    monkeypatch.setattr(allocations, "RETRY_SECONDS", 600.0)
+    monkeypatch.setattr(allocation_annotations, "RETRY_SECONDS", 600.0)
     async with carded() as one, settling_cards(one):
         await placed(one, "p", "q")
         one.nodes.refused.append(error)

@@ -8,9 +8,9 @@ from support.apiserver import pod_body
 from support.settled import CLUSTER, RULES
 from support.settled_cards import ALLOCATED, node_body
 
-from extender.settling.hami_counts import Counted, counted
-from extender.settling.importing import ACTOR, Importing
-from extender.settling.node_reading import NodeRules
+from extender.settlement.hami_counts import Counted, counted
+from extender.settlement.hami_import import ACTOR, Importing
+from extender.settlement.node_reader import NodeRules
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model.cards import Part, Phase, Share

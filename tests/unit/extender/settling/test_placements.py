@@ -8,7 +8,7 @@ import pytest
 from support.settled import CLUSTER
 from support.settled_cards import ALLOCATED, NAMESPACE, card_text, carded, settling_cards
 
-from extender.settling import locks
+from extender.settlement import node_locks
 from ledger.core.model.accounts import card
 from ledger.core.model.cards import OWN, Part, Phase, Placement, Share, Stage
 from ledger.core.model.commands import MakeRoom, Place, Resize, Unplace
@@ -324,7 +324,7 @@ async def test_cards_are_kept_for_a_pod_no_longer_than_their_time():
 
 
 async def test_the_lock_of_a_pod_that_is_gone_is_cleared(monkeypatch):
-    monkeypatch.setattr(locks, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
     async with carded() as one, settling_cards(one):
         one.add_node("n1", LOCK=node_lock.write("red", "gone", one.clock()))
         await one.until(lambda: bool(one.nodes.writes))
@@ -333,7 +333,7 @@ async def test_the_lock_of_a_pod_that_is_gone_is_cleared(monkeypatch):
 
 
 async def test_a_lock_that_may_not_be_cleared_keeps_no_other_from_being(monkeypatch):
-    monkeypatch.setattr(locks, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
     async with carded() as one, settling_cards(one):
         clear = one.nodes.patch_node_annotations
 
@@ -350,7 +350,7 @@ async def test_a_lock_that_may_not_be_cleared_keeps_no_other_from_being(monkeypa
 
 
 async def test_the_lock_of_a_pod_that_is_there_stays(monkeypatch):
-    monkeypatch.setattr(locks, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
     async with carded() as one, settling_cards(one):
         one.add_pod("p")
         one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
@@ -359,7 +359,7 @@ async def test_the_lock_of_a_pod_that_is_there_stays(monkeypatch):
 
 
 async def test_the_lock_of_a_pod_that_is_on_another_node_is_cleared(monkeypatch):
-    monkeypatch.setattr(locks, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
     async with carded() as one, settling_cards(one):
         one.add_pod("p", node="n2")
         one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))

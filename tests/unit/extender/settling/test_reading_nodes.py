@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from extender.settling.node_reading import NodeRules, cards_of, read
+from extender.settlement.node_reader import NodeRules, cards_of, read
 from ledger.kube.api.objects import Node
 from ledger.kube.hami import annotation_names
 from ledger.kube.vendors.vendors import chosen

@@ -7,9 +7,9 @@ import pytest
 from support.settled import CLUSTER
 from support.settled_cards import card_text, carded, settling_cards
 
-from extender.settling import registering
-from extender.settling.node_reading import NodeRules
-from extender.settling.scaling import Scaling
+from extender.settlement import node_registration
+from extender.settlement.node_reader import NodeRules
+from extender.settlement.overcommit import Scaling
 from ledger.core.model.accounts import card
 from ledger.core.model.cards import HAMI, OWN, Part, Phase, Share
 from ledger.core.model.commands import RegisterCards
@@ -150,7 +150,7 @@ async def test_cards_of_which_the_kubelet_has_none_are_not_healthy():
 
 
 async def test_a_handshake_that_nobody_answers_ends_cards_by_time_alone(monkeypatch):
-    monkeypatch.setattr(registering, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(node_registration, "LOOK_SECONDS", 0.02)
     async with carded() as one, settling_cards(one):
         asked = f"Requesting_{one.clock():%Y-%m-%d %H:%M:%S}"
         one.add_node("n1", HANDSHAKE=asked)
@@ -162,7 +162,7 @@ async def test_a_handshake_that_nobody_answers_ends_cards_by_time_alone(monkeypa
 
 
 async def test_a_node_that_is_not_ready_for_a_while_has_no_healthy_cards(monkeypatch):
-    monkeypatch.setattr(registering, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(node_registration, "LOOK_SECONDS", 0.02)
     async with carded(unready_seconds=0.3) as one:
         async with settling_cards(one):
             one.add_node("n1", ready=False)

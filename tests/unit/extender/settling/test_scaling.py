@@ -2,8 +2,8 @@
 
 import pytest
 
-from extender.settling import scaling
-from extender.settling.scaling import Scaling, read, scaled
+from extender.settlement import overcommit
+from extender.settlement.overcommit import Scaling, read, scaled
 from ledger.core.model.cards import MIG, Card
 
 CARD = Card("GPU-0", 0, "NVIDIA A10", 24_577, 100, 10)
@@ -14,7 +14,7 @@ def amounts(card: Card) -> tuple[int, int, int, int]:
 
 
 def one(card: Card = CARD, node: str = "gpu-1", scalings=(), **annotations: str) -> Card:
-    given = {getattr(scaling, key): value for key, value in annotations.items()}
+    given = {getattr(overcommit, key): value for key, value in annotations.items()}
     (found,), warning = scaled([card], node, given, scalings)
     assert not warning
     return found
@@ -67,7 +67,7 @@ def test_a_card_that_is_cut_has_what_it_has():
 
 
 def test_an_annotation_that_makes_no_sense_scales_nothing_and_is_told():
-    found, warning = scaled([CARD], "n", {scaling.MEMORY: "1.5"}, ())
+    found, warning = scaled([CARD], "n", {overcommit.MEMORY: "1.5"}, ())
     assert found == (CARD,)
-    assert scaling.MEMORY in warning
+    assert overcommit.MEMORY in warning
     assert "1.5" in warning

@@ -1,0 +1,1 @@
+"""Offline questions about placement: what-if replays, relaxations and draining."""

@@ -1,0 +1,263 @@
+"""Replaying: recorded arrivals on cards as they were or might be, chosen as they were or otherwise.
+
+Pods come in their order and leave after as long as they really stayed. Who finds no room is refused
+and does not come back; so there is no queue, and nobody is evicted. The same arrivals, cards and
+choice always give the same outcome.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from extender.analysis.arrivals import Arrival, Fleet, wish_for
+from extender.fit import card_filters
+from extender.fit.fit import Fits, fit, parts_of
+from extender.fit.fit_engine import Preferences
+from extender.fit.fit_question import Question
+from extender.inventory.arrays import Arrays
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.inventory.rows import slices_of
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.cards import OWN, Booking, Parts, Placement, booked, exclusive_on
+from ledger.core.model.commands import RegisterCards
+from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.state import State
+
+_CLUSTER: Final = "replayed"
+_HOUR: Final = 3_600_000_000
+"""In µs."""
+
+Progress = Callable[[int, int], None]
+"""Called with how many of all the steps are done."""
+
+
+class Seat(NamedTuple):
+    """Where a pod is put: a row of the arrays, and cards there."""
+
+    row: int
+    parts: Parts
+
+
+class Use(msgspec.Struct, frozen=True):
+    """How much of something was promised: the most at any time, on average, and all there was."""
+
+    peak: int
+    mean: float
+    limit: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of the arrivals, by the reason why where they were `refused`.
+
+    `memory` is MiB, `cores` percent, `cards` those that anybody was on; `whole` how many usable
+    cards nobody was on, on average, and `gpu_hours` how long cards were used, all together.
+    """
+
+    nodes: int
+    placed: int
+    refused: int
+    reasons: dict[str, int]
+    memory: Use
+    cores: Use
+    cards: Use
+    whole: float
+    gpu_hours: float
+
+
+_MEMORY, _CORES, _CARDS = range(3)
+
+
+class _Meter:
+    """What is promised now, the most that ever was, and the sum of all over time, in µs."""
+
+    def __init__(self, time: int) -> None:
+        self.peak = [0, 0, 0]
+        self.total = [0, 0, 0]
+        self._now = [0, 0, 0]
+        self._time = time
+
+    def move(self, time: int) -> None:
+        """Let time pass."""
+        for which, now in enumerate(self._now):
+            self.total[which] += now * (time - self._time)
+        self._time = time
+
+    def add(self, booking: Booking, sign: int, cards: int) -> None:
+        """Count what a pod takes of a card, or gives back, and so many cards in use."""
+        self._now[_MEMORY] += sign * booking.memory
+        self._now[_CORES] += sign * booking.cores
+        self._now[_CARDS] += cards
+        self.peak = list(map(max, self.peak, self._now))
+
+
+class Replay:
+    """Cards, on which arrivals come and go between two times in µs."""
+
+    def __init__(self, fleet: Fleet, begin: int, end: int) -> None:
+        """Begin with empty cards. Raises ValueError naming a node that cannot be."""
+        inventory = _inventory(fleet)
+        self.arrays: Arrays = inventory.arrays
+        self.nothing = Overlay(self.arrays.rows, self.arrays.columns)
+        self.names = sorted(inventory.rows)
+        self.row_of = inventory.rows
+        self.rows = np.array([inventory.rows[name] for name in self.names], np.int64)
+        self._columns = [
+            {uuid: column for column, uuid in enumerate(uuids) if uuid}
+            for uuids in self.arrays.uuids
+        ]
+        self._begin, self._end = begin, end
+        self._meter = _Meter(begin)
+        self._seats: dict[int, tuple[Seat, bool]] = {}
+
+    def run(self, arrivals: Sequence[Arrival], choose: "Choice", on_progress: Progress) -> Outcome:
+        """Let arrivals come and go, each to where `choose` puts it."""
+        steps = sorted(_steps(arrivals, self._begin, self._end))
+        reasons: Counter[str] = Counter()
+        for done, (time, kind, which) in enumerate(steps, start=1):
+            self._meter.move(time)
+            if kind == _COME:
+                refused = self._come(which, arrivals[which], choose, time)
+                reasons.update([refused] if refused else [])
+            elif which in self._seats:
+                self._go_on(which, leaves=kind != _SHRINK)
+            on_progress(done, len(steps))
+        self._meter.move(self._end)
+        return self._outcome(len(arrivals) - reasons.total(), reasons)
+
+    def _come(self, which: int, arrival: Arrival, choose: "Choice", time: int) -> str:
+        """Put an arrival somewhere; return why it is put nowhere, empty when it is."""
+        seat = choose(self, arrival)
+        if not isinstance(seat, Seat):
+            return seat
+        initialised = arrival.initialised <= time
+        self._seats[which] = seat, initialised
+        self._put(seat, 1, initialised=initialised)
+        return ""
+
+    def _go_on(self, which: int, *, leaves: bool) -> None:
+        """Let a pod leave, or have no init containers any more."""
+        seat, initialised = self._seats.pop(which)
+        self._put(seat, -1, initialised=initialised)
+        if not leaves:
+            self._seats[which] = seat, True
+            self._put(seat, 1, initialised=True)
+
+    def _put(self, seat: Seat, sign: int, *, initialised: bool) -> None:
+        """Put a pod on its cards, or with sign -1 take it off again."""
+        arrays, row, columns = self.arrays, seat.row, self._columns[seat.row]
+        alone = exclusive_on(seat.parts, initialised=initialised)
+        there = [Placement("", "", seat.parts, {}, 0, initialised=initialised)]
+        for uuid, booking in booked(seat.parts, initialised=initialised).items():
+            column = columns[uuid]
+            was_used = bool(arrays.used_slots[row, column])
+            arrays.used_memory[row, column] += sign * booking.memory
+            arrays.used_cores[row, column] += sign * booking.cores
+            arrays.used_slots[row, column] += sign * booking.slots
+            arrays.alone[row, column] += sign * (uuid in alone)
+            arrays.slices[row, column] ^= np.uint64(slices_of(there, uuid))
+            is_used = bool(arrays.used_slots[row, column])
+            self._meter.add(booking, sign, int(is_used) - int(was_used))
+
+    def _outcome(self, placed: int, reasons: Counter[str]) -> Outcome:
+        meter, arrays = self._meter, self.arrays
+        span = max(1, self._end - self._begin)
+        usable = arrays.present & arrays.usable & ~arrays.cordoned
+        cards = int(usable.sum())
+        limits = int(arrays.memory[usable].sum()), int(arrays.cores[usable].sum()), cards
+        memory, cores, busy = (
+            Use(peak, round(total / span, 2), limit)
+            for peak, total, limit in zip(meter.peak, meter.total, limits, strict=True)
+        )
+        return Outcome(
+            len(self.names),
+            placed,
+            reasons.total(),
+            dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))),
+            memory,
+            cores,
+            busy,
+            round(cards - meter.total[_CARDS] / span, 2),
+            round(meter.total[_CARDS] / _HOUR, 2),
+        )
+
+
+Choice = Callable[[Replay, Arrival], Seat | str]
+"""Where an arrival is put, or the reason why nowhere."""
+
+
+def as_recorded(replay: Replay, arrival: Arrival) -> Seat | str:
+    """Put an arrival where it was."""
+    row = replay.row_of.get(arrival.node)
+    return str(Reason.NODE_UNREGISTERED) if row is None else Seat(row, arrival.parts)
+
+
+def by_preferences(preferences: Preferences, fleet: Fleet, *, keep_types: bool) -> Choice:
+    """Return the choice of the extender; `fleet` has the cards that arrivals were on."""
+
+    def choose(replay: Replay, arrival: Arrival) -> Seat | str:
+        wish = wish_for(arrival.parts, fleet[arrival.node], keep_types=keep_types)
+        question = Question(
+            wish,
+            replay.rows,
+            preferences.node_policy,
+            preferences.card_policies,
+            preferences.weights,
+            node_score=preferences.node_score,
+        )
+        arrays = replay.arrays
+        fits = fit(arrays, replay.nothing, question)
+        if not fits.feasible.any():
+            return _reason(fits)
+        # Of equally good nodes the first by name, as rows are in that order.
+        place = int(np.where(fits.feasible, fits.score, -np.inf).argmax())
+        return Seat(int(replay.rows[place]), parts_of(fits, place, arrays, wish))
+
+    return choose
+
+
+def _reason(fits: Fits) -> str:
+    """Return what is wrong with most cards of all nodes that have enough of them."""
+    if not fits.registered.any():
+        return str(Reason.NODE_UNREGISTERED)
+    enough = fits.registered & ~fits.insufficient
+    codes = [code for code in fits.codes[enough].ravel().tolist() if code in card_filters.REASONS]
+    if not codes:
+        return str(Reason.NODE_INSUFFICIENT_DEVICE)
+    counted = Counter(codes)
+    return str(card_filters.REASONS[max(counted, key=lambda code: (counted[code], code))])
+
+
+_LEAVE, _COME, _SHRINK, _LEAVE_AT_ONCE = range(4)
+"""What happens at a step, in the order in which it happens at one time."""
+
+
+def _steps(arrivals: Sequence[Arrival], begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield time, kind and the number of the arrival; who was there before comes at the begin."""
+    for which, one in enumerate(arrivals):
+        came = max(one.began, begin)
+        yield came, _COME, which
+        if came < one.initialised <= min(end, one.ended - 1):
+            yield one.initialised, _SHRINK, which
+        if one.ended <= end:
+            left = max(one.ended, came)
+            yield left, _LEAVE if left > came else _LEAVE_AT_ONCE, which
+
+
+def _inventory(fleet: Fleet) -> Inventory:
+    """Return empty cards. Raises ValueError naming a node that cannot be."""
+    state = State()
+    for name, cards in fleet.items():
+        command = RegisterCards(f"{_CLUSTER}/{name}", OWN, tuple(cards.values()))
+        decision = decide(state, command)
+        if isinstance(decision, Denial):
+            raise ValueError(f"node {name}: {decision.message}")
+        for event in decision:
+            evolve(state, event, 0)
+    inventory = Inventory(_CLUSTER, Overlay())
+    inventory.load(state)
+    return inventory

@@ -1,0 +1,84 @@
+"""Verdicts: what a node's cards have left, and what is wrong with each for a pod."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from extender.fit import card_filters
+from extender.fit.fit import Fits
+from extender.inventory.arrays import Arrays
+from ledger.core.model.cards import Parts
+from ledger.core.model.denials import Reason
+from ledger.kube.requests.device_requests import PodWish
+
+_AMOUNTS: Final[Mapping[Reason, str]] = {
+    Reason.CARD_INSUFFICIENT_MEMORY: "memory",
+    Reason.CARD_INSUFFICIENT_CORE: "cores",
+}
+"""The reasons that are about an amount of which more could be there."""
+
+
+class CardVerdict(msgspec.Struct, frozen=True):
+    """One card: what is free of it, in MiB, percent and containers, and why it cannot be given.
+
+    `short` is how much of what the reason is about is missing for the largest of the pod's
+    requests, 0 where that is no amount. A card without a reason is `chosen`, or was not needed.
+    """
+
+    index: int
+    uuid: str
+    type: str
+    free_memory: int
+    free_cores: int
+    free_slots: int
+    reason: str
+    short: int
+    chosen: bool
+
+
+def verdicts(
+    fits: Fits, place: int, arrays: Arrays, wish: PodWish, parts: Parts
+) -> list[CardVerdict]:
+    """Return the verdicts about the cards of the node at a place of the question's rows."""
+    row = int(fits.rows[place])
+    chosen = {share.uuid for part in parts for share in part.shares}
+    return [
+        _verdict(fits, place, arrays, column, wish, chosen)
+        for column in range(arrays.columns)
+        if arrays.present[row, column]
+    ]
+
+
+def _verdict(
+    fits: Fits, place: int, arrays: Arrays, column: int, wish: PodWish, chosen: set[str]
+) -> CardVerdict:
+    row, reason = int(fits.rows[place]), None
+    if not fits.feasible[place]:
+        reason = card_filters.REASONS.get(int(fits.codes[place, column]))
+    free = {
+        name: int(getattr(arrays, name)[row, column] - getattr(arrays, f"used_{name}")[row, column])
+        for name in ("memory", "cores", "slots")
+    }
+    amount = _AMOUNTS.get(reason) if reason is not None else None
+    wanted = _largest(wish, amount, int(arrays.memory[row, column])) if amount else 0
+    uuid = arrays.uuids[row][column]
+    return CardVerdict(
+        int(arrays.index[row, column]),
+        uuid,
+        arrays.kinds[arrays.kind[row, column]],
+        free["memory"],
+        free["cores"],
+        free["slots"],
+        str(reason or ""),
+        max(0, wanted - free[amount]) if amount else 0,
+        uuid in chosen,
+    )
+
+
+def _largest(wish: PodWish, amount: str, memory: int) -> int:
+    """Return the most of an amount that any container wants of a card of so many MiB."""
+    asked = [card for one in wish.wishes for card in one.cards]
+    if amount == "cores":
+        return max(card.cores for card in asked)
+    return max(card.memory or card.percentage * memory // 100 for card in asked)

@@ -1,0 +1,71 @@
+"""Emptying: which pods would have to leave a node for another one to fit.
+
+Whoever alone suffices is looked for first, then pods leave one by one, the smallest first, and who
+turns out not to be in the way stays. So no pod of the answer leaves in vain, but another answer may
+name fewer. Priorities and disruption budgets are not looked at: the ledger does not know them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from extender.fit.after_eviction import makes_room
+from extender.fit.fit_engine import Selecting
+from extender.scheduler_api.scheduling_request import Asked
+from ledger.core.evolve.placements import bookings_of
+from ledger.core.model.cards import Placement
+
+TRIED_MAX: Final = 256
+"""Most pods of one node that are looked at."""
+
+Residents = Mapping[tuple[str, str], Placement]
+"""The pods of one node, by namespace and key."""
+
+
+class Victim(msgspec.Struct, frozen=True):
+    """A pod that would leave, and how many MiB of the node's cards it has."""
+
+    namespace: str
+    pod: str
+    memory: int
+
+
+def victims(selecting: Selecting, asked: Asked, node: str, there: Residents) -> list[Victim]:
+    """Return pods of a node that leave enough room for another one; none where that is in vain."""
+    ordered = sorted(there, key=lambda place: (_memory(there[place]), place))[:TRIED_MAX]
+    return [
+        Victim(namespace.partition("/")[2], key.partition("/")[2], _memory(there[namespace, key]))
+        for namespace, key in _leaving(selecting, asked, node, there, ordered)
+    ]
+
+
+def _leaving(
+    selecting: Selecting,
+    asked: Asked,
+    node: str,
+    there: Residents,
+    ordered: Sequence[tuple[str, str]],
+) -> list[tuple[str, str]]:
+    def suffice(places: Sequence[tuple[str, str]]) -> bool:
+        return makes_room(selecting, asked, node, [there[place] for place in places])
+
+    if not suffice(ordered):
+        return []
+    for place in ordered:
+        if suffice([place]):
+            return [place]
+    leaving: list[tuple[str, str]] = []
+    for place in ordered:
+        leaving.append(place)
+        if suffice(leaving):
+            break
+    for place in reversed(leaving[:-1]):
+        without = [one for one in leaving if one != place]
+        if suffice(without):
+            leaving = without
+    return leaving
+
+
+def _memory(placed: Placement) -> int:
+    return sum(booking.memory for booking in bookings_of(placed).values())

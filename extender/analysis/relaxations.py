@@ -1,0 +1,142 @@
+"""Loosening: the least that a pod would have to ask for otherwise to fit somewhere.
+
+One thing is changed at a time. Where that is an amount, the largest one is looked for by halving:
+less of it fits as well, save for choices of cards that turn out otherwise, so what is found was
+always tried.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+from msgspec import structs
+
+from extender.inventory.arrays import Booleans
+from ledger.kube.requests.device_requests import CardWish, Choice, PodWish
+
+Fitting = Callable[[PodWish], Booleans]
+"""On which nodes a wish fits."""
+
+
+class Loosened(msgspec.Struct, frozen=True):
+    """What to ask for otherwise, and the wish then; `now` and `then` are 0 where it is no amount.
+
+    `memory` is MiB, `percentage` percent of the memory and `cores` percent of each card, `cards`
+    how many of them a container has; of a whole card, `percentage` is about its cores as well.
+    `types` and `uuids` say that any card would do, `numa` that cards need not be on one NUMA node,
+    and `unused` that they need not be unused.
+    """
+
+    what: str
+    now: int
+    then: int
+    wish: PodWish
+
+
+class _Amount(msgspec.Struct, frozen=True):
+    """An amount of a wish that can be lower, down to `least`."""
+
+    what: str
+    least: int
+    of: Callable[[CardWish], int]
+    capped: Callable[[CardWish, int], CardWish]
+
+
+def loosened(wish: PodWish, fitting: Fitting) -> Iterator[Loosened]:
+    """Yield each single change with which a pod fits that fits nowhere, with the largest amount."""
+    for amount in _AMOUNTS:
+        found = _largest(wish, amount, fitting)
+        if found is not None:
+            yield found
+    for what, change in _CONDITIONS.items():
+        other = change(wish)
+        if other != wish and fitting(other).any():
+            yield Loosened(what, 0, 0, other)
+
+
+def _largest(wish: PodWish, amount: _Amount, fitting: Fitting) -> Loosened | None:
+    """Return the largest amount with which the pod fits; None when the least is too much."""
+    now = max((amount.of(card) for one in wish.wishes for card in one.cards), default=0)
+    low, high = amount.least, now - 1
+    if high < low or not fitting(_capped(wish, amount, low)).any():
+        return None
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fitting(_capped(wish, amount, middle)).any():
+            low = middle
+        else:
+            high = middle - 1
+    return Loosened(amount.what, now, low, _capped(wish, amount, low))
+
+
+def _capped(wish: PodWish, amount: _Amount, most: int) -> PodWish:
+    return _each(wish, lambda card: amount.capped(card, most))
+
+
+def _each(wish: PodWish, change: Callable[[CardWish], CardWish]) -> PodWish:
+    wishes = tuple(
+        structs.replace(one, cards=tuple(change(card) for card in one.cards)) for one in wish.wishes
+    )
+    return structs.replace(wish, wishes=wishes)
+
+
+def _less_memory(card: CardWish, most: int) -> CardWish:
+    return structs.replace(card, memory=min(card.memory, most))
+
+
+def _less_percentage(card: CardWish, most: int) -> CardWish:
+    """Ask for a smaller part of each card; of a whole one, for that part of its cores as well."""
+    if card.percentage <= most:
+        return card
+    cores = min(card.cores, most) if card.exclusive else card.cores
+    return structs.replace(card, percentage=most, cores=cores, exclusive=False)
+
+
+def _fewer_cores(card: CardWish, most: int) -> CardWish:
+    """Ask for fewer cores of each card, which then may bear others."""
+    if card.cores <= most:
+        return card
+    return structs.replace(card, cores=most, exclusive=False)
+
+
+def _fewer_cards(card: CardWish, most: int) -> CardWish:
+    return structs.replace(card, count=min(card.count, most))
+
+
+def _of_choice(wish: PodWish, change: Callable[[Choice], Choice]) -> PodWish:
+    return _each(wish, lambda card: structs.replace(card, choice=change(card.choice)))
+
+
+def _any_type(wish: PodWish) -> PodWish:
+    return _of_choice(wish, lambda one: structs.replace(one, use_types=(), nouse_types=(), mode=""))
+
+
+def _any_uuid(wish: PodWish) -> PodWish:
+    return _of_choice(wish, lambda one: structs.replace(one, use_uuids=(), nouse_uuids=()))
+
+
+def _any_numa(wish: PodWish) -> PodWish:
+    return structs.replace(wish, numa_bind=False)
+
+
+def _also_used(wish: PodWish) -> PodWish:
+    """Take cards that others use, too, by another policy than `mutex`."""
+    if "mutex" not in wish.card_policies:
+        return wish
+    left = tuple(word for word in wish.card_policies if word != "mutex")
+    return structs.replace(wish, card_policies=left or ("spread",))
+
+
+_AMOUNTS: Final = (
+    _Amount("memory", 1, lambda card: card.memory, _less_memory),
+    _Amount("percentage", 1, lambda card: card.percentage, _less_percentage),
+    _Amount("cores", 0, lambda card: card.cores, _fewer_cores),
+    _Amount("cards", 1, lambda card: card.count, _fewer_cards),
+)
+
+_CONDITIONS: Final[dict[str, Callable[[PodWish], PodWish]]] = {
+    "types": _any_type,
+    "uuids": _any_uuid,
+    "numa": _any_numa,
+    "unused": _also_used,
+}

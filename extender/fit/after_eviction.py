@@ -1,0 +1,75 @@
+"""Preempting: of the nodes where the scheduler would evict pods, those where that makes room.
+
+The scheduler asks only where it sees a shortage itself, so never for resources that it leaves to
+its extender. It has chosen the victims; nothing is added to them. They leave room on the very cards
+that the ledger gave them.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from extender.fit.fit import parts_of
+from extender.fit.fit_engine import Selecting
+from extender.inventory.arrays import Arrays
+from extender.inventory.rows import ALL_SLICES, slices_of
+from extender.scheduler_api.extender_wire import MetaPod, MetaVictims, PreemptionArgs
+from extender.scheduler_api.scheduling_request import Asked
+from ledger.core.evolve.placements import bookings_of
+from ledger.core.model.cards import Parts, Placement, exclusive_on
+
+
+def nominated(args: PreemptionArgs) -> dict[str, MetaVictims]:
+    """Return the victims of each node by uid, in whichever form they were sent."""
+    if args.node_name_to_meta_victims:
+        return args.node_name_to_meta_victims
+    return {
+        node: MetaVictims(
+            [MetaPod(pod.metadata.uid) for pod in victims.pods or ()], victims.num_pdb_violations
+        )
+        for node, victims in (args.node_name_to_victims or {}).items()
+    }
+
+
+def makes_room(
+    selecting: Selecting, asked: Asked, node: str, leaving: Collection[Placement]
+) -> bool:
+    """Return whether a pod fits on a node once these placements there have ended."""
+    return room_after(selecting, asked, node, leaving) is not None
+
+
+def room_after(
+    selecting: Selecting, asked: Asked, node: str, leaving: Collection[Placement]
+) -> Parts | None:
+    """Return the cards of a node that a pod would get once these placements there have ended."""
+    row = selecting.inventory.rows.get(node)
+    if row is None:
+        return None
+    arrays = selecting.inventory.arrays
+    with _left(arrays, row, leaving):
+        fits = selecting.fits(asked, np.array([row], np.int64))
+    return parts_of(fits, 0, arrays, asked.wish) if fits.feasible[0] else None
+
+
+@contextmanager
+def _left(arrays: Arrays, row: int, leaving: Collection[Placement]) -> Iterator[None]:
+    """Let placements have left a row, within the block."""
+    touched = [arrays.used_memory, arrays.used_cores, arrays.used_slots, arrays.alone]
+    before = [one[row].copy() for one in touched]
+    slices = arrays.slices[row].copy()
+    at = {uuid: column for column, uuid in enumerate(arrays.uuids[row]) if uuid}
+    try:
+        for placed in leaving:
+            alone = exclusive_on(placed.parts, initialised=placed.initialised)
+            for uuid, booking in bookings_of(placed).items():
+                if uuid not in at:
+                    continue
+                for one, amount in zip(touched, (*booking, uuid in alone), strict=True):
+                    one[row, at[uuid]] -= amount
+                arrays.slices[row, at[uuid]] &= np.uint64(ALL_SLICES ^ slices_of((placed,), uuid))
+        yield
+    finally:
+        for one, values in zip(touched, before, strict=True):
+            one[row] = values
+        arrays.slices[row] = slices

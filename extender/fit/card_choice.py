@@ -1,0 +1,281 @@
+"""Choosing: the cards of one container, on all nodes at once.
+
+Cards are chosen one by one; each choice is made for every node, and what is chosen is put on the
+card before the next one is looked for.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from extender.fit import card_filters, card_policies, mig, rowwise, topology
+from extender.fit.card_filters import Codes, Want
+from extender.fit.card_policies import Offer
+from extender.fit.fit_question import NO_BOUND, Question
+from extender.fit.loads import Cards, Loads
+from extender.fit.node_score import Floats
+from extender.inventory.arrays import Booleans, Integers
+from ledger.kube.requests.device_requests import CardWish, Wish
+
+
+class Step(NamedTuple):
+    """One card for one container on each node: its column, MiB, percent, and its instance.
+
+    `container` is a place in the pod's wishes. What it says of nodes that are not feasible is
+    nothing.
+    """
+
+    container: int
+    exclusive: bool
+    columns: Integers
+    memory: Integers
+    cores: Integers
+    instance: Integers
+
+
+class Given(msgspec.Struct):
+    """What became of giving a container its cards.
+
+    `ok` are the nodes where that worked, `codes` what was wrong with the cards of the others when
+    it failed, and elsewhere in the beginning; `insufficient` are the nodes that do not have enough
+    cards at all. `load` is what is on the cards
+    then, `taken` how many MiB the container has, and `cost` how good the chosen cards are, by the
+    keys of the policies, lower is better.
+    """
+
+    ok: Booleans
+    codes: Codes
+    insufficient: Booleans
+    load: Loads
+    taken: Integers
+    cost: list[Floats]
+    steps: list[Step]
+
+
+class Container(NamedTuple):
+    """A container of the pod: its place among the wishes, its wish, and the cards it prefers.
+
+    `left` is how many MiB quotas leave it on each node, None where nothing bounds that.
+    """
+
+    place: int
+    wish: Wish
+    prefer: Booleans | None
+    left: Integers | None
+
+
+def give(cards: Cards, load: Loads, container: Container, question: Question) -> Given:
+    """Give a container all its cards, on one NUMA node where the pod wants that."""
+    everywhere = _begin(cards, load)
+    _give_all(cards, everywhere, container, question, None)
+    if not question.wish.numa_bind:
+        return everywhere
+    return _bound(cards, load, container, question, everywhere)
+
+
+def room_left(question: Question, taken: Integers) -> Integers | None:
+    """Return how many MiB quotas leave to a pod that has taken so many."""
+    return None if question.memory_room == NO_BOUND else question.memory_room - taken
+
+
+def _begin(cards: Cards, load: Loads) -> Given:
+    rows = cards.shape[0]
+    return Given(
+        np.ones(rows, np.bool_),
+        np.zeros(cards.shape, np.int8),
+        np.zeros(rows, np.bool_),
+        load.copy(),
+        np.zeros(rows, np.int64),
+        [],
+        [],
+    )
+
+
+def _bound(
+    cards: Cards, load: Loads, container: Container, question: Question, everywhere: Given
+) -> Given:
+    """Give a container cards of the NUMA node where they are the best."""
+    numa = cards.arrays.numa[cards.window]
+    best = _begin(cards, load)
+    best.ok[:] = False
+    best.steps, best.cost = everywhere.steps, everywhere.cost
+    for number in np.unique(numa[cards.present]):
+        found = _begin(cards, load)
+        _give_all(cards, found, container, question, numa == number)
+        _keep_better(best, found)
+    torn = everywhere.ok & ~best.ok
+    fitting = everywhere.codes == card_filters.FITS
+    best.codes = np.where(torn[:, None] & fitting, np.int8(card_filters.NUMA), everywhere.codes)
+    best.insufficient = everywhere.insufficient
+    return best
+
+
+def _keep_better(best: Given, found: Given) -> None:
+    """Take over what was found on nodes where it is better, or where nothing was found yet."""
+    better = found.ok & (~best.ok | _lower(found.cost, best.cost))
+    best.load.take(better, found.load)
+    best.steps = [
+        old._replace(
+            columns=np.where(better, new.columns, old.columns),
+            memory=np.where(better, new.memory, old.memory),
+            cores=np.where(better, new.cores, old.cores),
+            instance=np.where(better, new.instance, old.instance),
+        )
+        for old, new in zip(best.steps, found.steps, strict=True)
+    ]
+    best.cost = [np.where(better, new, old) for old, new in zip(best.cost, found.cost, strict=True)]
+    best.taken = np.where(better, found.taken, best.taken)
+    best.ok |= found.ok
+
+
+def _lower(left: list[Floats], right: list[Floats]) -> Booleans:
+    """Return where the first key that differs is lower on the left."""
+    lower, same = np.zeros(1, np.bool_), np.ones(1, np.bool_)
+    for one, other in zip(left, right, strict=True):
+        lower = lower | (same & (one < other))
+        same = same & (one == other)
+    return lower
+
+
+def _give_all(
+    cards: Cards, given: Given, container: Container, question: Question, only: Booleans | None
+) -> None:
+    for wish in container.wish.cards:
+        poor = card_filters.too_few(cards, wish)
+        given.insufficient |= poor & given.ok
+        given.ok &= ~poor
+        if wish.count <= card_filters.most(cards):
+            _Wanted(cards, given, container, question, wish).give(only)
+
+
+class _Wanted:
+    """The cards of one vendor that a container wants, as they are given."""
+
+    def __init__(
+        self, cards: Cards, given: Given, container: Container, question: Question, wish: CardWish
+    ) -> None:
+        self.cards, self.given, self.container = cards, given, container
+        self.question, self.wish = question, wish
+        self.asked = card_filters.ask(cards, wish, alone=question.alone())
+        self.picked = np.zeros(cards.shape, np.bool_)
+        self.fitting: Booleans | None = None
+        self.sets: Integers | None = None
+
+    def give(self, only: Booleans | None) -> None:
+        """Choose card after card; once no node is left, the steps say nothing any more."""
+        codes, wanted, keys = self._looked(only)
+        if not self.given.steps:
+            self.given.codes = codes.copy()
+        for number in range(self.wish.count):
+            if number and not self.given.ok.any():
+                self.given.steps += self.given.steps[-1:] * (self.wish.count - number)
+                return
+            if number and (self.cards.any_cut or self.container.left is not None):
+                codes, wanted, keys = self._looked(only)
+            if number:
+                codes[self.picked & (codes != card_filters.ABSENT)] = card_filters.TAKEN
+            if number == 0 and self._as_a_set():
+                self.sets = self._set(codes == card_filters.FITS, wanted, keys)
+            self._pick(number, codes, wanted, keys)
+
+    def _looked(self, only: Booleans | None) -> tuple[Codes, Want, list[Floats]]:
+        """Return what is wrong with each card, what would be taken of it, and how good it is.
+
+        How good depends on what fitted in the beginning, so that looking again changes nothing
+        about cards that nothing was put on.
+        """
+        load, left = self.given.load, self._left()
+        wanted = card_filters.want(self.cards, load, self.wish)
+        codes = card_filters.codes(self.cards, load, self.asked, wanted, left)
+        if only is not None:
+            codes[~only & (codes == card_filters.FITS)] = card_filters.NUMA
+        if self.fitting is None:
+            self.fitting = codes == card_filters.FITS
+        offer = Offer(self.cards, load, wanted, self.fitting, self.wish.count)
+        keys = card_policies.keys(offer, self.question.card_policies, self.question.weights)
+        if self.container.prefer is not None:
+            keys = [(~self.container.prefer).astype(np.float64), *keys]
+        return codes, wanted, keys
+
+    def _left(self) -> Integers | None:
+        left = self.container.left
+        return None if left is None else left - self.given.taken
+
+    def _as_a_set(self) -> bool:
+        return self.wish.count > 1 and "topology-aware" in self.question.card_policies
+
+    def _set(self, fitting: Booleans, wanted: Want, keys: list[Floats]) -> Integers:
+        """Return the columns of the best linked cards."""
+        order = np.lexsort([*reversed(keys), ~fitting], axis=-1)
+        left = self._left()
+        unbounded = np.full(len(fitting), np.iinfo(np.int64).max)
+        bounds = self.wish.count, unbounded if left is None else left
+        return topology.sets(self.cards, fitting, order, wanted.memory, bounds)
+
+    def _pick(self, number: int, codes: Codes, wanted: Want, keys: list[Floats]) -> None:
+        """Choose one card on every node, and put the container on it."""
+        given, fitting = self.given, codes == card_filters.FITS
+        columns = _best(fitting, keys)
+        if self.sets is not None:
+            planned = self.sets[:, number]
+            columns = np.where(planned >= 0, planned, columns)
+        found = given.ok & rowwise.some(fitting)
+        failed = given.ok & ~found
+        given.codes[failed] = codes[failed]
+        given.ok = found
+        rows = np.arange(len(columns))
+        step = self._step(wanted, rows, columns)
+        given.steps.append(step)
+        self._put(step, wanted, np.nonzero(found)[0])
+        if self.question.wish.numa_bind:
+            self._count_cost([key[rows, columns] for key in keys])
+
+    def _step(self, wanted: Want, rows: Integers, columns: Integers) -> Step:
+        shape = self.cards.shape
+        instance = np.full(len(rows), mig.NONE)
+        if wanted.room is not None:
+            instance = wanted.room.number[rows, columns]
+        return Step(
+            self.container.place,
+            self.wish.exclusive,
+            columns,
+            np.broadcast_to(wanted.memory, shape)[rows, columns],
+            np.broadcast_to(wanted.cores, shape)[rows, columns],
+            instance,
+        )
+
+    def _put(self, step: Step, wanted: Want, rows: Integers) -> None:
+        """Put the container on the chosen cards of these rows."""
+        load, columns = self.given.load, step.columns[rows]
+        load.memory[rows, columns] += step.memory[rows]
+        load.cores[rows, columns] += step.cores[rows]
+        load.slots[rows, columns] += 1
+        if self.wish.exclusive:
+            load.alone = load.alone.copy()
+            load.alone[rows, columns] += 1
+        if wanted.room is not None:
+            load.slices = load.slices.copy()
+            load.slices[rows, columns] |= wanted.room.bits[rows, columns]
+        self.given.taken[rows] += step.memory[rows]
+        if self.cards.any_cut:
+            again = self.cards.cut[rows, columns]
+            rows, columns = rows[~again], columns[~again]
+        self.picked[rows, columns] = True
+
+    def _count_cost(self, cost: list[Floats]) -> None:
+        known = self.given.cost
+        if not known:
+            self.given.cost = cost
+        else:
+            self.given.cost = [one + more for one, more in zip(known, cost, strict=True)]
+
+
+def _best(fitting: Booleans, keys: list[Floats]) -> Integers:
+    """Return the column of the best card of each row: the lowest keys, and of these the first."""
+    left = fitting
+    for key in keys:
+        lowest = rowwise.lowest(np.where(left, key, np.inf))
+        left = left & (key == lowest[:, None])
+    column: Integers = left.argmax(axis=1)
+    return column

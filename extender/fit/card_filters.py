@@ -1,0 +1,206 @@
+"""Rules: why a card cannot be given to a container, each as one number for all cards at once.
+
+The first rule that a card breaks names its reason. The rules are those that the ledger decides by,
+so that what is proposed is not refused.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from extender.fit import mig, rowwise
+from extender.fit.loads import Cards, Loads
+from extender.fit.mig import Room
+from extender.inventory.arrays import Booleans, Integers
+from ledger.core.decide.card_checks import SHARES_MAX
+from ledger.core.model.cards import MIG
+from ledger.core.model.denials import Reason
+from ledger.kube.requests.device_requests import CardWish, Choice
+
+Codes = npt.NDArray[np.int8]
+"""What is wrong with each card: a code of `REASONS`, `FITS` or `ABSENT`."""
+
+FITS: Final = 0
+ABSENT: Final = 127
+"""There is no card in this column."""
+
+TAKEN: Final = 1
+"""The container has the card already, and wants more."""
+_NO_INSTANCE: Final = 2
+_NOT_SHARED: Final = 3
+_NO_CORES_LEFT: Final = 4
+_SHARED: Final = 5
+_CORES: Final = 6
+_MEMORY: Final = 7
+_QUOTA: Final = 8
+_IN_USE: Final = 9
+_SLOTS: Final = 10
+_UUID: Final = 11
+NUMA: Final = 12
+"""The card is not on the NUMA node where the others are."""
+_KIND: Final = 13
+_CORDONED: Final = 14
+_ILL: Final = 15
+
+REASONS: Final = {
+    TAKEN: Reason.ALLOCATED_INSUFFICIENT,
+    _NO_INSTANCE: Reason.CARD_MIG_INFEASIBLE,
+    _NOT_SHARED: Reason.EXCLUSIVE_CONFLICT,
+    _NO_CORES_LEFT: Reason.CARD_COMPUTE_UNITS_EXHAUSTED,
+    _SHARED: Reason.EXCLUSIVE_CONFLICT,
+    _CORES: Reason.CARD_INSUFFICIENT_CORE,
+    _MEMORY: Reason.CARD_INSUFFICIENT_MEMORY,
+    _QUOTA: Reason.RESOURCE_QUOTA_NOT_FIT,
+    _IN_USE: Reason.EXCLUSIVE_CONFLICT,
+    _SLOTS: Reason.CARD_TIME_SLICING_EXHAUSTED,
+    _UUID: Reason.CARD_UUID_MISMATCH,
+    NUMA: Reason.NUMA_NOT_FIT,
+    _KIND: Reason.CARD_TYPE_MISMATCH,
+    _CORDONED: Reason.CARD_CORDONED,
+    _ILL: Reason.CARD_NOT_HEALTHY,
+}
+"""By code. The rules are tried in the opposite order: of what is wrong, the highest code stands.
+
+It is HAMi's order: whoever asks for a whole card is told first that its memory is not free.
+"""
+
+_NEVER: Final = np.zeros((1, 1), np.bool_)
+"""No card breaks the rule."""
+
+
+class Want(NamedTuple):
+    """What a container would take of each card: MiB, percent, and on cut cards an instance.
+
+    Amounts that are the same for every card are arrays of one.
+    """
+
+    memory: Integers
+    cores: Integers
+    room: Room | None
+
+
+class Asked(NamedTuple):
+    """What one container asks of cards, and which of them are of the kind that it accepts."""
+
+    wish: CardWish
+    kind_differs: Booleans
+    uuid_differs: Booleans
+    alone: bool
+
+
+def ask(cards: Cards, wish: CardWish, *, alone: bool) -> Asked:
+    """Look once at what does not change while cards are chosen."""
+    return Asked(wish, _kind_differs(cards, wish), _uuid_differs(cards, wish.choice), alone)
+
+
+def want(cards: Cards, load: Loads, wish: CardWish) -> Want:
+    """Return what a container would take of each card."""
+    if wish.percentage:
+        memory = cards.memory * wish.percentage // 100
+    else:
+        memory = np.full((1, 1), wish.memory)
+    if not cards.any_cut:
+        return Want(memory, np.full((1, 1), wish.cores), None)
+    room = mig.room(cards, load, wish, memory)
+    return Want(room.memory, room.cores, room)
+
+
+def codes(cards: Cards, load: Loads, asked: Asked, wanted: Want, left: Integers | None) -> Codes:
+    """Return what is wrong with each card; `left` is how many MiB quotas leave the pod by row."""
+    found = np.zeros(cards.shape, np.int8)
+    broken = [*_of_cards(cards, load, asked), *_of_amounts(cards, load, asked, wanted, left)]
+    for code, where in broken:
+        np.maximum(found, where.view(np.int8) * np.int8(code), out=found)
+    np.maximum(found, (~cards.present).view(np.int8) * np.int8(ABSENT), out=found)
+    return found
+
+
+def too_few(cards: Cards, wish: CardWish) -> Booleans:
+    """Return which nodes do not have as many cards of the vendor as are asked for.
+
+    A card that is cut may be given several times, once for each of its slots.
+    """
+    ours = cards.present & _of_vendor(cards, wish.vendor)
+    if not cards.any_cut:
+        return rowwise.count(ours) < wish.count
+    times = np.where(cards.cut, cards.slots, 1)
+    few: Booleans = np.where(ours, times, 0).sum(axis=1) < wish.count
+    return few
+
+
+def most(cards: Cards) -> int:
+    """Return how many cards a container can have at most on any node of the arrays."""
+    columns = cards.shape[1]
+    return SHARES_MAX if MIG in cards.arrays.modes else columns
+
+
+def _of_cards(cards: Cards, load: Loads, asked: Asked) -> Iterator[tuple[int, Booleans]]:
+    """Yield the rules that do not ask how much a container takes."""
+    yield _ILL, ~cards.usable
+    yield _CORDONED, cards.cordoned
+    yield _KIND, asked.kind_differs
+    yield _UUID, asked.uuid_differs
+    yield _SLOTS, load.slots >= cards.slots
+    if asked.alone:
+        yield _IN_USE, load.slots > 0
+    if asked.wish.exclusive:
+        yield _SHARED, load.slots > 0
+    else:
+        yield _NOT_SHARED, load.alone > 0
+
+
+def _of_amounts(
+    cards: Cards, load: Loads, asked: Asked, wanted: Want, left: Integers | None
+) -> Iterator[tuple[int, Booleans]]:
+    """Yield the rules about what a container takes."""
+    if left is not None:
+        yield _QUOTA, wanted.memory > left[:, None]
+    yield _MEMORY, load.memory + wanted.memory > cards.memory
+    yield _CORES, load.cores + wanted.cores > cards.cores
+    if not asked.wish.cores:
+        spent = (load.cores >= cards.cores) & (cards.cores > 0) & (wanted.cores == 0)
+        yield _NO_CORES_LEFT, spent
+    if wanted.room is not None:
+        yield _NO_INSTANCE, cards.cut & (wanted.room.number == mig.NONE)
+
+
+def _of_vendor(cards: Cards, vendor: str) -> Booleans:
+    if vendor not in cards.arrays.vendors:
+        return np.zeros((1, 1), np.bool_)
+    if len(cards.arrays.vendors) == 1:
+        return np.ones((1, 1), np.bool_)
+    ours: Booleans = cards.arrays.vendor[cards.window] == cards.arrays.vendors.index(vendor)
+    return ours
+
+
+def _kind_differs(cards: Cards, wish: CardWish) -> Booleans:
+    arrays, choice = cards.arrays, wish.choice
+    differs = ~_of_vendor(cards, wish.vendor)
+    if choice.use_types or choice.nouse_types:
+        bad = [not _accepts_type(choice, kind) for kind in arrays.kinds or [""]]
+        differs = differs | np.array(bad)[arrays.kind[cards.window]]
+    if choice.mode:
+        bad = [bool(mode) and mode not in choice.mode for mode in arrays.modes or [""]]
+        differs = differs | np.array(bad)[arrays.mode[cards.window]]
+    return differs
+
+
+def _accepts_type(choice: Choice, kind: str) -> bool:
+    model = kind.lower()
+    if any(word.lower() in model for word in choice.nouse_types):
+        return False
+    return not choice.use_types or any(word.lower() in model for word in choice.use_types)
+
+
+def _uuid_differs(cards: Cards, choice: Choice) -> Booleans:
+    use, nouse = frozenset(choice.use_uuids), frozenset(choice.nouse_uuids)
+    if not use and not nouse:
+        return _NEVER
+    uuids = cards.arrays.uuids
+    differs = [
+        [uuid in nouse or (bool(use) and uuid not in use) for uuid in uuids[row]]
+        for row in cards.row_numbers()
+    ]
+    return np.array(differs, np.bool_).reshape(cards.shape)

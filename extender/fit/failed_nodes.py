@@ -1,0 +1,58 @@
+"""Reasons: in words, why a pod does not fit on a node, and whether evicting others could help."""
+
+from collections import Counter
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from extender.fit import card_filters
+from extender.fit.fit import Fits
+from ledger.core.model.denials import Reason
+
+WORDINGS_MAX: Final = 4_096
+"""Sentences that are remembered, so that nodes with the same cards share one."""
+
+_RANKS: Final = {reason: code for code, reason in sorted(card_filters.REASONS.items())}
+"""Of reasons that are as frequent, the one of the higher code is named first."""
+
+
+def reason_of(fits: Fits, place: int) -> str:
+    """Say why the node at a place of the question's rows does not fit; empty when it does."""
+    if fits.feasible[place]:
+        return ""
+    if not fits.registered[place]:
+        return Reason.NODE_UNREGISTERED
+    if fits.insufficient[place]:
+        return Reason.NODE_INSUFFICIENT_DEVICE
+    return _wording(np.sort(fits.codes[place]).tobytes())
+
+
+def reasons_of(fits: Fits) -> list[str]:
+    """Say for every row of the question why it does not fit; empty where it does."""
+    found = [""] * len(fits.feasible)
+    ordered, width = np.sort(fits.codes, axis=1).tobytes(), fits.codes.shape[1]
+    short = (fits.insufficient | ~fits.registered).tolist()
+    for place in np.nonzero(~fits.feasible)[0].tolist():
+        if short[place]:
+            found[place] = reason_of(fits, place)
+        else:
+            found[place] = _wording(ordered[place * width : (place + 1) * width])
+    return found
+
+
+def resolvable(fits: Fits, place: int) -> bool:
+    """Return whether the pod would fit there if others were evicted.
+
+    It never would where cards are missing, ill, closed, of another kind, or too small.
+    """
+    return bool(fits.hopeful[place])
+
+
+@lru_cache(WORDINGS_MAX)
+def _wording(codes: bytes) -> str:
+    """Count the cards by what is wrong with them, the most frequent first."""
+    there = [code for code in np.frombuffer(codes, np.int8).tolist() if code != card_filters.ABSENT]
+    counts = Counter(card_filters.REASONS[code] for code in there if code != card_filters.FITS)
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], -_RANKS[one[0]]))
+    return ", ".join(f"{count}/{len(there)} {reason}" for reason, count in ordered)

@@ -1,0 +1,220 @@
+"""Fitting: where a pod fits, on which cards, and how good that is, for all nodes at once.
+
+Sidecars and app containers run together, so they are given cards one after the other. Then each
+init container is, beside the sidecars that begin before it, and rather on cards that the pod has.
+What a pod books on a card is the most that runs there at once (`cards.booked`).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import structs
+
+from extender.fit import card_choice, mig, rowwise, scores
+from extender.fit.card_choice import Container, Given, Step
+from extender.fit.card_filters import Codes
+from extender.fit.fit_question import NO_BOUND, Question
+from extender.fit.loads import Cards, Loads, Overlay, Window, blocks_of, window_of
+from extender.fit.node_score import Floats
+from extender.inventory.arrays import Arrays, Booleans, Integers
+from ledger.core.model.cards import Part, Parts, Phase, Share
+from ledger.kube.requests.device_requests import PodWish
+
+__all__ = ["NO_BOUND", "Fits", "Question", "fit", "parts_of", "priorities"]
+
+
+class Fits(msgspec.Struct):
+    """The answers about the rows of a question, in its order.
+
+    `score` is higher where the policy prefers it, `steps` has which cards were chosen. Of the nodes
+    that are not feasible, `codes` says what is wrong with each card (`rules.REASONS`),
+    `insufficient` that there are not enough, and `hopeful` that the pod would fit if nobody else
+    were there. Nodes that are not `registered` have no card at all.
+    """
+
+    rows: Integers
+    feasible: Booleans
+    score: Floats
+    steps: list[Step]
+    codes: Codes
+    registered: Booleans
+    insufficient: Booleans
+    hopeful: Booleans
+
+
+class _Answer(NamedTuple):
+    """Of `Fits`, what is found out about the rows of one window."""
+
+    feasible: Booleans
+    score: Floats
+    codes: Codes
+    registered: Booleans
+    insufficient: Booleans
+    steps: list[Step]
+
+
+class _Walk(msgspec.Struct):
+    """What is found for a whole pod, in the order of the window."""
+
+    ok: Booleans
+    codes: Codes
+    insufficient: Booleans
+    steps: list[Step]
+    peak: Loads
+
+
+def fit(arrays: Arrays, overlay: Overlay, question: Question) -> Fits:
+    """Answer a question about cards as they are and as they probably will be."""
+    window, at = window_of(question.rows)
+    answers = [_answer(arrays, overlay, question, part) for part in blocks_of(window)]
+    fits = Fits(
+        question.rows,
+        np.concatenate([one.feasible for one in answers])[at],
+        np.concatenate([one.score for one in answers])[at],
+        _joined(answers, at),
+        np.concatenate([one.codes for one in answers])[at],
+        np.concatenate([one.registered for one in answers])[at],
+        np.concatenate([one.insufficient for one in answers])[at],
+        np.zeros(len(at), np.bool_),
+    )
+    unsettled = np.nonzero(fits.registered & ~(fits.feasible | fits.insufficient))[0]
+    if len(unsettled):
+        fits.hopeful[unsettled] = _fits_alone(arrays, question, question.rows[unsettled])
+    return fits
+
+
+def priorities(fits: Fits) -> Integers:
+    """Return scores for kube-scheduler, 10 for the best feasible node, 0 where it does not fit."""
+    return scores.scaled(fits.score, fits.feasible)
+
+
+def parts_of(fits: Fits, place: int, arrays: Arrays, wish: PodWish) -> Parts:
+    """Return the cards that were chosen on the feasible node at a place of the question's rows."""
+    row = int(fits.rows[place])
+    shares: list[list[Share]] = [[] for _ in wish.wishes]
+    for step in fits.steps:
+        shares[step.container].append(_share(step, place, arrays, row))
+    return tuple(
+        Part(one.container, one.phase, tuple(given))
+        for one, given in zip(wish.wishes, shares, strict=True)
+    )
+
+
+def _share(step: Step, place: int, arrays: Arrays, row: int) -> Share:
+    column, memory = int(step.columns[place]), int(step.memory[place])
+    cores, uuid = int(step.cores[place]), arrays.uuids[row][column]
+    instance = mig.of_card(arrays, row, column, int(step.instance[place]))
+    if instance is None:
+        return Share(uuid, memory, cores, step.exclusive)
+    name = instance.profile.name
+    return Share(uuid, memory, cores, step.exclusive, name, instance.start, instance.size)
+
+
+def _answer(arrays: Arrays, overlay: Overlay, question: Question, window: Window) -> _Answer:
+    """Answer about the rows of a window, in its order."""
+    cards = Cards(arrays, window)
+    before = Loads.of(arrays, overlay, window)
+    walk = _walk(cards, before, question)
+    registered = rowwise.some(cards.present)
+    score = scores.nodes(cards, before, walk.peak, question.node_policy, question.node_score)
+    return _Answer(
+        walk.ok & registered, score, walk.codes, registered, walk.insufficient, walk.steps
+    )
+
+
+def _joined(answers: Sequence[_Answer], at: Integers) -> list[Step]:
+    """Put the steps of several windows one after the other, and then in the order of `at`.
+
+    Where no node of a window was left, it has fewer steps, of which the others say nothing.
+    """
+    found = []
+    most = max(len(one.steps) for one in answers)
+    longest = next(one.steps for one in answers if len(one.steps) == most)
+    for number, first in enumerate(longest):
+        steps = [
+            one.steps[number] if number < len(one.steps) else _nothing(first, len(one.feasible))
+            for one in answers
+        ]
+        found.append(
+            first._replace(
+                columns=np.concatenate([step.columns for step in steps])[at],
+                memory=np.concatenate([step.memory for step in steps])[at],
+                cores=np.concatenate([step.cores for step in steps])[at],
+                instance=np.concatenate([step.instance for step in steps])[at],
+            )
+        )
+    return found
+
+
+def _nothing(step: Step, rows: int) -> Step:
+    none = np.zeros(rows, np.int64)
+    return step._replace(columns=none, memory=none, cores=none, instance=none)
+
+
+def _fits_alone(arrays: Arrays, question: Question, rows: Integers) -> Booleans:
+    """Return on which of these nodes the pod would fit if nobody else were there.
+
+    Which cards it would have there does not matter, so none are preferred.
+    """
+    question = structs.replace(question, card_policies=("mutex",) if question.alone() else ())
+    window, at = window_of(rows)
+    found = []
+    for part in blocks_of(window):
+        cards = Cards(arrays, part)
+        found.append(_walk(cards, Loads.empty(cards.shape), question).ok)
+    ok: Booleans = np.concatenate(found)[at]
+    return ok
+
+
+def _walk(cards: Cards, before: Loads, question: Question) -> _Walk:
+    """Give every container its cards, as long as any node is left."""
+    rows = cards.shape[0]
+    walk = _Walk(
+        np.ones(rows, np.bool_),
+        np.zeros(cards.shape, np.int8),
+        np.zeros(rows, np.bool_),
+        [],
+        before,
+    )
+    load, taken = before, np.zeros(rows, np.int64)
+    beside: list[tuple[int, Loads, Integers]] = []
+    for place, wish in enumerate(question.wish.wishes):
+        if not wish.cards:
+            continue
+        if not walk.ok.any():
+            return walk
+        if wish.phase == Phase.INIT:
+            beside.append((place, load, taken))
+            continue
+        given = _give(cards, load, walk, (place, None, taken), question)
+        load, taken = given.load, taken + given.taken
+    walk.peak = load.copy() if beside else load
+    for place, sidecars, theirs in beside:
+        if not walk.ok.any():
+            break
+        ours = walk.peak.slots > before.slots
+        given = _give(cards, sidecars, walk, (place, ours, theirs), question)
+        walk.peak.raise_to(given.load)
+    return walk
+
+
+def _give(
+    cards: Cards,
+    load: Loads,
+    walk: _Walk,
+    container: tuple[int, Booleans | None, Integers],
+    question: Question,
+) -> Given:
+    """Give one container its cards; where that fails, the pod does not fit."""
+    place, prefer, taken = container
+    left = card_choice.room_left(question, taken)
+    asked = Container(place, question.wish.wishes[place], prefer, left)
+    given = card_choice.give(cards, load, asked, question)
+    failed = walk.ok & ~given.ok
+    walk.codes[failed] = given.codes[failed]
+    walk.insufficient |= failed & given.insufficient
+    walk.ok &= given.ok
+    walk.steps += given.steps
+    return given

@@ -1,0 +1,32 @@
+"""Questions: what is asked of the cards of some nodes."""
+
+import msgspec
+
+from extender.fit.node_score import Expression
+from extender.inventory.arrays import Integers
+from ledger.kube.requests.device_requests import PodWish, Weights
+
+NO_BOUND = -1
+"""The room of a pod whose memory no quota bounds."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Whether a pod fits on nodes, on which cards, and how good that is.
+
+    `rows` are the nodes, as rows of the arrays, each once, in any order. `node_policy`,
+    `card_policies` and `weights` are the pod's or else the setting's: here no default is filled in.
+    `memory_room` is how many MiB quotas allow the pod at most, `NO_BOUND` where none does.
+    `node_score`, where given, scores nodes in place of the policy.
+    """
+
+    wish: PodWish
+    rows: Integers
+    node_policy: str = "binpack"
+    card_policies: tuple[str, ...] = ("spread",)
+    weights: Weights = Weights()
+    memory_room: int = NO_BOUND
+    node_score: Expression | None = None
+
+    def alone(self) -> bool:
+        """Return whether only cards will do that nobody uses (`commands.Place.alone`)."""
+        return "mutex" in self.card_policies

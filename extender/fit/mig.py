@@ -1,0 +1,132 @@
+"""Instances: where on cards that are cut into instances one more has room.
+
+The smallest instance that bears the request is taken: by memory, then slices, then name. Of the
+places where it may lie, the one that leaves most instances possible; of such places the last for an
+instance of one slice, and the first for a larger one, so that the two grow towards each other. It
+is booked with all that it has. Whoever asks for a whole card, which no instance is quite, gets the
+largest; whoever asks for more than that has in MiB gets none.
+"""
+
+from functools import lru_cache
+from typing import Final, NamedTuple, cast
+
+import numpy as np
+
+from extender.fit import rowwise
+from extender.fit.loads import Cards, Loads
+from extender.inventory.arrays import Arrays, Integers, Slices
+from extender.inventory.rows import SLICES_MAX
+from ledger.core.model.cards import Profile
+from ledger.kube.requests.device_requests import CardWish
+from ledger.kube.vendors.vendors import WHOLE
+
+NONE: Final = -1
+"""The number of the instance on a card that is not cut, or that has no room for one."""
+
+TABLES_MAX: Final = 1_024
+"""Tables of profiles whose instances are remembered."""
+
+
+class Instance(NamedTuple):
+    """An instance of a profile at a place, `bits` with one for each slice that it covers."""
+
+    profile: Profile
+    start: int
+    size: int
+    bits: int
+
+
+class Room(NamedTuple):
+    """For each card: the number of the instance in its table, what it books, its slices."""
+
+    number: Integers
+    memory: Integers
+    cores: Integers
+    bits: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
+
+
+@lru_cache(TABLES_MAX)
+def of_table(profiles: tuple[Profile, ...]) -> tuple[Instance, ...]:
+    """Return all instances that profiles allow, in the order in which they are preferred."""
+    ordered = sorted(profiles, key=lambda one: (one.memory, one.slices, one.name))
+    return tuple(
+        Instance(profile, start, size, ((1 << size) - 1) << start)
+        for profile in ordered
+        for start, size in sorted(profile.placements, key=_place_of)
+        if 0 < size <= SLICES_MAX - start
+    )
+
+
+def _place_of(placement: tuple[int, int]) -> int:
+    start, size = placement
+    return -start if size == 1 else start
+
+
+def of_card(arrays: Arrays, row: int, column: int, number: int) -> Instance | None:
+    """Return an instance of a card by its number."""
+    if number == NONE:
+        return None
+    return _of_number(arrays, int(arrays.table[row, column]))[number]
+
+
+def room(cards: Cards, load: Loads, wish: CardWish, memory: Integers) -> Room:
+    """Return the instance for a wish of this many MiB on each card that is cut and has room."""
+    table = cards.arrays.table[cards.window]
+    memory = np.broadcast_to(memory, cards.shape).copy()
+    cores = np.full(cards.shape, wish.cores)
+    found = Room(np.full(cards.shape, NONE), memory, cores, np.zeros(cards.shape, np.uint64))
+    for number in np.unique(table[cards.cut]):
+        at = np.nonzero(cards.cut & (table == number))
+        _place(_of_number(cards.arrays, int(number)), at, load, wish, found)
+    return found
+
+
+def _of_number(arrays: Arrays, table: int) -> tuple[Instance, ...]:
+    return of_table(cast("tuple[Profile, ...]", arrays.tables[table]))
+
+
+def _place(
+    known: tuple[Instance, ...],
+    at: tuple[Integers, ...],
+    load: Loads,
+    wish: CardWish,
+    found: Room,
+) -> None:
+    """Find the instance on the cards at these places, which have these instances."""
+    if not known:
+        return
+    memory, cores = found.memory[at], found.cores[at]
+    if wish.percentage == WHOLE:
+        memory = np.minimum(memory, max(one.profile.memory for one in known))
+    if wish.exclusive:
+        cores = np.minimum(cores, max(one.profile.cores for one in known))
+    number = _preferred(known, memory, cores, load.slices[at])
+    placed = np.nonzero(number != NONE)[0]
+    rows, columns = at[0][placed], at[1][placed]
+    chosen = [known[offer] for offer in number[placed]]
+    found.number[rows, columns] = number[placed]
+    found.memory[rows, columns] = [one.profile.memory for one in chosen]
+    found.cores[rows, columns] = [one.profile.cores for one in chosen]
+    found.bits[rows, columns] = [one.bits for one in chosen]
+
+
+def _preferred(
+    known: tuple[Instance, ...], memory: Integers, cores: Integers, taken: Slices
+) -> Integers:
+    """Return for each card which instance is taken, `NONE` where none has room."""
+    bits = np.array([one.bits for one in known], np.uint64)
+    possible = (taken[:, None] & bits) == 0
+    fits = possible & (memory[:, None] <= [one.profile.memory for one in known])
+    fits &= cores[:, None] <= [one.profile.cores for one in known]
+    overlap = (bits[:, None] & bits) != 0
+    lost = possible.astype(np.int64) @ overlap.astype(np.int64)
+    cost = _ranks(known) * (len(known) + 1) + lost
+    best = np.where(fits, cost, np.iinfo(np.int64).max).argmin(axis=1)
+    found: Integers = np.where(rowwise.some(fits), best, NONE)
+    return found
+
+
+def _ranks(known: tuple[Instance, ...]) -> Integers:
+    """Return how far behind the profile of each instance stands."""
+    profiles = list(dict.fromkeys(one.profile for one in known))
+    return np.array([profiles.index(one.profile) for one in known], np.int64)

@@ -1,0 +1,127 @@
+"""Topology: which cards of a node are linked best.
+
+A set of cards is as good as the sum of the scores of its pairs. All sets are compared where there
+are at most `SETS_MAX`; beyond, a set is grown from each card by adding the one with the best links
+to those in it, and the best of these is taken. Cards are looked at from the one that is preferred
+most otherwise, so that the first of equally linked sets is also the best by the other policies.
+"""
+
+from itertools import combinations
+from math import comb
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from extender.fit import rowwise
+from extender.fit.loads import Cards
+from extender.fit.node_score import Floats
+from extender.inventory.arrays import Booleans, Integers
+
+SETS_MAX: Final = 1_024
+"""Most sets that are compared for one container: 4 of 12 cards are 495, 8 of 16 are 12,870."""
+
+_NO_SET: Final = -1
+
+
+def loss(cards: Cards, fitting: Booleans) -> Floats:
+    """Return for each card the sum of its scores with the others that fit."""
+    pairs = _pairs(cards)
+    found: Floats = np.einsum("rij,rj->ri", pairs, fitting.astype(np.float64))
+    return found
+
+
+def sets(
+    cards: Cards, fitting: Booleans, order: Integers, memory: Integers, bounds: tuple[int, Integers]
+) -> Integers:
+    """Return the columns of the best set of each row, -1 where there is none or no link is known.
+
+    `order` has the columns of each row, the preferred first. `bounds` are how many cards are
+    wanted, and how many MiB they may take together, of `memory` MiB each.
+    """
+    count, left = bounds
+    found = np.full((cards.shape[0], count), _NO_SET)
+    numbers = cards.row_numbers()
+    at = np.array([at for at, row in enumerate(numbers) if row in cards.arrays.scores], np.int64)
+    if not len(at) or count > cards.shape[1]:
+        return found
+    order, rows = order[at], np.arange(len(at))[:, None]
+    pairs = _pairs(cards)[at[:, None, None], order[:, :, None], order[:, None, :]]
+    sought = _Sought(
+        pairs,
+        fitting[at[:, None], order],
+        np.broadcast_to(memory, cards.shape)[at[:, None], order],
+        count,
+        left[at],
+    )
+    few = comb(cards.shape[1], count) <= SETS_MAX
+    picked = _compared(sought) if few else _grown(sought)
+    found[at] = np.where(picked == _NO_SET, _NO_SET, order[rows, picked])
+    return found
+
+
+class _Sought(NamedTuple):
+    """Sets of as many cards as are `wanted`, of those `there`; their `costs` fit in what is `left`.
+
+    Both in MiB.
+    """
+
+    pairs: Floats
+    there: Booleans
+    costs: Integers
+    wanted: int
+    left: Integers
+
+
+def _pairs(cards: Cards) -> Floats:
+    """Return the scores of all pairs of cards, 0 where nothing is known."""
+    columns = cards.shape[1]
+    found = np.zeros((cards.shape[0], columns, columns))
+    for at, row in enumerate(cards.row_numbers()):
+        scores = cards.arrays.scores.get(int(row))
+        if scores is not None:
+            found[at] = scores
+    return found
+
+
+def _compared(sought: _Sought) -> Integers:
+    """Compare all sets; the first of the best is returned."""
+    columns = sought.there.shape[1]
+    members = np.array(list(combinations(range(columns), sought.wanted)), np.int64)
+    one, other = np.nonzero(np.triu(np.ones((columns, columns), np.bool_), 1))
+    holds = (members[:, :, None] == np.arange(columns)).any(axis=1)
+    both = (holds[:, one] & holds[:, other]).astype(np.float64)
+    inside = holds.T.astype(np.int64)
+    valid = sought.there.astype(np.int64) @ inside == sought.wanted
+    valid &= sought.costs @ inside <= sought.left[:, None]
+    score = np.where(valid, sought.pairs[:, one, other] @ both.T, -np.inf)
+    found: Integers = np.where(rowwise.some(valid)[:, None], members[score.argmax(axis=1)], _NO_SET)
+    return found
+
+
+def _grown(sought: _Sought) -> Integers:
+    """Grow a set from each card; the first of the best is returned."""
+    size, columns = sought.there.shape
+    best, found = np.full(size, -np.inf), np.full((size, sought.wanted), _NO_SET)
+    for start in range(columns):
+        score, grown = _grown_from(sought, start)
+        better = score > best
+        best[better], found[better] = score[better], grown[better]
+    return found
+
+
+def _grown_from(sought: _Sought, start: int) -> tuple[Floats, Integers]:
+    """Add to a card, one after the other, the one with the best links to those that are there."""
+    size, columns = sought.there.shape
+    rows, found = np.arange(size), np.full((size, sought.wanted), _NO_SET)
+    free, room, score = sought.there.copy(), sought.left.copy(), np.zeros(size)
+    linked = np.broadcast_to(np.where(np.arange(columns) == start, 0.0, -np.inf), (size, columns))
+    for step in range(sought.wanted):
+        free &= sought.costs <= room[:, None]
+        value = np.where(free, linked, -np.inf)
+        column = value.argmax(axis=1)
+        score += value[rows, column]
+        found[:, step] = column
+        room -= sought.costs[rows, column]
+        free[rows, column] = False
+        linked = (0.0 if step == 0 else linked) + sought.pairs[rows, column]
+    return score, found

@@ -1,0 +1,1 @@
+"""Cards of all nodes as arrays, with what is placed, assumed and claimed on them."""

@@ -1,0 +1,398 @@
+"""The inventory: the arrays of a cluster's cards, kept up to date from the log.
+
+Every record that was applied changes what it says and nothing else: postings tell what is used of
+each line, events which cards there are, who has one alone, and what is kept for whom. What is used
+is never read from the state but to begin: later it may be ahead of the record that is told of.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+from msgspec import structs
+
+from extender.inventory import claimed_cards, rows
+from extender.inventory.arrays import Arrays
+from extender.inventory.overlay import Overlay
+from extender.inventory.rows import Column, PairScores
+from ledger.core.evolve.evolver import Postings
+from ledger.core.evolve.placements import claim_of, lines_of
+from ledger.core.model import cards, events
+from ledger.core.model.cards import Claim, Placement, Stage
+from ledger.core.model.state import State
+from ledger.log.records import Record
+
+Place = tuple[str, str]
+"""The namespace and the key of a pod."""
+
+_USED: Final = ("used_memory", "used_cores", "used_slots")
+
+_logger: Final = structlog.get_logger("extender.inventory.inventory")
+
+
+class _Node:
+    """What is known of a node beside its row: its columns, pods on it, and what is kept there."""
+
+    __slots__ = ("claims", "columns", "gone", "residents", "row")
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+        self.gone = False
+        self.columns: list[Column] = []
+        self.residents: dict[Place, Placement] = {}
+        self.claims: dict[Place, Claim] = {}
+
+    def column_of(self, uuid: str) -> int:
+        """Return the column of a card. Raises KeyError."""
+        for at, column in enumerate(self.columns):
+            if column.uuid == uuid:
+                return at
+        raise KeyError(uuid)
+
+
+class Inventory:
+    """The cards of one cluster.
+
+    `rows` has the row of each node by its name without the cluster, and `names` the reverse, empty
+    where no node is: the row of a node that is gone for good is given to another. `arrays` is
+    another object after a reload. What is kept for pods that others are evicted for goes into
+    `overlay`. `reloads` counts how often a record did not fit to what was known, `surprises` the
+    placements that nobody had guessed here: others place pods, too.
+    """
+
+    def __init__(self, cluster: str, overlay: Overlay) -> None:
+        """Know no node; `load` begins."""
+        self.cluster, self.overlay = cluster, overlay
+        self.arrays = Arrays()
+        self.rows: dict[str, int] = {}
+        self.names: list[str] = [""] * self.arrays.rows
+        self.position = 0
+        self.reloads = 0
+        self.surprises = 0
+        self.loaded = False
+        self._prefix = f"{cluster}/"
+        self._free = list(range(self.arrays.rows - 1, -1, -1))
+        self._nodes: dict[str, _Node] = {}
+        self._spots: dict[int, tuple[int, int, int]] = {}
+        self._placed: dict[Place, Placement] = {}
+        self._claimed: dict[Place, str] = {}
+        self._pairs: dict[str, PairScores] = {}
+
+    def load(self, state: State) -> None:
+        """Begin with a state, or begin anew with it; nodes that are known keep their rows.
+
+        While the state holds what is not stored yet, nothing is loaded: the next record does it.
+        """
+        self.loaded = not state.journal
+        if not self.loaded:
+            return
+        self._reset(state)
+        for name, node in state.nodes.items():
+            if name.startswith(self._prefix):
+                self._load_node(state, name, node)
+        self.position = state.position
+
+    def follow(self, state: State, record: Record) -> None:
+        """Apply a record that was applied to the state, each in order.
+
+        Records that are known already change nothing. One that does not follow loads the state.
+        """
+        if self.loaded and record.position <= self.position:
+            return
+        problem = "" if record.position == self.position + 1 else "a record is missing"
+        if self.loaded and not problem:
+            problem = self._try(state, record)
+        if problem:
+            self.reloads += 1
+            _logger.warning("inventory_is_loaded_anew", position=record.position, problem=problem)
+        if problem or not self.loaded:
+            self.load(state)
+        else:
+            self.position = record.position
+
+    def has_placed(self, namespace: str, key: str, uid: str) -> bool:
+        """Return whether the pod of a uid has cards."""
+        placed = self._placed.get((namespace, key))
+        return placed is not None and placed.uid == uid
+
+    def set_scores(self, node: str, pairs: PairScores) -> None:
+        """Say how well the cards of a node, named without its cluster, are linked."""
+        if pairs:
+            self._pairs[node] = pairs
+        else:
+            self._pairs.pop(node, None)
+        if node in self.rows:
+            rows.write_scores(self.arrays, self.rows[node], pairs)
+
+    def _try(self, state: State, record: Record) -> str:
+        """Apply a record; return what in it contradicts what is known, empty when nothing does."""
+        for item in record.items:
+            try:
+                self._apply(state, item.event, item.postings)
+            except (LookupError, ValueError, ArithmeticError) as error:
+                return f"{type(item.event).__name__}: {type(error).__name__} {error}"
+        return ""
+
+    def _apply(self, state: State, event: events.AnyEvent, postings: Postings) -> None:
+        apply = _APPLY.get(type(event))
+        if apply is not None:
+            apply(self, event, state)
+        for at in range(0, len(postings), 3):
+            spot = self._spots.get(postings[at])
+            if spot is not None:
+                row, column, which = spot
+                getattr(self.arrays, _USED[which])[row, column] = postings[at + 2]
+
+    def _reset(self, state: State) -> None:
+        """Forget everything but the rows of the nodes that there are."""
+        self.arrays = Arrays(self.arrays.rows, self.arrays.columns)
+        for at, name in enumerate(self.names):
+            self.overlay.clear(at)
+            if name and self._prefix + name not in state.nodes:
+                self._give_row_back(name)
+        self._nodes, self._spots, self._placed, self._claimed = {}, {}, {}, {}
+
+    def _load_node(self, state: State, name: str, node: cards.Node) -> None:
+        known = self._open(name)
+        known.gone = node.gone
+        columns = rows.in_order((card, lines_of(state, name, card.uuid)) for card in node.cards)
+        columns += [Column(one.uuid, lines_of(state, name, one.uuid), None) for one in node.lost]
+        used = {column.uuid: tuple(state.used[line] for line in column.lines) for column in columns}
+        self._lay_out(known, node.keeper, columns, used)
+        for namespace, key in state.residents[name]:
+            self._enter((namespace, key), state.namespaces[namespace].placed[key])
+        for claim in state.claims.get(name, ()):
+            self._claim(name, claim)
+
+    def _registered(self, event: events.CardsRegistered, _: State) -> None:
+        if not event.node.startswith(self._prefix):
+            return
+        known = self._open(event.node)
+        known.gone = False
+        columns = rows.in_order(zip(event.cards, event.lines, strict=True))
+        self._change(known, event.keeper, columns)
+
+    def _removed(self, event: events.NodeRemoved, _: State) -> None:
+        if not event.node.startswith(self._prefix):
+            return
+        known = self._nodes[event.node]
+        known.gone = True
+        self._change(known, self.arrays.keepers[known.row], [])
+        self._forget_if_empty(event.node)
+
+    def _placed_on(self, event: events.Placed, _: State) -> None:
+        if not event.node.startswith(self._prefix):
+            return
+        self._end_claim((event.namespace, event.key))
+        if not self.overlay.drop(event.uid):
+            self.surprises += 1
+        seen = event.cause == events.Cause.SEEN
+        stage = Stage.BOUND if seen else Stage.PROPOSED
+        self._enter(
+            (event.namespace, event.key),
+            Placement(event.uid, event.node, event.parts, {}, 0, stage, observed=seen),
+        )
+
+    def _advanced(self, event: events.Advanced, _: State) -> None:
+        if event.namespace.startswith(self._prefix):
+            place = event.namespace, event.key
+            before = self._leave(place)
+            after = structs.replace(before, stage=event.stage, initialised=event.initialised)
+            self._enter(place, after)
+
+    def _resized(self, event: events.Resized, _: State) -> None:
+        if event.namespace.startswith(self._prefix):
+            place = event.namespace, event.key
+            self._enter(place, structs.replace(self._leave(place), parts=event.parts))
+
+    def _unplaced(self, event: events.Unplaced, _: State) -> None:
+        if event.namespace.startswith(self._prefix):
+            self._forget_if_empty(self._leave((event.namespace, event.key)).node)
+
+    def _released(self, event: events.Released, state: State) -> None:
+        """Follow the end of a pod, unless something else at its key has ended.
+
+        Only the state knows: an object and several attempts to write it may be the same pod.
+        """
+        place = event.namespace, event.key
+        if place in self._claimed and claim_of(state, *place) is None:
+            self._end_claim(place)
+        before = self._placed.get(place)
+        if before is None:
+            return
+        after = state.namespaces[event.namespace].placed.get(event.key)
+        if after is None or after.uid != before.uid:
+            self._forget_if_empty(self._leave(place).node)
+
+    def _claimed_on(self, event: events.Claimed, _: State) -> None:
+        if event.node.startswith(self._prefix):
+            self._end_claim((event.namespace, event.key))
+            claim = Claim(event.namespace, event.key, event.uid, event.parts, event.victims, 0)
+            self._claim(event.node, claim)
+
+    def _withdrawn(self, event: events.Withdrawn, _: State) -> None:
+        self._end_claim((event.namespace, event.key))
+
+    def _open(self, name: str) -> _Node:
+        """Return a node, with a row of its own."""
+        known = self._nodes.get(name)
+        if known is None:
+            known = self._nodes[name] = _Node(self._row_of(name.removeprefix(self._prefix)))
+        return known
+
+    def _row_of(self, short: str) -> int:
+        row = self.rows.get(short)
+        if row is None:
+            if not self._free:
+                self._grow(2 * self.arrays.rows, self.arrays.columns)
+            row = self.rows[short] = self._free.pop()
+            self.names[row] = short
+        return row
+
+    def _grow(self, height: int, width: int) -> None:
+        """Make room for so many nodes of so many cards."""
+        before = self.arrays.rows
+        self.arrays.grow(height, width)
+        self.overlay.grow(height, width)
+        self._free += range(self.arrays.rows - 1, before - 1, -1)
+        self.names += [""] * (self.arrays.rows - before)
+
+    def _change(self, known: _Node, keeper: str, columns: list[Column]) -> None:
+        """Lay a node's cards out anew; what is used of cards stays, also of those that are lost."""
+        used = {
+            column.uuid: tuple(int(getattr(self.arrays, one)[known.row, at]) for one in _USED)
+            for at, column in enumerate(known.columns)
+        }
+        kept = {column.uuid for column in columns}
+        columns += [
+            column._replace(card=None)
+            for column in known.columns
+            if column.uuid not in kept and any(used[column.uuid])
+        ]
+        self._lay_out(known, keeper, columns, used)
+
+    def _lay_out(
+        self,
+        known: _Node,
+        keeper: str,
+        columns: list[Column],
+        used: dict[str, tuple[int, ...]],
+    ) -> None:
+        row = known.row
+        if [one.uuid for one in columns] != [one.uuid for one in known.columns]:
+            self.overlay.clear(row)
+        for column in known.columns:
+            for line in column.lines:
+                self._spots.pop(line, None)
+        self._grow(self.arrays.rows, len(columns))
+        if known.columns:
+            rows.clear(self.arrays, row)
+        known.columns = columns
+        rows.write(self.arrays, row, columns, used)
+        for at, column in enumerate(columns):
+            for which, line in enumerate(column.lines):
+                self._spots[line] = row, at, which
+        self.arrays.keepers[row] = keeper
+        rows.write_scores(self.arrays, row, self._pairs.get(self.names[row], {}))
+        for placed in known.residents.values():
+            self._count(known, placed, 1)
+        self._cut(known)
+        self._reclaim(known)
+
+    def _enter(self, place: Place, placed: Placement) -> None:
+        """Add a pod to what is known of its node, in the place of what was known of it."""
+        if place in self._placed:
+            self._leave(place)
+        known = self._nodes[placed.node]
+        self._placed[place] = known.residents[place] = placed
+        self._count(known, placed, 1)
+        self._settle(known, placed)
+
+    def _leave(self, place: Place) -> Placement:
+        """Take a pod out of what is known of its node. Raises KeyError."""
+        placed = self._placed.pop(place)
+        known = self._nodes[placed.node]
+        del known.residents[place]
+        self._count(known, placed, -1)
+        self._settle(known, placed)
+        return placed
+
+    def _count(self, known: _Node, placed: Placement, sign: int) -> None:
+        if placed.stage < Stage.ALLOCATED:
+            self.arrays.waiting[known.row] += sign
+        for uuid in cards.exclusive_on(placed.parts, initialised=placed.initialised):
+            self.arrays.alone[known.row, known.column_of(uuid)] += sign
+
+    def _settle(self, known: _Node, placed: Placement) -> None:
+        """Work out again what depends on all the pods of a node, where this one matters for it."""
+        if any(column.is_cut() for column in known.columns):
+            self._cut(known)
+        if known.claims:
+            self._reclaim(known)
+
+    def _cut(self, known: _Node) -> None:
+        """Work out again which slices of a node's cards are taken.
+
+        A pod that others placed there without saying on which slices may be on any of them.
+        """
+        residents = known.residents.values()
+        for at, column in enumerate(known.columns):
+            if not column.is_cut():
+                continue
+            unknown = any(rows.lies_anywhere(placed, column.uuid) for placed in residents)
+            bits = rows.ALL_SLICES if unknown else rows.slices_of(residents, column.uuid)
+            self.arrays.slices[known.row, at] = bits
+
+    def _claim(self, name: str, claim: Claim) -> None:
+        known, place = self._nodes[name], (claim.namespace, claim.key)
+        known.claims[place] = claim
+        self._claimed[place] = name
+        self._reclaim(known)
+
+    def _end_claim(self, place: Place) -> None:
+        name = self._claimed.pop(place, "")
+        if name:
+            self.overlay.release(self._nodes[name].claims.pop(place).uid)
+
+    def _reclaim(self, known: _Node) -> None:
+        """Work out again what is kept on a node: what the victims of a claim have left of it."""
+        at = {column.uuid: number for number, column in enumerate(known.columns)}
+        for claim in known.claims.values():
+            bookings = {
+                at[uuid]: booking
+                for uuid, booking in claimed_cards.kept(claim, known.residents).items()
+                if uuid in at
+            }
+            alone = {at[uuid] for uuid in cards.exclusive_on(claim.parts) if uuid in at}
+            self.overlay.keep(claim.uid, known.row, bookings, alone)
+
+    def _forget_if_empty(self, name: str) -> None:
+        """Give the row of a node back that is gone, once no pod holds anything there."""
+        known = self._nodes[name]
+        if not known.gone or known.residents:
+            return
+        for place in list(known.claims):
+            self._end_claim(place)
+        self._lay_out(known, "", [], {})
+        del self._nodes[name]
+        self._give_row_back(name.removeprefix(self._prefix))
+
+    def _give_row_back(self, short: str) -> None:
+        row = self.rows.pop(short)
+        self.names[row] = ""
+        self._pairs.pop(short, None)
+        self.overlay.clear(row)
+        self._free.append(row)
+
+
+_APPLY: Final[dict[type, Callable[[Inventory, Any, State], None]]] = {
+    events.CardsRegistered: Inventory._registered,
+    events.NodeRemoved: Inventory._removed,
+    events.Placed: Inventory._placed_on,
+    events.Advanced: Inventory._advanced,
+    events.Resized: Inventory._resized,
+    events.Unplaced: Inventory._unplaced,
+    events.Released: Inventory._released,
+    events.Claimed: Inventory._claimed_on,
+    events.Withdrawn: Inventory._withdrawn,
+}

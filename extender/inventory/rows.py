@@ -1,0 +1,123 @@
+"""Rows: writing one node into the arrays, and reading back what must outlast a new layout.
+
+Cards stand in the order of their index, then uuid; after them those that the node lost while pods
+hold them, which nobody can be given, but whose use must be known when they are back.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from extender.inventory.arrays import BOOLEANS, INTEGERS, Arrays
+from ledger.core.model import cards
+from ledger.core.model.cards import Card, Phase, Placement
+
+PairScores = Mapping[tuple[str, str], int]
+"""How well two cards of a node are linked, by their uuids; more is better."""
+
+SLICES_MAX: Final = 64
+"""Most slices of a card that is cut into instances: there is a bit for each."""
+
+ALL_SLICES: Final = (1 << SLICES_MAX) - 1
+
+
+class Column(NamedTuple):
+    """One card of a node: its lines in the order of `cards.LINES`, `card` None when it is lost."""
+
+    uuid: str
+    lines: tuple[int, int, int]
+    card: Card | None
+
+    def is_cut(self) -> bool:
+        """Return whether it is given in instances."""
+        return self.card is not None and self.card.mode == cards.MIG
+
+
+def in_order(announced: Iterable[tuple[Card, tuple[int, int, int]]]) -> list[Column]:
+    """Return the columns of the cards that a node announces, with their lines."""
+    ordered = sorted(announced, key=lambda one: (one[0].index, one[0].uuid))
+    return [Column(card.uuid, lines, card) for card, lines in ordered]
+
+
+def write(
+    arrays: Arrays, row: int, columns: list[Column], used: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Write an empty row: its cards, and what is used of each by uuid."""
+    arrays.uuids[row][: len(columns)] = [column.uuid for column in columns]
+    for at, column in enumerate(columns):
+        if any(used.get(column.uuid, ())):
+            memory, cores, slots = used[column.uuid]
+            arrays.used_memory[row, at] = memory
+            arrays.used_cores[row, at] = cores
+            arrays.used_slots[row, at] = slots
+    _write_cards(arrays, row, [column.card for column in columns if column.card is not None])
+
+
+def clear(arrays: Arrays, row: int) -> None:
+    """Leave nothing in a row."""
+    for name in (*INTEGERS, *BOOLEANS, "slices"):
+        getattr(arrays, name)[row] = 0
+    arrays.uuids[row] = [""] * arrays.columns
+    arrays.keepers[row] = ""
+    arrays.waiting[row] = 0
+    arrays.scores.pop(row, None)
+
+
+def write_scores(arrays: Arrays, row: int, pairs: PairScores) -> None:
+    """Write how well the cards of a row are linked, nothing where nobody says so."""
+    arrays.scores.pop(row, None)
+    if not pairs:
+        return
+    at = {uuid: column for column, uuid in enumerate(arrays.uuids[row]) if uuid}
+    found = np.zeros((arrays.columns, arrays.columns), np.int64)
+    for (one, other), score in pairs.items():
+        if one in at and other in at:
+            found[at[one], at[other]] = score
+    if found.any():
+        arrays.scores[row] = found
+
+
+def slices_of(placements: Iterable[Placement], uuid: str) -> int:
+    """Return the slices of a card that placements have taken, as bits."""
+    bits = 0
+    for placed in placements:
+        for start, size in cards.instances(placed.parts, uuid, initialised=placed.initialised):
+            bits |= ((1 << min(size, SLICES_MAX)) - 1) << min(start, SLICES_MAX)
+    return bits & ALL_SLICES
+
+
+def lies_anywhere(placed: Placement, uuid: str) -> bool:
+    """Return whether a placement has a share of a card that is no instance of known slices."""
+    return any(
+        share.uuid == uuid and not share.profile
+        for part in placed.parts
+        if not (placed.initialised and part.phase == Phase.INIT)
+        for share in part.shares
+    )
+
+
+def _write_cards(arrays: Arrays, row: int, found: list[Card]) -> None:
+    """Write what cards are into the first columns of a row, whole columns at a time."""
+    width = len(found)
+    arrays.memory[row, :width] = [card.memory for card in found]
+    arrays.cores[row, :width] = [card.cores for card in found]
+    arrays.slots[row, :width] = [card.slots for card in found]
+    arrays.numa[row, :width] = [card.numa for card in found]
+    arrays.index[row, :width] = [card.index for card in found]
+    arrays.kind[row, :width] = [_number(arrays.kinds, card.type) for card in found]
+    arrays.vendor[row, :width] = [_number(arrays.vendors, card.vendor) for card in found]
+    arrays.mode[row, :width] = [_number(arrays.modes, card.mode) for card in found]
+    arrays.table[row, :width] = [_number(arrays.tables, card.profiles) for card in found]
+    arrays.present[row, :width] = True
+    arrays.usable[row, :width] = [card.healthy for card in found]
+    arrays.cordoned[row, :width] = [card.cordoned for card in found]
+
+
+def _number(known: list[Any], value: object) -> int:
+    """Return the number of a value in a list of all that there are."""
+    try:
+        return known.index(value)
+    except ValueError:
+        known.append(value)
+        return len(known) - 1

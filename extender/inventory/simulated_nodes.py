@@ -1,0 +1,33 @@
+"""Imagining: nodes that the ledger does not know, as empty as they would come.
+
+The cluster autoscaler asks whether a pod would fit on a node that does not exist yet, and sends it
+in full. What such a node announces is registered in a ledger of its own, which is then thrown away.
+"""
+
+from collections.abc import Iterable
+
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.scheduler_api.extender_wire import NodeMeta
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.commands import RegisterCards
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.kube.hami.node_annotations import announced
+
+
+def imagined(cluster: str, nodes: Iterable[NodeMeta]) -> Inventory:
+    """Return an inventory of nothing but these nodes, as far as they announce cards."""
+    state = State()
+    for node in nodes:
+        found = announced(node.annotations or {})
+        if not found.cards:
+            continue
+        command = RegisterCards(f"{cluster}/{node.name}", found.keeper, found.cards)
+        decision = decide(state, command)
+        for event in () if isinstance(decision, Denial) else decision:
+            evolve(state, event, 0)
+    inventory = Inventory(cluster, Overlay())
+    inventory.load(state)
+    return inventory

@@ -1,0 +1,1 @@
+"""Preemption: victims, eviction plans and claims on the cards they leave."""

@@ -1,0 +1,102 @@
+"""Evictable: who on a node could leave for a pod, by what the API server says now.
+
+The ledger knows who has which cards; how important a pod is, whether it is about to end anyway,
+and what protects it, only the API server knows.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from extender.preemption.victims import Candidate, Subject
+from extender.scheduler_api.scheduling_request import Asked
+from ledger.core.decide.card_checks import residents
+from ledger.core.model.cards import Placement
+from ledger.core.model.state import State
+from ledger.kube.api import ports
+from ledger.kube.api.disruption_budgets import Budget
+from ledger.kube.api.objects import Pod
+
+
+class Cluster(ports.Binds, ports.Evicts, Protocol):
+    """What making room needs of a cluster."""
+
+
+class Evictable(NamedTuple):
+    """Who could leave a node, and who does so already, each with the cards that it has there.
+
+    `allowed` is how many pods each budget lets go.
+    """
+
+    candidates: list[Candidate]
+    leaving: list[tuple[Subject, Placement]]
+    allowed: dict[str, int]
+
+
+class Budgets:
+    """The PodDisruptionBudgets of the namespaces that were asked for, each read once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Read nothing yet."""
+        self._cluster = cluster
+        self._known: dict[str, list[Budget]] = {}
+        self.allowed: dict[str, int] = {}
+
+    async def of(self, pod: Pod) -> tuple[str, ...]:
+        """Return the names of the budgets that protect a pod. Raises ClusterError."""
+        namespace = pod.metadata.namespace
+        if namespace not in self._known:
+            self._known[namespace] = (await self._cluster.list_budgets(namespace)).objects
+            for one in self._known[namespace]:
+                self.allowed[_name(one)] = one.status.disruptions_allowed
+        return tuple(_name(one) for one in self._known[namespace] if one.covers(pod))
+
+
+async def evictable(
+    cluster: Cluster, state: State, asked: Asked, node: str, budgets: Budgets
+) -> Evictable:
+    """Read the pods of a node, named without its cluster. Raises ClusterError.
+
+    What somebody else has placed stays: the ledger does not know what that is for. Who leaves for
+    another pod leaves nothing for this one.
+    """
+    listed = await cluster.list_pods_on(node)
+    pods = {pod.metadata.uid: pod for pod in listed.objects}
+    found = Evictable([], [], budgets.allowed)
+    for subject, placed in list(_theirs(state, asked, asked.of(node))):
+        pod = pods.get(placed.uid)
+        if pod is None:
+            continue
+        if is_leaving(pod):
+            found.leaving.append((subject, placed))
+        elif not placed.observed and priority_of(pod) < priority_of(asked.pod):
+            protecting = await budgets.of(pod)
+            found.candidates.append(Candidate(subject, placed, priority_of(pod), protecting))
+    return found
+
+
+def priority_of(pod: Pod) -> int:
+    """Return how important a pod is; the API server sets it from the priority class."""
+    return pod.spec.priority or 0
+
+
+def is_leaving(pod: Pod) -> bool:
+    """Return whether a pod gives its cards back without being asked."""
+    return pod.metadata.deletion_timestamp is not None or pod.status.has_ended()
+
+
+def _theirs(state: State, asked: Asked, node: str) -> Iterator[tuple[Subject, Placement]]:
+    """Yield what is placed on a node and does not leave it for others, by pod."""
+    promised = {
+        victim
+        for claim in state.claims.get(node, ())
+        if claim.uid != asked.uid
+        for victim in claim.victims
+    }
+    for namespace, key, placed in residents(state, node):
+        subject = namespace, key, placed.uid
+        if subject not in promised and placed.uid != asked.uid:
+            yield subject, placed
+
+
+def _name(budget: Budget) -> str:
+    return f"{budget.metadata.namespace}/{budget.metadata.name}"

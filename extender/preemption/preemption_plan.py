@@ -1,0 +1,73 @@
+"""Sacrifices: on which nodes a pod would fit if others left, and which of them is the cheapest."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from extender.fit import after_eviction
+from extender.fit.fit_engine import Selecting
+from extender.preemption import victims
+from extender.preemption.eviction_candidates import Budgets, Cluster, Evictable, evictable
+from extender.preemption.victims import Candidate, Cost, Subject
+from extender.scheduler_api.scheduling_request import Asked
+from ledger.core.model.cards import Parts
+from ledger.core.model.state import State
+
+
+class Sacrifice(NamedTuple):
+    """The cards that a pod gets on a node, named without its cluster, and who leaves for it.
+
+    Those that are `leaving` do so anyway; the others have to be evicted.
+    """
+
+    node: str
+    parts: Parts
+    evicted: tuple[Candidate, ...]
+    leaving: tuple[Subject, ...]
+
+    def cost(self) -> Cost:
+        """Return what it costs that they leave."""
+        return victims.cost(self.evicted)
+
+    def subjects(self) -> tuple[Subject, ...]:
+        """Return who leaves; first those that a budget protects.
+
+        If one of these may not be evicted after all, nobody has left for nothing yet.
+        """
+        ordered = sorted(self.evicted, key=lambda one: not one.budgets)
+        return (*(one.subject for one in ordered), *self.leaving)
+
+
+async def sacrifices(
+    cluster: Cluster, selecting: Selecting, state: State, asked: Asked, nodes: Iterable[str]
+) -> list[Sacrifice]:
+    """Return what would help on these nodes, the cheapest first. Raises ClusterError."""
+    budgets = Budgets(cluster)
+    found = []
+    for node in nodes:
+        there = await evictable(cluster, state, asked, node, budgets)
+        one = _sacrifice(selecting, asked, node, there)
+        if one is not None:
+            found.append(one)
+    return sorted(found, key=lambda one: (one.cost(), one.node))
+
+
+def _sacrifice(selecting: Selecting, asked: Asked, node: str, there: Evictable) -> Sacrifice | None:
+    """Return who leaves a node, and what the pod gets there then; None if it is no use.
+
+    What is only guessed is passed over: the ledger will know.
+    """
+    gone = [placed for _, placed in there.leaving]
+
+    def cards(leaving: Sequence[Candidate]) -> Parts | None:
+        placed = [*gone, *(one.placed for one in leaving)]
+        return after_eviction.room_after(selecting, asked, node, placed)
+
+    def fits(leaving: Sequence[Candidate]) -> bool:
+        return cards(leaving) is not None
+
+    with selecting.inventory.overlay.without_guesses():
+        evicted = victims.choose(there.candidates, there.allowed, fits)
+        parts = cards(evicted) if evicted is not None else None
+    if evicted is None or parts is None:
+        return None
+    return Sacrifice(node, parts, evicted, tuple(subject for subject, _ in there.leaving))

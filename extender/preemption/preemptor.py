@@ -1,0 +1,135 @@
+"""Preemption: less important pods are evicted from cards that a pod fits nowhere without.
+
+The scheduler's own preemption never sees a shortage of cards, so this is done here, beside the
+answers of filter, for one pod after the other. Only some of the nodes are looked at each time, and
+what was no use may be later, when a budget allows more. So each pod is tried again, on the nodes
+that the scheduler asked about last, until it has its cards or the scheduler asks no more.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from extender.preemption.preemption_executor import FITS, Made, MakingRoom
+from extender.scheduler_api.scheduling_request import Asked
+from ledger.kube.api.errors import ClusterError
+from ledger.runtime.counter_protocol import Count
+
+WANTING_MAX: Final = 256
+"""Pods that want room at a time; what comes then is taken when it is asked for again."""
+
+NODES_MAX: Final = 32
+"""Nodes that are looked at in one try; the next ones come with the next."""
+
+PAUSE_SECONDS: Final = 1.0
+PAUSE_SECONDS_MAX: Final = 60.0
+"""Pauses between two tries for one pod. They double after each but those that were no use on some
+of the nodes and go on with the others."""
+
+ASKED_SECONDS: Final = 330.0
+"""How long the nodes hold that were asked about. The scheduler takes up a pod that fits nowhere
+after 300 s at the latest."""
+
+NEVER: Final = "Never"
+"""The preemptionPolicy of a pod that waits and evicts nobody."""
+
+GIVEN_UP: Final = "given up"
+
+_OVER: Final = ("gone", GIVEN_UP)
+"""Outcomes after which nothing is to be done until the pod is asked about again. That it `fits` is
+none: nobody can tell the scheduler so, and what is free may be taken before it asks."""
+
+_logger: Final = structlog.get_logger("extender.preemption.preemptor")
+
+
+class _Wanting(msgspec.Struct):
+    """A pod, and the nodes where others could leave for it; times are of the loop, in seconds.
+
+    It is tried next when it is `due`, and no more from `until` on. `seen` are the nodes that were
+    looked at in this round. It `fits` when the last try found room for it.
+    """
+
+    asked: Asked
+    nodes: Sequence[str]
+    due: float
+    until: float
+    pause: float = PAUSE_SECONDS
+    seen: frozenset[str] = frozenset()
+    fits: bool = False
+
+
+class Preemption:
+    """Has room made for the pods that want it, as long as `run` runs."""
+
+    def __init__(self, making: MakingRoom, clock: Callable[[], float], count: Count) -> None:
+        """No pod wants room yet; `clock` is the time of the loop in seconds."""
+        self._making, self._clock, self._count = making, clock, count
+        self._wanting: dict[str, _Wanting] = {}
+        self._wake = asyncio.Event()
+
+    def want(self, asked: Asked, nodes: Sequence[str]) -> None:
+        """Have room made for a pod that fits nowhere, on one of the nodes where that is possible.
+
+        A pod that is known already is tried no sooner for it, but for one that had room meanwhile.
+        """
+        if not nodes or asked.pod.spec.preemption_policy == NEVER:
+            return
+        now = self._clock()
+        known = self._wanting.get(asked.uid)
+        if known is not None and not known.fits:
+            known.asked, known.nodes, known.until = asked, nodes, now + ASKED_SECONDS
+        elif known is not None or len(self._wanting) < WANTING_MAX:
+            self._wanting[asked.uid] = _Wanting(asked, nodes, now, now + ASKED_SECONDS)
+        self._wake.set()
+
+    def is_claimed_for(self, uid: str) -> bool:
+        """Return whether cards are kept for the pod of a uid."""
+        return self._making.is_claimed_for(uid)
+
+    async def run(self) -> None:
+        """Make room for one pod after the other until cancelled."""
+        while True:
+            one = min(self._wanting.values(), key=lambda one: one.due, default=None)
+            left = one.due - self._clock() if one is not None else None
+            if one is not None and left is not None and left <= 0:
+                await self._try(one)
+                continue
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
+
+    async def _try(self, one: _Wanting) -> None:
+        """Look at the next nodes, and decide when to try again."""
+        made = await self._make(one) if self._clock() < one.until else Made(GIVEN_UP)
+        if made.outcome in _OVER:
+            del self._wanting[one.asked.uid]
+        one.fits = made.outcome == FITS
+        one.due = self._clock() + one.pause
+        self._count("preemptions_total", made.outcome)
+
+    async def _make(self, one: _Wanting) -> Made:
+        """Make room on the nodes that were not looked at yet; all of them, once all were."""
+        if one.seen.issuperset(one.nodes):
+            one.seen = frozenset()
+            _pause_longer(one)
+        chosen = [node for node in one.nodes if node not in one.seen][:NODES_MAX]
+        try:
+            made = await self._making.make(one.asked, one.nodes, chosen)
+        except ClusterError as error:
+            _logger.warning("no_room_made", pod=one.asked.key, reason=str(error))
+            made = Made("unavailable")
+        if made.outcome == "nowhere":
+            one.seen = one.seen.union(chosen)
+        else:
+            one.seen = frozenset({made.avoid} if made.avoid else ())
+            _pause_longer(one)
+        return made
+
+
+def _pause_longer(one: _Wanting) -> None:
+    one.pause = min(2 * one.pause, PAUSE_SECONDS_MAX)

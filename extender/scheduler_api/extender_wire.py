@@ -1,0 +1,197 @@
+"""The extender API v1 of kube-scheduler: what it sends and what it is answered.
+
+Field names are those of the Go types, which have no JSON tags: capitalised. Go reads them in any
+case of letters, so that other callers send others; see `extender.scheduler_api.field_case`.
+"""
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from extender.scheduler_api import field_case
+from ledger.kube.api.objects import Pod
+
+T = TypeVar("T")
+
+SCORE_MAX: Final = 10
+"""The score of the best node; kube-scheduler multiplies it by the extender's weight."""
+
+
+class BadRequest(Exception):
+    """What was sent is not what the extender API sends; `field` says where."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+
+
+class NodeMeta(msgspec.Struct, frozen=True, gc=False):
+    """Of a Node's metadata: its name and what it announces."""
+
+    name: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class NodeObject(msgspec.Struct, frozen=True, gc=False):
+    """A Node as far as it is read; everything else is passed through as it came."""
+
+    metadata: NodeMeta = NodeMeta()
+
+
+class NodeList(msgspec.Struct, frozen=True):
+    """Nodes in full, each as the bytes that arrived."""
+
+    metadata: dict[str, Any] = {}
+    items: list[msgspec.Raw] | None = None
+
+
+class Args(msgspec.Struct, frozen=True, rename="pascal"):
+    """A pod, and the nodes to look at: `node_names` from a scheduler whose extender knows them."""
+
+    pod: Pod | None = None
+    nodes: NodeList | None = None
+    node_names: list[str] | None = None
+
+
+class FilterResult(msgspec.Struct, frozen=True, rename="pascal"):
+    """Where a pod fits, in the form of the request, and by node why not.
+
+    Evicting pods may help on `failed_nodes`, and on no node of `failed_and_unresolvable_nodes`.
+    """
+
+    nodes: NodeList | None = None
+    node_names: list[str] | None = None
+    failed_nodes: dict[str, str] = {}
+    failed_and_unresolvable_nodes: dict[str, str] = {}
+    error: str = ""
+
+
+class HostPriority(msgspec.Struct, frozen=True, rename="pascal", gc=False):
+    """How well a pod fits on a node, 0 to 10."""
+
+    host: str
+    score: int
+
+
+class BindingArgs(msgspec.Struct, frozen=True, rename="pascal"):
+    """A pod to be bound to a node."""
+
+    pod_name: str = ""
+    pod_namespace: str = ""
+    pod_uid: str = msgspec.field(default="", name="PodUID")
+    node: str = ""
+
+
+class BindingResult(msgspec.Struct, frozen=True, rename="pascal"):
+    """Why the pod was not bound, empty when it was."""
+
+    error: str = ""
+
+
+class MetaPod(msgspec.Struct, frozen=True, rename="pascal", gc=False):
+    """A pod by its uid alone."""
+
+    uid: str = msgspec.field(default="", name="UID")
+
+
+class Victims(msgspec.Struct, frozen=True, rename="pascal"):
+    """Pods of a node that the scheduler would evict, and how many budgets that would break."""
+
+    pods: list[Pod] | None = None
+    num_pdb_violations: int = msgspec.field(default=0, name="NumPDBViolations")
+
+
+class MetaVictims(msgspec.Struct, frozen=True, rename="pascal"):
+    """The same, by uids."""
+
+    pods: list[MetaPod] | None = None
+    num_pdb_violations: int = msgspec.field(default=0, name="NumPDBViolations")
+
+
+class PreemptionArgs(msgspec.Struct, frozen=True, rename="pascal"):
+    """A pod that fits nowhere, and by node whom the scheduler would evict for it."""
+
+    pod: Pod | None = None
+    node_name_to_victims: dict[str, Victims] | None = None
+    node_name_to_meta_victims: dict[str, MetaVictims] | None = None
+
+
+class PreemptionResult(msgspec.Struct, frozen=True, rename="pascal"):
+    """The nodes where evicting these would make room."""
+
+    node_name_to_meta_victims: dict[str, MetaVictims] = {}
+
+
+_UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_args: Final = msgspec.json.Decoder(Args)
+_bindings: Final = msgspec.json.Decoder(BindingArgs)
+_preemptions: Final = msgspec.json.Decoder(PreemptionArgs)
+_nodes: Final = msgspec.json.Decoder(NodeObject)
+
+
+def read_args(body: bytes) -> Args:
+    """Read what filter and prioritize are asked. Raises BadRequest."""
+    found = _read(_args, body)
+    if _nameless(found.pod) or (found.nodes is None and found.node_names is None):
+        found = _respelled(Args, body)
+    if found.pod is None:
+        raise BadRequest("the request has no pod", "Pod")
+    return found
+
+
+def read_binding(body: bytes) -> BindingArgs:
+    """Read what bind is asked. Raises BadRequest."""
+    found = _read(_bindings, body)
+    if not all(msgspec.structs.astuple(found)):
+        found = _respelled(BindingArgs, body)
+    for field in msgspec.structs.fields(BindingArgs):
+        if not getattr(found, field.name) and field.name != "pod_uid":
+            raise BadRequest(f"the request has no {field.encode_name}", field.encode_name)
+    return found
+
+
+def read_preemption(body: bytes) -> PreemptionArgs:
+    """Read what preempt is asked. Raises BadRequest."""
+    found = _read(_preemptions, body)
+    if _nameless(found.pod):
+        found = _respelled(PreemptionArgs, body)
+    if found.pod is None:
+        raise BadRequest("the request has no pod", "Pod")
+    return found
+
+
+def read_node(raw: msgspec.Raw) -> NodeMeta:
+    """Read name and annotations of a Node. Raises BadRequest."""
+    node = _read(_nodes, raw)
+    if not node.metadata.name:
+        node = _respelled(NodeObject, raw)
+    if not node.metadata.name:
+        raise BadRequest("a node has no name", "Nodes.items[].metadata.name")
+    return node.metadata
+
+
+def _nameless(pod: Pod | None) -> bool:
+    return pod is None or not (pod.metadata.name and pod.metadata.uid)
+
+
+def _read(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(body)
+    except _UNDECODABLE as error:
+        raise _bad(error) from error
+
+
+def _respelled(kind: type[T], body: bytes | msgspec.Raw) -> T:
+    """Read a body whose names are not spelt as Go writes them."""
+    try:
+        return msgspec.convert(field_case.respelled(msgspec.json.decode(body), kind), kind)
+    except _UNDECODABLE as error:
+        raise _bad(error) from error
+
+
+def _bad(error: Exception) -> BadRequest:
+    if isinstance(error, RecursionError):
+        return BadRequest("it is nested too deeply", "$")
+    text, _, field = str(error).rpartition(" - at `")
+    return BadRequest(text or str(error), field.rstrip("`") if text else "$")

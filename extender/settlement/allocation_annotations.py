@@ -1,0 +1,126 @@
+"""Allocations: the annotations of pods name the amounts that the ledger has given them.
+
+A Binding writes them. A resize is an event in the log, and the annotation follows it, because HAMi
+counts by the annotation when a cluster goes back to it. A write that failed or was cut short is
+repaired: the list of pods at the start of a tenure, and each change of a pod, show it.
+"""
+
+import asyncio
+import logging
+from itertools import islice
+from typing import Final, NamedTuple
+
+from extender.settlement import placement_commands, pod_reader
+from extender.settlement.card_session import CardTenure
+from ledger.core.evolve.charges import PODS
+from ledger.core.model.cards import Placement
+from ledger.core.model.events import AnyEvent, Resized
+from ledger.kube.api.errors import ClusterError, Conflict, NotFound, Unavailable
+from ledger.kube.api.objects import Pod
+from ledger.kube.hami.placement_annotations import allocated
+
+RETRY_SECONDS: Final = 1.0
+RETRY_SECONDS_MAX: Final = 30.0
+"""Pauses of a pod whose write has failed; they double. Others do not pause with it: a tenant can
+have its writes refused (annotations have an upper size), and another webhook of its namespace can
+be away. Where the API server does not answer at all, a round ends with the first question."""
+
+WRITES_MAX: Final = 64
+"""Pods that are read in one round."""
+
+DUE_MAX: Final = 10_000
+"""Pods that wait to be written; a later change or the next list of pods finds the others."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class _Subject(NamedTuple):
+    namespace: str
+    key: str
+    uid: str
+
+
+class _Waiting(NamedTuple):
+    """A pod to write: why the last write failed, and when, in the loop's time, to try again."""
+
+    reason: str = ""
+    at: float = 0.0
+    pause: float = 0.0
+
+
+_NEW: Final = _Waiting()
+
+
+class Allocations:
+    """Writes the amounts of one cluster's placed pods where their annotations have others."""
+
+    def __init__(self, tenure: CardTenure) -> None:
+        self._tenure = tenure
+        self._due: dict[_Subject, _Waiting] = {}
+
+    def follow(self, event: AnyEvent) -> None:
+        """Take note of a resize, which is in the log now."""
+        if isinstance(event, Resized):
+            self.note(event.namespace, event.key, event.uid)
+
+    def note(self, namespace: str, key: str, uid: str) -> None:
+        """Take note of a pod whose annotation may have other amounts than the ledger."""
+        if len(self._due) < DUE_MAX:
+            self._due.setdefault(_Subject(namespace, key, uid), _NEW)
+
+    async def settle(self) -> None:
+        """Read the pods that are due, and write what differs."""
+        now = asyncio.get_running_loop().time()
+        ripe = (subject for subject, waiting in self._due.items() if waiting.at <= now)
+        for subject in list(islice(ripe, WRITES_MAX)):
+            before = self._due.pop(subject)
+            try:
+                await self._write(subject)
+            except NotFound:
+                continue
+            except Conflict:
+                self._due[subject] = before  # it has changed since it was read
+            except ClusterError as error:
+                self._failed(subject, before, str(error))
+                if isinstance(error, Unavailable):
+                    break  # the others may get no answer either
+
+    def _failed(self, subject: _Subject, before: _Waiting, reason: str) -> None:
+        """Have a pod written again, after the others; log each reason once."""
+        now = asyncio.get_running_loop().time()
+        pause = min(2 * before.pause or RETRY_SECONDS, RETRY_SECONDS_MAX)
+        self._due[subject] = _Waiting(reason, now + pause, pause)
+        if reason != before.reason:
+            extra = {"namespace": subject.namespace, "key": subject.key, "reason": reason}
+            _log.warning("allocation_not_written", extra=extra)
+
+    async def _write(self, subject: _Subject) -> None:
+        """Write the amounts of a pod unless it has them. Raises ClusterError."""
+        namespace, name = subject.namespace.partition("/")[2], subject.key.removeprefix(PODS)
+        pod = await self._tenure.cluster.get_pod(namespace, name)
+        placed = self._tenure.placement(subject.namespace, subject.key)
+        if pod is None or placed is None or not self._is_outdated(pod, placed, subject.uid):
+            return
+        changes = self._changes(placed)
+        if not changes:
+            return
+        version = pod.metadata.resource_version
+        await self._tenure.cluster.patch_pod_annotations(namespace, name, changes, version)
+        extra = {"namespace": subject.namespace, "key": subject.key}
+        _log.info("allocation_written", extra=extra)
+
+    def _changes(self, placed: Placement) -> dict[str, str]:
+        node = self._tenure.view.state.nodes[placed.node]
+        try:
+            return allocated(placed.parts, (*node.cards, *node.lost))
+        except ValueError:
+            return {}  # init containers that are over had a card that the node has lost
+
+    def _is_outdated(self, pod: Pod, placed: Placement, uid: str) -> bool:
+        """Return whether a pod is where the ledger says, with other amounts."""
+        if pod.metadata.uid != uid or not placement_commands.is_placed(placed, uid):
+            return False
+        reading = pod_reader.read(pod, self._tenure.name, self._tenure.settings.rules)
+        if reading.over or reading.node != placed.node or placement_commands.drift(reading, placed):
+            return False
+        return placement_commands.is_outdated(reading, placed)

@@ -1,0 +1,30 @@
+"""Claims: what is kept for a pod, while others are evicted for it, is given up after its time."""
+
+import asyncio
+
+from extender.settlement.card_session import SETTLED, CardTenure
+from ledger.core.model.cards import Claim
+from ledger.core.model.commands import Withdraw
+from ledger.core.model.events import Cause
+
+
+class Claims:
+    """Withdraws the claims of one cluster. Their ages are on this replica's own clock."""
+
+    def __init__(self, tenure: CardTenure) -> None:
+        self._tenure = tenure
+        self._since: dict[Claim, float] = {}
+
+    async def settle(self) -> None:
+        """Withdraw what has been kept for its whole time."""
+        now = asyncio.get_running_loop().time()
+        standing = self._standing()
+        self._since = {claim: self._since.get(claim, now) for claim in standing}
+        for claim, since in self._since.items():
+            if now - since >= self._tenure.settings.claim_seconds:
+                where = claim.namespace, claim.key, claim.uid
+                await self._tenure.courier.send(Withdraw(*where, Cause.ELAPSED, SETTLED))
+
+    def _standing(self) -> list[Claim]:
+        claims = self._tenure.view.state.claims.items()
+        return [one for node, kept in claims if self._tenure.owns(node) for one in kept]

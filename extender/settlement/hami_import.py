@@ -1,0 +1,193 @@
+"""Importing: what a cluster's nodes and bound pods amount to, told once and all at once.
+
+It tells the ledger the same as settlement would, node by node and pod by pod, and notes what came
+of it. Whoever calls says how commands are decided: for good, or as a rehearsal.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec import structs
+
+from extender.settlement import node_reader, placement_commands, pod_reader
+from extender.settlement.hami_counts import Counted, counted
+from extender.settlement.node_reader import NodeRules
+from ledger.core.evolve.placements import account_of, lines_of
+from ledger.core.model import accounts
+from ledger.core.model.cards import Card
+from ledger.core.model.commands import AnyCommand, RegisterCards
+from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.state import State
+from ledger.kube.api.objects import Node, Pod
+from ledger.kube.hami.hami_accounts import Accounts
+from ledger.kube.requests.demand_rules import DemandRules
+
+ACTOR: Final = "import"
+
+Decide = Callable[[AnyCommand], Awaitable[Denial | None]]
+"""Decides a command and applies it to the state that `Importing` reads."""
+
+MakeKnown = Callable[[Pod], Awaitable[Denial | None]]
+"""Tells the ledger that a pod exists, if it does not know."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A node or pod that was not imported, and why."""
+
+    kind: str
+    name: str
+    reason: str
+
+
+class CardTotal(msgspec.Struct, frozen=True):
+    """What is used of a card by the ledger and by HAMi's rules: MiB, percent, containers."""
+
+    node: str
+    uuid: str
+    memory: int
+    used_memory: int
+    hami_memory: int
+    used_cores: int
+    hami_cores: int
+    used_slots: int
+    hami_slots: int
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What an import came to; of nodes and pods, how many are new and how many were known.
+
+    `accounts` are HAMi's, `None` where they were not looked for. `settings` are lines for
+    gpuledger.toml: whom to trust, and which schedulers place on cards, as far as it lacks them.
+    """
+
+    dry_run: bool
+    nodes: int
+    nodes_known: int
+    pods: int
+    pods_known: int
+    problems: tuple[Problem, ...]
+    cards: tuple[CardTotal, ...]
+    accounts: Accounts | None = None
+    settings: tuple[str, ...] = ()
+
+
+class Importing:
+    """Imports one cluster. `state` shows what was decided so far."""
+
+    def __init__(
+        self,
+        cluster: str,
+        rules: DemandRules,
+        node_rules: NodeRules,
+        state: Callable[[], State],
+        decide: Decide,
+        make_known: MakeKnown,
+    ) -> None:
+        """`cluster` is its name in the ledger."""
+        self._cluster, self._rules, self._node_rules = cluster, rules, node_rules
+        self._state, self._decide, self._make_known = state, decide, make_known
+        self._new = {"node": 0, "pod": 0}
+        self._known = {"node": 0, "pod": 0}
+        self._problems: list[Problem] = []
+        self._by_hami: dict[tuple[str, str], Counted] = {}
+
+    async def take(
+        self, nodes: Sequence[Node], pods: Sequence[Pod], now: datetime, *, dry_run: bool
+    ) -> Imported:
+        """Import nodes, then pods; `now` has a time zone."""
+        for node in nodes:
+            await self._node(node, now)
+        for pod in pods:
+            if pod.spec.node_name and pod_reader.names_cards(pod):
+                await self._pod(pod)
+        totals = [self._total(node, card) for node, card in self._cards()]
+        return Imported(
+            dry_run,
+            self._new["node"],
+            self._known["node"],
+            self._new["pod"],
+            self._known["pod"],
+            tuple(self._problems),
+            tuple(totals),
+        )
+
+    async def _node(self, node: Node, now: datetime) -> None:
+        reading = node_reader.read(node, self._node_rules)
+        if reading.announced.problem:
+            self._problems.append(Problem("node", reading.name, reading.announced.problem))
+            return
+        name = accounts.qualified(self._cluster, reading.name)
+        known = self._state().nodes.get(name)
+        wanted = node_reader.cards_of(reading, known, now, lost=False)
+        if wanted is None:
+            return
+        denial = await self._decide(RegisterCards(name, *wanted, ACTOR, reading.version))
+        self._note("node", reading.name, denial, is_new=self._state().nodes.get(name) != known)
+
+    async def _pod(self, pod: Pod) -> None:
+        reading = pod_reader.read(pod, self._cluster, self._rules)
+        if reading.over:
+            return
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        node = self._state().nodes.get(reading.node)
+        problem = reading.problem
+        if not problem and reading.parts is not None:
+            problem = placement_commands.missing(node, reading.parts)
+        if problem:
+            self._problems.append(Problem("pod", name, problem))
+            return
+        if reading.parts is None or node is None:
+            return
+        self._count(reading.node, counted(reading.parts, initialised=reading.initialised))
+        space = self._state().namespaces.get(reading.namespace)
+        placed = space.placed.get(reading.key) if space is not None else None
+        if placement_commands.is_placed(placed, reading.uid):
+            self._known["pod"] += 1
+            return
+        denial = await self._make_known(pod)
+        for command in (
+            placement_commands.seen(reading, pod, node, self._rules),
+            placement_commands.since(reading),
+        ):
+            if denial is None and command is not None:
+                denial = await self._decide(structs.replace(command, actor=ACTOR))
+        self._note("pod", name, denial, is_new=True)
+
+    def _note(self, kind: str, name: str, denial: Denial | None, *, is_new: bool) -> None:
+        if denial is not None:
+            self._problems.append(Problem(kind, name, sentence(denial)))
+        elif is_new:
+            self._new[kind] += 1
+        else:
+            self._known[kind] += 1
+
+    def _count(self, node: str, found: dict[str, Counted]) -> None:
+        for uuid, more in found.items():
+            before = self._by_hami.get((node, uuid), Counted())
+            self._by_hami[node, uuid] = before.plus(more)
+
+    def _cards(self) -> list[tuple[str, Card]]:
+        nodes = sorted(self._state().nodes.items())
+        mine = [(name, node) for name, node in nodes if name.startswith(f"{self._cluster}/")]
+        return [(name, card) for name, node in mine for card in (*node.cards, *node.lost)]
+
+    def _total(self, node: str, card: Card) -> CardTotal:
+        state = self._state()
+        if account_of(node, card.uuid) in state.accounts:
+            memory, cores, slots = (state.used[line] for line in lines_of(state, node, card.uuid))
+        else:
+            memory = cores = slots = 0
+        hami = self._by_hami.get((node, card.uuid), Counted())
+        return CardTotal(
+            node.partition("/")[2],
+            card.uuid,
+            card.memory,
+            memory,
+            hami.memory,
+            cores,
+            hami.cores,
+            slots,
+            hami.slots,
+        )

@@ -1,0 +1,83 @@
+"""Locks: HAMi's lock of a node is taken away when the pod it is for is gone, or on another node.
+
+HAMi's device plugin clears it when it has handed the pod its cards. A pod that is deleted before,
+or whose binder died, leaves it, and nobody could be bound there for as long as a lock lasts.
+"""
+
+import logging
+from typing import Final
+
+from extender.settlement.card_session import CardTenure
+from extender.settlement.node_informer import Nodes
+from extender.settlement.node_reader import NodeReading
+from ledger.core.evolve.charges import PODS
+from ledger.core.model.cards import Stage
+from ledger.kube.api.errors import ClusterError, Unavailable
+from ledger.kube.hami import annotation_names, node_lock
+from ledger.kube.hami.node_lock import NodeLock
+
+LOOK_SECONDS: Final = 10.0
+"""How often locks are looked at."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Locks:
+    """Looks after the locks of one cluster's nodes."""
+
+    def __init__(self, tenure: CardTenure, nodes: Nodes) -> None:
+        self._tenure = tenure
+        self._nodes = nodes
+
+    async def settle(self) -> None:
+        """Look at every lock that is no placement's which is being handed out."""
+        for reading in [one for one in self._nodes.known.values() if one.lock]:
+            lock = node_lock.read(reading.lock)
+            if lock is None or not lock.pod or self._is_needed(reading, lock):
+                continue
+            try:
+                if await self._is_over(reading, lock):
+                    await self._clear(reading)
+            except ClusterError as error:
+                extra = {"node": reading.name, "reason": str(error)}
+                _log.warning("node_lock_not_settled", extra=extra)
+                if isinstance(error, Unavailable):
+                    return  # the others would get no answer either
+
+    async def release(self, node: str, namespace: str, name: str) -> None:
+        """Clear the lock of a qualified node if it is for this pod; later, if that fails."""
+        reading = self._nodes.known.get(node.partition("/")[2])
+        lock = node_lock.read(reading.lock) if reading is not None else None
+        if reading is None or lock is None or not lock.is_of(namespace, name):
+            return
+        try:
+            await self._clear(reading)
+        except ClusterError as error:
+            _log.warning("node_lock_not_settled", extra={"node": node, "reason": str(error)})
+
+    def _is_needed(self, reading: NodeReading, lock: NodeLock) -> bool:
+        """Return whether the pod of a lock is being handed cards, as far as the ledger knows."""
+        namespace = self._tenure.qualified(lock.namespace)
+        placed = self._tenure.placement(namespace, PODS + lock.pod)
+        if placed is None or placed.node != self._tenure.qualified(reading.name):
+            return False
+        return placed.stage < Stage.ALLOCATED
+
+    async def _is_over(self, reading: NodeReading, lock: NodeLock) -> bool:
+        """Return whether the pod of a lock is gone, ended, or on another node.
+
+        Raises ClusterError.
+        """
+        pod = await self._tenure.cluster.get_pod(lock.namespace, lock.pod)
+        if pod is None or pod.status.has_ended():
+            return True
+        return pod.spec.node_name not in ("", reading.name)
+
+    async def _clear(self, reading: NodeReading) -> None:
+        """Clear the lock unless the node has changed meanwhile. Raises ClusterError."""
+        changes = {annotation_names.LOCK: None}
+        await self._tenure.cluster.patch_node_annotations(
+            reading.name, changes, str(reading.version)
+        )
+        self._tenure.count("node_locks_cleared_total")
+        _log.info("node_lock_cleared", extra={"node": reading.name, "lock": reading.lock})

@@ -1,0 +1,147 @@
+"""Judging placements: what the ledger is to be told when a pod is where it is. Pure.
+
+For a pod that we placed the ledger knows its cards, and an annotation that says others is drift.
+For one that somebody else placed and that is bound, the annotation is the truth.
+"""
+
+from collections.abc import Sequence
+
+from extender.settlement.card_session import SETTLED
+from extender.settlement.pod_reader import PodReading
+from ledger.core.model import cards
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Parts, Phase, Placement, Stage
+from ledger.core.model.commands import Advance, Place, Unplace
+from ledger.core.model.events import Cause
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_request_parser import wish_of
+from ledger.kube.requests.device_requests import PodWish
+from ledger.kube.requests.placed_demand import charged_by, stands_of
+
+
+def is_placed(placed: Placement | None, uid: str) -> bool:
+    """Return whether a placement is on a node, and of the pod of this uid."""
+    return placed is not None and placed.uid == uid and bool(placed.node)
+
+
+def missing(node: cards.Node | None, parts: Parts) -> str:
+    """Say what keeps a pod from being charged on its node; empty when nothing does."""
+    if node is None:
+        return "its node announces no cards"
+    known = {card.uuid for card in (*node.cards, *node.lost)}
+    unknown = [uuid for uuid in cards.uuids(parts) if uuid not in known]
+    return f"its node has no card {', '.join(unknown)}" if unknown else ""
+
+
+def seen(reading: PodReading, pod: Pod, node: cards.Node, rules: DemandRules) -> Place:
+    """Return the command that charges a pod on the cards that somebody else has given it."""
+    assert reading.parts is not None, "who was given nothing is not placed"
+    wish, over = _wish(pod, rules), reading.initialised
+    stands = stands_of(reading.parts, wish, rules, _all(node), initialised=over)
+    return Place(
+        reading.namespace,
+        reading.key,
+        reading.uid,
+        reading.node,
+        reading.parts,
+        stands,
+        seen=True,
+        actor=SETTLED,
+    )
+
+
+def since(reading: PodReading) -> Advance | None:
+    """Return the command that tells how far a pod has come that is only seen now, if it has."""
+    assert reading.parts is not None, "who was given nothing is not placed"
+    over = reading.initialised and _takes_first(reading.parts)
+    if reading.stage <= Stage.BOUND and not over:
+        return None
+    where = reading.namespace, reading.key, reading.uid
+    return Advance(*where, reading.stage, over, {}, SETTLED, reading.node)
+
+
+def demanded(parts: Parts, pod: Pod, node: cards.Node, rules: DemandRules) -> Amounts:
+    """Return what a pod demands by the cards that it was given."""
+    return charged_by(parts, _wish(pod, rules), rules, _all(node))
+
+
+def left(reading: PodReading, placed: Placement) -> Unplace:
+    """Return the command that gives back the cards of a node on which the pod is not."""
+    where = reading.namespace, reading.key, reading.uid
+    return Unplace(*where, placed.node, Cause.UNBOUND, SETTLED, bound=True)
+
+
+def progress(
+    reading: PodReading, placed: Placement, pod: Pod, node: cards.Node | None, rules: DemandRules
+) -> Advance | None:
+    """Return the command that tells how far a placement has come, None when the ledger knows."""
+    over = reading.initialised and not placed.initialised and _takes_first(placed.parts)
+    if reading.stage <= placed.stage and not over:
+        return None
+    stands: Amounts = {}
+    if over and node is not None:
+        asked = placed.parts, _wish(pod, rules), rules, _all(node)
+        remaining = charged_by(*asked, initialised=True)
+        stands = {name: remaining.get(name, 0) for name in charged_by(*asked)}
+    where = reading.namespace, reading.key, reading.uid
+    over = over or placed.initialised
+    return Advance(*where, reading.stage, over, stands, SETTLED, placed.node)
+
+
+def drift(reading: PodReading, placed: Placement) -> str:
+    """Say how a pod's annotations disagree with its placement; empty when they do not.
+
+    Amounts may: those of a pod that was resized are its own. So may nothing be said any more.
+    """
+    if reading.problem:
+        return reading.problem
+    if reading.parts is None:
+        return "" if reading.stage < Stage.BOUND else "its annotations name no cards any more"
+    told, kept = _outline(reading.parts), _outline(placed.parts)
+    return "" if told == kept else f"its annotations name {_shown(told)}, it has {_shown(kept)}"
+
+
+def is_outdated(reading: PodReading, placed: Placement) -> bool:
+    """Return whether a pod's annotations give it other amounts of its cards than the ledger."""
+    return reading.parts is not None and _amounts(reading.parts) != _amounts(placed.parts)
+
+
+def _takes_first(parts: Parts) -> bool:
+    """Return whether init containers take cards."""
+    return any(part.shares for part in parts if part.phase == Phase.INIT)
+
+
+def _wish(pod: Pod, rules: DemandRules) -> PodWish:
+    """Return what a pod wants; of what is not understood, it is the cards that say what it has."""
+    wish = wish_of(pod, rules)
+    return wish if isinstance(wish, PodWish) else PodWish(())
+
+
+def _all(node: cards.Node) -> tuple[cards.Card, ...]:
+    return (*node.cards, *node.lost)
+
+
+_Outline = list[tuple[str, list[str]]]
+
+
+def _outline(parts: Parts) -> _Outline:
+    """Return the cards of each container that has any, whatever their order."""
+    return [
+        (part.container, sorted(share.uuid for share in part.shares))
+        for part in parts
+        if part.shares
+    ]
+
+
+def _amounts(parts: Parts) -> list[tuple[str, list[tuple[str, int, int]]]]:
+    """Return what each container that has cards has of them, whatever their order."""
+    return [
+        (part.container, sorted((one.uuid, one.memory, one.cores) for one in part.shares))
+        for part in parts
+        if part.shares
+    ]
+
+
+def _shown(outline: Sequence[tuple[str, list[str]]]) -> str:
+    return "; ".join(f"{name}: {', '.join(uuids)}" for name, uuids in outline) or "none"

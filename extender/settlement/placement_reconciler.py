@@ -1,0 +1,164 @@
+"""Placements: what the watch of pods tells becomes placements, and how far they have come."""
+
+import logging
+from typing import Final
+
+import msgspec
+
+from extender.settlement import placement_commands, pod_reader
+from extender.settlement.allocation_annotations import Allocations
+from extender.settlement.card_session import SETTLED, CardTenure
+from extender.settlement.pod_reader import PodReading
+from ledger.core.evolve.charges import PODS, bodies_of
+from ledger.core.model.cards import Placement
+from ledger.core.model.commands import AnyCommand, Observe
+from ledger.core.model.events import AnyEvent, CardsRegistered
+from ledger.kube.api.objects import Pod
+from ledger.kube.api.ports import Change, Changed, Listed
+from ledger.runtime.tasks import Stride
+
+ASTRAY_MAX: Final = 10_000
+"""Pods that are remembered because their cards are not known; the next list finds the others."""
+
+CARDS: Final = "cards"
+NODE: Final = "node"
+"""The kinds of drift: the annotations name other cards, the pod runs on another node."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Astray(msgspec.Struct, frozen=True):
+    """A pod that runs on cards which nobody announces, or whose annotations make no sense."""
+
+    pod: Pod
+    node: str
+    reason: str
+
+
+class Placements:
+    """Follows the placed pods of one cluster. `astray` are those that cannot be charged, by uid."""
+
+    def __init__(self, tenure: CardTenure, allocations: Allocations) -> None:
+        self.astray: dict[str, Astray] = {}
+        self._tenure, self._allocations = tenure, allocations
+        self._drifting: set[str] = set()
+        self._due: dict[str, None] = {}
+
+    async def take(self, change: Change[Pod]) -> None:
+        """Tell the ledger what a change means, after it was told of the pod itself."""
+        if isinstance(change, Listed):
+            await self._take_all(change)
+        elif isinstance(change, Changed):
+            if change.deleted:
+                self._forget(change.object.metadata.uid)
+            else:
+                await self._take(change.object)
+
+    def follow(self, event: AnyEvent) -> None:
+        """Take note of a node that announces cards: pods may have been waiting for them."""
+        if isinstance(event, CardsRegistered) and self.astray:
+            self._due[event.node] = None
+
+    async def look_again(self) -> None:
+        """Look at the pods that were astray on nodes that have announced cards since."""
+        due, self._due = self._due, {}
+        waiting = [one.pod for one in self.astray.values() if one.node in due] if due else []
+        stride = Stride()
+        for pod in waiting:
+            await stride.step()
+            if pod.metadata.uid in self.astray:
+                await self._take(pod)
+
+    async def _take_all(self, listed: Listed[Pod]) -> None:
+        stride, present = Stride(), set[str]()
+        for pod in listed.objects:
+            present.add(pod.metadata.uid)
+            await stride.step()
+            await self._take(pod)
+        for uid in (self.astray.keys() | self._drifting) - present:
+            self._forget(uid)
+
+    async def _take(self, pod: Pod) -> None:
+        tenure, meta = self._tenure, pod.metadata
+        namespace, key = tenure.qualified(meta.namespace), PODS + meta.name
+        placed = tenure.placement(namespace, key)
+        if placed is None and not pod_reader.names_cards(pod):
+            return
+        reading = pod_reader.read(pod, tenure.name, tenure.settings.rules)
+        before = self.astray.pop(reading.uid, None)
+        if reading.over:
+            self._forget(reading.uid)
+            return
+        found = self._judge(reading, placed, pod)
+        _say(reading, before, self.astray.get(reading.uid))
+        for command in found:
+            await tenure.courier.send(command)
+
+    def _judge(self, reading: PodReading, placed: Placement | None, pod: Pod) -> list[AnyCommand]:
+        if not reading.node:
+            return []
+        if placed is None or not placement_commands.is_placed(placed, reading.uid):
+            return self._seen(reading, pod)
+        if placed.node != reading.node:
+            self._drifts(reading, NODE, f"it runs on {reading.node}, its cards are {placed.node}'s")
+            return [placement_commands.left(reading, placed), *self._seen(reading, pod)]
+        wrong = placement_commands.drift(reading, placed)
+        if wrong:
+            self._drifts(reading, CARDS, wrong)
+        elif placement_commands.is_outdated(reading, placed):
+            self._allocations.note(reading.namespace, reading.key, reading.uid)
+        nodes, rules = self._tenure.view.state.nodes, self._tenure.settings.rules
+        command = placement_commands.progress(reading, placed, pod, nodes.get(placed.node), rules)
+        return [command] if command is not None else []
+
+    def _seen(self, reading: PodReading, pod: Pod) -> list[AnyCommand]:
+        """Return what charges a bound pod that somebody else has placed, if it can be charged."""
+        node, rules = self._tenure.view.state.nodes.get(reading.node), self._tenure.settings.rules
+        if reading.parts is None:
+            if reading.problem:
+                self._goes_astray(reading, pod, reading.problem)
+            return []
+        wrong = placement_commands.missing(node, reading.parts)
+        if wrong or node is None:
+            self._goes_astray(reading, pod, wrong)
+            return []
+        found: list[AnyCommand] = [placement_commands.seen(reading, pod, node, rules)]
+        if not self._is_known(reading):
+            demand = placement_commands.demanded(reading.parts, pod, node, rules)
+            where = reading.namespace, reading.key, reading.uid, reading.version
+            found.insert(0, Observe(*where, demand, SETTLED))
+        command = placement_commands.since(reading)
+        return [*found, command] if command is not None else found
+
+    def _is_known(self, reading: PodReading) -> bool:
+        """Return whether the ledger knows a pod, or is being told of it."""
+        if self._tenure.courier.is_pending(reading.namespace, reading.key):
+            return True
+        entry = self._tenure.entry(reading.namespace, reading.key)
+        return entry is not None and any(one.uid == reading.uid for one in bodies_of(entry))
+
+    def _goes_astray(self, reading: PodReading, pod: Pod, reason: str) -> None:
+        if len(self.astray) >= ASTRAY_MAX:
+            return
+        self.astray[reading.uid] = Astray(pod, reading.node, reason)
+
+    def _drifts(self, reading: PodReading, kind: str, reason: str) -> None:
+        """Count and log that a pod is not where the ledger says, once."""
+        if reading.uid in self._drifting:
+            return
+        self._drifting.add(reading.uid)
+        self._tenure.count("placement_drift_total", kind)
+        extra = {"namespace": reading.namespace, "key": reading.key, "reason": reason}
+        _log.warning("placement_drifts", extra=extra)
+
+    def _forget(self, uid: str) -> None:
+        self.astray.pop(uid, None)
+        self._drifting.discard(uid)
+
+
+def _say(reading: PodReading, before: Astray | None, now: Astray | None) -> None:
+    """Log why a pod cannot be charged, once."""
+    if now is None or (before is not None and before.reason == now.reason):
+        return
+    extra = {"namespace": reading.namespace, "key": reading.key, "reason": now.reason}
+    _log.warning("placement_not_known", extra=extra)

@@ -1,0 +1,130 @@
+"""Unbound placements: cards are given back once it is proved that their Binding was not stored.
+
+Whoever binds a pod may die between the ledger and the API server, or get no answer. A placement
+that has stood for longer than any Binding can take, and whose pod a linearizable read that began
+after that shows unbound, will not come to be. The age alone proves nothing, nor does a read that
+failed. Ages are on this replica's own clock and start from zero with its tenure.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from extender.settlement.card_session import SETTLED, CardTenure
+from extender.settlement.node_locks import Locks
+from ledger.core.evolve.charges import PODS
+from ledger.core.model.cards import Placement, Stage
+from ledger.core.model.commands import Advance, Unplace
+from ledger.core.model.events import AnyEvent, Cause, Placed
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Pod
+from ledger.runtime.backoff import Pausing
+from ledger.runtime.tasks import Stride
+
+RETRY_SECONDS: Final = 1.0
+RETRY_SECONDS_MAX: Final = 30.0
+"""Pauses after a read that failed; they double."""
+
+READS_MAX: Final = 128
+"""Pods that are read in one round, the oldest placements first."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class _Subject(NamedTuple):
+    namespace: str
+    key: str
+    uid: str
+
+
+class Unbound:
+    """Settles the placements of one cluster that are not known to be bound."""
+
+    def __init__(self, tenure: CardTenure, locks: Locks) -> None:
+        self._tenure = tenure
+        self._locks = locks
+        self._since: dict[_Subject, float] = {}
+        self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._since)
+
+    async def find(self) -> None:
+        """Start the age of every placement that has none yet."""
+        stride, clock = Stride(), asyncio.get_running_loop().time
+        state = self._tenure.view.state
+        for node in [name for name in state.residents if self._tenure.owns(name)]:
+            for namespace, key in list(state.residents.get(node, ())):
+                await stride.step()
+                placed = self._tenure.placement(namespace, key)
+                if placed is not None and _is_open(placed):
+                    self._since.setdefault(_Subject(namespace, key, placed.uid), clock())
+
+    def follow(self, event: AnyEvent, now: float) -> None:
+        """Count the age of a new placement from `now` on, in seconds of the loop's clock."""
+        if isinstance(event, Placed) and event.cause != Cause.SEEN:
+            subject = _Subject(event.namespace, event.key, event.uid)
+            self._since.pop(subject, None)
+            self._since[subject] = now
+
+    async def settle(self) -> None:
+        """Read the pods of those that are old enough."""
+        if not self._pausing.is_over():
+            return
+        for subject in list(islice(self._old(), READS_MAX)):
+            try:
+                await self._settle(subject)
+            except ClusterError as error:
+                self._pausing.failed()
+                _log.warning("binding_not_settled", extra={"reason": str(error)})
+                return
+        self._pausing.worked()
+
+    def _old(self) -> Iterator[_Subject]:
+        """Yield what has stood for the whole bound; forget what is settled already."""
+        now = asyncio.get_running_loop().time()
+        for subject, since in list(self._since.items()):
+            if now - since < self._tenure.settings.settle_seconds:
+                return
+            if self._placement(subject) is None:
+                del self._since[subject]
+            else:
+                yield subject
+
+    def _placement(self, subject: _Subject) -> Placement | None:
+        """Return the placement if it still is not known to be bound."""
+        placed = self._tenure.placement(subject.namespace, subject.key)
+        if placed is None or placed.uid != subject.uid or not _is_open(placed):
+            return None
+        return placed
+
+    async def _settle(self, subject: _Subject) -> None:
+        """Tell what a read shows. Raises ClusterError: then nothing is known."""
+        namespace, name = subject.namespace.partition("/")[2], subject.key.removeprefix(PODS)
+        since = self._since[subject]
+        pod = await self._tenure.cluster.get_pod(namespace, name)
+        placed = self._placement(subject)
+        if placed is None or self._since.get(subject) != since:
+            return  # it went on, or began anew, while the pod was read
+        del self._since[subject]
+        if pod is not None and _is_at(pod, subject.uid, placed.node.partition("/")[2]):
+            bound = Advance(*subject, Stage.BOUND, actor=SETTLED, node=placed.node)
+            await self._tenure.courier.send(bound)
+            return
+        self._tenure.count("placements_undone_total")
+        _log.info("placement_undone", extra={"namespace": namespace, "key": subject.key})
+        undo = Unplace(*subject, placed.node, Cause.UNBOUND, SETTLED, version=placed.version)
+        await self._tenure.courier.send(undo)
+        await self._locks.release(placed.node, namespace, name)
+
+
+def _is_open(placed: Placement) -> bool:
+    return bool(placed.node) and placed.stage == Stage.PROPOSED
+
+
+def _is_at(pod: Pod, uid: str, node: str) -> bool:
+    """Return whether the pod of a uid is bound to a node, named without its cluster."""
+    return (pod.metadata.uid, pod.spec.node_name) == (uid, node)

@@ -1,0 +1,1 @@
+"""The verbs of kube-scheduler: filter, prioritize, bind and preempt."""
