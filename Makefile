@@ -68,7 +68,7 @@ bench: setup ## measure; writes tests/bench/results/latest.json
 	$(BIN)/python -m tests.bench
 
 simulate: setup ## simulate seeded faults; SEEDS=N
-	$(BIN)/gpuledger simulate --seeds $(SEEDS)
+	PYTHONPATH=tests $(BIN)/python -m simulation --seeds $(SEEDS) --workers $(WORKERS)
 
 lint: setup ## style, types, import arrows, sizes, names and words
 	$(BIN)/ruff check .

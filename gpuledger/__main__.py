@@ -17,12 +17,12 @@ def main() -> None:
 
 
 def _run() -> None:
-    from gpuledger.app import build
+    from gpuledger.cli.app import build
 
     try:
         build()()
     except Exception as error:
-        from gpuledger.failures import ending
+        from gpuledger.cli.error_mapping import ending
 
         stop = ending(error)
         if stop is None:

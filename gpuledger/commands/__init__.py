@@ -1,1 +1,2 @@
-"""The commands, one family per module; each is registered on the app that `gpuledger.app` makes."""
+"""The commands, one family per module; each is registered on the app that `gpuledger.cli.app`
+makes."""

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
-from gpuledger.command import LEDGER, command
+from gpuledger.cli.command_wrapper import LEDGER, command
 from ledger.runtime.settings.setting_sources import Loaded
 
 TAKES: Final = (
@@ -160,11 +160,11 @@ def agent(  # noqa: PLR0913 - every option is one
     containers use. It reads the log and never writes it. Ends cleanly on SIGTERM; containers go
     on with their limits.
     """
-    from gpuledger.exits import Exit, Stop
+    from gpuledger.cli.exit_codes import Exit, Stop
 
     try:
-        from gpuledger.agent import main
-        from gpuledger.agent_settings import AgentSettings, checked
+        from gpuledger.node.agent_process import main
+        from gpuledger.node.agent_settings import AgentSettings, checked
     except ModuleNotFoundError as error:
         remedy = "install what nodes need: pip install 'gpuledger[node]'"
         raise Stop(Exit.FAILED, f"{error}; {remedy}") from error

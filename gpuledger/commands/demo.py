@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.command import Explained, epilog
+from gpuledger.cli.command_wrapper import Explained, epilog
 
 
 def register(app: typer.Typer) -> None:
@@ -25,8 +25,8 @@ def demo(
     """
     import asyncio
 
-    from gpuledger.demo.running import run
-    from gpuledger.exits import Exit
+    from gpuledger.cli.exit_codes import Exit
+    from gpuledger.demo.run_demo import run
 
     if not asyncio.run(run(keep)):
         raise typer.Exit(Exit.FAILED)

@@ -4,7 +4,7 @@ from typing import Final
 
 import typer
 
-from gpuledger.command import command
+from gpuledger.cli.command_wrapper import command
 from ledger.runtime.settings.setting_sources import RETIRED, Loaded
 from ledger.runtime.settings.settings import NAMES
 
@@ -29,6 +29,6 @@ def extender(loaded: Loaded) -> None:
     It is `gpuledger serve`, on the same log, that answers no reviews and registers nothing: run it
     beside each kube-scheduler, as many as you like. It places pods and settles as any replica does.
     """
-    from gpuledger.serve import main_extender
+    from gpuledger.server.run_service import main_extender
 
     main_extender(loaded.settings, loaded.ignored)

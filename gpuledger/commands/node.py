@@ -4,8 +4,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gpuledger.command import command, group
-from gpuledger.output import Column, Format, Output, number, text
+from gpuledger.cli.command_wrapper import command, group
+from gpuledger.cli.output import Column, Format, Output, number, text
 from ledger.runtime.settings.setting_sources import Loaded
 
 app = group(
@@ -61,6 +61,6 @@ async def top(
     BUSY is used/limit in percent of the card's time. With -o json, with --once, or into a pipe, it
     looks once.
     """
-    from gpuledger.node_top import watch
+    from gpuledger.node.node_top import watch
 
     await watch(agent, every, output, COLUMNS, once=once)

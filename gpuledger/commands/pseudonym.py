@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.command import command
+from gpuledger.cli.command_wrapper import command
 from ledger.runtime.settings.setting_sources import Loaded
 
 
@@ -28,8 +28,8 @@ def pseudonym(
 
     Needs the key that the service has. With an older key, it finds what was recorded under that.
     """
-    from gpuledger.exits import Exit, Stop
-    from gpuledger.pseudonyms import recorded_names
+    from gpuledger.cli.exit_codes import Exit, Stop
+    from gpuledger.wiring.pseudonym_key import recorded_names
 
     if not user:
         raise Stop(Exit.USAGE, "USER is empty: give the name as the API server knows it")

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from gpuledger.command import command, group
-from gpuledger.output import Format, Output, show_object, show_rows, text
+from gpuledger.cli.command_wrapper import command, group
+from gpuledger.cli.output import Format, Output, show_object, show_rows, text
 from ledger.runtime.settings.setting_sources import Loaded
 
 app = group("Show what a kube-scheduler is configured with.")
@@ -25,10 +25,10 @@ def resources(loaded: Loaded, output: Output = Format.YAML) -> None:
     of the vendors in the settings whose cards the extender places. A pod that requests a resource
     that is missing there stays Pending.
     """
-    from gpuledger import wiring
+    from gpuledger.wiring import service_parts
     from ledger.kube.vendors.managed_resources import managed_resources
 
-    found = managed_resources(wiring.demand_rules(loaded.settings).vendors)
+    found = managed_resources(service_parts.demand_rules(loaded.settings).vendors)
     if output is Format.TABLE:
         show_rows(found, _RESOURCES, output, "The extender places no cards of these vendors.")
     else:

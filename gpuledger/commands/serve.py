@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.command import command
+from gpuledger.cli.command_wrapper import command
 from ledger.runtime.settings.setting_sources import RETIRED, Loaded
 from ledger.runtime.settings.settings import NAMES
 
@@ -41,6 +41,6 @@ def serve(
         for name, value, source in loaded.describe():
             typer.echo(f"{name} = {value}  # {source}")
         return
-    from gpuledger.serve import main
+    from gpuledger.server.run_service import main
 
     main(loaded.settings, loaded.ignored)

@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from gpuledger.command import Explained, epilog
-from gpuledger.output import Format, Output, show_one, text
+from gpuledger.cli.command_wrapper import Explained, epilog
+from gpuledger.cli.output import Format, Output, show_one, text
 
 
 def register(app: typer.Typer) -> None:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.command import command, group
-from gpuledger.output import Format, Output, text
+from gpuledger.cli.command_wrapper import command, group
+from gpuledger.cli.output import Format, Output, text
 from ledger.runtime.settings.setting_sources import Loaded
 
 app = group(
@@ -40,6 +40,6 @@ def selftest(
     everything holds, with 1 when something does not, and with 6 when something could not be
     checked, for want of a driver or a card, and the rest holds.
     """
-    from gpuledger.selftest import main
+    from gpuledger.node.self_test import main
 
     main(library, driver, output, COLUMNS)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.command import command, group
+from gpuledger.cli.command_wrapper import command, group
 from ledger.runtime.settings.setting_sources import Loaded
 
 app = group(
@@ -50,6 +50,6 @@ async def print_(
 
     Give --url or --service. `gpuledger serve --register-webhook URL` writes the same ones itself.
     """
-    from gpuledger import registering
+    from gpuledger.changes import webhook_manifest
 
-    typer.echo(registering.printed(loaded.settings, url, service, authority), nl=False)
+    typer.echo(webhook_manifest.printed(loaded.settings, url, service, authority), nl=False)

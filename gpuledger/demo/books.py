@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 import aiohttp
 import msgspec
 
-from gpuledger.demo.broken import Broken
+from gpuledger.demo.demo_error import Broken
 from gpuledger.demo.service import ANSWER_SECONDS, POLL_SECONDS, Service
 from projections.queries.holding import Hold, Holder
 from projections.queries.usage import Usage

@@ -14,8 +14,8 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from gpuledger import layout
-from gpuledger.demo.broken import Broken
+from gpuledger.demo.demo_error import Broken
+from gpuledger.wiring import store_layout
 
 READY_SECONDS: Final = 60.0
 """How long the service may take until it is ready, on a machine that does much else."""
@@ -63,7 +63,7 @@ class Service:
 
     def tls(self) -> ssl.SSLContext:
         """Return a context that trusts the service's own CA and nobody else."""
-        return ssl.create_default_context(cafile=str(self.store / layout.AUTHORITY))
+        return ssl.create_default_context(cafile=str(self.store / store_layout.AUTHORITY))
 
     async def start(self) -> None:
         """Start the service and wait until it is ready. Raises Broken with the end of its log.

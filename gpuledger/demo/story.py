@@ -6,14 +6,14 @@ from typing import Any, Final
 
 import msgspec
 
-from gpuledger.demo import audit, books, claims, recordings, traffic
-from gpuledger.demo.broken import Broken
-from gpuledger.demo.leftover import leftover
+from gpuledger.cli.progress import bar
+from gpuledger.demo import audit_table, books, checks, recordings, traffic
+from gpuledger.demo.demo_error import Broken
+from gpuledger.demo.killed_projection import leftover
 from gpuledger.demo.narration import Narrator
 from gpuledger.demo.recordings import Creation
 from gpuledger.demo.service import Service
 from gpuledger.demo.traffic import Answer, Outcome
-from gpuledger.progress import bar
 from ledger.core.model.denials import Reason
 from projections.digest import Digest
 
@@ -89,9 +89,9 @@ class Story:
             server = self._recordings[0].server
             self._say.line(f"recorded from {server}; names, namespaces and uids are varied")
             answers = await self._send(pods)
-            self._say.claim(claims.everyone_answered(answers))
-            self._say.claim(claims.denials_are_right(answers))
-            self._say.claim(claims.within_limits(await books.read(self._service)))
+            self._say.claim(checks.everyone_answered(answers))
+            self._say.claim(checks.denials_are_right(answers))
+            self._say.claim(checks.within_limits(await books.read(self._service)))
             await self._show_usage()
 
     async def _deny(self) -> None:
@@ -109,7 +109,7 @@ class Story:
         with self._say.step(f"Ask for {THEN} more, and kill the service in the middle: SIGKILL"):
             answers = await self._send(pods, kill_at=KILLED_AT)
             await self._service.wait()
-            self._say.claim(claims.interrupted(answers))
+            self._say.claim(checks.interrupted(answers))
         return [one for one in answers if one.outcome is Outcome.UNANSWERED]
 
     async def _look_at_what_is_left(self) -> Digest:
@@ -123,9 +123,9 @@ class Story:
         with self._say.step("Start it again"):
             await self._service.start()
             found = await books.read(self._service)
-            self._say.claim(claims.nothing_lost(found, self._allowed()))
-            self._say.claim(claims.nothing_invented(found, self._allowed(), cut_off))
-            self._say.claim(claims.within_limits(found))
+            self._say.claim(checks.nothing_lost(found, self._allowed()))
+            self._say.claim(checks.nothing_invented(found, self._allowed(), cut_off))
+            self._say.claim(checks.within_limits(found))
             held = {one.uid for one in found.holds}
             self._answers += [_stored(one) for one in cut_off if one.creation.uid in held]
 
@@ -133,10 +133,10 @@ class Story:
         pods = [self._requests.again(one.creation) for one in cut_off]
         with self._say.step(f"Repeat the {len(pods)} requests without an answer, as clients do"):
             answers = await self._send(pods)
-            self._say.claim(claims.everyone_answered(answers))
+            self._say.claim(checks.everyone_answered(answers))
             found = await books.read(self._service)
-            self._say.claim(claims.charged_once(found, self._allowed()))
-            self._say.claim(claims.within_limits(found))
+            self._say.claim(checks.charged_once(found, self._allowed()))
+            self._say.claim(checks.within_limits(found))
             await self._show_usage()
 
     async def _rebuild(self, killed: Digest) -> None:
@@ -146,18 +146,18 @@ class Story:
             ended = await self._service.command(*arguments, "-o", "json", statuses=(0, 1))
             self._say.line(f"digest at P  {killed.digest}  of the killed one")
             self._say.line(f"digest at P  {ended.json['rebuilt']}  of the new one")
-            self._say.claim(claims.same_digest(killed, ended.json))
+            self._say.claim(checks.same_digest(killed, ended.json))
 
     async def _audit(self) -> None:
         with self._say.step("Audit: who did what to serving, and is the log what it was?"):
             self._say.command("gpuledger audit replay -n serving")
             ended = await self._service.command("audit", "replay", "-n", "serving", "-o", "json")
             events = [msgspec.json.decode(line) for line in ended.out.splitlines()]
-            self._say.block(audit.excerpt(events))
-            self._say.claim(claims.told(events, "serving", self._allowed()))
+            self._say.block(audit_table.excerpt(events))
+            self._say.claim(checks.told(events, "serving", self._allowed()))
             self._say.command("gpuledger audit verify")
             report = await self._report()
-            self._say.claim(claims.intact(report, events[-1]["position"]))
+            self._say.claim(checks.intact(report, events[-1]["position"]))
 
     async def _end(self) -> None:
         with self._say.step("End the service: SIGTERM"):
@@ -165,7 +165,7 @@ class Story:
                 status = await self._service.stop()
             except TimeoutError as error:
                 raise Broken("the service ends cleanly", "it takes too long") from error
-            self._say.claim(claims.ended_cleanly(status))
+            self._say.claim(checks.ended_cleanly(status))
 
     async def _report(self) -> dict[str, Any]:
         ended = await self._service.command("audit", "verify", "-o", "json", statuses=(0, 1))

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from support.command_line import COMMAND, SECONDS, Ended, environment, gpuledger
 
-from gpuledger.deciding import writer_on
-from gpuledger.finding import log_of
+from gpuledger.storage.offline_writer import writer_on
+from gpuledger.storage.open_log import log_of
 from ledger.core.model.commands import Reserve
 from ledger.log.jetstream import streams
 from ledger.log.ledger import Accepted

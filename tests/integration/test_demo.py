@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.command_line import Ended, gpuledger
 
-from gpuledger.demo.broken import Broken
+from gpuledger.demo.demo_error import Broken
 from gpuledger.demo.service import Service
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(170)]

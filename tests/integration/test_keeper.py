@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.nats import NatsServer
 
-from gpuledger.keeper import Keeper
-from gpuledger.wiring import Reach
+from gpuledger.server.replica import Keeper
+from gpuledger.wiring.service_parts import Reach
 from ledger.log.writer.observer import Observer
 from ledger.runtime.settings.settings import Settings
 

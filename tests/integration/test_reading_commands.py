@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support.command_line import gpuledger
 
-from gpuledger.deciding import writer_on
-from gpuledger.finding import log_of
+from gpuledger.storage.offline_writer import writer_on
+from gpuledger.storage.open_log import log_of
 from ledger.core.model import accounts, commands
 from ledger.core.model.traits import Reach, Requirement
 from ledger.log.ledger import Accepted

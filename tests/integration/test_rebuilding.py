@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from support.command_line import COMMAND, SECONDS, environment, gpuledger
 
-from gpuledger import rebuilding
-from gpuledger.command import TERMINATED
-from gpuledger.exits import Exit, Stop
-from gpuledger.finding import log_of
+from gpuledger.cli.command_wrapper import TERMINATED
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.storage import rebuild
+from gpuledger.storage.open_log import log_of
 from ledger.log import records
 from ledger.runtime.settings.settings import Settings
 
@@ -86,7 +86,7 @@ def test_scratch_files_of_a_killed_command_go_with_the_next_and_those_in_use_sta
     [used] = scratch_of(store)
     assert used != stale
     try:
-        with rebuilding.scratch.folder(store) as another:
+        with rebuild.scratch.folder(store) as another:
             assert {used, another} == set(scratch_of(store))
     finally:
         at_work.kill()
@@ -101,9 +101,9 @@ async def test_a_rebuilt_projection_is_in_place_before_its_digest_is_known(
 
     path = store / "projection.sqlite"
     path.unlink()
-    monkeypatch.setattr(rebuilding, "digest", late)
+    monkeypatch.setattr(rebuild, "digest", late)
     with pytest.raises(Stop, match=r"in place.*gpuledger projection digest") as stopped:
-        await rebuilding.rebuild(Settings(store_dir=str(store)), None)
+        await rebuild.rebuild(Settings(store_dir=str(store)), None)
     assert stopped.value.status == Exit.NOT_READY
     assert path.stat().st_size
     assert not scratch_of(store)

@@ -16,7 +16,7 @@ from support.command_line import gpuledger
 from support.live import Live, creation, live
 from support.serving import ClientAuthority
 
-from gpuledger.finding import log_of
+from gpuledger.storage.open_log import log_of
 from ledger.core.model.denials import Reason
 from ledger.log.embedded import server_files
 from ledger.log.embedded.store_lock import acquire

@@ -19,7 +19,7 @@ from support.nats import settings_for
 from support.shipped import AGENT_PASSWORD, PASSWORD, SERVERS, Shipped, shipped_servers
 from support.shipped_log import AGENT, APIS, FORM_SECONDS, access, agent_of, filled
 
-from gpuledger.agent_log import INBOX
+from gpuledger.node.agent_log import INBOX
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import HEADERS_BYTES_MAX
 from ledger.log.peers.lease import Owner

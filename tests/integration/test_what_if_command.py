@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from support.command_line import gpuledger
 
-from gpuledger.deciding import writer_on
-from gpuledger.finding import log_of
+from gpuledger.storage.offline_writer import writer_on
+from gpuledger.storage.open_log import log_of
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.log.ledger import Accepted

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpuledger.simulation.card_defects import DEFECTS_OF_CARDS
-from gpuledger.simulation.planting import Defect
-from gpuledger.simulation.running import run
-from gpuledger.simulation.script import CARD_SEEDS
+from simulation.defects.cards import DEFECTS_OF_CARDS
+from simulation.defects.planting import Defect
+from simulation.run import run
+from simulation.script.script import CARD_SEEDS
 
 SEEDS_MAX = 60
 """Of the seeds in which there are cards, most of these defects are found within 8."""

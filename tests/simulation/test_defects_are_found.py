@@ -6,11 +6,11 @@ passes without the defect.
 
 import pytest
 
-from gpuledger.simulation.campaigns import explain
-from gpuledger.simulation.card_defects import DEFECTS_OF_CARDS
-from gpuledger.simulation.defects import DEFECTS
-from gpuledger.simulation.running import run
-from gpuledger.simulation.script import CARD_SEEDS
+from simulation.campaign import explain
+from simulation.defects.cards import DEFECTS_OF_CARDS
+from simulation.defects.core import DEFECTS
+from simulation.run import run
+from simulation.script.script import CARD_SEEDS
 
 SEEDS_MAX = 400
 """Most are found within 60, the rarest within 180; other changes may make that some more."""
@@ -46,6 +46,6 @@ def test_a_violation_is_told_by_a_short_trace() -> None:
     seed = next(seed for seed in range(SEEDS_MAX) if run(seed, ("charge-by-sum",)).violation)
     story = explain(seed, ("charge-by-sum",))
     assert story.startswith(f"seed {seed} violates: ")
-    assert f"gpuledger simulate --seed {seed}" in story
+    assert f"PYTHONPATH=tests python -m simulation --seed {seed}" in story
     assert story.count("\n    ") > 0
     assert story.count("  do ") <= 4, story

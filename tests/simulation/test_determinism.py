@@ -6,12 +6,10 @@ import sys
 
 import pytest
 
-from gpuledger.simulation.running import run
+from simulation.run import run
 
 SEEDS = (0, 3, 9)
-SCRIPT = (
-    "import sys; from gpuledger.simulation.running import run; print(run(int(sys.argv[1])).digest)"
-)
+SCRIPT = "import sys; from simulation.run import run; print(run(int(sys.argv[1])).digest)"
 
 
 def digest_with(hash_seed: str, seed: int) -> str:

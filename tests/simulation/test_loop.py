@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from ledger.simulation.loop import Deadlock, Runaway, VirtualLoop
-from ledger.simulation.processes import Process, outside
+from simulation.engine.loop import Deadlock, Runaway, VirtualLoop
+from simulation.engine.processes import Process, outside
 
 STEPS_MAX = 10_000
 

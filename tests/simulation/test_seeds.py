@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from gpuledger.simulation.campaigns import campaign, explain
+from simulation.campaign import campaign, explain
 
 SEEDS = 300
 LONG_SEEDS = 20_000

@@ -4,12 +4,13 @@ from itertools import chain
 
 import pytest
 
-from gpuledger.simulation import kinds, truth
-from gpuledger.simulation.authoring import LATE_SECONDS_MAX
-from gpuledger.simulation.running import run
-from gpuledger.simulation.settings import RULES, SETTLE_SECONDS
-from gpuledger.simulation.writing import ETCD_SECONDS_MAX
 from ledger.kube.api.objects import ObjectMeta, Workload
+from simulation.model import kinds
+from simulation.model.settings import RULES, SETTLE_SECONDS
+from simulation.oracle import quota_truth
+from simulation.players.writes import ETCD_SECONDS_MAX
+from simulation.run import run
+from simulation.script.operations_author import LATE_SECONDS_MAX
 from webhook.api.admission_settings import Policy
 from webhook.kinds.envelope import Envelope, envelope_of
 
@@ -87,7 +88,7 @@ def test_what_must_be_charged_is_worked_out_as_the_product_does(resource, count:
     assert kind is not None
     envelope = envelope_of(kind, found, RULES)
     assert isinstance(envelope, Envelope)
-    assert truth.envelope(found) == envelope.demand
+    assert quota_truth.envelope(found) == envelope.demand
     assert kinds.count_of(kinds.with_count(found, count + 1)) == count + 1
 
 

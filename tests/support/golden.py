@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from gpuledger import archive
-from gpuledger.archive import ArchiveWriter, Header
+from gpuledger.storage import archive_file
+from gpuledger.storage.archive_file import ArchiveWriter, Header
 from ledger.core import snapshots
 from ledger.core.model import accounts, commands
 from ledger.core.model.amounts import Amounts
@@ -49,7 +49,7 @@ class Expected(msgspec.Struct, frozen=True):
 
 def payloads_of(path: Path) -> list[bytes]:
     """Return the records of a golden log; the archive checks itself on the way."""
-    return list(archive.read(path))[1:]
+    return list(archive_file.read(path))[1:]
 
 
 async def amounts_to(payloads: list[bytes]) -> Expected:

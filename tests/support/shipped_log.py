@@ -6,7 +6,7 @@ from typing import Final
 import nats
 from nats.aio.client import Client
 
-from gpuledger.agent_log import INBOX
+from gpuledger.node.agent_log import INBOX
 from ledger.core import snapshots
 from ledger.core.model.accounts import quota
 from ledger.core.model.commands import SetLimits

@@ -19,7 +19,7 @@ LOOK_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 2.0
 CONFLICT_SECONDS: Final = 0.2
 
-_logger: Final = structlog.get_logger("gpuledger.agent")
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class NodeWrites(Protocol):

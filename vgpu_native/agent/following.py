@@ -44,7 +44,7 @@ CATCH_UP_SECONDS: Final = 0.05
 BEHIND_RECORDS: Final = 20_000
 """Who is further behind than this begins with a snapshot, where there is a newer one."""
 
-_logger: Final = structlog.get_logger("gpuledger.agent")
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 Connect = Callable[[], Awaitable[Log]]
 """Connects to the log. Raises Unreachable."""

@@ -26,7 +26,7 @@ LOOK_SECONDS: Final = 5.0
 OF_PROGRAMS: Final = frozenset({13, 31, 43, 45, 68, 109})
 """Errors that a program causes and that end it: illegal addresses, its end, page faults."""
 
-_logger: Final = structlog.get_logger("gpuledger.agent")
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class Inventory:

@@ -17,7 +17,7 @@ from vgpu_native.container_limits import limits_of
 from vgpu_native.limits_page import BadPage, Device, Limits, Page
 from vgpu_native.plugin.placements import Container
 
-_logger: Final = structlog.get_logger("gpuledger.agent")
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 Key = tuple[str, str]
 """A pod's uid, and a container's name."""

@@ -16,7 +16,7 @@ from vgpu_native.plugin.allocations import Allocation, Owner
 
 WrongCards = Literal["report", "evict"]
 
-_logger: Final = structlog.get_logger("gpuledger.agent")
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class Mistakes:

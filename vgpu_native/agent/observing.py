@@ -22,7 +22,7 @@ from vgpu_native.regions import BadRegion, Region
 
 NANOSECONDS: Final = 1_000_000_000
 
-_logger: Final = structlog.get_logger("gpuledger.agent")
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class Held(msgspec.Struct, frozen=True):

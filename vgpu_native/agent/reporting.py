@@ -24,7 +24,7 @@ TOLD_SECONDS: Final = 15.0
 EVICT_SECONDS: Final = 60.0
 """How long it must last before the pod is evicted, where that is the policy."""
 
-_logger: Final = structlog.get_logger("gpuledger.agent")
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class Reporter:

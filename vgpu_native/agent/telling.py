@@ -8,7 +8,7 @@ from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.ports import PodEvent
 from vgpu_native.plugin.allocations import Owner
 
-_logger: Final = structlog.get_logger("gpuledger.agent")
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class PodWrites(Protocol):

@@ -21,7 +21,7 @@ from vgpu_native.plugin.devices import Devices
 AGAIN_SECONDS: Final = 10.0
 """How often pages are compared with the ledger without news: somebody may have removed one."""
 
-_logger: Final = structlog.get_logger("gpuledger.agent")
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class Node:

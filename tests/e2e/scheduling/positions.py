@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from gpuledger import archive
+from gpuledger.storage import archive_file
 from ledger.core.invariants import excesses, violations
 from ledger.core.model.accounts import Kind, kind
 from ledger.core.model.state import State
@@ -27,7 +27,7 @@ async def complaints(service: Service, folder: Path) -> list[str]:
 
 def _wrong(file: Path) -> Iterator[str]:
     state = State()
-    frames = archive.read(file)
+    frames = archive_file.read(file)
     next(frames)  # the header
     for payload in frames:
         records.fold(state, state.position + 1, payload)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gpuledger import archive
-from gpuledger.app import build
-from gpuledger.archive import ArchiveWriter, BadArchive, Header
-from gpuledger.exits import Exit
+from gpuledger.cli.app import build
+from gpuledger.cli.exit_codes import Exit
+from gpuledger.storage import archive_file
+from gpuledger.storage.archive_file import ArchiveWriter, BadArchive, Header
 from ledger.log.records import RECORD_BYTES_MAX
 
 RECORDS = [b"one", b"two" * 100, b"\x00" * 5]
@@ -31,8 +31,8 @@ def write(path: Path, records: list[bytes]) -> None:
 
 
 def test_records_come_back_as_they_were(path: Path) -> None:
-    header, *records = archive.read(path)
-    assert archive.header_of(header, path) == Header("main", 3)
+    header, *records = archive_file.read(path)
+    assert archive_file.header_of(header, path) == Header("main", 3)
     assert records == RECORDS
     assert path.stat().st_mode & 0o077 == 0, "a backup is readable by its owner only"
 
@@ -40,7 +40,7 @@ def test_records_come_back_as_they_were(path: Path) -> None:
 def test_an_existing_file_is_not_overwritten(path: Path) -> None:
     with pytest.raises(FileExistsError, match="exists already"):
         write(path, [])
-    assert list(archive.read(path))[1:] == RECORDS
+    assert list(archive_file.read(path))[1:] == RECORDS
 
 
 def test_a_backup_that_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_changed_bit_is_found_wherever_it_is(
     content[place % len(content)] ^= 1 << bit
     path.write_bytes(content)
     with pytest.raises(BadArchive, match=r"ledger\.backup"):
-        list(archive.read(path))
+        list(archive_file.read(path))
 
 
 @given(kept=st.integers(min_value=0, max_value=420))
@@ -69,20 +69,20 @@ def test_a_cut_is_found_wherever_it_is(tmp_path_factory: pytest.TempPathFactory,
     content = path.read_bytes()
     path.write_bytes(content[: kept % len(content)])
     with pytest.raises(BadArchive):
-        list(archive.read(path))
+        list(archive_file.read(path))
 
 
 def test_what_follows_the_end_is_not_ignored(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"\x00")
     with pytest.raises(BadArchive):
-        list(archive.read(path))
+        list(archive_file.read(path))
 
 
 def test_an_absurd_length_is_not_read_into_memory(path: Path) -> None:
     too_long = (RECORD_BYTES_MAX + 1).to_bytes(4, "big")
-    path.write_bytes(archive.MAGIC + too_long + b"x" * (RECORD_BYTES_MAX + 1))
-    with pytest.raises(BadArchive, match=f"damaged at byte {len(archive.MAGIC) + 4}$"):
-        list(archive.read(path))
+    path.write_bytes(archive_file.MAGIC + too_long + b"x" * (RECORD_BYTES_MAX + 1))
+    with pytest.raises(BadArchive, match=f"damaged at byte {len(archive_file.MAGIC) + 4}$"):
+        list(archive_file.read(path))
 
 
 def test_a_damaged_backup_restores_nothing(path: Path, tmp_path: Path) -> None:

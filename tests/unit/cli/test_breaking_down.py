@@ -1,6 +1,6 @@
 """What `usage --by` offers is what the projection can answer."""
 
-from gpuledger.commands.reading import Parts
+from gpuledger.commands.ledger.usage import Parts
 from projections.queries.shares import By
 
 

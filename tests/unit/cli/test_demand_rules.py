@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger import wiring
-from gpuledger.exits import Exit, Stop
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.wiring import service_parts
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
@@ -13,7 +13,7 @@ from ledger.runtime.settings.settings import Settings
 
 
 def test_the_defaults_of_the_settings_are_those_of_the_rules() -> None:
-    assert wiring.demand_rules(Settings()) == DemandRules()
+    assert service_parts.demand_rules(Settings()) == DemandRules()
 
 
 def test_factor_and_defaults_are_nvidias_alone() -> None:
@@ -24,7 +24,7 @@ def test_factor_and_defaults_are_nvidias_alone() -> None:
         default_cores=10,
         default_count=2,
     )
-    nvidia, hygon = wiring.demand_rules(settings).vendors
+    nvidia, hygon = service_parts.demand_rules(settings).vendors
     assert (nvidia.memory_factor, nvidia.default_memory) == (1024, 500)
     assert (nvidia.default_cores, nvidia.default_count) == (10, 2)
     assert (hygon.memory_factor, hygon.default_memory, hygon.default_count) == (1, 0, 1)
@@ -45,9 +45,9 @@ def test_factor_and_defaults_are_refused_beside_an_entry_that_replaces_nvidia(
     path = tmp_path / "vendors.yaml"
     path.write_text("- {name: nvidia, count: acme.example/gpu, memory: acme.example/mem}\n")
     with pytest.raises(Stop, match=field):
-        wiring.demand_rules(Settings(vendors_file=str(path), **setting))  # type: ignore[arg-type]
+        service_parts.demand_rules(Settings(vendors_file=str(path), **setting))  # type: ignore[arg-type]
     path.write_text("- {name: acme, count: acme.example/gpu}\n")
-    wiring.demand_rules(Settings(vendors_file=str(path), **setting))  # type: ignore[arg-type]
+    service_parts.demand_rules(Settings(vendors_file=str(path), **setting))  # type: ignore[arg-type]
 
 
 def test_a_priority_is_no_resource_that_is_charged(tmp_path: Path) -> None:
@@ -55,12 +55,12 @@ def test_a_priority_is_no_resource_that_is_charged(tmp_path: Path) -> None:
     path = tmp_path / "vendors.yaml"
     path.write_text("- {name: acme, count: acme.example/npu, priority: nvidia.com/gpu}\n")
     with pytest.raises(Stop, match=r"nvidia\.com/gpu is the priority of acme"):
-        wiring.demand_rules(Settings(vendors_file=str(path)))
+        service_parts.demand_rules(Settings(vendors_file=str(path)))
 
 
 def test_types_and_their_annotations_are_settings() -> None:
     settings = Settings(gpu_types=("V100=32768",), gpu_type_annotations=("acme/gpu-type",))
-    rules = wiring.demand_rules(settings)
+    rules = service_parts.demand_rules(settings)
     assert (rules.types, rules.type_annotations) == (
         (CardType("v100", 32_768),),
         ("acme/gpu-type",),
@@ -70,7 +70,7 @@ def test_types_and_their_annotations_are_settings() -> None:
 def test_a_file_adds_vendors_to_the_named_ones(tmp_path: Path) -> None:
     path = tmp_path / "vendors.yaml"
     path.write_text("- {name: acme, count: acme.example/npu}\n")
-    rules = wiring.demand_rules(Settings(vendors_file=str(path)))
+    rules = service_parts.demand_rules(Settings(vendors_file=str(path)))
     assert rules.vendors == (NVIDIA, Vendor(name="acme", count="acme.example/npu"))
 
 
@@ -86,10 +86,14 @@ def test_what_cannot_be_used_ends_the_start_with_what_to_write(
     settings: Settings, problem: str
 ) -> None:
     with pytest.raises(Stop, match=problem) as stopped:
-        wiring.demand_rules(settings)
+        service_parts.demand_rules(settings)
     assert stopped.value.status is Exit.USAGE
 
 
 def test_the_webhooks_are_asked_about_every_resource_of_cards_and_what_is_managed_besides() -> None:
     settings = Settings(vendors=("nvidia", "biren"), managed_resources=("cpu", "nvidia.com/gpu"))
-    assert wiring.reviewed_resources(settings) == (*NVIDIA.names(), "birentech.com/gpu", "cpu")
+    assert service_parts.reviewed_resources(settings) == (
+        *NVIDIA.names(),
+        "birentech.com/gpu",
+        "cpu",
+    )

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.exits import Exit, Stop
-from gpuledger.explaining import explain
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.queries.pod_explanation import explain
 from ledger.runtime.settings.settings import Settings
 
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.exits import Exit, Stop
-from gpuledger.failures import ending
+from gpuledger.cli.error_mapping import ending
+from gpuledger.cli.exit_codes import Exit, Stop
 from ledger.log.jetstream.connection import Unauthorized, Untrusted
 from ledger.log.jetstream.error_text import plainly
 from ledger.log.port import Unreachable

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from support.folding import apply
 
-from gpuledger import fitting_pods
-from gpuledger.exits import Exit, Stop
-from gpuledger.fitting_pods import Fit
-from gpuledger.recalling import Recalled
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.queries import pod_fit
+from gpuledger.queries.pod_fit import Fit
+from gpuledger.storage.past_state import Recalled
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.core.model.state import State
@@ -60,13 +60,13 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitting:
     async def recalled(settings: Settings, at: str) -> Recalled:
         return Recalled(state)
 
-    monkeypatch.setattr(fitting_pods, "recall", recalled)
+    monkeypatch.setattr(pod_fit, "recall", recalled)
 
     async def fitted(manifest: object, namespace: str | None = None, **settings: Any) -> Fit:
         file = tmp_path / "manifest.yaml"
         file.write_text(yaml.safe_dump(manifest))
         where = Settings(store_dir=str(tmp_path), **settings)
-        return await fitting_pods.fit(where, str(file), namespace, "")
+        return await pod_fit.fit(where, str(file), namespace, "")
 
     return fitted
 

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpuledger.app import build
+from gpuledger.cli.app import build
 from ledger.runtime.settings.setting_texts import documentation
 
 APP = build()
@@ -88,7 +88,6 @@ def test_every_setting_is_an_option_of_serve() -> None:
 
 NEED_NONE: Final = {
     ("version",),
-    ("simulate",),
     ("webhook", "print"),
     ("scheduler", "resources"),
     ("demo",),

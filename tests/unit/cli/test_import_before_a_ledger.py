@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger import importing
+from gpuledger.changes import hami_takeover
 from ledger.kube.api.objects import Node, ObjectMeta, Pod
 from ledger.kube.hami import annotation_names
 from ledger.kube.hami.hami_accounts import Accounts
@@ -23,9 +23,9 @@ async def test_a_dry_run_shows_cards_before_there_is_a_ledger(
         register = {annotation_names.WORDS["nvidia"].register: CARD}
         return "uid", [Node(metadata=ObjectMeta(name="n1", annotations=register))], [], Accounts()
 
-    monkeypatch.setattr(importing, "_read", read)
+    monkeypatch.setattr(hami_takeover, "_read", read)
     store = tmp_path / "none"
-    found = await importing.import_hami(Settings(store_dir=str(store)), dry_run=True)
+    found = await hami_takeover.import_hami(Settings(store_dir=str(store)), dry_run=True)
     assert [(one.node, one.uuid) for one in found.cards] == [("n1", "GPU-1")]
     assert found.nodes == 1
     assert not store.exists()

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuledger import manifests
-from gpuledger.exits import Exit, Stop
+from gpuledger.cli import manifests
+from gpuledger.cli.exit_codes import Exit, Stop
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 FOUND = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}

@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from gpuledger.app import build
-from gpuledger.commands import times
-from gpuledger.exits import Exit
+from gpuledger.cli import time_options
+from gpuledger.cli.app import build
+from gpuledger.cli.exit_codes import Exit
 from gpuledger.version import VERSION
 
 APP = build()
@@ -34,7 +34,7 @@ def run(line: str) -> Result:
     return CliRunner().invoke(APP, line.split())
 
 
-@pytest.mark.parametrize("line", ["-h", "usage -h", "quota -h", "quota set -h", "simulate -h"])
+@pytest.mark.parametrize("line", ["-h", "usage -h", "quota -h", "quota set -h", "demo -h"])
 def test_a_short_option_shows_the_help(line: str) -> None:
     found = run(line)
     assert found.exit_code == 0
@@ -106,14 +106,12 @@ def test_the_version_is_an_option_too() -> None:
         ("resize -n a p -c main --memory 16Gi", "'16Gi' should be a valid integer"),
         ("resize -n a p -c main --memory 16Gi", "write 16384 for 16Gi"),
         ("resize -n a p -c main --memory 0", "'0' should be greater than or equal to 1"),
-        ("simulate --seeds x", "'x' should be a valid integer"),
         ("history --limit x", "'x' should be a valid integer"),
         ("node top --agent nowhere", "write http://HOST:PORT"),
         ("node top --agent http://127.0.0.1:99999", "write http://HOST:PORT"),
         ("explain -f folder", "folder cannot be read: Is a directory"),
         ("explain -f empty", "empty is empty"),
         ("fit -f binary", "binary is neither JSON nor YAML"),
-        ("simulate --seeds 0", "greater than or equal to 1"),
     ],
 )
 def test_wrong_usage_is_told_with_what_to_write(line: str, said: str) -> None:
@@ -157,7 +155,7 @@ def test_options_of_time_are_called_and_written_alike_everywhere() -> None:
     shown = {"--at", "--since", "--until"}
     of_time = [(path, one) for path, one in _options() if shown & set(one.opts)]
     assert len(of_time) > 12
-    assert {one.metavar for _, one in of_time} == {times.FORMAT}
+    assert {one.metavar for _, one in of_time} == {time_options.FORMAT}
     assert not {"--from", "--to"} & {name for _, one in _options() for name in one.opts}
 
 

@@ -12,12 +12,12 @@ from aiohttp import web
 from support.native import built
 from typer.testing import CliRunner
 
-from gpuledger import node_top, selftest
-from gpuledger.app import build
+from gpuledger.cli.app import build
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.output import Format
 from gpuledger.commands.node import COLUMNS
-from gpuledger.exits import Exit, Stop
-from gpuledger.output import Format
-from gpuledger.selftest import Check, Result
+from gpuledger.node import node_top, self_test
+from gpuledger.node.self_test import Check, Result
 
 USE = {
     "namespace": "team",
@@ -130,11 +130,11 @@ async def test_an_agent_that_is_not_there_is_told(agent: str, status: Exit) -> N
     ],
 )
 def test_checks_amount_to_an_exit_code(results: tuple[Result, ...], status: Exit) -> None:
-    assert selftest.status_of([Check("c", result) for result in results]) is status
+    assert self_test.status_of([Check("c", result) for result in results]) is status
 
 
 def test_a_library_that_is_not_there_fails() -> None:
-    [check] = selftest.checks(Path("/nowhere/libvgpu.so"), "libcuda.so.1")
+    [check] = self_test.checks(Path("/nowhere/libvgpu.so"), "libcuda.so.1")
     assert check.result is Result.FAILS
     assert "make native" in check.detail
 
@@ -142,7 +142,7 @@ def test_a_library_that_is_not_there_fails() -> None:
 def test_a_file_that_is_no_library_fails(tmp_path: Path) -> None:
     (tmp_path / "libvgpu.so").write_bytes(b"\x7fELF")
     (tmp_path / "libvgpu.so").chmod(stat.S_IRWXU)
-    [check] = selftest.checks(tmp_path / "libvgpu.so", "libcuda.so.1")
+    [check] = self_test.checks(tmp_path / "libvgpu.so", "libcuda.so.1")
     assert check.result is Result.FAILS
 
 
@@ -162,12 +162,14 @@ def test_a_library_is_checked_wherever_it_is(tmp_path: Path, name: str) -> None:
     library.parent.mkdir()
     library.symlink_to(built() / "libvgpu.so")
     driver = built() / "stub" / "libcuda.so.1"
-    found = list(selftest.checks(library, str(driver)))
+    found = list(self_test.checks(library, str(driver)))
     assert [one.result for one in found] == [Result.HOLDS] * 3, found
 
 
 def test_without_a_driver_limits_are_unchecked() -> None:
-    found = {one.name: one for one in selftest.checks(built() / "libvgpu.so", "/none/libcuda.so.1")}
+    found = {
+        one.name: one for one in self_test.checks(built() / "libvgpu.so", "/none/libcuda.so.1")
+    }
     assert found["limits"].result is Result.UNCHECKED
     assert found["loads"].result is Result.HOLDS
 
@@ -175,7 +177,7 @@ def test_without_a_driver_limits_are_unchecked() -> None:
 def test_a_library_that_limits_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver in the place of the library, so that nothing stands between."""
     driver = built() / "stub" / "libcuda.so.1"
-    monkeypatch.setattr(selftest, "EXPORTS", ("cuMemAlloc_v2",))
-    found = {one.name: one for one in selftest.checks(driver, str(driver))}
+    monkeypatch.setattr(self_test, "EXPORTS", ("cuMemAlloc_v2",))
+    found = {one.name: one for one in self_test.checks(driver, str(driver))}
     assert found["limits"].result is Result.FAILS
     assert "cuMemGetInfo shows" in found["limits"].detail

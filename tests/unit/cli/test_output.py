@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import yaml
 
-from gpuledger.output import Format, Lines, amounts, flag, number, show_one, show_rows, text
+from gpuledger.cli.output import Format, Lines, amounts, flag, number, show_one, show_rows, text
 
 
 class Row(msgspec.Struct, frozen=True):

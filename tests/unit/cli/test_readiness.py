@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.application import Application
+from gpuledger.server.service_app import Application
 
 
 @pytest.mark.parametrize(

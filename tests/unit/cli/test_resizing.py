@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuledger.exits import Exit, Stop
-from gpuledger.resizing import Wanted, refuse_instances, resized
+from gpuledger.changes.resize_placement import Wanted, refuse_instances, resized
+from gpuledger.cli.exit_codes import Exit, Stop
 from ledger.core.model.cards import Part, Phase, Share
 
 PARTS = (

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger import wiring
-from gpuledger.exits import Exit, Stop
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.wiring import service_parts
 from ledger.runtime.settings.settings import Settings
 from webhook.context.policies import NamespacePolicy
 
@@ -19,7 +19,7 @@ podSets:
 
 
 def test_settings_without_a_word_on_policy_enforce() -> None:
-    assert wiring.namespace_policy(Settings()) == NamespacePolicy()
+    assert service_parts.namespace_policy(Settings()) == NamespacePolicy()
 
 
 def test_every_setting_of_policy_is_used() -> None:
@@ -33,7 +33,7 @@ def test_every_setting_of_policy_is_used() -> None:
         exempt_groups=("ops",),
         foreign_holders="none",
     )
-    assert wiring.namespace_policy(settings) == NamespacePolicy(
+    assert service_parts.namespace_policy(settings) == NamespacePolicy(
         mode="warn",
         on_exceeded="pending",
         surge="strict",
@@ -47,8 +47,10 @@ def test_every_setting_of_policy_is_used() -> None:
 
 def test_further_identities_stand_beside_the_usual_ones() -> None:
     named = ("jobs.batch=ada", "jobs.batch=system:serviceaccount:a:b")
-    usual = wiring.catalog(Settings()).of_resource("batch", "jobs")
-    found = wiring.catalog(Settings(controller_identities=named)).of_resource("batch", "jobs")
+    usual = service_parts.catalog(Settings()).of_resource("batch", "jobs")
+    found = service_parts.catalog(Settings(controller_identities=named)).of_resource(
+        "batch", "jobs"
+    )
     assert usual is not None
     assert found is not None
     assert found.controllers == (*usual.controllers, "ada", "system:serviceaccount:a:b")
@@ -56,7 +58,7 @@ def test_further_identities_stand_beside_the_usual_ones() -> None:
 
 def test_an_identity_for_a_kind_that_nobody_knows_stops_the_start() -> None:
     with pytest.raises(Stop, match=r"widgets\.example\.com is no known kind") as stopped:
-        wiring.catalog(Settings(controller_identities=("widgets.example.com=ada",)))
+        service_parts.catalog(Settings(controller_identities=("widgets.example.com=ada",)))
     assert stopped.value.status is Exit.USAGE
 
 
@@ -66,7 +68,7 @@ def test_kinds_of_ones_own_are_known_and_reviewed(tmp_path: Path) -> None:
     settings = Settings(
         workload_kinds=(str(file),), controller_identities=("widgets.example.com=ada",)
     )
-    reviewed = wiring.reviewed(settings)
+    reviewed = service_parts.reviewed(settings)
     found = reviewed.kinds.of_resource("example.com", "widgets")
     assert found is not None
     assert found.controllers == ("ada",)
@@ -76,4 +78,4 @@ def test_kinds_of_ones_own_are_known_and_reviewed(tmp_path: Path) -> None:
 
 def test_a_file_of_kinds_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(Stop, match=r"none\.yaml cannot be read"):
-        wiring.catalog(Settings(workload_kinds=(str(tmp_path / "none.yaml"),)))
+        service_parts.catalog(Settings(workload_kinds=(str(tmp_path / "none.yaml"),)))

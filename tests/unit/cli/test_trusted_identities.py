@@ -6,9 +6,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from extender.settlement.hami_import import Imported, Problem
-from gpuledger import wiring
-from gpuledger.commands.importing import about_accounts
-from gpuledger.importing import with_accounts
+from gpuledger.changes.hami_takeover import with_accounts
+from gpuledger.commands.ledger.import_hami import about_accounts
+from gpuledger.wiring import service_parts
 from ledger.kube.hami.hami_accounts import Account, Accounts
 from ledger.runtime.settings.settings import Settings
 from webhook.api.admission_settings import HAMI_IDENTITIES
@@ -26,14 +26,14 @@ NOTHING = Imported(False, 0, 0, 0, 0, (), ())
 
 def test_the_setting_adds_to_hamis_usual_accounts() -> None:
     settings = Settings(trusted_identities=(PLUGIN.user,))
-    assert wiring.trusted(settings) == (*HAMI_IDENTITIES, PLUGIN.user, *OWN)
-    assert wiring.policy(settings).trusted == wiring.trusted(settings)
+    assert service_parts.trusted(settings) == (*HAMI_IDENTITIES, PLUGIN.user, *OWN)
+    assert service_parts.policy(settings).trusted == service_parts.trusted(settings)
 
 
 def test_hamis_usual_accounts_can_be_left_out() -> None:
     settings = Settings(trusted_identities=(PLUGIN.user,), trust_hami_defaults=False)
-    assert wiring.trusted(settings) == (PLUGIN.user, *OWN)
-    assert wiring.reviewed(settings).trusted == (PLUGIN.user, *OWN)
+    assert service_parts.trusted(settings) == (PLUGIN.user, *OWN)
+    assert service_parts.reviewed(settings).trusted == (PLUGIN.user, *OWN)
 
 
 def test_an_import_prints_the_whole_setting_with_what_it_has_already() -> None:

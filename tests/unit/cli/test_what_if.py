@@ -8,10 +8,10 @@ import pytest
 from support.folding import record
 from support.projecting import log_of
 
-from gpuledger import what_if
-from gpuledger.exits import Exit, Stop
-from gpuledger.finding import Found
-from gpuledger.what_if import Answer, Question
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.queries import what_if_replay
+from gpuledger.queries.what_if_replay import Answer, Question
+from gpuledger.storage.open_log import Found
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.core.model.state import State
@@ -83,8 +83,8 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Asking:
         async def found(_: Settings) -> AsyncIterator[Found]:
             yield Found(log, alone=False)
 
-        monkeypatch.setattr(what_if, "log_of", found)
-        return await what_if.ask(Settings(), Settings(node_policy=policy), Question(**more))
+        monkeypatch.setattr(what_if_replay, "log_of", found)
+        return await what_if_replay.ask(Settings(), Settings(node_policy=policy), Question(**more))
 
     return asked
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gpuledger.demo import claims
+from gpuledger.demo import checks
 from gpuledger.demo.books import Books
-from gpuledger.demo.broken import Broken
+from gpuledger.demo.demo_error import Broken
 from gpuledger.demo.recordings import Creation, Recording
 from gpuledger.demo.traffic import Answer, Outcome
 from projections.digest import Digest
@@ -51,7 +51,7 @@ RESERVED = [{"type": "Reserved", "uid": one.uid} for one in (A, B)]
 
 ALLOWED = answer("a", Outcome.ALLOWED, asked=True)
 DENIED = answer("b", Outcome.DENIED, NO_ROOM, asked=True)
-UNREADABLE = answer("c", Outcome.DENIED, SENSELESS, asked=True, case=claims.UNREADABLE)
+UNREADABLE = answer("c", Outcome.DENIED, SENSELESS, asked=True, case=checks.UNREADABLE)
 UNANSWERED = answer("d", Outcome.UNANSWERED, asked=True)
 
 
@@ -63,69 +63,69 @@ def broken(check: Any, *arguments: Any) -> str:
 
 
 def test_everyone_answered_counts_the_answers_and_breaks_without_one() -> None:
-    assert "1 allowed, 1 denied" in claims.everyone_answered([ALLOWED, DENIED])
-    assert "1 got none" in broken(claims.everyone_answered, [ALLOWED, UNANSWERED])
+    assert "1 allowed, 1 denied" in checks.everyone_answered([ALLOWED, DENIED])
+    assert "1 got none" in broken(checks.everyone_answered, [ALLOWED, UNANSWERED])
 
 
 def test_denials_are_right_only_with_the_reason_that_fits_the_request() -> None:
-    said = claims.denials_are_right([ALLOWED, DENIED, UNREADABLE])
+    said = checks.denials_are_right([ALLOWED, DENIED, UNREADABLE])
     assert re.search(r"\b1 were denied because there was no room, 1 because", said)
     other = replace(DENIED, message="it is starting. [LedgerUnavailable]")
-    assert "LedgerUnavailable" in broken(claims.denials_are_right, [other, DENIED, UNREADABLE])
+    assert "LedgerUnavailable" in broken(checks.denials_are_right, [other, DENIED, UNREADABLE])
     swapped = replace(UNREADABLE, message=NO_ROOM)
-    assert NO_ROOM in broken(claims.denials_are_right, [DENIED, swapped, UNREADABLE])
+    assert NO_ROOM in broken(checks.denials_are_right, [DENIED, swapped, UNREADABLE])
 
 
 def test_denials_are_not_right_when_a_senseless_request_is_allowed() -> None:
     let_in = replace(UNREADABLE, outcome=Outcome.ALLOWED, message="")
-    assert "InvalidQuantity" in broken(claims.denials_are_right, [DENIED, UNREADABLE, let_in])
+    assert "InvalidQuantity" in broken(checks.denials_are_right, [DENIED, UNREADABLE, let_in])
 
 
 @pytest.mark.parametrize("answers", [[ALLOWED, UNREADABLE], [ALLOWED, DENIED]])
 def test_denials_are_not_right_when_a_kind_of_them_is_missing(answers: list[Answer]) -> None:
-    broken(claims.denials_are_right, answers)
+    broken(checks.denials_are_right, answers)
 
 
 @pytest.mark.parametrize("answers", [[ALLOWED, DENIED], [DENIED, UNANSWERED]])
 def test_traffic_is_not_interrupted_before_or_after_all_of_it(answers: list[Answer]) -> None:
-    assert "1 allowed" in claims.interrupted([ALLOWED, DENIED, UNANSWERED])
-    broken(claims.interrupted, answers)
+    assert "1 allowed" in checks.interrupted([ALLOWED, DENIED, UNANSWERED])
+    broken(checks.interrupted, answers)
 
 
 def test_nothing_lost_breaks_for_one_reservation_that_is_gone() -> None:
-    assert "2 acknowledged" in claims.nothing_lost(BOOKS, [A, B])
-    assert "1: team/c (uid-c)" in broken(claims.nothing_lost, BOOKS, [A, B, C])
+    assert "2 acknowledged" in checks.nothing_lost(BOOKS, [A, B])
+    assert "1: team/c (uid-c)" in broken(checks.nothing_lost, BOOKS, [A, B, C])
 
 
 def test_nothing_lost_breaks_for_a_reservation_in_another_namespace() -> None:
-    broken(claims.nothing_lost, BOOKS, [A, replace(B, namespace="other")])
+    broken(checks.nothing_lost, BOOKS, [A, replace(B, namespace="other")])
 
 
 def test_nothing_invented_admits_only_what_was_cut_off_at_the_decision() -> None:
     cut_off = Answer(B, Outcome.UNANSWERED, asked=True)
-    assert "1 of the 1" in claims.nothing_invented(BOOKS, [A], [cut_off])
+    assert "1 of the 1" in checks.nothing_invented(BOOKS, [A], [cut_off])
     never_asked = replace(cut_off, asked=False)
-    assert "uid-b" in broken(claims.nothing_invented, BOOKS, [A], [never_asked])
+    assert "uid-b" in broken(checks.nothing_invented, BOOKS, [A], [never_asked])
 
 
 def test_a_limit_that_is_exceeded_is_found() -> None:
     full = replace(BOOKS, usage=[usage(4)])
-    assert "1 limits" in claims.within_limits(full)
-    assert "used 5 of 4" in broken(claims.within_limits, replace(BOOKS, usage=[usage(5)]))
-    broken(claims.within_limits, replace(BOOKS, usage=[]))
+    assert "1 limits" in checks.within_limits(full)
+    assert "used 5 of 4" in broken(checks.within_limits, replace(BOOKS, usage=[usage(5)]))
+    broken(checks.within_limits, replace(BOOKS, usage=[]))
     wrong = replace(usage(2), free=3)
-    assert "free 3" in broken(claims.within_limits, replace(BOOKS, usage=[wrong]))
+    assert "free 3" in broken(checks.within_limits, replace(BOOKS, usage=[wrong]))
 
 
 def test_used_has_to_be_the_sum_of_what_the_holders_have() -> None:
-    assert "2 pods" in claims.charged_once(BOOKS, [A, B])
+    assert "2 pods" in checks.charged_once(BOOKS, [A, B])
     twice = replace(BOOKS, usage=[usage(3)])
-    assert "used 3, but they have 2" in broken(claims.charged_once, twice, [A, B])
+    assert "used 3, but they have 2" in broken(checks.charged_once, twice, [A, B])
 
 
 def test_the_holders_have_to_be_the_pods_that_were_admitted() -> None:
-    assert "pods/b" in broken(claims.charged_once, BOOKS, [A])
-    assert "pods/c" in broken(claims.charged_once, BOOKS, [A, B, C])
+    assert "pods/b" in broken(checks.charged_once, BOOKS, [A])
+    assert "pods/c" in broken(checks.charged_once, BOOKS, [A, B, C])
 
 
 @pytest.mark.parametrize(
@@ -134,23 +134,23 @@ def test_the_holders_have_to_be_the_pods_that_were_admitted() -> None:
 def test_digests_are_the_same_only_when_all_three_are_at_one_position(
     found: dict[str, Any],
 ) -> None:
-    assert "position 7" in claims.same_digest(DIGEST, COMPARED)
-    broken(claims.same_digest, DIGEST, COMPARED | found)
+    assert "position 7" in checks.same_digest(DIGEST, COMPARED)
+    broken(checks.same_digest, DIGEST, COMPARED | found)
 
 
 def test_an_audit_without_one_of_the_reservations_is_found() -> None:
-    assert "all 2" in claims.told(RESERVED, "team", [A, B])
-    assert "uid-c" in broken(claims.told, RESERVED, "team", [A, C])
-    broken(claims.told, RESERVED, "team", [])
+    assert "all 2" in checks.told(RESERVED, "team", [A, B])
+    assert "uid-c" in broken(checks.told, RESERVED, "team", [A, C])
+    broken(checks.told, RESERVED, "team", [])
 
 
 def test_a_log_that_is_not_intact_or_ends_early_is_found() -> None:
     report = {"ok": True, "records": 7, "position": 7, "problem": None}
-    assert "7 records" in claims.intact(report, 7)
-    broken(claims.intact, report, 8)
-    assert "no hash" in broken(claims.intact, report | {"ok": False, "problem": "no hash"}, 7)
+    assert "7 records" in checks.intact(report, 7)
+    broken(checks.intact, report, 8)
+    assert "no hash" in broken(checks.intact, report | {"ok": False, "problem": "no hash"}, 7)
 
 
 def test_another_exit_status_than_zero_is_no_clean_end() -> None:
-    assert claims.ended_cleanly(0)
-    assert "-9" in broken(claims.ended_cleanly, -9)
+    assert checks.ended_cleanly(0)
+    assert "-9" in broken(checks.ended_cleanly, -9)

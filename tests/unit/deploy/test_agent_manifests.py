@@ -8,9 +8,9 @@ import yaml
 from support.manifests import DEPLOY, VERSIONS, Folder, Manifest, name_of
 from typer.testing import CliRunner
 
-from gpuledger.agent_log import INBOX
-from gpuledger.agent_settings import AgentSettings
-from gpuledger.app import build
+from gpuledger.cli.app import build
+from gpuledger.node.agent_log import INBOX
+from gpuledger.node.agent_settings import AgentSettings
 from gpuledger.version import VERSION
 from ledger.log.jetstream.streams import Names
 from ledger.runtime.settings import setting_sources

@@ -10,7 +10,7 @@ from support.manifests import DEPLOY, VERSIONS, Folder, Manifest, documents, nam
 from typer.testing import CliRunner
 
 from extender.app import PATH
-from gpuledger.app import build
+from gpuledger.cli.app import build
 from gpuledger.version import VERSION
 from ledger.kube.vendors.vendors import NVIDIA
 from ledger.runtime.settings import setting_sources

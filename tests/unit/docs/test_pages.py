@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from support.golden import GOLDEN, payloads_of
 
-from gpuledger.app import build
-from gpuledger.application import Application
+from gpuledger.cli.app import build
+from gpuledger.server.service_app import Application
 from ledger.core.model.denials import Reason
 from ledger.core.model.events import AnyEvent, Cause
 from ledger.log import records

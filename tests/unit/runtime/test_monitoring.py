@@ -9,8 +9,8 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from gpuledger import metrics_token
-from gpuledger.exits import Stop
+from gpuledger.cli.exit_codes import Stop
+from gpuledger.server import metrics_token
 from ledger.runtime.http.health import Health
 from ledger.runtime.http.metrics_access import METRICS, MonitoringAccess
 from ledger.runtime.http.token_reviews import Guard

@@ -5,18 +5,21 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from gpuledger import children, wiring
-from gpuledger.children import Follower
-from gpuledger.follower import Instructions
+from gpuledger.server import follower_supervisor
+from gpuledger.server.follower import Instructions
+from gpuledger.server.follower_supervisor import Follower
+from gpuledger.wiring import service_parts
 from ledger.runtime.settings.settings import Settings
 
 
 async def test_a_follower_that_ran_steadily_is_started_again_after_the_short_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(children, "AGAIN_SECONDS", 0.001)
-    monkeypatch.setattr(children, "STEADY_SECONDS", 0.05)
-    follower = Follower(Instructions(Settings(), wiring.Reach((), "", "", ())), lambda _: None)
+    monkeypatch.setattr(follower_supervisor, "AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(follower_supervisor, "STEADY_SECONDS", 0.05)
+    follower = Follower(
+        Instructions(Settings(), service_parts.Reach((), "", "", ())), lambda _: None
+    )
     lives = [0.0, 0.0, 0.0, 0.2, 0.0]
 
     async def run_once() -> bool:

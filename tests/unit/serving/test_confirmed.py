@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from support.replicas import running
 
-from gpuledger import kubernetes
-from gpuledger.confirmed import Confirmed
-from gpuledger.kubernetes import Kubernetes
+from gpuledger.server import cluster_side
+from gpuledger.server.cluster_side import Kubernetes
+from gpuledger.server.registered_cluster import Confirmed
 from ledger.core.model.commands import RegisterCluster, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.errors import Unavailable
@@ -58,7 +58,7 @@ def registered(monkeypatch):
     async def register(*_: object) -> None:
         found.append(1)
 
-    monkeypatch.setattr(kubernetes.registration, "register", register)
+    monkeypatch.setattr(cluster_side.registration, "register", register)
     return found
 
 

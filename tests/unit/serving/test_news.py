@@ -2,9 +2,9 @@
 
 import time
 
-from gpuledger.follower import News
-from gpuledger.keeper import Keeper
-from gpuledger.wiring import Reach
+from gpuledger.server.follower import News
+from gpuledger.server.replica import Keeper
+from gpuledger.wiring.service_parts import Reach
 from ledger.log.writer.observer import Observer
 from ledger.runtime.settings.settings import Settings
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from support.replicas import running
 
-from gpuledger import visible
-from gpuledger.visible import Visible
+from gpuledger.server import read_your_writes
+from gpuledger.server.read_your_writes import Visible
 from ledger.core.model.commands import End, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.ledger import Accepted
@@ -35,7 +35,7 @@ async def test_a_denial_needs_not_be_seen():
 
 
 async def test_an_answer_that_is_never_applied_here_is_asked_for_again(monkeypatch):
-    monkeypatch.setattr(visible, "APPLIED_SECONDS", 0.05)
+    monkeypatch.setattr(read_your_writes, "APPLIED_SECONDS", 0.05)
     async with (
         running(MemoryStore()) as elsewhere,
         running(MemoryStore()) as stuck,

@@ -1,0 +1,157 @@
+"""Importing from a command: a cluster that HAMi runs, read once and told to the ledger."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import structs
+
+from extender.settlement.hami_import import ACTOR, Imported, Importing, Problem
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.storage.offline_writer import submit, writer_on
+from gpuledger.storage.open_log import log_of
+from gpuledger.storage.store_projection import show_written
+from gpuledger.wiring import card_settlement_parts, service_parts
+from ledger.core import snapshots
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.commands import AnyCommand, RegisterCluster
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.kube.api.errors import ClusterError, NoCredentials
+from ledger.kube.api.objects import Node, Pod
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
+from ledger.kube.hami import hami_accounts
+from ledger.kube.hami.hami_accounts import Accounts
+from ledger.log.writer.writer import Writer
+from ledger.runtime.settings.settings import Settings
+from webhook.settlement import observation, pod_observation
+
+Decide = Callable[[AnyCommand], Awaitable[Denial | None]]
+
+
+async def import_hami(settings: Settings, *, dry_run: bool) -> Imported:
+    """Import nodes and bound pods. Raises ClusterError, Stop, and what finding the log raises.
+
+    A dry run decides on a copy of the state and writes nothing.
+    """
+    uid, nodes, pods, accounts = await _read(settings)
+    done = await _take(settings, uid, nodes, pods, dry_run=dry_run)
+    return with_accounts(settings, done, accounts)
+
+
+async def _take(
+    settings: Settings, uid: str, nodes: list[Node], pods: list[Pod], *, dry_run: bool
+) -> Imported:
+    if dry_run:
+        state = await _copied(settings)
+        importing = _importing(settings, lambda: state, _rehearsing(state))
+        return await importing.take(nodes, pods, datetime.now(UTC), dry_run=True)
+    async with log_of(settings, create=True) as found:
+        async with writer_on(settings, found) as writer:
+            await submit(writer, RegisterCluster(settings.cluster, uid, ACTOR))
+            importing = _importing(settings, lambda: writer.state, _writing(writer))
+            done = await importing.take(nodes, pods, datetime.now(UTC), dry_run=False)
+            position = writer.state.position
+        await show_written(settings, found, position)
+    return done
+
+
+async def _copied(settings: Settings) -> State:
+    """Return a copy of the ledger's state; before there is a ledger, of what it begins with."""
+    try:
+        async with log_of(settings) as found, writer_on(settings, found) as writer:
+            return snapshots.decode(snapshots.encode(writer.state))
+    except Stop as stop:
+        if stop.status is not Exit.NOT_FOUND:
+            raise
+        return State()
+
+
+def with_accounts(settings: Settings, done: Imported, found: Accounts | Problem) -> Imported:
+    """Return an import with HAMi's accounts, or with why these are not known."""
+    if isinstance(found, Problem):
+        return structs.replace(done, problems=(*done.problems, found))
+    trusted, schedulers = service_parts.trusted(settings), service_parts.schedulers(settings).names
+    users = [one.user for one in found.proven if one.user not in trusted]
+    names = [one.scheduler for one in found.proven if one.scheduler not in ("", *schedulers)]
+    lines = (
+        _line("trusted_identities", settings.trusted_identities, users),
+        _line("card_schedulers", settings.card_schedulers, names),
+    )
+    return structs.replace(done, accounts=found, settings=tuple(filter(None, lines)))
+
+
+def _line(name: str, before: Sequence[str], more: Sequence[str]) -> str:
+    """Return a setting with what it has and more, "" without more."""
+    # A text of JSON is one of TOML, too.
+    named = [msgspec.json.encode(one).decode() for one in dict.fromkeys((*before, *more))]
+    return f"{name} = [{', '.join(named)}]" if more else ""
+
+
+async def _accounts(client: Client) -> Accounts | Problem:
+    """Return HAMi's accounts, or why they cannot be known."""
+    try:
+        return await hami_accounts.find(client)
+    except (ClusterError, ConnectionError) as error:
+        return Problem("accounts", "of HAMi", f"{error}; to find them, {hami_accounts.RIGHTS}")
+
+
+async def _read(
+    settings: Settings,
+) -> tuple[str, list[Node], list[Pod], Accounts | Problem]:
+    """Return the cluster's identity, nodes, pods and HAMi's accounts. Raises ClusterError, Stop."""
+    try:
+        connected = await Client.connect(service_parts.kubeconfig(settings))
+    except NoCredentials as error:
+        raise Stop(
+            Exit.USAGE, f"{error.problem}; name a readable kubeconfig with --kubeconfig"
+        ) from error
+    async with connected as client:
+        cluster = KubernetesCluster(client)
+        uid = await cluster.kube_system_uid()
+        nodes = await cluster.list_nodes()
+        pods = await cluster.list_pods("")
+        return uid, nodes.objects, pods.objects, await _accounts(client)
+
+
+def _importing(settings: Settings, state: Callable[[], State], decided: Decide) -> Importing:
+    rules = service_parts.demand_rules(settings)
+
+    async def make_known(pod: Pod) -> Denial | None:
+        now = time.time_ns() // 1_000
+        seen = pod_observation.sight(pod, settings.cluster, rules, now, deleted=False)
+        space = state().namespaces.get(seen.namespace)
+        entry = space.entries.get(seen.key) if space is not None else None
+        if observation.holds_uid(entry, seen.uid):
+            return None
+        return await decided(observation.told(seen, ACTOR))
+
+    node_rules = card_settlement_parts.node_rules(settings)
+    return Importing(settings.cluster, rules, node_rules, state, decided, make_known)
+
+
+def _writing(writer: Writer) -> Decide:
+    """Return what decides for good."""
+
+    async def decided(command: AnyCommand) -> Denial | None:
+        answer = await writer.submit(command)
+        return answer if isinstance(answer, Denial) else None
+
+    return decided
+
+
+def _rehearsing(state: State) -> Decide:
+    """Return what decides on a state of its own."""
+
+    async def decided(command: AnyCommand) -> Denial | None:
+        decision = decide(state, command)
+        if isinstance(decision, Denial):
+            return decision
+        for event in decision:
+            evolve(state, event, state.time)
+        return None
+
+    return decided

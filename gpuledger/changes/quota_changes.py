@@ -1,0 +1,126 @@
+"""Quotas by hand: limits read as a ResourceQuota's, written by a writer of the command's own."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.storage.offline_writer import ACTOR, submit, writer_on
+from gpuledger.storage.open_log import log_of
+from gpuledger.storage.store_projection import show_written
+from gpuledger.wiring import service_parts
+from ledger.core.model import accounts
+from ledger.core.model.commands import CloseAccount, SetLimits
+from ledger.core.model.state import State
+from ledger.kube.api.objects import ResourceQuota, ResourceQuotaSpec
+from ledger.kube.quotas import hard_limits, resource_quota
+from ledger.runtime.settings.settings import Settings
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What a command wrote: the account, whether that changed anything, and where it holds."""
+
+    account: str
+    changed: bool
+    position: int
+
+
+def read(texts: Sequence[str], settings: Settings) -> dict[str, int]:
+    """Read `KEY=QUANTITY` texts as the hard limits of a ResourceQuota.
+
+    What would only earn a warning in a cluster, where the object exists already, is refused here.
+    Raises Stop naming the text.
+    """
+    given: dict[str, str] = {}
+    for text in texts:
+        key, equals, quantity = text.partition("=")
+        if not (key and equals and quantity):
+            raise Stop(
+                Exit.USAGE, f"{text!r} is not KEY=QUANTITY, as limits.nvidia.com/gpumem=8000"
+            )
+        if key in given:
+            raise Stop(Exit.USAGE, f"{key} is given twice, as {given[key]} and {quantity}")
+        given[key] = quantity
+    limits: dict[str, int] = {}
+    for key, quantity in given.items():
+        limits |= _limit(key, quantity, settings)
+    if not limits:
+        raise Stop(
+            Exit.USAGE,
+            "0 means unlimited by the setting zero_is_unlimited, so nothing would be limited;"
+            " use `gpuledger quota delete`",
+        )
+    return limits
+
+
+def _limit(key: str, quantity: str, settings: Settings) -> dict[str, int]:
+    rules = service_parts.demand_rules(settings)
+    for mistake in hard_limits.mistakes({key: quantity}, {}, rules):
+        raise Stop(Exit.USAGE, f"{key} is {mistake.value}, which {mistake.why}; {mistake.remedy}")
+    quota = ResourceQuota(spec=ResourceQuotaSpec(hard={key: quantity}))
+    found = resource_quota.limits_of(quota, rules)
+    if found.warnings:
+        why = "; ".join(one.removeprefix(f"{key}: ") for one in found.warnings)
+        raise Stop(Exit.USAGE, f"{key}={quantity} is refused: {why}")
+    if not found.limits:
+        managed = ", ".join(rules.charged)
+        raise Stop(
+            Exit.USAGE,
+            f"{key}={quantity} is refused: {key} limits no managed resource; write limits. or"
+            f" requests. and one of {managed}",
+        )
+    return {} if settings.zero_is_unlimited and not found.limits[key] else found.limits
+
+
+async def set_limits(
+    settings: Settings, namespace: str, name: str, limits: dict[str, int]
+) -> Written:
+    """Set all limits of a quota. Raises Stop, and what opening and reading the log raises."""
+    account = _account(settings, namespace, name)
+    covers = (accounts.qualified(settings.cluster, namespace),)
+    return await _write(settings, SetLimits(account, covers, limits, ACTOR), create=True)
+
+
+async def close(settings: Settings, namespace: str, name: str) -> Written:
+    """Delete a quota. Raises Stop when there is none, and what opening the log raises."""
+    account = _account(settings, namespace, name)
+    return await _write(settings, CloseAccount(account, ACTOR), create=False)
+
+
+async def _write(settings: Settings, command: SetLimits | CloseAccount, *, create: bool) -> Written:
+    async with log_of(settings, create=create) as found:
+        async with writer_on(settings, found) as writer:
+            _check(writer.state, settings, command)
+            accepted = await submit(writer, command)
+        await show_written(settings, found, accepted.position)
+    return Written(command.account, accepted.changed, accepted.position)
+
+
+def _check(state: State, settings: Settings, command: SetLimits | CloseAccount) -> None:
+    """Refuse what a watched cluster would undo, and to delete what is not there. Raises Stop."""
+    if settings.cluster in state.clusters:
+        raise Stop(
+            Exit.DENIED,
+            f"the quotas of cluster {settings.cluster} come from its ResourceQuotas:"
+            " change them with kubectl, or name another cluster with --cluster",
+        )
+    if isinstance(command, CloseAccount) and command.account not in state.accounts:
+        raise Stop(
+            Exit.NOT_FOUND,
+            f"there is no quota {command.account}; `gpuledger quota list` shows what there is",
+        )
+
+
+def _account(settings: Settings, namespace: str, name: str) -> str:
+    if not _LABEL.fullmatch(namespace):
+        raise Stop(
+            Exit.USAGE, f"--namespace {namespace!r} is no name of a namespace: use a-z, 0-9, -"
+        )
+    if not _SUBDOMAIN.fullmatch(name):
+        raise Stop(Exit.USAGE, f"{name!r} is no name of a quota: use a-z, 0-9, - and .")
+    return accounts.quota(settings.cluster, namespace, name)

@@ -1,0 +1,172 @@
+"""Resizing from a command: other amounts of the cards that a pod has, for one of its containers."""
+
+import msgspec
+
+from gpuledger.changes import resize_advice
+from gpuledger.cli.exit_codes import Exit, Stop, denied
+from gpuledger.storage.offline_writer import ACTOR, writer_on
+from gpuledger.storage.open_log import log_of
+from gpuledger.storage.store_projection import show_written
+from gpuledger.wiring import service_parts
+from ledger.core.evolve.charges import PODS
+from ledger.core.model import accounts, cards
+from ledger.core.model.cards import Part, Parts, Placement
+from ledger.core.model.commands import Resize
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_requests import PodWish
+from ledger.kube.requests.placed_demand import charged_by
+from ledger.runtime.settings.settings import Settings
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a container is to have of each of its cards: MiB and percent; None leaves it."""
+
+    namespace: str
+    pod: str
+    container: str
+    memory: int | None
+    cores: int | None
+
+
+class CardChange(msgspec.Struct, frozen=True):
+    """What a container has of one card before and after, in MiB and percent of the card."""
+
+    container: str
+    node: str
+    uuid: str
+    memory_before: int
+    memory: int
+    cores_before: int
+    cores: int
+
+
+class Resized(msgspec.Struct, frozen=True):
+    """What a resize changes, whether it was written, and the position from which on it holds.
+
+    After a dry run, `position` is the one that the decision was made at.
+    """
+
+    namespace: str
+    pod: str
+    changed: bool
+    position: int
+    cards: list[CardChange]
+
+
+async def resize(settings: Settings, wanted: Wanted, *, dry_run: bool) -> Resized:
+    """Decide on a resize and write it, unless `dry_run`. Raises Stop, and what the log raises."""
+    rules = service_parts.demand_rules(settings)
+    async with log_of(settings) as found:
+        async with writer_on(settings, found) as writer:
+            placed = _placed(writer.state, settings.cluster, wanted)
+            command = _command(writer.state, settings.cluster, wanted, placed, rules)
+            changes = _changes(placed, command.parts, wanted.container)
+            accepted = await writer.submit(command, dry_run=dry_run)
+            if isinstance(accepted, Denial):
+                raise _denied(writer.state, accepted, settings, wanted, placed)
+        if not dry_run:
+            await show_written(settings, found, accepted.position)
+    return Resized(wanted.namespace, wanted.pod, accepted.changed, accepted.position, changes)
+
+
+def _denied(
+    state: State, denial: Denial, settings: Settings, wanted: Wanted, placed: Placement
+) -> Stop:
+    """Return how a resize ends that was denied."""
+    rules = service_parts.demand_rules(settings)
+    given = {cards.MEMORY: wanted.memory, cards.CORES: wanted.cores}
+
+    def command(amounts: dict[str, int]) -> Resize:
+        other = msgspec.structs.replace(wanted, **{**dict.fromkeys(given), **amounts})
+        return _command(state, settings.cluster, other, placed, rules)
+
+    amounts = {name: amount for name, amount in given.items() if amount is not None}
+    asked = resize_advice.Asked(wanted.container, placed, amounts, command)
+    remedy = resize_advice.advice(state, asked) if denial.shortages else denial.remedy
+    return denied(msgspec.structs.replace(denial, remedy=remedy))
+
+
+def resized(parts: Parts, wanted: Wanted) -> Parts:
+    """Return the parts with what is wanted of each card of the container."""
+    return tuple(
+        _part(part, wanted) if part.container == wanted.container else part for part in parts
+    )
+
+
+def _part(part: Part, wanted: Wanted) -> Part:
+    shares = tuple(
+        msgspec.structs.replace(
+            share,
+            memory=share.memory if wanted.memory is None else wanted.memory,
+            cores=share.cores if wanted.cores is None else wanted.cores,
+        )
+        for share in part.shares
+    )
+    return msgspec.structs.replace(part, shares=shares)
+
+
+def _placed(state: State, cluster: str, wanted: Wanted) -> Placement:
+    """Return where the pod is placed. Raises Stop when it, or the container, has no card."""
+    space = state.namespaces.get(accounts.qualified(cluster, wanted.namespace))
+    placed = space.placed.get(f"{PODS}{wanted.pod}") if space is not None else None
+    if placed is None or not placed.node:
+        raise Stop(
+            Exit.NOT_FOUND,
+            f"pod {wanted.pod} of namespace {wanted.namespace} in cluster {cluster} has no card;"
+            " `gpuledger cards --pods` shows who has some",
+        )
+    having = [part.container for part in placed.parts if part.shares]
+    if wanted.container not in having:
+        raise Stop(
+            Exit.NOT_FOUND,
+            f"container {wanted.container!r} of pod {wanted.pod} has no card; those that have:"
+            f" {', '.join(having)}",
+        )
+    refuse_instances(placed.parts, wanted)
+    return placed
+
+
+def refuse_instances(parts: Parts, wanted: Wanted) -> None:
+    """Raise Stop when the container has an instance of a card that is cut (MIG)."""
+    for part in parts:
+        for share in part.shares:
+            if part.container == wanted.container and share.profile:
+                raise Stop(
+                    Exit.DENIED,
+                    f"container {wanted.container!r} of pod {wanted.pod} has the instance"
+                    f" {share.profile} of {share.uuid}, and an instance (MIG) keeps its size;"
+                    " delete the pod and create it with other amounts",
+                )
+
+
+def _command(
+    state: State, cluster: str, wanted: Wanted, placed: Placement, rules: DemandRules
+) -> Resize:
+    """Return the command, with all that the pod is to be charged for its cards."""
+    namespace, key = accounts.qualified(cluster, wanted.namespace), f"{PODS}{wanted.pod}"
+    parts = resized(placed.parts, wanted)
+    charge = state.namespaces[namespace].entries[key].charge
+    types = tuple(
+        name for name, typed in rules.typed.items() if not charge.keys().isdisjoint(typed.values())
+    )
+    node = state.nodes[placed.node]
+    stands = charged_by(
+        parts,
+        PodWish((), types=types),
+        rules,
+        (*node.cards, *node.lost),
+        initialised=placed.initialised,
+    )
+    return Resize(namespace, key, placed.uid, parts, stands, ACTOR)
+
+
+def _changes(placed: Placement, after: Parts, container: str) -> list[CardChange]:
+    node = placed.node.partition("/")[2]
+    return [
+        CardChange(container, node, old.uuid, old.memory, new.memory, old.cores, new.cores)
+        for before, now in zip(placed.parts, after, strict=True)
+        if before.container == container
+        for old, new in zip(before.shares, now.shares, strict=True)
+    ]

@@ -1,0 +1,33 @@
+"""Settling from a command: somebody says what became of an object."""
+
+import msgspec
+
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.storage.offline_writer import ACTOR, submit, writer_on
+from gpuledger.storage.open_log import log_of
+from gpuledger.storage.store_projection import show_written
+from ledger.runtime.settings.settings import Settings
+from webhook.settlement.manual_settlement import Fate, NothingToSettle, commands_of
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What was settled, whether that changed anything, and the position where it holds."""
+
+    uid: str
+    fate: str
+    changed: bool
+    position: int
+
+
+async def settle(settings: Settings, fate: Fate, uid: str) -> Settled:
+    """Settle an object. Raises Stop when there is nothing to settle, and what the log raises."""
+    async with log_of(settings) as found:
+        async with writer_on(settings, found) as writer:
+            try:
+                commands = commands_of(writer.state, uid, fate, ACTOR)
+            except NothingToSettle as error:
+                raise Stop(Exit.NOT_FOUND, str(error)) from error
+            accepted = [await submit(writer, command) for command in commands]
+        position = max(one.position for one in accepted)
+        await show_written(settings, found, position)
+    return Settled(uid, fate, any(one.changed for one in accepted), position)

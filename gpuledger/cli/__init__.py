@@ -1,0 +1,1 @@
+"""The command line: options, output, progress, exit codes and errors."""

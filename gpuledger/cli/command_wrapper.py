@@ -1,0 +1,202 @@
+"""Registering commands: a function becomes a command of the Typer app.
+
+The settings that a command takes become its options, generated from their documentation, so that
+every command finds its ledger the same way: defaults, then the settings file, then the environment,
+then the command line. Expected errors become one line on standard error and an exit code.
+
+Modules of commands are imported for every `--help`, so they import what they need in their bodies.
+"""
+
+import asyncio
+import inspect
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from ledger.runtime.settings import setting_sources, setting_texts
+from ledger.runtime.settings.setting_sources import Loaded
+
+Body = Callable[..., Coroutine[Any, Any, None] | None]
+"""What a command does, as a coroutine function or one that has a loop of its own: the first
+argument is the `Loaded` settings, the others are its own options."""
+
+LEDGER: Final = ("store_dir", "nats", "shard")
+"""The settings that say where the ledger is."""
+
+TERMINATED: Final = 128 + signal.SIGTERM
+"""The exit status of a command that SIGTERM ended, as shells count it."""
+
+_CONFIG: Final = inspect.Parameter(
+    "config",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="TOML file with settings.",
+            envvar=setting_sources.CONFIG_VARIABLE,
+        ),
+    ],
+)
+
+
+class Explained(typer.core.TyperCommand):
+    """A command whose errors of options name the value that was given."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options as Typer does. Raises BadParameter with the value and the remedy."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = _with_value(error)
+            raise
+
+
+def _with_value(error: typer.BadParameter) -> str:
+    """Return what is wrong with an option, in which Pydantic names no value."""
+    message = error.message.removeprefix("Value error, ")
+    problems: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
+    if not problems or not message.startswith("Input "):
+        return message
+    value = str(problems[0]["input"])
+    message = f"{value!r}{message.removeprefix('Input')}"
+    if getattr(error.param, "metavar", None) != "MIB":
+        return message
+    from ledger.kube.requests import quantities
+
+    try:
+        amount = quantities.parse_units(value, quantities.MEBIBYTE)
+    except quantities.QuantityError:
+        return message
+    return f"{message}; write {amount} for {value}" if value.endswith("i") else message
+
+
+def group(help_text: str, *examples: str) -> typer.Typer:
+    """Return an empty group of commands, with examples."""
+    return typer.Typer(
+        help=help_text, no_args_is_help=True, rich_markup_mode=None, epilog=epilog(*examples)
+    )
+
+
+def command(
+    app: typer.Typer,
+    *examples: str,
+    takes: Sequence[str] = LEDGER,
+    retired: Sequence[str] = (),
+    name: str | None = None,
+) -> Callable[[Body], Body]:
+    """Register a function as a command of a group, with examples and the settings it takes.
+
+    `retired` are settings of earlier versions that it accepts: its help does not show them.
+    """
+
+    def register(body: Body) -> Body:
+        app.command(name, cls=Explained, epilog=epilog(*examples))(
+            _entry(body, tuple(takes), tuple(retired))
+        )
+        return body
+
+    return register
+
+
+def epilog(*examples: str) -> str:
+    """Return the end of a command's help; Click keeps the lines of a paragraph that starts so."""
+    return "\n".join(("\b", "Examples:", *(f"  {example}" for example in examples)))
+
+
+def _entry(body: Body, takes: tuple[str, ...], retired: tuple[str, ...]) -> Callable[..., None]:
+    """Return the function that Typer calls: the body's own options, then those of the settings."""
+
+    def entry(**given: Any) -> None:
+        values = {name: _text(given.pop(name)) for name in (*takes, *retired)}
+        _run(body, values, given.pop("config"), given)
+
+    own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    parameters += [_option(name) for name in takes]
+    parameters += [_retired_option(name) for name in retired]
+    entry.__signature__ = inspect.Signature([*parameters, _CONFIG])  # type: ignore[attr-defined]
+    entry.__name__, entry.__doc__ = body.__name__, body.__doc__
+    return entry
+
+
+def _option(name: str) -> inspect.Parameter:
+    """Return a setting as an option; texts are checked where all sources are."""
+    documented = next(one for one in setting_texts.documentation() if one.name == name)
+    kind: Any = str
+    metavar: str | None = name.rpartition("_")[2].upper()
+    if documented.type == "true or false":
+        kind, metavar = bool, None
+    elif setting_texts.is_list(name):
+        kind = list[str]
+    option = typer.Option(
+        documented.option.replace(" ", ""),
+        metavar=metavar,
+        help=help_of(documented),
+        show_default=False,
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind | None, option],
+    )
+
+
+def _retired_option(name: str) -> inspect.Parameter:
+    """Return an option that no help shows: a setting of an earlier version."""
+    option = typer.Option(
+        setting_texts.option_of(name), hidden=True, help="A setting of an earlier version: ignored."
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[str | None, option],
+    )
+
+
+def help_of(documented: setting_texts.Documentation) -> str:
+    """Return the help of a setting's option, with its variable in the environment and default."""
+    return f"{documented.description} [{documented.environment}; {documented.default}]"
+
+
+def _text(given: object) -> object:
+    """Return what an option was given as a source of settings has it; lists join by commas."""
+    return ",".join(given) if isinstance(given, list) else given
+
+
+async def _until_terminated(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work. SIGTERM cancels it, so that no server and no file stays; a second one kills."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+
+    def end() -> None:
+        loop.remove_signal_handler(signal.SIGTERM)
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    await task
+
+
+def _run(body: Body, values: dict[str, object], config: str | None, given: dict[str, Any]) -> None:
+    try:
+        loaded: Loaded = setting_sources.load(values, os.environ, config)
+        work = body(loaded, **given)
+        if inspect.iscoroutine(work):
+            asyncio.run(_until_terminated(work))
+    except asyncio.CancelledError:
+        sys.exit(TERMINATED)
+    except Exception as error:
+        from gpuledger.cli.error_mapping import ending
+
+        stop = ending(error)
+        if stop is None:
+            raise
+        typer.echo(f"gpuledger: {stop}", err=True)
+        sys.exit(stop.status)

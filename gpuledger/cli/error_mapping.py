@@ -1,0 +1,93 @@
+"""Failures: which errors of the parts below a command may end with, and by which exit code.
+
+Whatever is not named here is a defect of gpuledger and shows its traceback.
+"""
+
+import errno
+from typing import Final
+
+from gpuledger.cli.exit_codes import Exit, Stop
+from ledger.kube.api.errors import ClusterError
+from ledger.log.embedded.nats_server import ServerFailed
+from ledger.log.embedded.server_files import BinaryMissing
+from ledger.log.embedded.store_lock import StoreBusy
+from ledger.log.jetstream.connection import Unauthorized, Untrusted
+from ledger.log.jetstream.error_text import plainly, tidied
+from ledger.log.port import LogError, Unreachable
+from ledger.log.records import NewerSchema
+from ledger.runtime.http.http_server import ListenError
+from ledger.runtime.settings.setting_sources import InvalidSettings
+from ledger.runtime.tls.own_authority import CertificateError
+from projections.store import StoreError
+from webhook.settlement_controller import ClusterNameTaken
+
+_REACH: Final = (
+    "check the address (--nats or GPULEDGER_NATS, --store-dir or GPULEDGER_STORE_DIR) and whether"
+    " `gpuledger serve` or the NATS servers run there"
+)
+_REMEDIES: Final[dict[type[Exception], str]] = {
+    Unauthorized: (
+        "check the credentials: the settings nats_user and nats_password, nats_login_file or"
+        " nats_creds (GPULEDGER_NATS_USER and so on), and what the servers let that user do"
+    ),
+    Untrusted: (
+        "check the CA (nats_ca or GPULEDGER_NATS_CA), and that the servers' certificate is of that"
+        " CA, names their address and has not expired"
+    ),
+    Unreachable: _REACH,
+}
+"""What to do about an error of the connection; the first that fits counts."""
+
+_OF_NUMBER: Final = {
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "make room, or have the disk quota raised",
+    errno.EACCES: "check who owns it and its rights",
+    errno.EPERM: "check who owns it and its rights",
+    errno.EROFS: "name a place that can be written",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "check the path: a part of it is a file",
+    errno.EISDIR: "name a file, not a directory",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+"""What to do about an error of the operating system."""
+
+_STATUS: Final[dict[type[Exception], Exit]] = {
+    InvalidSettings: Exit.USAGE,
+    Unreachable: Exit.UNREACHABLE,
+    ServerFailed: Exit.UNREACHABLE,
+    BinaryMissing: Exit.UNREACHABLE,
+    StoreBusy: Exit.NOT_READY,
+    TimeoutError: Exit.NOT_READY,
+    LogError: Exit.FAILED,
+    NewerSchema: Exit.FAILED,
+    StoreError: Exit.FAILED,
+    ListenError: Exit.FAILED,
+    CertificateError: Exit.FAILED,
+    ClusterError: Exit.UNREACHABLE,
+    ClusterNameTaken: Exit.DENIED,
+    OSError: Exit.FAILED,
+}
+"""From the special to the general: the first that fits counts."""
+
+
+def ending(error: Exception) -> Stop | None:
+    """Return how a command ends that met an error, None when the error is a defect."""
+    if isinstance(error, ExceptionGroup):
+        return ending(error.exceptions[0])
+    if isinstance(error, Stop):
+        return error
+    for kind, status in _STATUS.items():
+        if isinstance(error, kind):
+            return Stop(status, _sentence(error))
+    return None
+
+
+def _sentence(error: Exception) -> str:
+    """Return what an expected error says, and what to do about it."""
+    text = tidied(str(error)) or "it took too long; try again"
+    if isinstance(error, OSError):
+        remedy = _OF_NUMBER.get(error.errno or 0, "")
+        text = plainly(error) if error.strerror else text
+    else:
+        remedy = next((one for kind, one in _REMEDIES.items() if isinstance(error, kind)), "")
+    return f"{text}; {remedy}" if remedy else text

@@ -1,0 +1,102 @@
+"""Manifests: the file that a command is given, or standard input, as JSON."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+
+from gpuledger.cli.exit_codes import Exit, Stop
+
+STANDARD_INPUT: Final = "-"
+
+
+def name_of(file: str) -> str:
+    """Return what a file is called in a message."""
+    return "standard input" if file == STANDARD_INPUT else file or "the file ''"
+
+
+def read(file: str, bytes_max: int) -> bytes:
+    """Return the object of a file as JSON; YAML is turned into it. Raises Stop naming the file."""
+    name = name_of(file)
+    content = _content(file, bytes_max)
+    if not content.strip():
+        raise Stop(Exit.USAGE, f"{name} is empty: give one object, as JSON or YAML")
+    try:
+        found, encoded = _decoded(content, name)
+    except yaml.YAMLError as error:
+        raise Stop(Exit.USAGE, f"{name} is neither JSON nor YAML: {_explained(error)}") from error
+    except (TypeError, ValueError) as error:
+        raise Stop(Exit.USAGE, f"{name} cannot be written as JSON: {error}") from error
+    except RecursionError as error:
+        raise Stop(Exit.USAGE, f"{name} is nested too deeply for a Pod") from error
+    _must_be_one(found, name)
+    return encoded
+
+
+def _content(file: str, bytes_max: int) -> bytes:
+    try:
+        if file == STANDARD_INPUT:
+            content = sys.stdin.buffer.read(bytes_max + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                content = opened.read(bytes_max + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise Stop(Exit.USAGE, f"{name_of(file)} cannot be read: {why}; check the path") from error
+    if len(content) > bytes_max:
+        raise Stop(
+            Exit.USAGE,
+            f"{name_of(file)} has more than {bytes_max} bytes (setting review_bytes_max)",
+        )
+    return content
+
+
+def _decoded(content: bytes, name: str) -> tuple[object, bytes]:
+    """Return what JSON or YAML holds, and that as JSON. Raises YAMLError, TypeError, Stop."""
+    try:
+        return msgspec.json.decode(content), content
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        pass
+    _refuse_aliases(content, name)
+    documents = [one for one in yaml.safe_load_all(content) if one is not None]
+    if len(documents) > 1:
+        raise Stop(
+            Exit.USAGE, f"{name} holds {len(documents)} documents: give one, they are split by ---"
+        )
+    found = documents[0] if documents else None
+    return found, msgspec.json.encode(found)
+
+
+def _must_be_one(found: object, name: str) -> None:
+    """Raise Stop for what is no single object."""
+    wrong = ""
+    if found is None:
+        wrong = "holds nothing but comments"
+    elif isinstance(found, list):
+        wrong = f"holds a list of {len(found)}"
+    elif not isinstance(found, dict):
+        wrong = "holds no object, but plain text" if isinstance(found, str) else "holds no object"
+    elif str(found.get("kind", "")).endswith("List") and isinstance(found.get("items"), list):
+        wrong = f"holds a {found['kind']} of {len(found['items'])}"
+    if wrong:
+        raise Stop(Exit.USAGE, f"{name} {wrong}: give one object, as JSON or YAML")
+
+
+def _explained(error: yaml.YAMLError) -> str:
+    """Say in one line what is wrong with YAML, and where."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        what = ", ".join(text for text in (error.context, error.problem) if text)
+        return f"line {mark.line + 1}, column {mark.column + 1}: {what}"
+    if isinstance(error, yaml.reader.ReaderError):
+        return "it is no text in UTF-8"
+    return " ".join(str(error).split())
+
+
+def _refuse_aliases(content: bytes, name: str) -> None:
+    """Refuse what some hundred bytes of YAML can make gigabytes of. Raises Stop, YAMLError."""
+    for event in yaml.parse(content, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise Stop(Exit.USAGE, f"{name}: write *{event.anchor} out, aliases are not read")

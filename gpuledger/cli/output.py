@@ -1,0 +1,192 @@
+"""Output: rows as a table, as JSON or as YAML, on standard output and nowhere else.
+
+A table is plain columns with upper-case headers when it goes into a pipe, so that `awk` and `grep`
+work on it, and drawn by Rich on a terminal. JSON and YAML are a list of objects, or one object
+where a command answers one thing; amounts are integers in the unit of their resource.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+import typer
+
+GAP: Final = "   "
+"""Between two columns, as kubectl has it."""
+
+
+class Format(StrEnum):
+    """How a command prints what it found."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Output = Annotated[
+    Format, typer.Option("--output", "-o", help="How to print.", metavar="table|json|yaml")
+]
+"""The option that every command with data has."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table: its header, the cell of a row, and whether it holds numbers."""
+
+    header: str
+    cell: Callable[[Any], str]
+    number: bool = False
+    width: int = 0
+    """At least so wide; needed where lines are printed before all of them are known."""
+
+
+def text(header: str, name: str) -> Column:
+    """Return a column with a field of the row; an empty field shows as `-`."""
+    return Column(header, lambda row: str(getattr(row, name)) or "-")
+
+
+def number(header: str, name: str) -> Column:
+    """Return a column with a number of the row."""
+    return Column(header, lambda row: str(getattr(row, name)), number=True)
+
+
+def flag(header: str, name: str) -> Column:
+    """Return a column with yes or no."""
+    return Column(header, lambda row: "yes" if getattr(row, name) else "no")
+
+
+def amounts(header: str, name: str) -> Column:
+    """Return a column with amounts, `resource=amount,…`."""
+    return Column(header, lambda row: joined(getattr(row, name)))
+
+
+def joined(found: dict[str, int]) -> str:
+    """Write amounts as one word."""
+    return ",".join(f"{resource}={amount}" for resource, amount in found.items()) or "-"
+
+
+def show_rows(rows: Sequence[Any], columns: Sequence[Column], output: Format, nothing: str) -> None:
+    """Print rows; an empty table says so on standard error, with the sentence `nothing`."""
+    if output is not Format.TABLE:
+        _show_encoded(rows, output)
+    elif rows:
+        _show_table(rows, columns)
+    else:
+        typer.echo(nothing, err=True)
+
+
+def show_one(found: Any, columns: Sequence[Column], output: Format) -> None:
+    """Print one object: as such, or as a table of one row."""
+    if output is Format.TABLE:
+        _show_table([found], columns)
+    else:
+        _show_encoded(found, output)
+
+
+class Lines:
+    """Rows printed as they come: JSON as one object per line, YAML as a list, or a table."""
+
+    def __init__(self, columns: Sequence[Column], output: Format) -> None:
+        """Prepare; a table's header is printed with the first row."""
+        self._columns = columns
+        self._output = output
+        self.begun = False
+
+    def show(self, row: Any) -> None:
+        """Print a row."""
+        header, self.begun = not self.begun, True
+        if self._output is Format.JSON:
+            _write(msgspec.json.encode(row).decode())
+        elif self._output is Format.YAML:
+            _show_encoded([row], Format.YAML)
+        else:
+            if header:
+                _write(self._line([column.header for column in self._columns]))
+            _write(self._line(_cells(row, self._columns)))
+
+    def _line(self, cells: Sequence[str]) -> str:
+        widths = [column.width for column in self._columns]
+        return _aligned(cells, widths, self._columns)
+
+
+def show_object(found: Any, output: Format) -> None:
+    """Print one object as JSON or YAML."""
+    _show_encoded(found, output)
+
+
+def _show_encoded(found: Any, output: Format) -> None:
+    if output is Format.JSON:
+        _write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        return
+    import yaml
+
+    plain = msgspec.to_builtins(found)
+    _write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip("\n"))
+
+
+def _show_table(rows: Sequence[Any], columns: Sequence[Column]) -> None:
+    cells = [_cells(row, columns) for row in rows]
+    if sys.stdout.isatty():
+        _draw(cells, columns)
+        return
+    widths = [
+        max(len(column.header), *(len(line[index]) for line in cells))
+        for index, column in enumerate(columns)
+    ]
+    for line in ([column.header for column in columns], *cells):
+        _write(_aligned(line, widths, columns))
+
+
+def _write(text: str) -> None:
+    """Print to standard output; end the command quietly when whoever read it has enough."""
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        from gpuledger.cli.exit_codes import Exit
+
+        # What is still buffered has to go somewhere when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(Exit.FAILED) from None
+    except OSError as error:
+        from gpuledger.cli.exit_codes import Exit, Stop
+
+        why = error.strerror or str(error)
+        raise Stop(Exit.FAILED, f"standard output cannot be written: {why}") from error
+
+
+def _cells(row: Any, columns: Sequence[Column]) -> list[str]:
+    return [_harmless(column.cell(row)) for column in columns]
+
+
+def _harmless(cell: str) -> str:
+    """Escape what is not printable: a user's name may not forge a line or steer a terminal."""
+    if cell.isprintable():
+        return cell
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in cell
+    )
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
+    aligned = [
+        cell.rjust(width) if column.number else cell.ljust(width)
+        for cell, width, column in zip(cells, widths, columns, strict=True)
+    ]
+    return GAP.join(aligned).rstrip()
+
+
+def _draw(cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="bold")
+    for column in columns:
+        side: Literal["left", "right"] = "right" if column.number else "left"
+        table.add_column(column.header, justify=side, overflow="fold")
+    for line in cells:
+        # A Text is shown as it is, so that brackets in names are no markup.
+        table.add_row(*(Text(cell) for cell in line))
+    Console().print(table)

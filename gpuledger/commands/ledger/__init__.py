@@ -1,0 +1,1 @@
+"""Commands that read or change the ledger, one family a file."""

@@ -1,0 +1,80 @@
+"""`gpuledger drift`: where the cluster showed something that the ledger had not been told."""
+
+from typing import Any
+
+import typer
+
+from gpuledger.cli.command_wrapper import command
+from gpuledger.cli.output import Column, Format, Output, amounts, number, show_rows, text
+from gpuledger.cli.time_options import Since, Until
+from gpuledger.commands.ledger.usage import Cluster, Limit, Namespace
+from ledger.runtime.settings.setting_sources import Loaded
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    command(
+        app,
+        "gpuledger drift",
+        "gpuledger drift -n team-a --since 2026-01-31T12:00:00Z",
+        "gpuledger drift -o json | jq 'map(select(.over != []))'",
+    )(drift)
+
+
+async def drift(
+    loaded: Loaded,
+    namespace: Namespace = "",
+    cluster: Cluster = "",
+    since: Since = "",
+    until: Until = "",
+    limit: Limit = 1_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show where the ledger had to be corrected, newest first.
+
+    unreserved: seen without having been let in; the webhook was bypassed, or the object is older
+    than the ledger. late: seen after its admission had been given up. deleted, finished: gone
+    without anybody having seen it go, found by comparing everything with a list.
+
+    OVER names the quotas that are over their limit because of it. The ledger is right again after
+    each of these, so the exit code is 0 whether there are any or not.
+    """
+    from gpuledger.storage.views import ordered, times, viewing
+    from projections.queries.drift import drift as ask
+    from projections.queries.drift import unbelieved
+    from projections.queries.scopes import Scope
+
+    scope = Scope(namespace, cluster)
+    ordered(since, until)
+    async with viewing(loaded.settings, "") as (view, _):
+        begin, end = await times(view, since, until)
+        rows, more = await ask(view, scope, limit=limit, since=begin, until=end)
+        strangers = await unbelieved(view, scope)
+    show_rows(rows, _DRIFT, output, "No corrections found.")
+    for one in strangers:
+        typer.echo(
+            f"{one.username} made {one.objects} objects that count beside the owner that they name:"
+            " if it is the controller of their owners' KIND, add"
+            f" KIND={one.username} to controller_identities.",
+            err=True,
+        )
+    if more is not None:
+        typer.echo("There are older ones: raise --limit.", err=True)
+
+
+def _over(row: Any) -> str:
+    told = (f"{one.account} {one.resource} {one.used} of {one.limit}" for one in row.over)
+    return ", ".join(told) or "-"
+
+
+_DRIFT = (
+    number("POSITION", "position"),
+    text("TIME", "time"),
+    text("CAUSE", "cause"),
+    text("CLUSTER", "cluster"),
+    text("NAMESPACE", "namespace"),
+    text("KEY", "key"),
+    text("UID", "uid"),
+    amounts("AMOUNTS", "amounts"),
+    Column("OVER", _over),
+)

@@ -1,0 +1,134 @@
+"""`gpuledger import`: taking over what another system has placed."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuledger.cli.command_wrapper import LEDGER, command, group
+from gpuledger.cli.output import Column, Format, Output, number, show_object, show_rows, text
+from ledger.runtime.settings.setting_sources import Loaded
+
+if TYPE_CHECKING:
+    from extender.settlement.hami_import import Imported
+    from ledger.kube.hami.hami_accounts import Accounts
+
+app = group(
+    "Take over what another system has placed.",
+    "gpuledger import hami --cluster east-1 --dry-run",
+)
+
+_TAKES = (
+    *LEDGER,
+    "cluster",
+    "kubeconfig",
+    "vendors",
+    "vendors_file",
+    "gpu_types",
+    "node_keeper",
+    "card_scaling",
+    "namespace",
+    "trusted_identities",
+    "trust_hami_defaults",
+    "scheduler_name",
+    "card_schedulers",
+)
+
+
+def _pair(header: str, name: str) -> Column:
+    """Return a column with what the ledger has of a card, and HAMi."""
+    return Column(
+        header,
+        lambda row: f"{getattr(row, f'used_{name}')}/{getattr(row, f'hami_{name}')}",
+        number=True,
+    )
+
+
+_WHY = {
+    "trusted_identities": "The webhooks refuse what HAMi writes until the settings have this line:",
+    "card_schedulers": "The webhooks take HAMi's scheduler for one without cards until they have:",
+}
+"""What is wrong without a setting that an import advises."""
+
+_CARDS = (
+    text("NODE", "node"),
+    text("UUID", "uuid"),
+    number("LIMIT", "memory"),
+    _pair("MEMORY/HAMI", "memory"),
+    _pair("CORES/HAMI", "cores"),
+    _pair("SLOTS/HAMI", "slots"),
+)
+
+
+@command(
+    app,
+    "gpuledger import hami --cluster east-1 --dry-run",
+    "gpuledger import hami --cluster east-1 -o json",
+    takes=_TAKES,
+)
+async def hami(
+    loaded: Loaded,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be imported; write nothing.")
+    ] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Take over cards and pods from HAMi.
+
+    Imports the cards that nodes announce and the pods that HAMi has placed on them. Reads both once
+    through the API server. Shows for every card what the ledger counts and what HAMi does. A
+    service that settles the cluster does the same by itself and goes on doing it.
+
+    Finds HAMi's accounts, whatever its release and namespace, and prints the settings by which the
+    webhooks let them write. Exits with 1 when something was not understood.
+    """
+    from gpuledger.changes.hami_takeover import import_hami
+    from gpuledger.cli.exit_codes import Exit
+
+    found = await import_hami(loaded.settings, dry_run=dry_run)
+    if output is Format.TABLE:
+        show_rows(found.cards, _CARDS, output, "No node announces cards.")
+        _tell(found)
+    else:
+        show_object(found, output)
+    if found.problems:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _tell(found: "Imported") -> None:
+    """Say in sentences what an import came to."""
+    done = "would be imported" if found.dry_run else "imported"
+    typer.echo(
+        f"{found.nodes} nodes and {found.pods} pods {done}; {found.nodes_known} nodes and"
+        f" {found.pods_known} pods were known already.",
+        err=True,
+    )
+    for one in found.problems:
+        typer.echo(f"Not imported: {one.kind} {one.name}: {one.reason}", err=True)
+    if found.accounts is not None:
+        for sentence in about_accounts(found.accounts, found.settings):
+            typer.echo(sentence, err=True)
+
+
+def about_accounts(accounts: "Accounts", settings: Sequence[str]) -> list[str]:
+    """Return in sentences which accounts HAMi has, and what to write into the settings."""
+    found = [f"HAMi writes as {one.user} ({one.workload})." for one in accounts.proven]
+    if not found:
+        found = [
+            "No HAMi was found: no Deployment or DaemonSet with its labels or image has its rights."
+        ]
+    found += [
+        f"Not HAMi's: {one.user} ({one.workload}) may not patch all pods and nodes."
+        for one in accounts.unproven
+    ]
+    if accounts.unproven_more:
+        found.append(f"Not HAMi's, without these rights: {accounts.unproven_more} more accounts.")
+    if accounts.unasked:
+        found.append(
+            f"Not asked about: {accounts.unasked} more accounts of workloads that look like HAMi's."
+        )
+    for line in settings:
+        found += [_WHY[line.partition(" ")[0]], line]
+    if accounts.proven and not settings:
+        found.append("The webhooks let these accounts write.")
+    return found

@@ -1,0 +1,66 @@
+"""`gpuledger projection`: the read side's file, built again and compared with the log."""
+
+import typer
+
+from gpuledger.cli.command_wrapper import command, group
+from gpuledger.cli.output import Format, Output, flag, number, show_one, text
+from gpuledger.cli.time_options import At
+from ledger.runtime.settings.setting_sources import Loaded
+
+app = group(
+    "Build, digest and compare the projection.",
+    "gpuledger projection digest",
+    "gpuledger projection rebuild",
+)
+
+_DIGEST = (number("POSITION", "position"), text("DIGEST", "digest"))
+_COMPARISON = (
+    *_DIGEST,
+    text("REBUILT", "rebuilt"),
+    flag("SAME", "same"),
+)
+
+
+@command(app, "gpuledger projection digest", "gpuledger projection digest --at 1200 -o json")
+async def digest(loaded: Loaded, at: At = "", output: Output = Format.TABLE) -> None:
+    """Print one hash over everything the log amounts to.
+
+    It is equal wherever the log is the same: live, killed and continued, or rebuilt.
+    """
+    from gpuledger.storage.views import viewing
+    from projections.digest import digest as ask
+
+    async with viewing(loaded.settings, at) as (view, position):
+        found = await ask(view, position)
+    show_one(found, _DIGEST, output)
+
+
+@command(app, "gpuledger projection rebuild", "gpuledger projection rebuild --at 1200")
+async def rebuild(
+    loaded: Loaded,
+    at: At = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Build the projection file again from the log.
+
+    The service must not run. The old file is replaced when the new one is complete. Denials are no
+    part of the log; the service brings them back when it runs again.
+    """
+    from gpuledger.storage import rebuild
+
+    show_one(await rebuild.rebuild(loaded.settings, at), _DIGEST, output)
+
+
+@command(app, "gpuledger projection compare", "gpuledger projection compare --at 1200 -o json")
+async def compare(loaded: Loaded, at: At = "", output: Output = Format.TABLE) -> None:
+    """Compare the projection with one built from the log.
+
+    Exits with 1 when they differ.
+    """
+    from gpuledger.cli.exit_codes import Exit
+    from gpuledger.storage import rebuild
+
+    found = await rebuild.compare(loaded.settings, at)
+    show_one(found, _COMPARISON, output)
+    if not found.same:
+        raise typer.Exit(Exit.FAILED)

@@ -1,0 +1,94 @@
+"""`gpuledger quota`: quotas of clusters that the ledger does not watch."""
+
+from typing import Annotated
+
+import typer
+
+from gpuledger.cli.command_wrapper import LEDGER, command, group
+from gpuledger.cli.output import Format, Output, flag, number, show_one, show_rows, text
+from ledger.runtime.settings.setting_sources import Loaded
+
+app = group(
+    "Set, list and delete quotas by hand.",
+    "gpuledger quota list",
+    "gpuledger quota set -n team-a gpus limits.nvidia.com/gpumem=16000",
+)
+
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Namespace of the quota.")
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the quota.")]
+
+_TAKES = (*LEDGER, "cluster")
+_LIMITS = (
+    text("CLUSTER", "cluster"),
+    text("NAMESPACE", "namespace"),
+    text("QUOTA", "quota"),
+    text("RESOURCE", "resource"),
+    number("LIMIT", "limit"),
+    text("COVERS", "covers"),
+    text("SELECTS", "selects"),
+)
+_WRITTEN = (text("ACCOUNT", "account"), flag("CHANGED", "changed"), number("POSITION", "position"))
+
+
+@command(
+    app,
+    "gpuledger quota set -n team-a gpus limits.nvidia.com/gpumem=16000 requests.nvidia.com/gpu=2",
+    "gpuledger quota set -n team-a gpus requests.nvidia.com/gpu=0",
+    name="set",
+    takes=_TAKES,
+)
+async def set_(
+    loaded: Loaded,
+    name: Name,
+    limits: Annotated[
+        list[str], typer.Argument(metavar="KEY=QUANTITY...", help="All limits of the quota.")
+    ],
+    namespace: Namespace,
+    output: Output = Format.TABLE,
+) -> None:
+    """Set all limits of a quota.
+
+    Keys that are not named no longer limit anything.
+
+    Keys and quantities are those of a ResourceQuota: limits.RESOURCE or requests.RESOURCE, whole
+    numbers, 0 to block. Memory of cards is in the unit that pods ask in: the setting
+    memory_factor is applied to it, once, as it is to requests. `gpuledger usage` then shows MiB.
+    Lowering a limit below what is used evicts nobody.
+    """
+    from gpuledger.changes import quota_changes
+
+    read = quota_changes.read(limits, loaded.settings)
+    written = await quota_changes.set_limits(loaded.settings, namespace, name, read)
+    show_one(written, _WRITTEN, output)
+
+
+@command(app, "gpuledger quota list", "gpuledger quota list -n team-a -o json", name="list")
+async def list_(
+    loaded: Loaded,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Only this namespace.")
+    ] = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """List the quotas and their limits.
+
+    COVERS says which namespaces a quota over many covers, SELECTS which objects a quota counts.
+    """
+    from gpuledger.queries.quota_listing import listed
+
+    show_rows(await listed(loaded.settings, namespace), _LIMITS, output, "No quotas found.")
+
+
+@command(app, "gpuledger quota delete -n team-a gpus", takes=_TAKES)
+async def delete(
+    loaded: Loaded, name: Name, namespace: Namespace, output: Output = Format.TABLE
+) -> None:
+    """Delete a quota.
+
+    It no longer limits anything; who holds what stays known.
+    """
+    from gpuledger.changes import quota_changes
+
+    show_one(await quota_changes.close(loaded.settings, namespace, name), _WRITTEN, output)

@@ -1,0 +1,81 @@
+"""`gpuledger resize`: other amounts of the cards that a running pod has."""
+
+from typing import Annotated
+
+import typer
+
+from gpuledger.cli.command_wrapper import LEDGER, command
+from gpuledger.cli.output import Format, Output, number, show_object, show_rows, text
+from ledger.core.model.amounts import AMOUNT_MAX
+from ledger.runtime.settings.setting_sources import Loaded
+
+_CARDS = (
+    text("CONTAINER", "container"),
+    text("NODE", "node"),
+    text("UUID", "uuid"),
+    number("MEMORY-BEFORE", "memory_before"),
+    number("MEMORY", "memory"),
+    number("CORES-BEFORE", "cores_before"),
+    number("CORES", "cores"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    command(
+        app,
+        "gpuledger resize -n team-a web-0 --container main --memory 12000",
+        "gpuledger resize -n team-a web-0 --container main --memory 4000 --cores 20 --dry-run",
+        takes=(*LEDGER, "cluster", "vendors", "vendors_file", "gpu_types"),
+    )(resize)
+
+
+async def resize(
+    loaded: Loaded,
+    pod: Annotated[str, typer.Argument(metavar="POD", help="Name of the pod.")],
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Namespace of the pod.")
+    ],
+    container: Annotated[
+        str, typer.Option("--container", "-c", metavar="CONTAINER", help="Name of its container.")
+    ],
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            "--memory", metavar="MIB", min=1, max=AMOUNT_MAX, help="MiB of each of its cards."
+        ),
+    ] = None,
+    cores: Annotated[
+        int | None,
+        typer.Option(
+            "--cores",
+            metavar="PERCENT",
+            min=0,
+            max=AMOUNT_MAX,
+            help="Percent of each of its cards.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be decided; change nothing.")
+    ] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Give a container more or less of the cards it has.
+
+    Decided on the card's room and the namespace's quotas together, and written to the ledger. What
+    is given stands above the pod's spec until the pod ends; the pod keeps its cards. Exits with 4
+    when there is no room.
+    """
+    from gpuledger.changes import resize_placement
+    from gpuledger.cli.exit_codes import Exit, Stop
+
+    if memory is None and cores is None:
+        raise Stop(Exit.USAGE, "nothing would change: give --memory, --cores or both")
+    wanted = resize_placement.Wanted(namespace, pod, container, memory, cores)
+    found = await resize_placement.resize(loaded.settings, wanted, dry_run=dry_run)
+    if output is Format.TABLE:
+        show_rows(found.cards, _CARDS, output, "No card changes.")
+    else:
+        show_object(found, output)
+    if dry_run:
+        typer.echo("It would be allowed; nothing was changed.", err=True)

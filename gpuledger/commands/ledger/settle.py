@@ -1,0 +1,49 @@
+"""`gpuledger settle`: what became of an object, told by hand where no cluster can be asked."""
+
+from typing import Annotated
+
+import typer
+
+from gpuledger.cli.command_wrapper import command
+from gpuledger.cli.output import Format, Output, flag, number, show_one, text
+from ledger.runtime.settings.setting_sources import Loaded
+from webhook.settlement.manual_settlement import Fate
+
+_SETTLED = (
+    text("UID", "uid"),
+    text("FATE", "fate"),
+    flag("CHANGED", "changed"),
+    number("POSITION", "position"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    command(
+        app,
+        "gpuledger settle persisted 6f1c9a52-8d0e-4a7a-9a53-2f7f3f0c1b44",
+        "gpuledger settle deleted 6f1c9a52-8d0e-4a7a-9a53-2f7f3f0c1b44",
+    )(settle)
+
+
+async def settle(
+    loaded: Loaded,
+    fate: Annotated[
+        Fate, typer.Argument(help="What became of the object.", metavar="persisted|absent|deleted")
+    ],
+    uid: Annotated[str, typer.Argument(metavar="UID", help="The object's uid.")],
+    output: Output = Format.TABLE,
+) -> None:
+    """Say what became of an object, by its uid.
+
+    persisted commits its hold, absent releases its hold, deleted releases all that it is charged.
+    `gpuledger holds` and `gpuledger holders` list the uids. A watched cluster settles by itself;
+    there, this is for emergencies, and the next recount corrects what is wrong.
+    """
+    from gpuledger.changes import settle_by_hand
+    from gpuledger.cli.exit_codes import Exit, Stop
+
+    if not uid.strip():
+        raise Stop(Exit.USAGE, "UID is empty; `gpuledger holds` and `gpuledger holders` list uids")
+
+    show_one(await settle_by_hand.settle(loaded.settings, fate, uid), _SETTLED, output)

@@ -1,0 +1,148 @@
+"""`gpuledger what-if`: recorded arrivals on other nodes, by other policies, under other limits."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger.cli.command_wrapper import LEDGER, command
+from gpuledger.cli.output import Column, Format, Output, number, show_object, show_rows, text
+from gpuledger.cli.time_options import Since, Until
+from gpuledger.commands.ledger.fit import PREFERENCES
+from ledger.runtime.settings.setting_sources import Loaded
+
+if TYPE_CHECKING:
+    from gpuledger.queries.what_if_replay import Answer, Scenario
+
+_LIMITS = (
+    text("ACCOUNT", "account"),
+    text("RESOURCE", "resource"),
+    number("LIMIT", "limit"),
+    number("RESERVATIONS", "reservations"),
+    number("REFUSED", "refused"),
+    number("BEFORE", "before"),
+    number("PEAK", "peak"),
+)
+
+Many = list[str]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    command(
+        app,
+        "gpuledger what-if --since 2026-01-30 --until 2026-01-31 --nodes +10=node-7",
+        "gpuledger what-if --without node-7 --node-policy spread",
+        "gpuledger what-if --limit team-a/main:limits.nvidia.com/gpumem=64000 -o json",
+        takes=(*LEDGER, "cluster", *PREFERENCES),
+        name="what-if",
+    )(what_if)
+
+
+async def what_if(
+    loaded: Loaded,
+    since: Since = "",
+    until: Until = "",
+    nodes: Annotated[
+        Many | None,
+        typer.Option(
+            "--nodes", metavar="+COUNT=NODE", help="Add so many copies of a node; repeatable."
+        ),
+    ] = None,
+    without: Annotated[
+        Many | None,
+        typer.Option("--without", metavar="NODE", help="Leave out a node; repeatable."),
+    ] = None,
+    limit: Annotated[
+        Many | None,
+        typer.Option(
+            "--limit",
+            metavar="[NAMESPACE/]QUOTA:KEY=AMOUNT",
+            help="Have another limit in a quota; without a namespace, a universe quota.",
+        ),
+    ] = None,
+    keep_types: Annotated[
+        bool, typer.Option("--keep-types", help="Hold pods to the type of card that they had.")
+    ] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Replay recorded arrivals with other nodes or rules.
+
+    Pods that were given cards in a stretch of the log come again in the same order and stay as long
+    as they did. RECORDED is what was; REPLAYED lets the extender choose with the settings of the
+    file and the environment; WHAT-IF with those of the command line, on the nodes and under the
+    limits given. Without --since, the stretch is the 24 hours before its end. All have every node
+    that was there in that time, for all of it.
+
+    What it cannot know: pods that were never given cards are not in it, for nobody knows how long
+    they would have stayed. Pods come when they were placed, not when they were created. What they
+    wanted is read back from what they got: percentages have become MiB, and types, uuids, NUMA
+    binding, links between cards and policies of their own are forgotten (--keep-types holds them to
+    their type). Who finds no room is refused for good, and does not wait.
+    """
+    from gpuledger.queries import what_if_replay as asking
+
+    question = asking.Question(
+        since,
+        until,
+        tuple(nodes or ()),
+        tuple(without or ()),
+        tuple(limit or ()),
+        keep_types,
+    )
+    found = await asking.ask(loaded.beneath, loaded.settings, question)
+    if output is Format.TABLE:
+        _show(found)
+    else:
+        show_object(found, output)
+
+
+def _show(found: "Answer") -> None:
+    typer.echo(f"From {found.since} to {found.until}: {found.arrivals} arrivals.", err=True)
+    if found.unbound:
+        typer.echo(f"{found.unbound} more got cards and were then not bound.", err=True)
+    columns = [
+        Column("", lambda row: row[0]),
+        *(
+            Column(one.name.upper(), lambda row, at=at: row[1][at], number=True)  # type: ignore[misc]
+            for at, one in enumerate(found.scenarios)
+        ),
+    ]
+    show_rows(_lines(found.scenarios), columns, Format.TABLE, "")
+    if found.limits:
+        typer.echo()
+        show_rows(found.limits, _LIMITS, Format.TABLE, "")
+
+
+def _lines(scenarios: "list[Scenario]") -> list[tuple[str, list[str]]]:
+    """Return a line for each number, with what it is in each scenario."""
+    outcomes = [one.outcome for one in scenarios]
+    reasons = dict.fromkeys(reason for one in outcomes for reason in one.reasons)
+    return [
+        ("nodes", [str(one.nodes) for one in outcomes]),
+        ("not created", [str(one.not_created) for one in scenarios]),
+        ("placed", [str(one.placed) for one in outcomes]),
+        ("refused", [str(one.refused) for one in outcomes]),
+        *(
+            (f"  {reason}", [str(one.reasons.get(reason, 0)) for one in outcomes])
+            for reason in reasons
+        ),
+        *_used("memory MiB", [one.memory for one in outcomes]),
+        *_used("cores %", [one.cores for one in outcomes]),
+        *_used("cards in use", [one.cards for one in outcomes]),
+        ("whole cards, mean", [f"{one.whole:.1f}" for one in outcomes]),
+        ("GPU-hours", [f"{one.gpu_hours:.1f}" for one in outcomes]),
+    ]
+
+
+def _used(name: str, uses: list[Any]) -> list[tuple[str, list[str]]]:
+    return [
+        (f"{name}, all", [str(one.limit) for one in uses]),
+        (f"{name}, peak", [_part(one.peak, one) for one in uses]),
+        (f"{name}, mean", [_part(one.mean, one) for one in uses]),
+    ]
+
+
+def _part(amount: float, use: Any) -> str:
+    """Write an amount with the part of all that it is."""
+    shown = str(amount) if isinstance(amount, int) else f"{amount:.1f}"
+    return f"{shown} ({amount / use.limit:.0%})" if use.limit else shown

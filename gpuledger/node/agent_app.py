@@ -1,0 +1,166 @@
+"""The agent over HTTP: probes, metrics, and what containers do for `gpuledger node top`."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gpuledger.node.agent_settings import AgentSettings
+from gpuledger.version import VERSION
+from ledger.core.model.cards import Card
+from ledger.runtime.http.health import Health
+from vgpu_native.agent.announcing import Announcer
+from vgpu_native.agent.drifting import Drift
+from vgpu_native.agent.exporting import AgentCollector
+from vgpu_native.agent.following import Follower
+from vgpu_native.agent.inventory import Inventory
+from vgpu_native.agent.limiting import Limiter
+from vgpu_native.agent.nvml import Load
+from vgpu_native.agent.observing import Use
+from vgpu_native.plugin.plugin import Plugin
+
+CONTAINERS: Final = "/v1/containers"
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """What `/v1/containers` answers: the node at its last look, `time` in seconds of Unix time."""
+
+    node: str
+    time: float
+    position: int
+    cards: tuple[Card, ...]
+    loads: dict[str, Load]
+    containers: tuple[Use, ...]
+    drifts: tuple[Drift, ...]
+
+
+class AgentApp:
+    """The agent's HTTP side."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        health: Health,
+        follower: Follower,
+        inventory: Inventory,
+        exported: AgentCollector,
+        limiter: Limiter,
+    ) -> None:
+        """Serve what these parts know."""
+        self._settings, self._health = settings, health
+        self._follower, self._inventory = follower, inventory
+        self._exported, self._limiter = exported, limiter
+        self._registry = CollectorRegistry()
+        self._registry.register(exported)
+        self._registry.register(_Self(follower))
+        self.app = Starlette(
+            routes=[
+                *health.routes(),
+                Route("/metrics", self._metrics),
+                Route(CONTAINERS, self._containers),
+            ]
+        )
+
+    def add_checks(self, plugin: Plugin | None, announcer: Announcer | None) -> None:
+        """Add what readiness is about."""
+        follower, inventory, limiter = self._follower, self._inventory, self._limiter
+        self._health.add("ledger", lambda: (not follower.trouble, follower.trouble))
+        self._health.add("cards", lambda: (not inventory.trouble, inventory.trouble))
+        self._health.add("limits", lambda: (True, "; ".join(limiter.troubles.values())))
+        self._health.add("health", lambda: (True, _told(inventory.ill)))
+        if plugin is not None:
+            self._registry.register(_Answering(plugin))
+            self._health.add("kubelet", lambda: (plugin.registered, _unregistered(plugin)))
+            self._health.add("regions", lambda: (True, plugin.allocations.slots.warning))
+        if announcer is not None:
+            self._health.add("node", lambda: (not announcer.trouble, announcer.trouble))
+
+    async def _metrics(self, request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        body = await asyncio.to_thread(encode, self._registry)
+        return Response(body, headers={"content-type": content_type})
+
+    async def _containers(self, _: Request) -> Response:
+        found = self._exported.found
+        view = NodeView(
+            self._settings.name,
+            found.time,
+            self._follower.position,
+            self._inventory.cards,
+            found.loads,
+            found.uses,
+            found.drifts,
+        )
+        body = msgspec.json.encode(msgspec.to_builtins(_plain(view)))
+        return Response(body, media_type="application/json")
+
+
+class _Self(Collector):
+    """What the agent tells of itself."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+
+    def collect(self) -> list[Metric]:
+        """Return it."""
+        build = GaugeMetricFamily(
+            "gpuledger_build_info", "1, labelled with the version that runs.", labels=("version",)
+        )
+        build.add_metric((VERSION,), 1)
+        follower = self._follower
+        return [
+            build,
+            GaugeMetricFamily(
+                "gpuledger_log_position",
+                "Last position this process has applied.",
+                value=follower.position,
+            ),
+            GaugeMetricFamily(
+                "gpuledger_log_reachable",
+                "1 while the placements of the node follow the log.",
+                value=float(not follower.trouble),
+            ),
+        ]
+
+
+class _Answering(Collector):
+    """What the device plugin keeps the kubelet waiting for."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self._plugin = plugin
+
+    def collect(self) -> list[Metric]:
+        """Return it."""
+        return [
+            GaugeMetricFamily(
+                "gpuledger_allocate_waiting_seconds",
+                "For how long the kubelet has been waiting for an answer; 0 when it is not.",
+                value=self._plugin.waited_seconds,
+            )
+        ]
+
+
+def _plain(view: NodeView) -> dict[str, object]:
+    """Return a view as objects: cards are arrays in the log, but not for people."""
+    cards = [
+        {"uuid": one.uuid, "index": one.index, "type": one.type, "memory": one.memory}
+        | {"slots": one.slots, "healthy": one.healthy}
+        for one in view.cards
+    ]
+    return msgspec.structs.asdict(view) | {"cards": cards}
+
+
+def _told(ill: dict[str, str]) -> str:
+    return "; ".join(f"card {uuid}: {why}" for uuid, why in ill.items())
+
+
+def _unregistered(plugin: Plugin) -> str:
+    return "" if plugin.registered else "the kubelet does not listen to the device plugin (yet)"

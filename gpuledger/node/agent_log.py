@@ -1,0 +1,74 @@
+"""The log as the agent finds it: on given servers, or beside a service that runs on this machine.
+
+An agent never starts a server. Beside a service, it goes where the service's file says that its
+server is, and looks for it again when that changes.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from gpuledger.wiring import service_parts
+from ledger.log.embedded import server_files
+from ledger.log.embedded.server_files import Address
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.port import Log, Unreachable
+from ledger.runtime.settings.settings import Settings
+
+INBOX: Final = "_AGENTS"
+"""Where agents hear answers: of the log's account they hear nothing else, as nats.conf has it."""
+
+LOOK_SECONDS: Final = 1.0
+"""How often it is checked that the service's server is still where it was."""
+
+
+class AgentLog:
+    """Connects to the log; `watch` closes a connection that leads nowhere any more."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Find the log of these settings."""
+        self._settings = settings
+        self._log: JetStreamLog | None = None
+        self._address: Address | None = None
+
+    async def connect(self) -> Log:
+        """Connect to the log. Raises Unreachable."""
+        self._log = await self._connected()
+        return self._log
+
+    async def watch(self) -> None:
+        """Close the connection whenever the service's server is somewhere else, until cancelled."""
+        while not self._settings.nats:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._log is not None and self._found() not in (None, self._address):
+                log, self._log = self._log, None
+                await log.close()
+
+    async def _connected(self) -> JetStreamLog:
+        if self._settings.nats:
+            async with service_parts.reaching(self._settings) as (reach, _):
+                own = replace(reach, inbox=INBOX, consumers=False)
+                return await service_parts.connect(self._settings, own)
+        address = self._found()
+        if address is None:
+            raise Unreachable(
+                f"no service runs in {self._settings.store_dir}: start `gpuledger serve` there, or"
+                " name the log's servers with --nats (GPULEDGER_NATS)"
+            )
+        self._address = address
+        return await service_parts.connect(self._settings, _reach(address))
+
+    def _found(self) -> Address | None:
+        with contextlib.suppress(ValueError, OSError):
+            return server_files.read_address(Path(self._settings.store_dir))
+        return None
+
+
+def _reach(address: Address) -> service_parts.Reach:
+    monitors: Sequence[str] = (address.monitor_url,)
+    reach = service_parts.Reach((address.url,), address.user, address.password, tuple(monitors))
+    return replace(reach, consumers=False)

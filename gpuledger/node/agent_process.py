@@ -1,0 +1,188 @@
+"""`gpuledger agent`: one node's part of the ledger, wired into one process.
+
+The device plugin hands cards out as the ledger has placed pods, limits pages follow the log, the
+Node announces its cards, and what containers use is read and exported. Each part goes on while
+another has trouble: a log that is lost stops no container, and a driver that hangs no limits.
+"""
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+import uvloop
+
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.node.agent_app import AgentApp
+from gpuledger.node.agent_log import AgentLog
+from gpuledger.node.agent_settings import BYPASSES, FORMS, WRONG_CARDS, AgentSettings
+from gpuledger.wiring import service_parts
+from ledger.kube.client import pod_events
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
+from ledger.runtime import gc_tuning, log_setup
+from ledger.runtime.http import http_server
+from ledger.runtime.http.health import Finding, Health
+from ledger.runtime.settings.settings import Settings
+from vgpu_native.agent.announcing import Announcer
+from vgpu_native.agent.cgroups import ProcCgroups
+from vgpu_native.agent.drifting import Comparer
+from vgpu_native.agent.exporting import AgentCollector
+from vgpu_native.agent.following import Follower
+from vgpu_native.agent.inventory import Inventory
+from vgpu_native.agent.limiting import Limiter
+from vgpu_native.agent.mistaking import Mistakes
+from vgpu_native.agent.nvml import Driver
+from vgpu_native.agent.nvml_library import NvmlLibrary
+from vgpu_native.agent.observing import Observer
+from vgpu_native.agent.reporting import Reporter
+from vgpu_native.agent.working import Node
+from vgpu_native.plugin.limits import flags
+from vgpu_native.plugin.plugin import Plugin
+
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+
+
+async def agent(
+    settings: Settings, own: AgentSettings, started: Callable[[str], None] = lambda _: None
+) -> None:
+    """Run until SIGTERM or SIGINT; `started` is told the base URL once HTTP is served.
+
+    Raises serving.ListenError, ClusterError when the credentials cannot be read, Stop when the
+    state directory cannot be used.
+    """
+    log_setup.configure(settings.log_level, settings.log_format)
+    gc_tuning.relax()
+    _prepare(own.state)
+    listener = http_server.bind(own.listen)
+    stop = asyncio.Event()
+    try:
+        with http_server.stopping_on_signals(stop):
+            async with AsyncExitStack() as stack:
+                app, health, background = await _wired(settings, own, stack)
+
+                def tell() -> None:
+                    url = f"http://{listener.address}"
+                    _logger.info("agent_runs", node=own.name, cluster=settings.cluster, url=url)
+                    started(url)
+
+                http = http_server.serve(app.app, listener, stop, started=tell)
+                await _until_stopped(http, [*background, health.tell(_report)], health, stop)
+    finally:
+        listener.close()
+
+
+def _prepare(state: Path) -> None:
+    """Make the state directory, and see that files can be made there. Raises Stop."""
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with tempfile.TemporaryFile(dir=state):
+            pass
+    except OSError as error:
+        raise Stop(
+            Exit.FAILED,
+            f"--state-dir {str(state)!r}: {error.strerror or error}: name a directory in which the"
+            " agent can make files, or let it; in the cluster that is the volume `state` of"
+            " deploy/agent/daemonset.yaml",
+        ) from error
+
+
+async def _wired(
+    settings: Settings, own: AgentSettings, stack: AsyncExitStack
+) -> tuple[AgentApp, Health, list[Coroutine[Any, Any, None]]]:
+    """Make all parts; return the HTTP side, its health, and what runs in the background."""
+    cluster = await _cluster(settings, own.name, stack)
+    nvml = NvmlLibrary()
+    driver = Driver(nvml)
+    # A driver that hangs would hold up the end, too.
+    stack.callback(lambda: None if driver.is_asking else nvml.close())
+    stack.callback(driver.close)
+    inventory = Inventory(driver, own.offer())
+    log = AgentLog(settings)
+    node = f"{settings.cluster}/{own.name}"
+    follower = Follower(node, log.connect, own.state / "placements")
+    plugin = Plugin(own.of_plugin(), follower)
+    limiter = Limiter(flags(own.of_plugin()))
+    stack.callback(limiter.close)
+    exported = AgentCollector(own.name, inventory)
+    observer = Observer(driver, ProcCgroups(), Comparer(own.slack_bytes))
+    reporter = Reporter(cluster, BYPASSES[own.bypass])
+    work = Node(
+        inventory,
+        follower,
+        plugin.devices,
+        plugin.allocations,
+        limiter,
+        observer,
+        exported,
+        reporter,
+        Mistakes(cluster, WRONG_CARDS[own.wrong_cards]),
+        look_seconds=own.look,
+        overhead=own.overhead,
+    )
+    background = [inventory.run(), follower.run(), log.watch(), work.run()]
+    if own.plugin:
+        background.append(plugin.run())
+    announcer = None
+    if cluster is not None and own.announce:
+        announcer = Announcer(cluster, own.name, inventory, own.offer(), FORMS[own.form])
+        background.append(announcer.run())
+    health = Health()
+    app = AgentApp(own, health, follower, inventory, exported, limiter)
+    app.add_checks(plugin if own.plugin else None, announcer)
+    return app, health, background
+
+
+async def _cluster(
+    settings: Settings, node: str, stack: AsyncExitStack
+) -> KubernetesCluster | None:
+    """Return the cluster of the settings, None without one. Raises ClusterError."""
+    if not settings.kubernetes:
+        return None
+    client = await Client.connect(service_parts.kubeconfig(settings))
+    stack.push_async_callback(client.close)
+    return KubernetesCluster(client, reporter=pod_events.agent_of(node))
+
+
+async def _until_stopped(
+    http: Coroutine[Any, Any, None],
+    background: list[Coroutine[Any, Any, None]],
+    health: Health,
+    stop: asyncio.Event,
+) -> None:
+    """Run everything; end when HTTP has drained, or with the first error of any part."""
+
+    async def unready() -> None:
+        await stop.wait()
+        health.stop()
+
+    serving_http = asyncio.create_task(http)
+    tasks = {serving_http, *(asyncio.create_task(one) for one in (unready(), *background))}
+    pending = set(tasks)
+    try:
+        while serving_http in pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _report(finding: Finding) -> None:
+    if finding.ok and not finding.reason:
+        _logger.info("check_passes", check=finding.name)
+    else:
+        event = "check_warns" if finding.ok else "check_fails"
+        _logger.warning(event, check=finding.name, reason=finding.reason)
+
+
+def main(settings: Settings, own: AgentSettings) -> None:
+    """Run in an event loop of its own."""
+    uvloop.run(agent(settings, own))

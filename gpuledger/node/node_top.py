@@ -1,0 +1,130 @@
+"""Watching a node: asks its agent, and shows the answer on a terminal until interrupted."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.output import Column, Format, show_object, show_rows
+from ledger.log.bounded_read import TooLong, whole
+from ledger.log.jetstream.error_text import plainly
+from vgpu_native.agent.observing import Use
+
+CONTAINERS: Final = "/v1/containers"
+AGENT: Final = "http://127.0.0.1:9394"
+"""Where an agent answers that was told nothing else."""
+
+ANSWER_SECONDS: Final = 5.0
+ANSWER_BYTES_MAX: Final = 16 * 1024**2
+
+T = TypeVar("T")
+
+
+class View(msgspec.Struct, frozen=True):
+    """What an agent answers, as far as it is shown."""
+
+    node: str
+    position: int
+    containers: tuple[Use, ...]
+    drifts: tuple[dict[str, Any], ...] = ()
+
+
+async def watch(
+    agent: str, every: float, output: Format, columns: Sequence[Column], *, once: bool
+) -> None:
+    """Show what an agent answers, once, or every so many seconds. Raises Stop."""
+    async with aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+    ) as session:
+        body = await _asked(session, agent)
+        if output is not Format.TABLE:
+            show_object(_decoded(agent, body, dict[str, Any]), output)
+        elif once or not sys.stdout.isatty():
+            show_rows(_view(agent, body).containers, columns, output, _NOTHING)
+        else:
+            await _live(session, agent, every, columns)
+
+
+_NOTHING: Final = "No container of this node is under limits."
+
+
+async def _live(
+    session: aiohttp.ClientSession, agent: str, every: float, columns: Sequence[Column]
+) -> None:
+    with Live(console=Console(), screen=True, auto_refresh=False) as live:
+        while True:
+            try:
+                shown: Table | Text = _table(_view(agent, await _asked(session, agent)), columns)
+            except Stop as stop:
+                shown = Text(str(stop))
+            live.update(shown, refresh=True)
+            await asyncio.sleep(every)
+
+
+def _reason(error: Exception) -> str:
+    """Say why an agent did not answer."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return plainly(cause)
+
+
+def _checked(agent: str) -> str:
+    """Return the URL of an agent. Raises Stop for what is none."""
+    try:
+        parts = urlsplit(agent)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return agent
+    except ValueError:
+        pass
+    raise Stop(Exit.USAGE, f"--agent {agent!r}: write http://HOST:PORT, such as {AGENT}")
+
+
+async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
+    """Return what the agent answers. Raises Stop."""
+    url = _checked(agent).rstrip("/") + CONTAINERS
+    try:
+        async with session.get(url, allow_redirects=False) as response:
+            if response.status != 200:
+                raise Stop(Exit.FAILED, f"{url} answers {response.status}: is it a node's agent?")
+            return await whole(response.content, ANSWER_BYTES_MAX)
+    except TooLong as error:
+        raise Stop(Exit.FAILED, f"{url} answers {error}") from error
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise Stop(
+            Exit.UNREACHABLE,
+            f"{url}: {_reason(error)}; start `gpuledger agent` on the node, or"
+            " say with --agent where it answers",
+        ) from error
+
+
+def _view(agent: str, body: bytes) -> View:
+    return _decoded(agent, body, View)
+
+
+def _decoded(agent: str, body: bytes, form: type[T]) -> T:
+    """Return what an agent answered. Raises Stop when it is no agent's answer."""
+    try:
+        return msgspec.json.decode(body, type=form)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Stop(Exit.FAILED, f"{agent} does not answer as a node's agent: {error}") from error
+
+
+def _table(view: View, columns: Sequence[Column]) -> Table:
+    table = Table(title=f"{view.node} at position {view.position}", title_justify="left")
+    for column in columns:
+        table.add_column(column.header, justify="right" if column.number else "left")
+    drifting = {str(one.get("uid")) for one in view.drifts}
+    for use in view.containers:
+        style = "red" if use.uid in drifting else ""
+        table.add_row(*(Text(column.cell(use)) for column in columns), style=style)
+    return table

@@ -1,0 +1,1 @@
+"""What the reading commands compute: usage, cards, fit, explanations and what-if."""

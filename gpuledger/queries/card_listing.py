@@ -1,0 +1,52 @@
+"""Cards from a command: every card of a node or of all, and who is on it, at a moment."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from gpuledger.storage.views import paged, viewing
+from ledger.runtime.settings.settings import Settings
+from projections.queries.cards import Card, cards
+from projections.queries.residents import Resident
+
+
+class On(msgspec.Struct, frozen=True):
+    """A pod on a card, as one line of a table; an empty card has a line without a pod."""
+
+    cluster: str
+    node: str
+    index: int
+    uuid: str
+    namespace: str = ""
+    key: str = ""
+    memory: int = 0
+    cores: int = 0
+    exclusive: bool = False
+    stage: str = ""
+    since: str = ""
+
+
+async def listed(settings: Settings, node: str, cluster: str, at: str, *, pods: bool) -> list[Card]:
+    """Return the cards of nodes of a name, of all when it is empty, in order. Raises Stop."""
+    async with viewing(settings, at) as (view, position):
+        rows = await paged(
+            lambda size, after: cards(
+                view, position, limit=size, cluster=cluster, node=node, after=after, pods=pods
+            )
+        )
+    return sorted(rows, key=lambda one: (one.cluster, one.node, one.index, one.uuid))
+
+
+def on_cards(found: list[Card]) -> list[On]:
+    """Return a line for every pod on a card, and one for every empty card."""
+    return [line for card in found for line in _on(card)]
+
+
+def _on(card: Card) -> Iterator[On]:
+    where = (card.cluster, card.node, card.index, card.uuid)
+    pods: list[Resident] = [] if card.pods is msgspec.UNSET else card.pods
+    if not pods:
+        yield On(*where)
+    for one in pods:
+        amounts = (one.memory, one.cores, one.exclusive)
+        yield On(*where, one.namespace, one.key, *amounts, one.stage, one.since)

@@ -1,0 +1,89 @@
+"""Explaining from a command: the validating webhook's own judgement, on a log that is only read."""
+
+from typing import Final
+
+from gpuledger.cli import manifests
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.storage.offline_writer import writer_on
+from gpuledger.storage.open_log import log_of
+from gpuledger.wiring import service_parts
+from ledger.core.model.denials import Reason
+from ledger.core.model.state import State
+from ledger.log.ledger import Ledger
+from ledger.runtime.settings.settings import Settings
+from webhook.admission import dry_run
+from webhook.admission.dry_run import Elsewhere, Explanation, NamespaceMissing
+from webhook.admission.validating_webhook import Validating
+from webhook.api.admission_review import BadReview
+from webhook.context.cluster_context import Surroundings
+
+CLUSTERS_SHOWN_MAX: Final = 8
+"""Known clusters that an error names."""
+
+
+async def explain(
+    settings: Settings, file: str, namespace: str | None, username: str
+) -> Explanation:
+    """Explain the review or pod in a file. Raises Stop, and what opening the log raises."""
+    body = manifests.read(file, settings.review_bytes_max)
+    async with log_of(settings) as found, writer_on(settings, found) as writer:
+        _must_know_cluster(settings.cluster, writer.state)
+        surroundings = service_parts.surroundings(settings, writer)
+        try:
+            explained = await explain_to(settings, writer, surroundings, body, namespace, username)
+        except BadReview as error:
+            raise Stop(
+                Exit.USAGE, f"{manifests.name_of(file)}: {error.field}: {error.message}"
+            ) from error
+    denial = explained.denial
+    if denial is not None and denial.reason is Reason.LEDGER_UNAVAILABLE:
+        raise Stop(Exit.UNREACHABLE, explained.answer)
+    return explained
+
+
+def _must_know_cluster(cluster: str, state: State) -> None:
+    """Raise Stop for a cluster that the ledger does not know, where it knows others.
+
+    A quota over many clusters may reach one that it has not heard of yet.
+    """
+    named = {one.partition("/")[0] for one in (*state.namespaces, *state.described)}
+    known = sorted(named | state.clusters.keys())
+    if not known or cluster in known or state.reaching:
+        return
+    shown = ", ".join(known[:CLUSTERS_SHOWN_MAX])
+    more = f" and {len(known) - CLUSTERS_SHOWN_MAX} more" if len(known) > CLUSTERS_SHOWN_MAX else ""
+    raise Stop(
+        Exit.NOT_FOUND,
+        f"--cluster: cluster {cluster!r} is not in the ledger, known are {shown}{more}: name one of"
+        " these (GPULEDGER_CLUSTER)",
+    )
+
+
+async def explain_to(
+    settings: Settings,
+    ledger: Ledger,
+    surroundings: Surroundings,
+    body: bytes,
+    namespace: str | None,
+    username: str = "",
+) -> Explanation:
+    """Explain what a ledger would answer to a review or a manifest. Raises BadReview, Stop."""
+    validating = Validating(
+        ledger,
+        settings.cluster,
+        service_parts.demand_rules(settings),
+        service_parts.policy(settings),
+        surroundings,
+    )
+    try:
+        return await dry_run.explain(
+            validating,
+            body,
+            deadline=settings.admission_deadline_seconds,
+            namespace=namespace,
+            username=username,
+        )
+    except Elsewhere as error:
+        raise Stop(Exit.USAGE, f"--namespace: {error}") from error
+    except NamespaceMissing as error:
+        raise Stop(Exit.NOT_FOUND, f"--namespace: {error}") from error

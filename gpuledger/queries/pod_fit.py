@@ -1,0 +1,291 @@
+"""Fitting from a command: on which nodes the pods of a manifest would be placed, and why not.
+
+The extender's own choice, on an inventory of the log as it is or was, with the service's settings;
+and the validating webhook's own judgement for the quotas.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+from msgspec import structs
+
+from extender.analysis import card_verdicts, node_draining, relaxations
+from extender.analysis.card_verdicts import CardVerdict
+from extender.analysis.node_draining import Victim
+from extender.analysis.relaxations import Loosened
+from extender.fit.failed_nodes import reasons_of
+from extender.fit.fit import Fits, parts_of, priorities
+from extender.fit.fit_engine import Preferences, Selecting
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.scheduler_api.scheduling_request import Asked, asked
+from gpuledger.cli import manifests
+from gpuledger.cli.exit_codes import Exit, Stop, denied
+from gpuledger.queries.pod_explanation import explain_to
+from gpuledger.server.extender_server import extender_settings
+from gpuledger.storage.past_state import Recalled, recall
+from gpuledger.wiring.service_parts import surroundings as surroundings_of
+from ledger.core.model.cards import Parts
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.kube.api.objects import Pod, Workload
+from ledger.kube.hami import annotation_names
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_request_parser import wish_of
+from ledger.kube.requests.device_requests import PodWish
+from ledger.runtime.settings.settings import Settings
+from webhook.admission.dry_run import NAMESPACE
+from webhook.api.admission_review import UNDECODABLE, BadReview, bad_review
+from webhook.kinds.catalog import Catalog
+from webhook.kinds.templates import templates_of
+from webhook.kinds.values import Unfit
+
+EMPTIED_MAX: Final = 32
+"""Nodes on which pods are looked for that could leave; in order of their names."""
+
+NODES_NAMED_MAX: Final = 5
+"""Nodes that a change names."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A card that a container would have: MiB and percent of it."""
+
+    container: str
+    uuid: str
+    memory: int
+    cores: int
+
+
+class NodeFit(msgspec.Struct, frozen=True):
+    """Whether the pod fits on a node, and how the scheduler is told to like that, 0 to 10.
+
+    `taken` are the cards that it would have; `reason` says why it has none, and `evict` which pods
+    could leave for it, where that was looked for and helps.
+    """
+
+    node: str
+    fits: bool
+    score: int
+    reason: str
+    taken: list[Taken]
+    cards: list[CardVerdict]
+    evict: list[Victim]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One change with which the pod would fit on `nodes`, of which the first are named.
+
+    `what` is memory (MiB), percentage, cores, cards, types, uuids, numa, unused or evict; `now` and
+    `then` are 0 where it is no amount.
+    """
+
+    what: str
+    now: int
+    then: int
+    nodes: list[str]
+    text: str
+
+
+class PodFit(msgspec.Struct, frozen=True):
+    """A pod of the manifest: its name or the field of its template, nodes, and what would help."""
+
+    pod: str
+    fits: bool
+    nodes: list[NodeFit]
+    changes: list[Change]
+
+
+class Fit(msgspec.Struct, frozen=True):
+    """What would become of a manifest at a position of the log.
+
+    `allowed` is what the validating webhook would say of it, `answer` in a sentence.
+    """
+
+    position: int
+    namespace: str
+    fits: bool
+    allowed: bool
+    answer: str
+    pods: list[PodFit]
+
+
+class _Manifest(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+
+
+async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> Fit:
+    """Fit the pods of a file. Raises Stop, and what finding and reading the log raises."""
+    body = manifests.read(file, settings.review_bytes_max)
+    preferences = extender_settings(settings).preferences
+    recalled = await recall(settings, at)
+    around = surroundings_of(settings, recalled)
+    try:
+        explained = await explain_to(settings, recalled, around, body, namespace)
+        where = explained.namespace.rpartition("/")[2] or namespace or NAMESPACE
+        pods = list(_pods(body, where, around.catalog))
+    except BadReview as error:
+        raise Stop(
+            Exit.USAGE, f"{manifests.name_of(file)}: {error.field}: {error.message}"
+        ) from error
+    seats = _Seats(settings.cluster, recalled, preferences)
+    found = [seats.fit(name, pod, around.rules) for name, pod in pods]
+    return Fit(
+        recalled.state.position,
+        where,
+        all(one.fits for one in found),
+        explained.allowed,
+        explained.answer,
+        found,
+    )
+
+
+def _pods(body: bytes, namespace: str, catalog: Catalog) -> Iterator[tuple[str, Pod]]:
+    """Yield the pods that a manifest makes, with a name for each. Raises BadReview, Stop."""
+    try:
+        manifest = msgspec.json.decode(body, type=_Manifest)
+        if manifest.kind == "Pod":
+            pod = msgspec.json.decode(body, type=Pod)
+            yield pod.metadata.name or pod.metadata.generate_name, _within(pod, namespace)
+            return
+        workload = msgspec.json.decode(body, type=Workload)
+    except UNDECODABLE as error:
+        raise bad_review(error, "$") from error
+    kind = catalog.of_owner(manifest.api_version, manifest.kind)
+    if kind is None:
+        raise BadReview("$.kind", f"{manifest.kind[:64]!r} makes no pods: give what makes some")
+    try:
+        for template in templates_of(kind, workload):
+            yield template.field, _within(template.pod, namespace)
+    except Unfit as error:
+        raise denied(error.denial) from error
+
+
+def _within(pod: Pod, namespace: str) -> Pod:
+    return structs.replace(pod, metadata=structs.replace(pod.metadata, namespace=namespace))
+
+
+class _Seats:
+    """The cards of a cluster as the log says, and pods that are tried on them."""
+
+    def __init__(self, cluster: str, recalled: Recalled, preferences: Preferences) -> None:
+        self._cluster, self._state, self._preferences = cluster, recalled.state, preferences
+        self._inventory = Inventory(cluster, Overlay())
+        self._inventory.load(recalled.state)
+        self._selecting = Selecting(self._inventory, preferences, lambda: 0.0)
+        self._names = sorted(self._inventory.rows)
+        rows = [self._inventory.rows[name] for name in self._names]
+        self._rows = np.array(rows, np.int64)
+
+    def fit(self, name: str, pod: Pod, rules: DemandRules) -> PodFit:
+        """Return where a pod fits. Raises Stop when what it wants cannot be understood."""
+        wish = wish_of(pod, rules)
+        if isinstance(wish, Denial):
+            raise denied(wish)
+        wish = wish.among(annotation_names.WORDS)
+        if not wish.wants_cards():
+            return PodFit(name, True, [], [])
+        # Written down, so that what is asked for otherwise can be about a policy of the settings.
+        policies = wish.card_policies or self._preferences.card_policies
+        wish = structs.replace(wish, card_policies=policies)
+        one = asked(pod, wish, self._cluster)
+        fits = self._selecting.fits(one, self._rows)
+        nodes = self._nodes(one, fits)
+        if fits.feasible.any():
+            return PodFit(name, True, nodes, [])
+        return PodFit(name, False, nodes, [*self._evictions(nodes), *self._changes(one)])
+
+    def _nodes(self, one: Asked, fits: Fits) -> list[NodeFit]:
+        """Return all nodes, the best ones first."""
+        scores, reasons = priorities(fits).tolist(), reasons_of(fits)
+        hopeful = [] if fits.feasible.any() else np.nonzero(fits.hopeful)[0][:EMPTIED_MAX].tolist()
+        found = []
+        for place, name in enumerate(self._names):
+            parts = self._parts(one, fits, place)
+            found.append(
+                NodeFit(
+                    name,
+                    bool(parts),
+                    scores[place],
+                    reasons[place],
+                    list(_taken(parts)),
+                    card_verdicts.verdicts(fits, place, self._inventory.arrays, one.wish, parts),
+                    self._victims(one, name) if place in hopeful else [],
+                )
+            )
+        scored = dict(zip(self._names, fits.score.tolist(), strict=True))
+        return sorted(
+            found, key=lambda node: (not node.fits, -scored[node.node] * node.fits, node.node)
+        )
+
+    def _parts(self, one: Asked, fits: Fits, place: int) -> Parts:
+        if not fits.feasible[place]:
+            return ()
+        return parts_of(fits, place, self._inventory.arrays, one.wish)
+
+    def _victims(self, one: Asked, node: str) -> list[Victim]:
+        there = _residents(self._state, f"{self._cluster}/{node}")
+        return node_draining.victims(self._selecting, one, node, there)
+
+    def _evictions(self, nodes: list[NodeFit]) -> Iterator[Change]:
+        """Yield the eviction of the fewest pods, and of these of the least memory."""
+        helped = [node for node in nodes if node.evict]
+        if not helped:
+            return
+        best = min(helped, key=lambda node: (len(node.evict), _memory(node), node.node))
+        pods = ", ".join(f"{one.namespace}/{one.pod} ({one.memory} MiB)" for one in best.evict)
+        yield Change("evict", 0, 0, [best.node], f"evict {pods} from {best.node}")
+
+    def _changes(self, one: Asked) -> Iterator[Change]:
+        """Yield what the pod could ask for otherwise."""
+
+        def fitting(wish: PodWish) -> Fits:
+            return self._selecting.fits(structs.replace(one, wish=wish), self._rows)
+
+        for found in relaxations.loosened(one.wish, lambda wish: fitting(wish).feasible):
+            places = np.nonzero(fitting(found.wish).feasible)[0].tolist()
+            nodes = [self._names[place] for place in places[:NODES_NAMED_MAX]]
+            text = f"{_worded(found)}: it would fit on {', '.join(nodes)}"
+            more = len(places) - len(nodes)
+            yield Change(
+                found.what,
+                found.now,
+                found.then,
+                nodes,
+                f"{text} and {more} more" if more else text,
+            )
+
+
+def _taken(parts: Parts) -> Iterator[Taken]:
+    for part in parts:
+        for share in part.shares:
+            yield Taken(part.container, share.uuid, share.memory, share.cores)
+
+
+def _memory(node: NodeFit) -> int:
+    return sum(one.memory for one in node.evict)
+
+
+def _residents(state: State, node: str) -> node_draining.Residents:
+    return {
+        (namespace, key): state.namespaces[namespace].placed[key]
+        for namespace, key in state.residents[node]
+    }
+
+
+_WORDS: Final = {
+    "memory": "ask for at most {then} MiB of each card instead of {now}",
+    "percentage": "ask for at most {then} % of each card instead of {now} %",
+    "cores": "ask for at most {then} % of the cores of each card instead of {now} %",
+    "cards": "ask for at most {then} cards in a container instead of {now}",
+    "types": "accept cards of any type",
+    "uuids": "accept cards of any uuid",
+    "numa": "do not ask for cards of one NUMA node",
+    "unused": "do not ask for cards that nobody uses",
+}
+
+
+def _worded(found: Loosened) -> str:
+    return _WORDS[found.what].format(now=found.now, then=found.then)

@@ -1,0 +1,26 @@
+"""Usage from a command: of whole quotas, or of the clusters and namespaces that share them."""
+
+from gpuledger.storage.views import paged, viewing
+from ledger.runtime.settings.settings import Settings
+from projections.queries import shares as sharing
+from projections.queries.scopes import Scope
+from projections.queries.shares import By, Share
+from projections.queries.usage import Usage, usage
+
+
+async def lines(settings: Settings, scope: Scope, at: str, quota: str) -> list[Usage]:
+    """Return every line of the quotas of a name, of all quotas when it is empty. Raises Stop."""
+    async with viewing(settings, at) as (view, position):
+        return await paged(
+            lambda size, after: usage(view, position, scope, limit=size, quota=quota, after=after)
+        )
+
+
+async def shares(settings: Settings, scope: Scope, at: str, quota: str, by: str) -> list[Share]:
+    """Return what each cluster or namespace takes of quotas over many. Raises Stop."""
+    async with viewing(settings, at) as (view, position):
+        return await paged(
+            lambda size, after: sharing.shares(
+                view, position, scope, By(by), limit=size, quota=quota, after=after
+            )
+        )

@@ -1,0 +1,240 @@
+"""What if: the recorded arrivals of a stretch of the log, on other nodes, by other preferences, or
+under other limits, beside what was.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final
+
+import msgspec
+import typer
+
+from extender.analysis.arrival_replay import Choice, Outcome, Replay, as_recorded, by_preferences
+from extender.analysis.arrivals import Arrival, Fleet, Recording
+from extender.fit.fit_engine import Preferences
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.progress import Progress, bar
+from gpuledger.queries.simulated_fleets import imagined
+from gpuledger.queries.what_if_limits import Limit, Trial, Tried
+from gpuledger.server.extender_server import extender_settings
+from gpuledger.storage.open_log import Found, log_of
+from gpuledger.storage.past_state import position_of
+from gpuledger.storage.views import moment_of, ordered
+from ledger.core.model import accounts
+from ledger.core.model.state import State
+from ledger.log import records
+from ledger.log.port import Log, Lost
+from ledger.runtime.settings.settings import Settings
+from projections.queries.moments import Moment, microseconds, rfc3339
+from projections.resuming import state_at
+
+DAY: Final = timedelta(days=1)
+"""How far back the arrivals of a question go that names no beginning."""
+
+ARRIVALS_MAX: Final = 1_000_000
+"""Most arrivals that are replayed; a question about more has to name less time."""
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LIMIT: Final = re.compile(r"(?:([^/:]+)/)?([^/:]+):([^=:]+)=([0-9]{1,18})")
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is asked: from when to when, and what is otherwise.
+
+    `nodes` are `+COUNT=NODE`, `without` names of nodes, and `limits` `NAMESPACE/QUOTA:KEY=AMOUNT`
+    or `QUOTA:KEY=AMOUNT`. With `keep_types` pods are held to the type of card that they had.
+    """
+
+    since: str = ""
+    until: str = ""
+    nodes: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    keep_types: bool = False
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """What became of the arrivals: as `recorded`, `replayed` as it is set now, or `what-if`.
+
+    `not_created` are those among them that another limit would have refused before.
+    """
+
+    name: str
+    not_created: int
+    outcome: Outcome
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What was found out about the positions `first` to `last` of the log.
+
+    `arrivals` got cards in that time or had some when it began; `unbound` more pods got some and
+    were then not bound.
+    """
+
+    first: int
+    last: int
+    since: str
+    until: str
+    arrivals: int
+    unbound: int
+    scenarios: list[Scenario]
+    limits: list[Tried]
+
+
+class _Stretch(msgspec.Struct):
+    """What was read: between positions and times, and what is counted along."""
+
+    first: int
+    last: int
+    begin: int
+    end: int
+    recording: Recording
+    trial: Trial
+
+
+async def ask(before: Settings, settings: Settings, question: Question) -> Answer:
+    """Answer a question, with other settings than before.
+
+    Raises Stop, and what finding and reading the log raises.
+    """
+    ordered(question.since, question.until)
+    usual, other = _preferences(before), _preferences(settings)
+    limits = tuple(_limit(settings.cluster, text) for text in question.limits)
+    async with log_of(settings) as found:
+        read = await _read(found, settings.cluster, question, limits)
+    arrivals = read.recording.arrivals()
+    if len(arrivals) > ARRIVALS_MAX:
+        raise Stop(
+            Exit.USAGE,
+            f"{len(arrivals)} arrivals are more than {ARRIVALS_MAX}: give a later --since",
+        )
+    return Answer(
+        read.first,
+        read.last,
+        rfc3339(read.begin),
+        rfc3339(read.end),
+        len(arrivals),
+        read.recording.unbound,
+        list(_scenarios(read, arrivals, (usual, other), question)),
+        read.trial.results(),
+    )
+
+
+def _scenarios(
+    read: _Stretch,
+    arrivals: list[Arrival],
+    preferences: tuple[Preferences, Preferences],
+    question: Question,
+) -> Iterator[Scenario]:
+    """Yield what was, what would be again, and what would be if something were otherwise."""
+    fleet, (usual, other) = read.recording.fleet, preferences
+    chosen = partial(by_preferences, fleet=fleet, keep_types=question.keep_types)
+    yield _scenario("recorded", read, fleet, arrivals, as_recorded)
+    yield _scenario("replayed", read, fleet, arrivals, chosen(usual))
+    fleet = imagined(fleet, question.nodes, question.without)
+    created = [one for one in arrivals if one.uid not in read.trial.refused]
+    found = _scenario("what-if", read, fleet, created, chosen(other))
+    yield msgspec.structs.replace(found, not_created=len(arrivals) - len(created))
+
+
+async def _read(
+    found: Found, cluster: str, question: Question, limits: tuple[Limit, ...]
+) -> _Stretch:
+    """Read the stretch of the log that is asked about. Raises Stop, Lost, Unreachable."""
+    log = found.log
+    end = (await log.extent()).last
+    last = await position_of(log, moment_of(question.until), end)
+    since = await _since(log, question.since, last)
+    if isinstance(since, int) and since > max(1, last):
+        raise _nothing_from(question.since, last)
+    before = min(last, since - 1 if isinstance(since, int) else await position_of(log, since, last))
+    with bar("reading the log") as progress:
+        state = await state_at(log, before, on_progress=progress)
+        begin = microseconds(since) if isinstance(since, datetime) and before else state.time
+        read = _Stretch(before + 1, last, begin, 0, Recording(cluster, state), Trial(limits, state))
+        if last > before:
+            await _follow(log, state, read, progress)
+    read.end = max(state.time, _time_of(question.until) if last < end else 0)
+    if read.begin > read.end:
+        raise _nothing_from(question.since, last)
+    _must_know(state, limits)
+    typer.echo(f"Positions {read.first} to {last} of {end}.", err=True)
+    return read
+
+
+async def _follow(log: Log, state: State, read: _Stretch, progress: Progress) -> None:
+    """Fold the records of a stretch and count along."""
+    async for batch in log.read(read.first, read.last):
+        for entry in batch:
+            record = records.fold(state, entry.position, entry.payload)
+            read.begin = read.begin or record.time
+            read.recording.note(state, record)
+            read.trial.note(state, record)
+        progress(state.position, read.last)
+
+
+async def _since(log: Log, text: str, last: int) -> Moment:
+    """Return the first position of the stretch, or the time at which it begins. Raises Stop."""
+    moment = moment_of(text)
+    if isinstance(moment, int) or not last:
+        return max(1, moment) if isinstance(moment, int) else 1
+    if moment is not None:
+        return moment
+    payload = await log.get(last)
+    if payload is None:
+        raise Lost(f"position {last} is missing from the log")
+    return _EPOCH + timedelta(microseconds=records.decode(payload)[0].time) - DAY
+
+
+def _time_of(text: str) -> int:
+    moment = moment_of(text)
+    return microseconds(moment) if isinstance(moment, datetime) else 0
+
+
+def _nothing_from(since: str, last: int) -> Stop:
+    """Return what is said of a stretch that would end before it begins."""
+    return Stop(Exit.USAGE, f"--since {since} is after position {last}: give an earlier one")
+
+
+def _must_know(state: State, limits: tuple[Limit, ...]) -> None:
+    """Raise Stop for a limit on what no quota has counted."""
+    known = set(state.names)
+    for one in limits:
+        if (one.account, one.resource) not in known:
+            raise Stop(
+                Exit.NOT_FOUND,
+                f"nothing counts {one.resource} on {one.account}, so what was asked of it is not"
+                " known; `gpuledger quota list` shows what is counted",
+            )
+
+
+def _limit(cluster: str, text: str) -> Limit:
+    """Read a limit from the command line. Raises Stop."""
+    form = _LIMIT.fullmatch(text)
+    if form is None:
+        raise Stop(
+            Exit.USAGE,
+            f"--limit {text!r}: write NAMESPACE/QUOTA:KEY=AMOUNT, or QUOTA:KEY=AMOUNT for a"
+            " UniverseResourceQuota, such as team/main:limits.nvidia.com/gpumem=64000",
+        )
+    namespace, quota, key, amount = form.groups()
+    account = accounts.quota(cluster, namespace, quota) if namespace else accounts.universe(quota)
+    return Limit(account, key, int(amount))
+
+
+def _preferences(settings: Settings) -> Preferences:
+    return extender_settings(settings).preferences
+
+
+def _scenario(
+    name: str, read: _Stretch, fleet: Fleet, arrivals: Sequence[Arrival], choose: Choice
+) -> Scenario:
+    try:
+        replay = Replay(fleet, read.begin, read.end)
+    except ValueError as error:
+        raise Stop(Exit.USAGE, str(error)) from error
+    with bar(name) as progress:
+        return Scenario(name, 0, replay.run(arrivals, choose, progress))

@@ -1,0 +1,1 @@
+"""The service: replicas, HTTP applications, cluster side and child processes."""

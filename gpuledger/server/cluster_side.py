@@ -1,0 +1,146 @@
+"""The service's side towards a cluster: settlement, registration, and who may read."""
+
+import asyncio
+import contextlib
+import functools
+import time
+from typing import Final
+
+import structlog
+
+from gpuledger.server.read_your_writes import Visible
+from gpuledger.server.registered_cluster import Confirmed
+from gpuledger.server.replica import Keeper
+from gpuledger.wiring import card_settlement_parts, service_parts
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.client.access_review import KubernetesReviewer
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
+from ledger.kube.client.own_identity import own_name
+from ledger.kube.hami import hami_accounts
+from ledger.runtime.counter_protocol import Count
+from ledger.runtime.settings.settings import Settings
+from webhook.context.cluster_and_context import Beyond
+from webhook.context.refused_hami_accounts import RefusedAllocators
+from webhook.context.settlement_session import Site
+from webhook.registration import webhook_configurations
+from webhook.registration.mutating_conditions import Narrowing
+from webhook.registration.selected_labels import SelectedLabels
+from webhook.settlement_controller import Settlement
+
+REGISTER_AGAIN_SECONDS: Final = 2.0
+IDENTIFY_AGAIN_SECONDS: Final = 5.0
+IDENTIFIED_SECONDS: Final = 10.0
+"""How long registration waits until the service knows its own user name."""
+
+_logger: Final = structlog.get_logger("gpuledger")
+
+
+class Kubernetes:
+    """One cluster, watched and settled while this replica is the active one.
+
+    `ledger` decides about it, once it is known under its name.
+    """
+
+    def __init__(self, settings: Settings, client: Client, keeper: Keeper, count: Count) -> None:
+        """Use a client; `close` closes it."""
+        self.reviewer = KubernetesReviewer(client)
+        self.registration: str | None = "not registered yet" if settings.register_webhook else None
+        self._settings, self._client, self._keeper = settings, client, keeper
+        self.cluster = cluster = KubernetesCluster(client)
+        may_allocate = functools.partial(hami_accounts.may_allocate, self.reviewer)
+        self.surroundings = service_parts.surroundings(settings, keeper, cluster)
+        self.surroundings.refused_allocators = RefusedAllocators(may_allocate)
+        self.cards = card_settlement_parts.settlement(settings, keeper, cluster, count)
+        self.settlement = Settlement(
+            Visible(keeper, keeper),
+            keeper,
+            Site(cluster, settings.cluster, Beyond(cluster, self.surroundings)),
+            now=lambda: time.time_ns() // 1_000,
+            is_active=keeper.is_active,
+            settings=service_parts.settlement_settings(settings),
+            count=count,
+            beside=self.cards.begin,
+        )
+        self._identified = asyncio.Event()
+        self.ledger = Confirmed(keeper, self.settlement.registered, settings.cluster)
+
+    @classmethod
+    async def connect(cls, settings: Settings, keeper: Keeper, count: Count) -> "Kubernetes":
+        """Read the credentials; nothing is sent yet. Raises ClusterError."""
+        return cls(
+            settings, await Client.connect(service_parts.kubeconfig(settings)), keeper, count
+        )
+
+    def problems(self) -> list[str]:
+        """Return what keeps this replica from knowing, or being known to, the cluster."""
+        found = self.settlement.problems()
+        if self.registration is not None:
+            found.append(f"webhook: {self.registration}")
+        return found
+
+    async def run(self, authority: bytes, *, reviews: bool = True) -> None:
+        """Follow, settle and keep registered until cancelled. Raises ClusterNameTaken.
+
+        Without `reviews` this replica answers none, and leaves registrations alone.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            if self.surroundings.following is not None:
+                tasks.create_task(self.surroundings.following.run())
+            tasks.create_task(self.cards.run())
+            tasks.create_task(self._identify())
+            await self._keeper.opened.wait()
+            tasks.create_task(self.settlement.run())
+            if reviews:
+                tasks.create_task(self._register(authority))
+
+    async def close(self) -> None:
+        """Close the connections to the API server."""
+        await self._client.close()
+
+    async def _identify(self) -> None:
+        """Ask for the own user name until it is known: what this service binds it may annotate."""
+        while True:
+            try:
+                self.surroundings.identity = await own_name(self._client)
+            except ClusterError as error:
+                _logger.warning("own_name_not_known", reason=str(error))
+                await asyncio.sleep(IDENTIFY_AGAIN_SECONDS)
+            else:
+                self._identified.set()
+                return
+
+    async def _register(self, authority: bytes) -> None:
+        """Write both webhook configurations where that is wanted; keep their conditions narrow.
+
+        Not before the cluster has its name: reviews would come to a service that cannot answer.
+        """
+        await self.settlement.registered.wait()
+        if self._settings.register_webhook:
+            await self._write_registration(authority)
+        rules, schedulers = self.surroundings.rules, service_parts.schedulers(self._settings)
+        narrowing = Narrowing(self._client, self.surroundings.policies, rules, schedulers)
+        selected = SelectedLabels(self._client, lambda: self.surroundings.rules.labels)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(narrowing.run())
+            tasks.create_task(selected.run())
+
+    async def _write_registration(self, authority: bytes) -> None:
+        """Write both webhook configurations; try again until it works."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._identified.wait(), IDENTIFIED_SECONDS)
+        address = webhook_configurations.Address(self._settings.register_webhook, authority)
+        found = webhook_configurations.configurations(
+            address,
+            service_parts.reviewed(self._settings, self.surroundings.identity),
+        )
+        while self.registration is not None:
+            try:
+                await webhook_configurations.register(self._client, found)
+            except ClusterError as error:
+                self.registration = str(error)
+                _logger.warning("webhook_not_registered", reason=str(error))
+                await asyncio.sleep(REGISTER_AGAIN_SECONDS)
+            else:
+                self.registration = None
+                _logger.info("webhook_registered", url=self._settings.register_webhook)

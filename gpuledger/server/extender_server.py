@@ -1,0 +1,85 @@
+"""The service's side towards a scheduler: its extender, and the cards that it answers from."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from starlette.routing import Route
+
+from extender import app
+from extender.fit.fit_engine import Preferences
+from extender.fit.node_score import Expression, ExpressionError
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.preemption.eviction_candidates import Cluster
+from extender.verbs.extender import Extender, ExtenderSettings, Service
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.server.replica import Keeper
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_requests import Weights
+from ledger.log.ledger import Ledger
+from ledger.log.records import Record
+from ledger.runtime.metrics import Telemetry
+from ledger.runtime.settings.settings import Settings
+
+LOAD_AGAIN_SECONDS: Final = 0.05
+
+
+class Extending:
+    """An extender whose inventory follows the log. Add its routes, and run it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        keeper: Keeper,
+        ledger: Ledger,
+        cluster: Cluster | None,
+        rules: Callable[[], DemandRules],
+        telemetry: Telemetry,
+    ) -> None:
+        """Decide through a ledger, and bind in a cluster. Raises Stop for unusable settings."""
+        self._settings, self._keeper, self._telemetry = settings, keeper, telemetry
+        self.inventory = Inventory(settings.cluster, Overlay())
+        keeper.subscribe(self._follow)
+        evicting = cluster if settings.preemption == "on" else None
+        tell = keeper.hints.tell
+        service = Service(ledger, keeper, cluster, rules, telemetry.count, evicting, tell)
+        self._extender = Extender(self.inventory, service, extender_settings(settings))
+        keeper.hints.on_hint(self._extender.hear)
+        telemetry.read("extender_guesses", lambda: len(self.inventory.overlay))
+        telemetry.read("extender_nodes", lambda: len(self.inventory.rows))
+        telemetry.read("extender_reloads", lambda: self.inventory.reloads)
+
+    def routes(self) -> list[Route]:
+        """Return the routes of the extender."""
+        return app.routes(self._extender, self._settings.extender_bytes_max, self._took)
+
+    def check(self) -> tuple[bool, str]:
+        """Return whether the cards are known, for readiness."""
+        loaded = self.inventory.loaded
+        return loaded, "" if loaded else "the cards of the nodes have not been read from the log"
+
+    async def run(self) -> None:
+        """Load the cards when the log is open, and tell events until cancelled."""
+        await self._keeper.opened.wait()
+        while not self.inventory.loaded:
+            self.inventory.load(self._keeper.state)
+            await asyncio.sleep(LOAD_AGAIN_SECONDS)  # a record may be on its way to the log
+        await self._extender.run()
+
+    def _follow(self, record: Record) -> None:
+        self.inventory.follow(self._keeper.state, record)
+
+    def _took(self, verb: str, seconds: float) -> None:
+        self._telemetry.observe("extender_seconds", seconds, verb)
+
+
+def extender_settings(settings: Settings) -> ExtenderSettings:
+    """Return what an operator decided about placing pods. Raises Stop naming what is wrong."""
+    try:
+        score = Expression(settings.node_score) if settings.node_score else None
+    except ExpressionError as error:
+        raise Stop(Exit.USAGE, f"node_score: {error}") from error
+    weights = Weights(settings.weight_slots, settings.weight_cores, settings.weight_memory)
+    preferences = Preferences(settings.node_policy, settings.card_policies, weights, score)
+    return ExtenderSettings(preferences, settings.bind_wait_seconds)

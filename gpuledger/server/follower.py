@@ -1,0 +1,191 @@
+"""The follower: a process beside the service that keeps projection and snapshots up to date.
+
+It folds the same log in a process of its own, because SQLite and the encoding of a large state
+would hold the event loop of the one that answers reviews. It also scrubs the log.
+
+Started by `gpuledger.server.follower_supervisor`, it reads its instructions as one line of JSON
+from standard input and ends when standard input does, so it never outlives the service. What the
+service has to know, it prints as lines of JSON.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from gpuledger.storage import scratch_folder
+from gpuledger.storage.store_projection import projecting
+from gpuledger.wiring import service_parts
+from ledger.core import snapshots
+from ledger.log.port import Log, Lost, Snapshot
+from ledger.log.records import NewerSchema
+from ledger.log.recovery.scrub import scrub
+from ledger.runtime import gc_tuning, log_setup
+from ledger.runtime.settings.settings import Settings
+from projections import denied
+from projections.projector import Projector
+from projections.store import Store, StoreError
+
+SNAPSHOT_SECONDS: Final = 10.0
+"""Shortest time between two snapshots, however many events there are."""
+
+LOCK_SECONDS: Final = 30.0
+"""How long another writer of the projection is waited for."""
+
+NICENESS: Final = 10
+"""How far this process steps back from the one that answers reviews."""
+
+END_SECONDS: Final = 1.0
+"""How long saying goodbye to the log may take; the log may be gone already."""
+
+SCRUB_SECONDS: Final = 24 * 3600.0
+"""How often the whole log is read again."""
+
+GATHER_SECONDS: Final = 0.05
+"""How long more is waited for after few events: a transaction of many costs little more."""
+
+GATHERED_EVENTS: Final = 500
+"""After so many there is no waiting."""
+
+FILE_SECONDS: Final = 2.0
+"""How often it is checked that the projection's file is still the one that was opened."""
+
+_logger: Final = structlog.get_logger("gpuledger.server.follower")
+
+
+class Instructions(msgspec.Struct, frozen=True):
+    """What the service tells its follower."""
+
+    settings: Settings
+    reach: service_parts.Reach
+
+
+class News(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the follower tells the service, one at a time.
+
+    A log that is not intact, up to where it was scrubbed, or the position of a new snapshot.
+    """
+
+    lost: str = ""
+    scrubbed: int = -1
+    snapshot: int = -1
+
+
+async def follow(instructions: Instructions) -> None:
+    """Follow until cancelled, as the only one that writes the store's projection.
+
+    A log that is not intact is told and ends the following. Raises StoreBusy when a command, or
+    the follower of a service that was killed, writes the projection for too long.
+    """
+    async with projecting(instructions.settings, LOCK_SECONDS):
+        scratch_folder.remove_stale(Path(instructions.settings.store_dir))
+        await _follow(instructions)
+
+
+async def _follow(instructions: Instructions) -> None:
+    settings = instructions.settings
+    log_setup.configure(settings.log_level, settings.log_format)
+    log = await service_parts.connect(settings, instructions.reach)
+    path = Path(settings.store_dir) / service_parts.PROJECTION
+    store = await Store.open(path)
+    try:
+        await log.open(create=False)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_project(log, store, settings.snapshot_events))
+            tasks.create_task(denied.follow(log, store))
+            tasks.create_task(denied.expire(store, settings.denials_days))
+            tasks.create_task(_scrub(log))
+            tasks.create_task(_stay(path))
+    except* (Lost, NewerSchema) as group:
+        _tell(News(lost="; ".join(str(error) for error in group.exceptions)))
+    except* StoreError as group:
+        reason = "; ".join(str(error) for error in group.exceptions)
+        _logger.error("projection_unusable", reason=reason)
+    finally:
+        await store.close()
+        await log.close()
+
+
+async def _project(log: Log, store: Store, snapshot_events: int) -> None:
+    loop = asyncio.get_running_loop()
+    projector = await Projector.resume(log, store)
+    gc_tuning.spare()
+    events, saved_at = 0, loop.time()
+    async for batch in log.follow(projector.position + 1):
+        more = await projector.project(batch)
+        events += more
+        if events >= snapshot_events and loop.time() - saved_at >= SNAPSHOT_SECONDS:
+            payload = snapshots.encode(projector.state)
+            await log.save_snapshot(Snapshot(projector.position, payload))
+            _tell(News(snapshot=projector.position))
+            events, saved_at = 0, loop.time()
+        if more < GATHERED_EVENTS:
+            await asyncio.sleep(GATHER_SECONDS)
+
+
+async def _stay(path: Path) -> None:
+    """Raise StoreError when the projection's file was deleted or replaced below us.
+
+    What is written to the old one then is read by nobody; whoever starts us again, builds a new.
+    """
+    opened = _file_at(path)
+    while _file_at(path) == opened:  # noqa: ASYNC110 (nothing tells)
+        await asyncio.sleep(FILE_SECONDS)
+    raise StoreError(f"{path} was deleted or replaced; it is built again from the log")
+
+
+def _file_at(path: Path) -> int | None:
+    return path.stat().st_ino if path.exists() else None
+
+
+async def _scrub(log: Log) -> None:
+    while True:
+        last = (await log.extent()).last
+        await scrub(log, last)
+        _tell(News(scrubbed=last))
+        await asyncio.sleep(SCRUB_SECONDS)
+
+
+def _tell(news: News) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(news) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+async def _run() -> None:
+    """Follow until standard input ends."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=1024 * 1024)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    instructions = msgspec.json.decode(await reader.readline(), type=Instructions)
+    following = asyncio.create_task(follow(instructions))
+    ended = asyncio.create_task(reader.read())
+    await asyncio.wait((following, ended), return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    if following.done():
+        following.result()
+        return
+    following.cancel()
+    _, late = await asyncio.wait({following}, timeout=END_SECONDS)
+    if late:
+        # What is written is whole at any byte, and the next follower waits for this one's lock.
+        os._exit(0)
+
+
+def main() -> None:
+    """Run as a process of its own."""
+    # A signal to the whole group is for the service, which then closes our standard input.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    # Answers come first: what is read may be a moment older while reviews need the processor.
+    os.nice(NICENESS)
+    gc_tuning.relax()
+    asyncio.run(_run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Child processes of the service: started, listened to, started again when they end."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from gpuledger.server.follower import Instructions, News
+
+AGAIN_SECONDS: Final = 1.0
+AGAIN_SECONDS_MAX: Final = 30.0
+STEADY_SECONDS: Final = 60.0
+"""A child that ran for longer is started again after the short pause."""
+
+END_SECONDS: Final = 3.0
+"""How long a child may take to end after its standard input was closed."""
+
+_log: Final = structlog.get_logger("gpuledger")
+
+
+class Follower:
+    """Keeps one follower process running; `restarts` counts how often it had to be started again.
+
+    `on_news` is called with everything it tells.
+    """
+
+    def __init__(self, instructions: Instructions, on_news: Callable[[News], None]) -> None:
+        self.restarts = 0
+        self._instructions = msgspec.json.encode(instructions) + b"\n"
+        self._on_news = on_news
+
+    async def run(self) -> None:
+        """Run until cancelled, or until the follower has told that the log is not intact."""
+        pause = AGAIN_SECONDS
+        clock = asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            if await self._run_once():
+                return
+            if clock() - began > STEADY_SECONDS:
+                pause = AGAIN_SECONDS
+            self.restarts += 1
+            _log.error("follower_ended", restarts=self.restarts, again_in_seconds=pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, AGAIN_SECONDS_MAX)
+
+    async def _run_once(self) -> bool:
+        """Run one process to its end; True when it ended because the log is not intact."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gpuledger.server.follower"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lost = False
+        try:
+            process.stdin.write(self._instructions)
+            await process.stdin.drain()
+            while line := await process.stdout.readline():
+                lost = self._hear(line) or lost
+        except (ConnectionError, ValueError) as error:
+            _log.error("follower_unheard", reason=str(error))
+        finally:
+            await _end(process)
+        return lost
+
+    def _hear(self, line: bytes) -> bool:
+        """Pass on what the follower tells; True when the log is not intact."""
+        try:
+            news = msgspec.json.decode(line, type=News)
+        except msgspec.MsgspecError:
+            _log.error("follower_misunderstood", line=line[:200].decode(errors="replace"))
+            return False
+        self._on_news(news)
+        return bool(news.lost)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a child by closing its standard input, and by force when that is not enough."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), END_SECONDS)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

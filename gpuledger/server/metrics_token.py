@@ -1,0 +1,39 @@
+"""The token of `metrics_token_file`, which reads metrics where no cluster reviews tokens."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from gpuledger.cli.exit_codes import Exit, Stop
+from ledger.runtime.settings.settings import Settings
+
+CHARACTERS_MIN: Final = 32
+
+_BYTES_READ: Final = 4096
+
+
+def reading(settings: Settings) -> Callable[[], str]:
+    """Return what reads the token: the file's text, "" where no file is set.
+
+    The file is read at each use, so it can be replaced at any time; while it cannot be used, there
+    is no token. Raises Stop where it cannot be used at the start.
+    """
+    if not settings.metrics_token_file:
+        return str
+    path = Path(settings.metrics_token_file)
+    if not _token_in(path):
+        raise Stop(
+            Exit.USAGE,
+            f"metrics_token_file = {path}: holds no token of at least {CHARACTERS_MIN} ASCII"
+            " characters that this user can read; write one, as `openssl rand -hex 32` does",
+        )
+    return lambda: _token_in(path)
+
+
+def _token_in(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            token = file.read(_BYTES_READ).strip().decode("ascii")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return token if len(token) >= CHARACTERS_MIN else ""

@@ -1,0 +1,246 @@
+"""The keeper: opens the log, keeps the writer and all that goes with it running, and knows why not.
+
+It is the `Ledger` of the service's own parts from the first moment on: until the log is open, and
+while it cannot be reached, they are answered that the ledger is unavailable. A log that turns out
+to be lost stops it for good, with the service still up to say so.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import structlog
+
+from gpuledger.server.follower import Instructions, News
+from gpuledger.server.follower_supervisor import Follower
+from gpuledger.storage.witnesses import witnesses
+from gpuledger.wiring import service_parts
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.log import system_denials
+from ledger.log.jetstream.domains import Captured
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.jetstream.streams import ConfigurationDrift
+from ledger.log.ledger import Accepted, Ledger
+from ledger.log.peers.append_notices import News as LogNews
+from ledger.log.peers.forwarding import CommandServer, Forwarder
+from ledger.log.peers.gossip import Hints
+from ledger.log.peers.lease import Owner
+from ledger.log.port import Durability, LogError, Lost
+from ledger.log.records import NewerSchema, Record
+from ledger.log.recovery.head_witness import NOTE_SECONDS, HeadFile
+from ledger.log.writer.observer import Observer
+from ledger.log.writer.writer import Writer
+from ledger.runtime import gc_tuning
+from ledger.runtime.settings.settings import Settings
+
+CONNECT_AGAIN_SECONDS: Final = 0.5
+DURABILITY_SECONDS: Final = 60.0
+"""How often the store is asked again what its acknowledgements are worth."""
+
+_FATAL: Final = (Lost, NewerSchema, ConfigurationDrift, Captured)
+_logger: Final = structlog.get_logger("gpuledger")
+T = TypeVar("T")
+
+
+class Taken(NamedTuple):
+    """The newest snapshot of this replica: its position, and when it was taken in Unix time."""
+
+    position: int
+    taken: float
+
+
+class Keeper:
+    """Keeps one replica's ledger; `trouble` says why it cannot decide."""
+
+    def __init__(self, settings: Settings, reach: service_parts.Reach, observer: Observer) -> None:
+        """Prepare; `run` does the work."""
+        self.problem: str | None = "the log has not been opened yet"
+        self.stopped: str | None = None
+        self.durability: Durability | None = None
+        self.follower: Follower | None = None
+        self.owner: Owner | None = None
+        self.settler: Owner | None = None
+        self.snapshot = Taken(0, 0.0)
+        self.opened = asyncio.Event()
+        self.hints = Hints()
+        self._settings, self._reach, self._observer = settings, reach, observer
+        self._writer: Writer | None = None
+        self._ledger: Ledger | None = None
+        self._callbacks: list[Callable[[Record], None]] = []
+
+    @property
+    def state(self) -> State:
+        """The state at the newest position this replica has applied."""
+        return self._writer.state if self._writer is not None else State()
+
+    @property
+    def writer(self) -> Writer | None:
+        """This replica's own writer, once the log is open."""
+        return self._writer
+
+    def subscribe(self, callback: Callable[[Record], None]) -> None:
+        """Call back after every record that was applied from now on."""
+        self._callbacks.append(callback)
+
+    def is_active(self) -> bool:
+        """Return whether this replica is the one that settles its cluster."""
+        return self.settler is not None and self.settler.is_owner and self.trouble() is None
+
+    def trouble(self) -> str | None:
+        """Return why nothing can be decided now, None when all is well."""
+        writer = self._writer
+        if self.stopped is not None:
+            return self.stopped
+        if writer is None:
+            return self.problem
+        return writer.stopped or writer.unavailable
+
+    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
+        """Decide a command; see `Ledger.submit`."""
+        if self.stopped is not None:
+            return system_denials.stopped(self.stopped)
+        if self._ledger is None:
+            return system_denials.unavailable(self.problem or "it is starting")
+        return await self._ledger.submit(command, dry_run=dry_run)
+
+    async def run(self) -> None:
+        """Keep the ledger open until cancelled."""
+        try:
+            async with self._connected() as log:
+                await self._serve(log)
+        except _FATAL as error:
+            self._stop(str(error))
+            await asyncio.Event().wait()
+
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncIterator[JetStreamLog]:
+        log = await self._persist(lambda: service_parts.connect(self._settings, self._reach))
+        try:
+            yield log
+        finally:
+            await log.close()
+
+    async def _serve(self, log: JetStreamLog) -> None:
+        writer = Writer(
+            log,
+            name=service_parts.replica_name(),
+            now=lambda: time.time_ns() // 1_000,
+            nonces=lambda: secrets.token_hex(8),
+            settings=service_parts.writer_settings(self._settings),
+            observer=self._observer,
+        )
+        await self._open(log, writer)
+        for callback in self._callbacks:
+            writer.subscribe(callback)
+        news = LogNews(log.connection, log.names, writer)
+        await self._persist(news.start)
+        await self._persist(lambda: self.hints.start(log.connection, log.names, writer.name))
+        async with self._preferred(log, writer):
+            self._writer, self.problem = writer, None
+            self.opened.set()
+            _logger.info("ledger_open", position=writer.state.position)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(writer.run())
+                tasks.create_task(news.run())
+                tasks.create_task(self.hints.run(log.connection, log.names))
+                tasks.create_task(self._note_heads(writer))
+                tasks.create_task(self._watch_durability(log))
+                tasks.create_task(self._follow())
+
+    async def _open(self, log: JetStreamLog, writer: Writer) -> None:
+        """Bring the writer to the log's end. Raises Lost when any witness says otherwise."""
+        known = await witnesses(self._settings)
+
+        async def attempt() -> None:
+            await log.open(create=not known)
+            await log.adjust()
+            await writer.open(known)
+
+        await self._persist(attempt)
+        # The state lives as long as this process: no later collection has to look at it again.
+        gc_tuning.spare()
+
+    @contextlib.asynccontextmanager
+    async def _preferred(self, log: JetStreamLog, writer: Writer) -> AsyncIterator[None]:
+        """Bid to be the preferred writer, and exchange commands with the one that is."""
+        connection, names = log.connection, log.names
+        name, replicas = writer.name, self._settings.replicas
+        owner = Owner(connection, names, name, replicas=replicas)
+        settler = Owner(connection, names, name, cluster=self._settings.cluster, replicas=replicas)
+        served = CommandServer(connection, names, name, writer)
+        await self._persist(owner.start)
+        await self._persist(settler.start)
+        await self._persist(served.start)
+        self.owner, self.settler = owner, settler
+        self._ledger = Forwarder(connection, names, owner, writer)
+        try:
+            yield
+        finally:
+            self._ledger = None
+            await served.stop()
+            await settler.stop()
+            await owner.stop()
+
+    async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try until it works; only what can pass by itself is tried again."""
+        while True:
+            try:
+                return await attempt()
+            except _FATAL:
+                raise
+            except (LogError, TimeoutError) as error:
+                self.problem = str(error) or "the log does not answer in time"
+                _logger.warning("log_unreachable", reason=self.problem)
+            await asyncio.sleep(CONNECT_AGAIN_SECONDS)
+
+    async def _note_heads(self, writer: Writer) -> None:
+        """Keep the head file at most a moment behind; a full disk costs the witness alone."""
+        file = HeadFile(Path(self._settings.store_dir) / service_parts.HEAD)
+        noted = -1
+        try:
+            while True:
+                await asyncio.sleep(NOTE_SECONDS)
+                head = writer.head
+                if head.position == noted:
+                    continue
+                try:
+                    await file.note(head)
+                    noted = head.position
+                except OSError as error:
+                    _logger.error("head_not_noted", position=head.position, reason=str(error))
+        finally:
+            if writer.head.position != noted:
+                with contextlib.suppress(OSError):
+                    file.write(writer.head)
+
+    async def _watch_durability(self, log: JetStreamLog) -> None:
+        while True:
+            try:
+                self.durability = await log.durability()
+            except LogError as error:
+                _logger.warning("durability_unknown", reason=str(error))
+            await asyncio.sleep(DURABILITY_SECONDS)
+
+    async def _follow(self) -> None:
+        self.follower = Follower(Instructions(self._settings, self._reach), self._hear)
+        await self.follower.run()
+
+    def _hear(self, news: News) -> None:
+        if news.lost:
+            self._stop(news.lost)
+        elif news.snapshot >= 0:
+            self.snapshot = Taken(news.snapshot, time.time())
+        else:
+            _logger.info("log_scrubbed", position=news.scrubbed)
+
+    def _stop(self, reason: str) -> None:
+        self.stopped = reason
+        if self._writer is not None:
+            self._writer.stop(reason)
+        _logger.error("ledger_stopped", reason=reason)

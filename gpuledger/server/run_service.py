@@ -1,0 +1,279 @@
+"""`gpuledger serve`: log, webhooks, settlement and read side, wired into one process.
+
+The order matters. The port is bound first, so that a taken one ends the start before anything else
+is touched. HTTP is served from then on, answering that the ledger is unavailable until the log is
+open. At the end readiness falls, requests in flight are answered, and only then the log is let go.
+"""
+
+import asyncio
+import resource
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+import uvloop
+
+from gpuledger.server.cluster_side import Kubernetes
+from gpuledger.server.replica import Keeper
+from gpuledger.server.service_app import Application
+from gpuledger.storage.open_log import check_store
+from gpuledger.wiring import service_parts
+from ledger.kube.vendors.managed_resources import counted_only
+from ledger.log.embedded.nats_server import EmbeddedServer
+from ledger.runtime import gc_tuning, log_setup
+from ledger.runtime.http import http_server
+from ledger.runtime.http.acceptor import HANDSHAKES_MAX, Accepting
+from ledger.runtime.http.health import Finding, Health
+from ledger.runtime.http.http_server import Listener
+from ledger.runtime.metrics import Telemetry
+from ledger.runtime.settings.setting_sources import Problem
+from ledger.runtime.settings.settings import Settings
+from ledger.runtime.tls import reloading_context
+from ledger.runtime.tls.reloading_context import Tls
+from ledger.runtime.writer_metrics import WriterMetrics
+
+TLS_DIRECTORY: Final = "tls"
+
+OTHER_FILES: Final = 512
+"""File descriptors for all that is no connection of a client."""
+
+OTHERS_OF_ONE: Final = 0.25
+"""Share of the connections without a certificate that one address may have."""
+
+_logger: Final = structlog.get_logger("gpuledger")
+
+
+async def serve(
+    settings: Settings,
+    started: Callable[[str], None] = lambda _: None,
+    *,
+    admission: bool = True,
+    ignored: Sequence[Problem] = (),
+) -> None:
+    """Serve until SIGTERM or SIGINT; `started` is told the base URL once HTTP is served.
+
+    Without `admission`, reviews are not answered. `ignored` are settings of earlier versions that
+    were given: one warning names each.
+
+    Raises serving.ListenError, CertificateError, what starting the embedded server raises, and
+    ClusterNameTaken.
+    """
+    log_setup.configure(settings.log_level, settings.log_format)
+    for one in ignored:
+        _logger.warning("setting_ignored", source=one.source, field=one.field, reason=one.remedy)
+    _tell_vendors(settings)
+    gc_tuning.relax()
+    service_parts.prepare(settings)
+    _raise_descriptors(settings)
+    listener = http_server.bind(settings.listen)
+    stop = asyncio.Event()
+    try:
+        with http_server.stopping_on_signals(stop):
+            async with AsyncExitStack() as stack:
+                await _serve(settings, listener, stop, stack, started, admission)
+    finally:
+        listener.close()
+
+
+def _tell_vendors(settings: Settings) -> None:
+    """Log which vendors' cards are charged and never placed. Raises as wiring.demand_rules."""
+    vendors = counted_only(service_parts.demand_rules(settings).vendors)
+    if vendors:
+        reason = "nodes announce a number of these cards, so kube-scheduler chooses the node alone"
+        _logger.info("vendors_counted_only", vendors=list(vendors), reason=reason)
+
+
+async def _serve(
+    settings: Settings,
+    listener: Listener,
+    stop: asyncio.Event,
+    stack: AsyncExitStack,
+    started: Callable[[str], None],
+    admission: bool,
+) -> None:
+    certificates = _tls(settings, listener)
+    reached = await _reached(settings, stop, stack)
+    if reached is None:
+        return
+    reach, server = reached
+    telemetry, health = Telemetry(), Health()
+    keeper = Keeper(settings, reach, WriterMetrics(telemetry))
+    kubernetes = None
+    if settings.kubernetes:
+        kubernetes = await Kubernetes.connect(settings, keeper, telemetry.count)
+        stack.push_async_callback(kubernetes.close)
+    application = Application(
+        settings, keeper, kubernetes, telemetry, health, certificates, admission
+    )
+    stack.push_async_callback(application.close)
+    url = f"{'http' if certificates is None else 'https'}://{listener.address}"
+
+    def tell() -> None:
+        _logger.info("serving", url=url, store_dir=settings.store_dir, nats=list(reach.servers))
+        started(url)
+
+    background: list[Coroutine[Any, Any, None]] = [keeper.run(), health.tell(_report_finding)]
+    if server is not None:
+        background += [server.keep_running(), server.keep_storing()]
+    if certificates is not None:
+        background.append(certificates.keep_fresh(_report_certificate))
+    if application.extending is not None:
+        background.append(application.extending.run())
+    if kubernetes is not None:
+        background.append(kubernetes.run(_authority(settings, certificates), reviews=admission))
+    http = http_server.serve(
+        application.app,
+        listener,
+        stop,
+        tls=certificates,
+        accepting=_accepting(settings, telemetry),
+        watched=application.watch,
+        started=tell,
+    )
+    await _until_stopped(http, background, health, stop)
+
+
+async def _reached(
+    settings: Settings, stop: asyncio.Event, stack: AsyncExitStack
+) -> tuple[service_parts.Reach, EmbeddedServer | None] | None:
+    """Find or start the log's servers, which may take a minute; None when `stop` came first."""
+    reaching = asyncio.create_task(stack.enter_async_context(service_parts.reaching(settings)))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((reaching, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if reaching.done():
+        return reaching.result()
+    reaching.cancel()
+    await asyncio.gather(reaching, return_exceptions=True)
+    return None
+
+
+async def _until_stopped(
+    http: Coroutine[Any, Any, None],
+    background: list[Coroutine[Any, Any, None]],
+    health: Health,
+    stop: asyncio.Event,
+) -> None:
+    """Run everything; end when HTTP has drained, or with the first error of any part."""
+    tasks = [asyncio.create_task(one) for one in (http, _unready(health, stop), *background)]
+    try:
+        pending = set(tasks)
+        while tasks[0] in pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _unready(health: Health, stop: asyncio.Event) -> None:
+    await stop.wait()
+    health.stop()
+    _logger.info("stopping")
+
+
+def _tls(settings: Settings, listener: Listener) -> Tls | None:
+    """Load, or make, what to serve with; None for plain HTTP. Raises CertificateError."""
+    if settings.plain_http:
+        return None
+    if settings.tls_cert:
+        return Tls(reloading_context.given(settings.tls_cert, settings.tls_key), settings.client_ca)
+    names = (*settings.tls_names, *service_parts.own_names(settings, listener.address))
+    directory = Path(settings.store_dir) / TLS_DIRECTORY
+    return Tls(reloading_context.own(directory, names), settings.client_ca)
+
+
+def _accepting(settings: Settings, telemetry: Telemetry) -> Accepting:
+    """Return how connections are accepted.
+
+    Without a client CA the server cannot distinguish the API server from other clients, so all
+    clients share one bound.
+    """
+    dropped = partial(telemetry.count, "connections_dropped_total")
+    if not settings.client_ca:
+        return Accepting(others_max=settings.connections_max, dropped=dropped)
+    others = settings.connections_uncertified_max
+    return Accepting(
+        settings.connections_max,
+        others,
+        max(1, int(others * OTHERS_OF_ONE)),
+        partial(_is_trusted, settings),
+        dropped,
+    )
+
+
+def _raise_descriptors(settings: Settings) -> None:
+    """Let this process have a file descriptor for each connection, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    connections = settings.connections_max + settings.connections_uncertified_max
+    wanted = connections + HANDSHAKES_MAX + OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _is_trusted(settings: Settings, name: str | None) -> bool:
+    """Return whether a client with a certificate of this subject may send reviews."""
+    subjects = settings.client_subjects
+    return name is not None and (not subjects or name in subjects)
+
+
+def _authority(settings: Settings, certificates: Tls | None) -> bytes:
+    """Return the CA that the API server has to trust, PEM; empty for given certificates."""
+    made = Path(settings.store_dir) / TLS_DIRECTORY / "ca.crt"
+    if certificates is None or settings.tls_cert or not made.exists():
+        return b""
+    return made.read_bytes()
+
+
+def _report_finding(finding: Finding) -> None:
+    """Log what a probe would answer, for those who read logs and ask no probe."""
+    if finding.ok and not finding.reason:
+        _logger.info("check_passes", check=finding.name)
+    else:
+        event = "check_warns" if finding.ok else "check_fails"
+        _logger.warning(event, check=finding.name, reason=finding.reason)
+
+
+def _report_certificate(problem: str) -> None:
+    _logger.error("certificate_unusable", reason=problem)
+
+
+def main(settings: Settings, ignored: Sequence[Problem] = ()) -> None:
+    """Serve in an event loop of its own. Raises Stop where the store is no directory."""
+    check_store(settings)
+    uvloop.run(serve(settings, lambda url: _show(settings, url), ignored=ignored))
+
+
+def main_extender(settings: Settings, ignored: Sequence[Problem] = ()) -> None:
+    """Serve a scheduler alone, in an event loop of its own. Raises Stop as `main`."""
+    check_store(settings)
+    settings = msgspec.structs.replace(settings, extender=True, register_webhook="")
+    uvloop.run(serve(settings, lambda url: _show(settings, url), admission=False, ignored=ignored))
+
+
+def _show(settings: Settings, url: str) -> None:
+    """Tell a person at a console where everything is; machines read the log line `serving`."""
+    if settings.log_format != "console":
+        return
+    store = Path(settings.store_dir)
+    authority = "" if settings.plain_http else f" --cacert {store / TLS_DIRECTORY / 'ca.crt'}"
+    lines = (
+        f"gpuledger serves at {url}",
+        f"  store     {store}",
+        f"  ready?    curl{authority} {url}/readyz?verbose",
+        f"  metrics   curl{authority} {url}/metrics",
+        f"  a quota   gpuledger quota set --store-dir {store} -n team main"
+        " limits.nvidia.com/gpumem=16000",
+        f"  usage     gpuledger usage --store-dir {store}",
+        "  end       Ctrl-C",
+    )
+    sys.stderr.write("\n".join(lines) + "\n")

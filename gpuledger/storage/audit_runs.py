@@ -1,0 +1,67 @@
+"""Auditing from a command: the log is found, read and checked; no projection is needed."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.progress import bar
+from gpuledger.storage.open_log import log_of
+from gpuledger.storage.past_state import position_of
+from gpuledger.storage.views import ordered
+from gpuledger.storage.witnesses import witnesses
+from ledger.log.port import Lost
+from ledger.runtime.settings.settings import Settings
+from projections import replaying
+from projections.queries.scopes import Scope
+from projections.replaying import Expected, Line, Report
+
+
+async def verify(settings: Settings, expect: str) -> Report:
+    """Check the whole log against a head, `POSITION:HASH` or else the last one seen here.
+
+    Raises Stop, Unreachable.
+    """
+    wanted = _expected(expect) if expect else await _last_seen(settings)
+    try:
+        async with log_of(settings, as_it_is=True) as found:
+            with bar("verifying") as progress:
+                report = await replaying.verify(found.log, wanted, on_progress=progress)
+    except Lost as error:
+        return Report(False, 0, 0, str(error))
+    if report.ok and found.drift:
+        return Report(False, report.records, report.position, found.drift)
+    return report
+
+
+async def replay(
+    settings: Settings, namespace: str, cluster: str, since: str, until: str
+) -> AsyncGenerator[Line]:
+    """Yield the events between two moments. Raises Stop, and what reading the log raises."""
+    begin, end = ordered(since, until)
+    scope = Scope(namespace, cluster)
+    async with log_of(settings) as found:
+        extent = (await found.log.extent()).last
+        for moment in (begin, end):
+            await position_of(found.log, moment if isinstance(moment, int) else None, extent)
+        with bar("replaying") as progress:
+            lines = replaying.audit_lines(
+                found.log, scope, first=begin, last=end, on_progress=progress
+            )
+            async with aclosing(lines):
+                async for line in lines:
+                    yield line
+
+
+def _expected(text: str) -> Expected:
+    try:
+        return Expected.parse(text)
+    except ValueError as error:
+        raise Stop(Exit.USAGE, f"--expect: {error}") from error
+
+
+async def _last_seen(settings: Settings) -> Expected | None:
+    seen = await witnesses(settings)
+    if not seen:
+        return None
+    head = max(seen, key=lambda one: one.position)
+    return Expected(head.position, head.hash)

@@ -1,0 +1,119 @@
+"""Backing up a log to an archive and restoring one, both verified record by record."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.progress import bar
+from gpuledger.storage import archive_file
+from gpuledger.storage.archive_file import ArchiveWriter, BadArchive, Header
+from gpuledger.storage.open_log import Found, log_of
+from gpuledger.storage.store_projection import show_written
+from gpuledger.wiring import store_layout
+from ledger.core.model.state import State
+from ledger.log import records
+from ledger.log.jetstream.error_text import plainly
+from ledger.log.port import Log, Lost
+from ledger.log.records import NewerSchema
+from ledger.log.recovery.head_witness import Head, HeadFile
+from ledger.runtime.settings.settings import Settings
+from projections import replaying
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What was backed up or restored; `hash` is that of the last record."""
+
+    shard: str
+    records: int
+    hash: str
+
+
+async def backup(settings: Settings, file: str) -> Summary:
+    """Write the log to a file. Raises Stop, Lost, and what finding the log raises."""
+    async with log_of(settings) as found:
+        last = (await found.log.extent()).last
+        with ArchiveWriter(Path(file), Header(settings.shard, last)) as writer:
+            state = await _copy(found.log, last, writer)
+            writer.finish()
+    return Summary(settings.shard, last, state.hash.hex())
+
+
+async def restore(settings: Settings, file: str) -> Summary:
+    """Write the log of an archive to a new store. Raises Stop, Lost."""
+    head, shard = _checked(Path(file))
+    if shard != settings.shard:
+        raise Stop(Exit.USAGE, f"{file} holds the shard {shard}: restore it with --shard {shard}")
+    _refuse_used(settings)
+    async with log_of(settings, create=True) as found:
+        if (await found.log.extent()).last:
+            raise Stop(Exit.USAGE, f"the log {shard} has records already; restore to a new one")
+        # From here on a log that is shorter than the backup is refused by whoever opens it.
+        await HeadFile(Path(settings.store_dir) / store_layout.HEAD).note(head)
+        await _refill(found, Path(file), head)
+        await show_written(settings, found, head.position)
+    return Summary(shard, head.position, head.hash)
+
+
+async def _copy(log: Log, last: int, writer: ArchiveWriter) -> State:
+    """Fold and copy the records up to `last`; returns the state there."""
+    state = State()
+    if not last:
+        return state
+    with bar("backing up") as progress:
+        async for batch in log.read(1, last):
+            for entry in batch:
+                records.fold(state, entry.position, entry.payload)
+                writer.add(entry.payload)
+            progress(state.position, last)
+    return state
+
+
+def _checked(path: Path) -> tuple[Head, str]:
+    """Verify an archive as a whole; returns its head and shard. Raises Stop naming the file."""
+    state = State()
+    try:
+        frames = archive_file.read(path)
+        header = archive_file.header_of(next(frames, b""), path)
+        with bar("checking the backup") as progress:
+            for payload in frames:
+                records.fold(state, state.position + 1, payload)
+                progress(state.position, header.records)
+        if state.position != header.records:
+            raise BadArchive(f"{path} has {state.position} of {header.records} records")
+    except NewerSchema as error:
+        raise Stop(Exit.FAILED, f"{path}: {error}; nothing was restored") from error
+    except OSError as error:
+        raise Stop(Exit.USAGE, f"{plainly(error)}; nothing was restored") from error
+    except (BadArchive, Lost) as error:
+        raise Stop(Exit.FAILED, f"{error}; nothing was restored") from error
+    return Head(state.position, state.hash.hex(), str(path)), header.shard
+
+
+def _refuse_used(settings: Settings) -> None:
+    store = Path(settings.store_dir)
+    if store.exists() and any(store.iterdir()):
+        raise Stop(
+            Exit.USAGE,
+            f"{store} is not empty; name a new store with --store-dir. Nothing was restored",
+        )
+
+
+async def _refill(found: Found, path: Path, head: Head) -> None:
+    """Append every record of a checked archive at its position and verify the result."""
+    with bar("restoring") as progress:
+        for position, payload in enumerate(_records(path), start=1):
+            await found.log.append(payload, position - 1)
+            progress(position, head.position)
+    expected = replaying.Expected(head.position, head.hash) if head.position else None
+    with bar("verifying") as progress:
+        report = await replaying.verify(found.log, expected, on_progress=progress)
+    if not report.ok:
+        raise Stop(Exit.FAILED, f"the restored log is not the one of {path}: {report.problem}")
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    frames = archive_file.read(path)
+    next(frames)
+    return frames

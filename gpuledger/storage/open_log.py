@@ -1,0 +1,216 @@
+"""Finding the ledger: which log a command means, whether a service runs beside it or not.
+
+With `nats` set, the log is on those servers. Otherwise it is the embedded one of the store
+directory: a running service says in a file there where its server is, and without a service the
+command starts the server itself for as long as it needs it. The lock on the store decides which of
+the two it is, so that there are never two servers on one store.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.storage.witnesses import witnesses
+from gpuledger.wiring import service_parts
+from ledger.log.embedded import server_files
+from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
+from ledger.log.embedded.server_files import Address, Files
+from ledger.log.embedded.store_lock import StoreBusy
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.jetstream.streams import ConfigurationDrift
+from ledger.log.port import Lost, Unreachable
+from ledger.log.recovery.head_witness import Head
+from ledger.runtime import log_setup
+from ledger.runtime.settings.settings import Settings
+
+WAIT_SECONDS: Final = 15.0
+"""How long a store may be held by somebody whose server cannot be reached yet."""
+
+RETRY_SECONDS: Final = 0.1
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A log that is open. `alone`: nobody else can write it while this command has it.
+
+    `drift` says how its configuration differs from what it must be, where that was tolerated.
+    """
+
+    log: JetStreamLog
+    alone: bool
+    drift: str = ""
+
+
+@asynccontextmanager
+async def log_of(
+    settings: Settings, *, create: bool = False, as_it_is: bool = False
+) -> AsyncIterator[Found]:
+    """Find the log and keep it open for the block; `create` makes one where none ever was.
+
+    `as_it_is` opens, for an audit, even a log whose configuration is not what it must be. Raises
+    Stop when there is none, and what opening a log raises.
+    """
+    log_setup.configure("error", "console")
+    check_store(settings)
+    finding = _given(settings) if settings.nats else _embedded(settings, create)
+    drift = ""
+    async with finding as found:
+        try:
+            await _open(found.log, settings, create)
+        except ConfigurationDrift as error:
+            if not as_it_is:
+                raise
+            drift = str(error)
+        yield msgspec.structs.replace(found, drift=drift)
+
+
+def check_store(settings: Settings) -> None:
+    """Raise Stop where the store is no directory."""
+    store = Path(settings.store_dir)
+    if store.exists() and not store.is_dir():
+        raise Stop(
+            Exit.USAGE,
+            f"store_dir = {store}: is a file; name a directory with --store-dir"
+            " (GPULEDGER_STORE_DIR)",
+        )
+
+
+@asynccontextmanager
+async def _given(settings: Settings) -> AsyncIterator[Found]:
+    """Connect to the servers that the settings name."""
+    async with service_parts.reaching(settings) as (reach, _):
+        log = await service_parts.connect(settings, reach)
+        try:
+            yield Found(log, alone=False)
+        finally:
+            await log.close()
+
+
+@asynccontextmanager
+async def _embedded(settings: Settings, create: bool) -> AsyncIterator[Found]:
+    """Connect to the server of the store that runs, or start it for the block."""
+    store = Path(settings.store_dir)
+    if not Files(store).streams.exists():
+        await _must_be_new(settings, create)
+    server = EmbeddedServer(EmbeddedSettings(store=store, lock_seconds=0))
+    log, alone = await _running_or_started(settings, store, server)
+    try:
+        yield Found(log, alone)
+    finally:
+        await log.close()
+        if alone:
+            await server.stop()
+
+
+async def _must_be_new(settings: Settings, create: bool) -> None:
+    """Stop at a store without a log, unless one may be made. Raises Stop, Lost."""
+    seen = await witnesses(settings)
+    if seen:
+        raise Lost(
+            f"{settings.store_dir} has no log, but {seen[0].source} has seen position"
+            f" {seen[0].position} of one: restore it from a backup to a new store, or name its"
+            " servers with --nats"
+        )
+    if not create:
+        raise Stop(Exit.NOT_FOUND, _nothing_in(settings))
+
+
+async def _running_or_started(
+    settings: Settings, store: Path, server: EmbeddedServer
+) -> tuple[JetStreamLog, bool]:
+    """Return a connection to the store's server and whether it was started here.
+
+    Raises StoreBusy when the store is held for too long by somebody who cannot be reached.
+    """
+    clock = asyncio.get_running_loop().time
+    until = clock() + WAIT_SECONDS
+    while True:
+        try:
+            address = await server.start()
+        except StoreBusy:
+            log = await _running(settings, store)
+            if log is not None:
+                return log, False
+            if clock() > until:
+                raise
+            await asyncio.sleep(RETRY_SECONDS)
+            continue
+        # This server goes with the command: nobody else may start to rely on it.
+        Files(store).address.unlink(missing_ok=True)
+        try:
+            return await service_parts.connect(settings, _reach(address)), True
+        except BaseException:
+            await server.stop()
+            raise
+
+
+async def _running(settings: Settings, store: Path) -> JetStreamLog | None:
+    """Connect to the server that runs in a store; None when it is none that stays."""
+    address = _address(store)
+    if address is None:
+        return None
+    try:
+        log = await service_parts.connect(settings, _reach(address))
+    except Unreachable:
+        return None
+    if _address(store) != address:
+        await log.close()
+        return None
+    return log
+
+
+def _address(store: Path) -> Address | None:
+    try:
+        return server_files.read_address(store)
+    except ValueError as error:
+        raise Stop(Exit.FAILED, str(error)) from error
+
+
+def _reach(address: Address) -> service_parts.Reach:
+    return service_parts.Reach(
+        (address.url,), address.user, address.password, (address.monitor_url,)
+    )
+
+
+async def _open(log: JetStreamLog, settings: Settings, create: bool) -> None:
+    """Open the streams; a log that never was is not found, one that is gone was lost."""
+    known = await witnesses(settings)
+    if not known and not create:
+        await _must_exist(log, settings)
+    if known:
+        await _must_be_there(log, settings, known[0])
+    await log.open(create=create and not known)
+
+
+async def _must_be_there(log: JetStreamLog, settings: Settings, seen: Head) -> None:
+    """Raise Lost for a log that this store has seen and that is not there, with both remedies."""
+    try:
+        await log.extent()
+    except Lost as error:
+        raise Lost(
+            f"there is no log {settings.shard} in {_place(settings)}, but {seen.source} has seen"
+            f" position {seen.position} of one: check the name (--shard or GPULEDGER_SHARD); if"
+            " the log is lost, restore it from a backup to a new store"
+        ) from error
+
+
+async def _must_exist(log: JetStreamLog, settings: Settings) -> None:
+    try:
+        await log.extent()
+    except Lost as error:
+        raise Stop(Exit.NOT_FOUND, _nothing_in(settings)) from error
+
+
+def _place(settings: Settings) -> str:
+    return ", ".join(settings.nats) if settings.nats else settings.store_dir
+
+
+def _nothing_in(settings: Settings) -> str:
+    return (
+        f"there is no log {settings.shard} in {_place(settings)}: start `gpuledger serve` there, or"
+        " name another place with --store-dir (GPULEDGER_STORE_DIR) or --nats (GPULEDGER_NATS)"
+    )

@@ -1,0 +1,85 @@
+"""Recalling: the ledger as it was at a moment, to be asked and never written."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import typer
+
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.progress import bar
+from gpuledger.storage.open_log import log_of
+from gpuledger.storage.views import moment_at
+from ledger.core.decide.decider import decide
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.log import records
+from ledger.log.ledger import Accepted
+from ledger.log.port import Log, Lost
+from ledger.log.records import Record
+from ledger.runtime.settings.settings import Settings
+from projections.queries.moments import Moment, microseconds
+from projections.resuming import state_at
+
+
+class Recalled:
+    """A ledger that decides on one state for ever."""
+
+    def __init__(self, state: State) -> None:
+        """Decide on this state."""
+        self.state = state
+
+    def subscribe(self, callback: Callable[[Record], None]) -> None:
+        """Do nothing: no record will follow."""
+
+    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
+        """Decide a command; nothing but a dry run can be asked for."""
+        assert dry_run, "what was cannot be changed"
+        decision = decide(self.state, command)
+        if isinstance(decision, Denial):
+            return decision
+        return Accepted(self.state.position, "", bool(decision))
+
+
+async def recall(settings: Settings, at: str) -> Recalled:
+    """Return the ledger at a moment, its end when that is empty, and tell which position that is.
+
+    Raises Stop, and what finding and reading the log raises.
+    """
+    moment = moment_at(at)
+    async with log_of(settings) as found:
+        last = (await found.log.extent()).last
+        position = await position_of(found.log, moment, last)
+        with bar("reading the log") as progress:
+            state = await state_at(found.log, position, on_progress=progress)
+    typer.echo(f"As of position {position} of {last}.", err=True)
+    return Recalled(state)
+
+
+async def position_of(log: Log, moment: Moment | None, last: int) -> int:
+    """Return the last position at a moment, of a log that ends at `last`. Raises Stop, Lost."""
+    if moment is None:
+        return last
+    if isinstance(moment, datetime):
+        return await _last_until(log, microseconds(moment), last)
+    if moment > last:
+        raise Stop(Exit.NOT_FOUND, f"position {moment} is not in the log, the last one is {last}")
+    return moment
+
+
+async def _last_until(log: Log, time: int, last: int) -> int:
+    """Return the last position whose record is not later than a time in µs of Unix time.
+
+    The times of records never fall, so the place is found by halving.
+    """
+    low, high = 0, last
+    while low < high:
+        middle = (low + high + 1) // 2
+        payload = await log.get(middle)
+        if payload is None:
+            raise Lost(f"position {middle} is missing from the log")
+        if records.decode(payload)[0].time <= time:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,144 @@
+"""Projecting from a command: bringing the projection file up to the log, when nobody else does.
+
+Whoever runs a projector holds a lock beside the file. A command that finds it held knows that a
+service keeps the projection up to date, and waits for it a moment instead.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from gpuledger.cli.progress import Progress, bar
+from gpuledger.storage.open_log import Found, log_of
+from gpuledger.wiring import store_layout
+from ledger.log.embedded import store_lock
+from ledger.log.embedded.store_lock import StoreBusy
+from ledger.log.port import Log, Unreachable
+from ledger.runtime.settings.settings import Settings
+from projections import projector
+from projections.reading import Readers
+from projections.store import Head, Store, StoreError
+
+SHOWN_SECONDS: Final = 2.0
+"""How long a command waits until what it wrote can be read."""
+
+BUSY_SECONDS: Final = 10.0
+"""How long a command waits for another process that is bringing the projection up to date."""
+
+RETRY_SECONDS: Final = 0.05
+
+
+def projection_of(settings: Settings) -> Path:
+    """Return the projection file of a store."""
+    return Path(settings.store_dir) / store_layout.PROJECTION
+
+
+def _lock_of(settings: Settings) -> Path:
+    store = Path(settings.store_dir)
+    store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return store / store_layout.PROJECTION_LOCK
+
+
+@asynccontextmanager
+async def projecting(settings: Settings, seconds: float = 0.0) -> AsyncIterator[None]:
+    """Be the one that writes the store's projection for the block.
+
+    Raises StoreBusy when somebody else is, for so many seconds.
+    """
+    lock = await store_lock.acquire(
+        _lock_of(settings), seconds, "a running service, which keeps the projection up to date"
+    )
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+async def build(log: Log, path: Path, last: int | None, progress: Progress) -> Head:
+    """Bring a projection file up to a position, the log's end when None; returns where it is."""
+    store = await Store.open(path)
+    try:
+        return await projector.replay(log, store, last, on_progress=progress)
+    finally:
+        await store.close()
+
+
+async def show_written(settings: Settings, found: Found, position: int) -> None:
+    """Let readers see what was written at a position: project it, or wait for who does."""
+    path = projection_of(settings)
+    if found.alone:
+        async with projecting(settings, SHOWN_SECONDS):
+            with bar("projecting") as progress:
+                await build(found.log, path, None, progress)
+    elif path.exists() and not await _reaches(path, position):
+        typer.echo(
+            f"Position {position} is stored; the projection {path} does not show it yet.", err=True
+        )
+
+
+async def ensure(settings: Settings) -> None:
+    """Let the projection show everything the log holds now: build it, or wait for who does.
+
+    Says so when another process, which builds it, stays behind. Raises what finding the log raises,
+    and StoreBusy while somebody else has not built the first projection in time.
+    """
+    until = asyncio.get_running_loop().time() + BUSY_SECONDS
+    while True:
+        try:
+            async with log_of(settings) as found:
+                await _catch_up(settings, found, until)
+                return
+        except Unreachable:
+            # The server of a service that was killed may answer for a moment and then be gone.
+            if asyncio.get_running_loop().time() > until:
+                raise
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _catch_up(settings: Settings, found: Found, until: float) -> None:
+    path, last = projection_of(settings), (await found.log.extent()).last
+    async with Readers(path) as readers:
+        while (projected := await _head(readers)) < last or not path.exists():
+            try:
+                async with projecting(settings):
+                    with bar("projecting") as progress:
+                        await build(found.log, path, None, progress)
+                return
+            except StoreBusy:
+                if asyncio.get_running_loop().time() > until:
+                    _tell_late(path, projected, last)
+                    return
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+def _tell_late(path: Path, projected: int, last: int) -> None:
+    if not path.exists():
+        raise StoreBusy(f"{path} does not exist yet, and another process is building it: try later")
+    typer.echo(f"The projection is at {projected}, the log at {last}.", err=True)
+
+
+async def _reaches(path: Path, position: int) -> bool:
+    """Wait until the projection shows a position; False when it does not in time."""
+    readers = Readers(path)
+    until = asyncio.get_running_loop().time() + SHOWN_SECONDS
+    try:
+        while True:
+            if await _head(readers) >= position:
+                return True
+            if asyncio.get_running_loop().time() > until:
+                return False
+            await asyncio.sleep(RETRY_SECONDS)
+    finally:
+        await readers.close()
+
+
+async def _head(readers: Readers) -> int:
+    try:
+        async with readers.view() as view:
+            return view.head.position
+    except StoreError:
+        return 0

@@ -1,0 +1,43 @@
+"""Witnesses: what this store has seen of its log, outside of it.
+
+A log that ends before any of them has lost acknowledged records and must not be written.
+"""
+
+from pathlib import Path
+
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.wiring import store_layout
+from ledger.log.recovery.head_witness import Head, HeadFile
+from ledger.runtime.settings.settings import Settings
+from projections.reading import Readers
+from projections.store import StoreError
+
+
+async def witnesses(settings: Settings) -> list[Head]:
+    """Return the heads that the store's head file and projection have seen.
+
+    A projection that cannot be read is no witness: it is built again from the log. Raises Stop
+    naming a head file that cannot be read.
+    """
+    projection = Path(settings.store_dir) / store_layout.PROJECTION
+    return [head for head in (noted(settings), await _projected(projection)) if head]
+
+
+def noted(settings: Settings) -> Head | None:
+    """Return the head that the store's head file holds. Raises Stop when it cannot be read."""
+    try:
+        return HeadFile(Path(settings.store_dir) / store_layout.HEAD).read()
+    except ValueError as error:
+        raise Stop(Exit.FAILED, str(error)) from error
+
+
+async def _projected(path: Path) -> Head | None:
+    readers = Readers(path)
+    try:
+        async with readers.view() as view:
+            head = view.head
+    except StoreError:
+        return None
+    finally:
+        await readers.close()
+    return Head(head.position, head.hash.hex(), str(path)) if head.position else None

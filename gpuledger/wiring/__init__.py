@@ -1,0 +1,1 @@
+"""Parts of the service made from its settings."""

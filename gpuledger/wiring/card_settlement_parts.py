@@ -1,0 +1,45 @@
+"""From settings to the settlement of cards."""
+
+import time
+
+from extender.settlement import overcommit
+from extender.settlement.card_session import CardSettings
+from extender.settlement.card_settlement import CardCluster, CardSettlement
+from extender.settlement.node_reader import NodeRules
+from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.wiring import service_parts
+from ledger.log.state_view import View
+from ledger.runtime.counter_protocol import Count
+from ledger.runtime.settings.settings import Settings
+
+
+def settlement(
+    settings: Settings, view: View, cluster: CardCluster, count: Count
+) -> CardSettlement:
+    """Return what settles the cards of a cluster.
+
+    Raises Stop naming a setting that cannot be used.
+    """
+    return CardSettlement(
+        view,
+        cluster,
+        settings.cluster,
+        now=lambda: time.time_ns() // 1_000,
+        settings=CardSettings(
+            rules=service_parts.demand_rules(settings),
+            settle_seconds=settings.settle_seconds,
+            claim_seconds=settings.claim_seconds,
+        ),
+        rules=node_rules(settings),
+        count=count,
+    )
+
+
+def node_rules(settings: Settings) -> NodeRules:
+    """Return how nodes are read. Raises Stop naming a setting that cannot be used."""
+    try:
+        scalings = tuple(map(overcommit.read, settings.card_scaling))
+    except ValueError as error:
+        raise Stop(Exit.USAGE, str(error)) from error
+    vendors = service_parts.demand_rules(settings).vendors
+    return NodeRules(vendors=vendors, keeper=settings.node_keeper, scalings=scalings)

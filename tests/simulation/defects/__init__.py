@@ -1,0 +1,1 @@
+"""Deliberate defects: each is planted, and the checker has to notice it."""

@@ -1,0 +1,155 @@
+"""Deliberate defects about nodes, cards, and pods that are placed there."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from extender.bind import binder, binding_write
+from extender.bind.binder import Binding
+from extender.bind.binding_write import Attached, Attaching, Outcome
+from extender.fit import card_filters
+from extender.inventory.overlay import Overlay
+from extender.settlement import placement_commands
+from extender.settlement.card_session import SETTLED
+from extender.settlement.placement_reconciler import Placements
+from extender.settlement.unbound_placements import Unbound
+from ledger.core.decide import card_checks, claim, decider
+from ledger.core.evolve import placements
+from ledger.core.model import commands, events
+from ledger.core.model.cards import uuids
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.kube.api import ports
+from ledger.kube.requests.device_requests import CardWish
+from simulation.defects.planting import Defect, Put
+from simulation.model.settings import SETTLE_SECONDS
+from simulation.world import extender
+
+
+async def _nothing(*_: Any) -> None:
+    """Do nothing."""
+
+
+def _no_undo(put: Put) -> None:
+    put(Binding, "_undo", _nothing)
+    put(Unbound, "settle", _nothing)
+
+
+def _unbound_never_settled(put: Put) -> None:
+    put(Unbound, "settle", _nothing)
+
+
+def _unclear_means_refused(put: Put) -> None:
+    async def look(self: Attaching, pod: Any, node: str, reason: str) -> Attached:
+        del self, pod, node
+        return Attached(Outcome.REFUSED, reason)
+
+    put(Attaching, "_look", look)
+
+
+def _age_is_proof(put: Put) -> None:
+    async def settle(self: Unbound, subject: Any) -> None:
+        del self._since[subject]
+        placed = self._tenure.placement(subject.namespace, subject.key)
+        if placed is not None:
+            who = subject.namespace, subject.key, subject.uid
+            undo = commands.Unplace(*who, placed.node, events.Cause.UNBOUND, SETTLED, bound=True)
+            await self._tenure.courier.send(undo)
+
+    put(Unbound, "_settle", settle)
+    short = msgspec.structs.replace(extender.SETTINGS, settle_seconds=SETTLE_SECONDS / 8)
+    put(extender, "SETTINGS", short)
+
+
+def _annotations_believed(put: Put) -> None:
+    honest = Placements._judge
+
+    def judge(self: Placements, reading: Any, placed: Any, pod: Any) -> Any:
+        if placed is not None and reading.node and placement_commands.drift(reading, placed):
+            return [placement_commands.left(reading, placed), *self._seen(reading, pod)]
+        return honest(self, reading, placed, pod)
+
+    put(Placements, "_judge", judge)
+
+
+def _others_unseen(put: Put) -> None:
+    put(Placements, "_seen", lambda *_: [])
+
+
+def _exclusivity_unchecked(put: Put) -> None:
+    honest = card_filters.ask
+
+    def ask(cards: Any, wish: CardWish, **more: Any) -> Any:
+        return honest(cards, msgspec.structs.replace(wish, exclusive=False), **more)
+
+    put(card_checks, "in_the_way", lambda *_: None)
+    put(card_filters, "ask", ask)
+
+
+def _node_never_busy(put: Put) -> None:
+    put(card_checks, "busy", lambda *_: None)
+
+
+def _claim_ignored(put: Put) -> None:
+    put(claim, "kept", lambda *_: {})
+    put(claim, "kept_alone", lambda *_: set())
+    put(Overlay, "keep", lambda *_: None)
+
+
+def _ill_cards_given(put: Put) -> None:
+    put(card_checks, "unusable", lambda *_, **__: None)
+
+
+def _vanished_cards_freed(put: Put) -> None:
+    def freeing(kind: type) -> Any:
+        honest = decider._DECIDE[kind]
+
+        def decide(state: State, command: Any) -> Any:
+            decided = honest(state, command)
+            if isinstance(decided, Denial) or not decided:
+                return decided
+            left = {one.uuid for one in getattr(command, "cards", ())}
+            return [*_freed(state, command.node, left), *decided]
+
+        return decide
+
+    kinds = commands.RegisterCards, commands.RemoveNode
+    put(decider, "_DECIDE", {**decider._DECIDE, **{kind: freeing(kind) for kind in kinds}})
+
+
+def _freed(state: State, node: str, left: set[str]) -> Iterator[events.Unplaced]:
+    """Yield what takes pods off the cards of a node that are none of those that are left."""
+    for namespace, key, placed in card_checks.residents(state, node):
+        if not uuids(placed.parts).keys() <= left:
+            yield events.Unplaced(namespace, key, placed.uid, events.Cause.UNBOUND)
+
+
+def _end_keeps_cards(put: Put) -> None:
+    put(placements, "vacate", lambda *_: [])
+
+
+def _fence_without_proof(put: Put) -> None:
+    put(binder, "version_of", lambda _: 2**62)
+
+
+def _binding_of_any_version(put: Put) -> None:
+    put(binding_write, "Binding", lambda **given: ports.Binding(**{**given, "version": ""}))
+
+
+DEFECTS_OF_CARDS: Final = (
+    Defect("no-undo", "cards of a refused Binding are kept", _no_undo),
+    Defect("unbound-never-settled", "what a killed binder left stays", _unbound_never_settled),
+    Defect("unclear-means-refused", "a lost Binding counts as refused", _unclear_means_refused),
+    Defect("age-is-proof", "a placement is undone soon and without a look", _age_is_proof),
+    Defect("annotations-believed", "annotations overrule the ledger", _annotations_believed),
+    Defect("others-unseen", "whom somebody else placed is not charged", _others_unseen),
+    Defect("exclusivity-unchecked", "a card had alone is shared", _exclusivity_unchecked),
+    Defect("node-never-busy", "HAMi's node hands out to two at a time", _node_never_busy),
+    Defect("claim-ignored", "what is kept for a pod goes to others", _claim_ignored),
+    Defect("ill-cards-given", "cards are given that are ill or closed", _ill_cards_given),
+    Defect("vanished-cards-freed", "a card that is gone leaves its pods", _vanished_cards_freed),
+    Defect("end-keeps-cards", "a pod that has ended keeps its cards", _end_keeps_cards),
+    Defect("fence-without-proof", "a fence is believed that changed nothing", _fence_without_proof),
+    Defect("binding-of-any-version", "Bindings outlive the fence", _binding_of_any_version),
+)

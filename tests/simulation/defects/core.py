@@ -1,0 +1,244 @@
+"""Deliberate defects: what the simulation must find, or it finds nothing.
+
+Each plants one plausible mistake into the real code for the length of a run. A test runs seeds
+with each of them until the mistake is found, and the same seeds without it.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from gpuledger.server.read_your_writes import Visible
+from ledger.core import snapshots
+from ledger.core.decide import decider, observe, reserve
+from ledger.core.evolve import charges
+from ledger.core.model import commands, events
+from ledger.core.model import state as core_state
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import Refute
+from ledger.core.model.state import State
+from ledger.log.memory_log import MemoryStore
+from ledger.log.port import Log, Snapshot
+from ledger.log.recovery import replay
+from ledger.log.writer.appender import Storing
+from ledger.log.writer.writer import Writer
+from simulation.defects.cards import DEFECTS_OF_CARDS
+from simulation.defects.holds import DEFECTS_OF_HOLDS
+from simulation.defects.planting import Defect, Put, planting
+from simulation.defects.workloads import DEFECTS_OF_ROOTS
+from simulation.world import replica
+from webhook.context.settlement_session import WATCHED
+from webhook.settlement import observation
+from webhook.settlement.absence_proof import Barrier
+from webhook.settlement.attempt_ages import Ages
+from webhook.settlement.pod_reconciler import Pods
+
+
+def _charge_by_sum(put: Put) -> None:
+    def added(left: Amounts, right: Amounts) -> Amounts:
+        return {one: left.get(one, 0) + right.get(one, 0) for one in {**left, **right}}
+
+    put(charges, "largest", added)
+
+
+def _no_fence(put: Put) -> None:
+    honest = MemoryStore.store
+    put(
+        MemoryStore,
+        "store",
+        lambda self, payload, _: honest(self, payload, len(self.records)),
+    )
+
+
+def _timer_alone(put: Put) -> None:
+    async def settle(self: Barrier, _: str, attempts: Sequence[Any]) -> None:
+        for one in attempts:
+            self._ages.end(one)
+            command = Refute(one.namespace, one.key, one.uid, one.base, actor=WATCHED)
+            await self._tenure.courier.send(command)
+
+    put(Barrier, "_settle", settle)
+
+
+def _answer_first(put: Put) -> None:
+    honest = Writer._settle
+
+    async def settle(self: Writer, group: Any) -> bool:
+        if group.record is not None:
+            self._give(group, group.record.position)
+        return await honest(self, group)
+
+    put(Writer, "_settle", settle)
+
+
+def _snapshot_off_by_one(put: Put) -> None:
+    def take(state: State) -> Snapshot:
+        shifted = snapshots.decode(snapshots.encode(state))
+        shifted.position += 1
+        return Snapshot(shifted.position, snapshots.encode(shifted))
+
+    put(replica, "take_snapshot", take)
+
+
+def _lost_tail_unnoticed(put: Put) -> None:
+    async def from_snapshot(*_: Any) -> State:
+        return State()
+
+    honest = replay.open_state
+
+    async def open_state(log: Log, **_: Any) -> State:
+        return await honest(log)
+
+    put(replay, "open_state", open_state)
+    put(replay, "_from_snapshot", from_snapshot)
+
+
+def _commit_keeps_the_hold(put: Put) -> None:
+    honest = observe._committed
+    put(observe, "_committed", lambda command, _: honest(command, []))
+
+
+def _fence_without_commit(put: Put) -> None:
+    honest = observe._committed
+
+    def committed(command: commands.Observe, ending: list[Any]) -> list[events.AnyEvent]:
+        if not any(hold.base for hold in ending):
+            return honest(command, ending)
+        where = command.namespace, command.key, command.uid
+        return [
+            events.Released(*where, hold.base, events.Cause.FENCED, command.version, command.actor)
+            for hold in ending
+        ]
+
+    put(observe, "_committed", committed)
+
+
+def _unclear_means_stored(put: Put) -> None:
+    async def find_out(*_: Any) -> bool:
+        return True
+
+    put(Storing, "_find_out", find_out)
+
+
+def _stale_denial(put: Put) -> None:
+    honest = Writer._settle
+
+    async def settle(self: Writer, group: Any) -> bool:
+        if group.record is None:
+            self._give(group, self.state.position)
+            return True
+        return await honest(self, group)
+
+    put(Writer, "_settle", settle)
+
+
+def _deletion_releases_nothing(put: Put) -> None:
+    honest = decider._DECIDE[commands.End]
+
+    def end(state: State, command: commands.End) -> Any:
+        return [] if command.cause == events.Cause.DELETED else honest(state, command)
+
+    put(decider, "_DECIDE", {**decider._DECIDE, commands.End: end})
+
+
+def _late_truth_dropped(put: Put) -> None:
+    honest = observe.observe
+
+    def drop_late_truth(state: State, command: commands.Observe) -> Any:
+        return [] if command.uid in state.ended else honest(state, command)
+
+    put(decider, "_DECIDE", {**decider._DECIDE, commands.Observe: drop_late_truth})
+
+
+def _undo_forgets_balances(put: Put) -> None:
+    put(core_state, "take_back", lambda used, postings: None)
+
+
+def _early_list_is_proof(put: Put) -> None:
+    honest = Ages.at_least
+    put(Ages, "at_least", lambda self, seconds, now: honest(self, seconds / 8, now))
+    put(Ages, "of", lambda *_: math.inf)
+
+
+def _old_view(put: Put) -> None:
+    async def submit(self: Visible, command: Any, *, dry_run: bool = False) -> Any:
+        return await self._ledger.submit(command, dry_run=dry_run)
+
+    put(Visible, "submit", submit)
+
+
+def _retry_unnoticed(put: Put) -> None:
+    honest = reserve._again
+
+    def again(state: State, space: Any, hold: Any, command: commands.Reserve) -> Any:
+        if hold.demand == command.demand:
+            return []
+        return honest(state, space, hold, command)
+
+    put(reserve, "_again", again)
+
+
+def _recount_overrules_news(put: Put) -> None:
+    def existed(entry: Any, uid: str, version: int) -> bool:
+        del version
+        return entry.committed is not None and entry.committed.uid == uid
+
+    put(observation, "_existed", existed)
+
+
+def _gaps_forgotten(put: Put) -> None:
+    async def tell_missing(*_: Any) -> None:
+        return
+
+    put(Pods, "_tell_missing", tell_missing)
+
+
+def _grace_never_ends(put: Put) -> None:
+    async def end_elapsed(*_: Any) -> None:
+        return
+
+    put(Pods, "end_elapsed", end_elapsed)
+
+
+def _dry_run_charges(put: Put) -> None:
+    honest = Writer.submit
+
+    async def submit(self: Writer, command: Any, *, dry_run: bool = False) -> Any:
+        del dry_run
+        return await honest(self, command)
+
+    put(Writer, "submit", submit)
+
+
+_OF_PODS: Final = (
+    Defect("charge-by-sum", "bodies of one key add up", _charge_by_sum),
+    Defect("no-fence", "an append ignores the position it expects", _no_fence),
+    Defect("timer-alone", "age is taken as proof of absence", _timer_alone),
+    Defect("answer-first", "answers leave before the record is stored", _answer_first),
+    Defect("snapshot-off-by-one", "a snapshot names the next position", _snapshot_off_by_one),
+    Defect("lost-tail-unnoticed", "nobody looks at the witnesses", _lost_tail_unnoticed),
+    Defect("commit-keeps-the-hold", "a commit ends no hold", _commit_keeps_the_hold),
+    Defect("fence-without-commit", "an update ends as if never written", _fence_without_commit),
+    Defect("unclear-means-stored", "a lost answer counts as yes", _unclear_means_stored),
+    Defect("stale-denial", "a denial does not look for news", _stale_denial),
+    Defect("deletion-releases-nothing", "deleted pods stay", _deletion_releases_nothing),
+    Defect("late-truth-dropped", "what was given up cannot come back", _late_truth_dropped),
+    Defect("undo-forgets-balances", "a conflict leaves its sums", _undo_forgets_balances),
+    Defect("early-list-is-proof", "a list begun too early is proof", _early_list_is_proof),
+    Defect("old-view", "settlement looks at a state before its answers", _old_view),
+    Defect("retry-unnoticed", "a second try at one base leaves no trace", _retry_unnoticed),
+    Defect("recount-overrules-news", "an old list ends what is new", _recount_overrules_news),
+    Defect("gaps-forgotten", "a list after a gap ends nothing", _gaps_forgotten),
+    Defect("grace-never-ends", "a lost node's pods stay charged", _grace_never_ends),
+    Defect("dry-run-charges", "a dry run is like the real thing", _dry_run_charges),
+)
+
+_ALL: Final = (*_OF_PODS, *DEFECTS_OF_HOLDS, *DEFECTS_OF_ROOTS, *DEFECTS_OF_CARDS)
+DEFECTS: Final = {defect.name: defect for defect in _ALL}
+"""All of them, by name."""
+
+
+def planted(names: Sequence[str]) -> AbstractContextManager[None]:
+    """Plant defects by name, until the context ends."""
+    return planting([DEFECTS[name] for name in names])

@@ -1,0 +1,134 @@
+"""Deliberate defects about roots, their envelopes, and quotas over many namespaces."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ledger.core import invariants
+from ledger.core.decide import decider, observe
+from ledger.core.evolve import charges, coverage, evolver
+from ledger.core.evolve.charges import Term, drawn_from
+from ledger.core.model import commands, events
+from ledger.core.model import state as core_state
+from ledger.core.model.amounts import plus
+from ledger.core.model.state import Entry, Namespace, State
+from ledger.kube.api.objects import Workload
+from simulation.defects.planting import Defect, Put
+from webhook.admission import ownership
+from webhook.admission.objects import scale_admission
+from webhook.admission.objects.scale_admission import ScaleJudge
+from webhook.context.owner_digest import remembered
+from webhook.settlement import observation
+from webhook.settlement.root_lookup import Lineage
+
+
+def _envelope_and_pods_add_up(put: Put) -> None:
+    honest = charges.terms
+
+    def terms(space: Namespace, unit: str) -> Iterator[Term]:
+        entry, draw = space.entries.get(unit), space.draws.get(unit)
+        if entry is None or draw is None or drawn_from(entry):
+            yield from honest(space, unit)
+        else:
+            yield Term(entry.traits, plus(entry.charge, draw.charge))
+
+    for module in (charges, coverage, invariants):
+        put(module, "terms", terms)
+
+
+def _envelope_stays(put: Put) -> None:
+    honest = decider._DECIDE[commands.End]
+
+    def end(state: State, command: commands.End) -> Any:
+        is_root = not command.key.startswith(charges.PODS)
+        return [] if is_root and command.cause == "deleted" else honest(state, command)
+
+    put(decider, "_DECIDE", {**decider._DECIDE, commands.End: end})
+
+
+def _anybody_draws(put: Put) -> None:
+    put(ownership, "is_controller", lambda *_: True)
+
+
+def _barred_until_seen(put: Put) -> None:
+    put(charges, "is_barred", lambda *_: False)
+
+
+def _one_account_skipped(put: Put) -> None:
+    honest = coverage.plans
+
+    def plans(known: Any, covering: Any, labels: Any) -> Any:
+        names = tuple(covering)
+        return honest(known, names[:-1] if len(names) > 1 else names, labels)
+
+    put(coverage, "plans", plans)
+
+
+def _labels_move_nothing(put: Put) -> None:
+    def described(state: State, event: events.Described, _: int) -> charges.Postings:
+        core_state.put(state, state.described, event.subject, event.traits)
+        if "/" in event.subject:
+            coverage.open_namespace(state, event.subject)
+        return []
+
+    put(evolver, "_APPLY", {**evolver._APPLY, events.Described: described})
+
+
+def _opened_uncovered(put: Put) -> None:
+    def open_namespace(state: State, name: str) -> Namespace:
+        return state.namespaces.setdefault(name, Namespace())
+
+    put(coverage, "open_namespace", open_namespace)
+
+
+def _status_raises(put: Put) -> None:
+    put(observe, "_lowered", lambda _, command: command)
+    put(observation, "_is_as", _is_the_same)
+
+
+def _is_the_same(stored: Any, seen: Any) -> bool:
+    known = stored.root, stored.traits, stored.demand
+    return known == (seen.root, seen.traits, seen.demand)
+
+
+def _part_is_a_root(put: Put) -> None:
+    async def of_root(self: Lineage, one: Any, **_: Any) -> Any:
+        return one.seen, False
+
+    put(Lineage, "of_root", of_root)
+
+
+def _scaled_from_memory(put: Put) -> None:
+    async def parent(self: ScaleJudge, request: Any, kind: Any, old: Any, _: float) -> Any:
+        seen = self._surroundings.parents.get(old.metadata.uid)
+        known: Workload | None = remembered(seen) if seen is not None else None
+        return known or scale_admission._Moot.ASKS_NOTHING
+
+    put(ScaleJudge, "_parent", parent)
+
+
+def _any_body_draws(put: Put) -> None:
+    honest = charges.entry_of
+
+    def entry_of(committed: Any, holds: Any) -> Entry:
+        entry = honest(committed, holds)
+        roots = [body.root for body in (committed, *holds) if body is not None and body.root]
+        if entry.root or not roots:
+            return entry
+        return Entry(entry.committed, entry.holds, entry.charge, roots[0], entry.traits)
+
+    put(evolver, "entry_of", entry_of)
+
+
+DEFECTS_OF_ROOTS: Final = (
+    Defect("envelope-plus-pods", "envelope and pods add up", _envelope_and_pods_add_up),
+    Defect("envelope-stays", "a deleted root keeps its envelope", _envelope_stays),
+    Defect("anybody-draws", "whoever names an owner draws from it", _anybody_draws),
+    Defect("barred-until-seen", "what was barred draws once it is seen", _barred_until_seen),
+    Defect("one-account-skipped", "of several accounts one is not charged", _one_account_skipped),
+    Defect("labels-move-nothing", "other labels leave quotas where they are", _labels_move_nothing),
+    Defect("opened-uncovered", "a new namespace counts in no universe quota", _opened_uncovered),
+    Defect("status-raises", "a status raises an envelope", _status_raises),
+    Defect("part-is-a-root", "a ReplicaSet counts beside its Deployment", _part_is_a_root),
+    Defect("scaled-from-memory", "a scale is charged at a stale version", _scaled_from_memory),
+    Defect("any-body-draws", "a key draws although one of its bodies does not", _any_body_draws),
+)

@@ -1,0 +1,78 @@
+"""The way to a log in memory, as bad as a seed wants it.
+
+Requests that are on their way outlive their sender: a replica that is killed while it appends may
+still have written.
+"""
+
+import asyncio
+import random
+from typing import Final
+
+import msgspec
+
+from ledger.log.memory_log import Fate, Fault, MemoryLog
+from simulation.engine.processes import outside
+
+
+class Weather(msgspec.Struct, frozen=True):
+    """How bad the way is: the share of calls that fail and of calls that are slow."""
+
+    trouble: float = 0.0
+    slow: float = 0.0
+
+
+CALM: Final = Weather()
+
+HOP_SECONDS_MAX: Final = 0.004
+SLOW_SECONDS_MAX: Final = 1.5
+LATE_SECONDS_MAX: Final = 4.0
+
+_APPENDING: Final = (
+    Fate.REQUEST_LOST,
+    Fate.ACK_LOST,
+    Fate.ACK_LOST,
+    Fate.LATE,
+    Fate.LATE,
+    Fate.UNREACHABLE,
+    Fate.FULL,
+)
+
+
+class SeededFaults:
+    """Decides what becomes of one client's calls. `cut_off`: nothing gets through."""
+
+    def __init__(self, source: random.Random) -> None:
+        self.weather = CALM
+        self.cut_off = False
+        self._source = source
+
+    def strike(self, call: str) -> Fault:
+        """Return the fault of the next call; see `ledger.log.memory_log.Faults`."""
+        source, weather = self._source, self.weather
+        before, after = source.random() * HOP_SECONDS_MAX, 0.0
+        if source.random() < weather.slow:
+            before = source.random() * SLOW_SECONDS_MAX
+            after = source.random() * SLOW_SECONDS_MAX
+        fate = Fate.DELIVERED
+        if self.cut_off:
+            fate = Fate.UNREACHABLE
+        elif source.random() < weather.trouble:
+            fate = source.choice(_APPENDING) if call == "append" else Fate.UNREACHABLE
+        late = source.random() * LATE_SECONDS_MAX if fate is Fate.LATE else 0.0
+        return Fault(fate, before=before, after=after, late=late)
+
+
+class DistantLog(MemoryLog):
+    """A client whose appends arrive even when it is killed after it has sent them."""
+
+    async def append(self, payload: bytes, expected: int) -> int:
+        """Store a record; see `ledger.log.port.Log`."""
+        sent = outside(super().append(payload, expected))
+        sent.add_done_callback(_heard)
+        return await asyncio.shield(sent)
+
+
+def _heard(sent: "asyncio.Task[int]") -> None:
+    """Take note of the outcome, for the case that nobody waits for it any more."""
+    if not sent.cancelled():
+        sent.exception()

@@ -1,0 +1,1 @@
+"""Independent accounts of quotas and cards, and the checker that compares the ledger with them."""

@@ -1,0 +1,61 @@
+"""The truth of cards: where pods are bound and what nodes announce, from the API servers alone."""
+
+from collections.abc import Iterable, Iterator
+
+from simulation.model.apiserver import ApiServer, counts
+from simulation.model.hami_annotations import limits_in
+from simulation.oracle.card_books import Held, Place, Three
+
+Lines = dict[str, Three]
+"""Limits by account of a card."""
+
+
+def misplaced(
+    servers: Iterable[ApiServer], placed: dict[Place, Held], seconds: float
+) -> Iterator[str]:
+    """Yield which pods are not, at virtual `seconds`, where their placements say, or the reverse.
+
+    A pod that our Binding has bound has the cards that were written there, whatever its annotations
+    say now; one that somebody else has bound has any, where the ledger knows the card at all.
+    """
+    left = dict(placed)
+    for server in servers:
+        for (space, name), pod in server.pods.objects.items():
+            node, uid = pod.spec.node_name, pod.metadata.uid
+            if not node or not counts(pod, seconds):
+                continue
+            place, here = (f"{server.name}/{space}", f"pods/{name}"), f"{server.name}/{node}"
+            held = left.pop(place, None)
+            if uid in server.bindings:
+                told: tuple[str, ...] = tuple(server.bindings[uid])
+            elif held is None and not _is_known(server, node, server.foreign[uid]):
+                continue
+            else:
+                told = tuple(held.uuids()) if held is not None else ()
+            expected = uid, here, told
+            found = (held.uid, held.node, tuple(held.uuids())) if held is not None else None
+            if found != expected:
+                yield f"placements: {place}: the ledger has {found}, it is bound as {expected}"
+            elif held is not None and held.stage == 0:
+                yield f"placements: {place} is bound, and only proposed as the ledger knows"
+    for place, held in left.items():
+        yield f"placements: {place} has cards of {held.node}, and is bound nowhere"
+
+
+def limits(servers: Iterable[ApiServer], placed: dict[Place, Held]) -> Lines:
+    """Return what every card must limit: what is announced, and nothing of what is only held."""
+    found = {
+        f"card/{held.node}/{uuid}": (0, 0, 0) for held in placed.values() for uuid in held.uuids()
+    }
+    for server in servers:
+        for (_, name), node in server.nodes.objects.items():
+            for uuid, three in limits_in(node.metadata.annotations or {}).items():
+                found[f"card/{server.name}/{name}/{uuid}"] = three
+    return found
+
+
+def _is_known(server: ApiServer, node: str, uuids: list[str]) -> bool:
+    """Return whether a node announces all these cards."""
+    found = server.nodes.objects.get(("", node))
+    told = limits_in(found.metadata.annotations or {}) if found is not None else {}
+    return all(uuid in told for uuid in uuids)

@@ -1,0 +1,327 @@
+"""The books: an independent account of what the log's events say, kept the slow and obvious way.
+
+Written from the rules and not from the code: every body that may exist is kept per key, and what
+is used is added up from scratch. Nothing of `ledger.core` but the events' types is used.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ledger.core.model import events
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.events import AnyEvent
+from ledger.core.model.traits import Reach, Requirement
+from simulation.model.settings import OWNER_HOLDS_MAX, USERS
+from simulation.oracle.card_books import CardBooks, OfCards
+
+Key = tuple[str, str]
+"""Qualified namespace and key."""
+
+Line = tuple[str, str]
+"""Account and quota key."""
+
+OfBodies = events.Reserved | events.Raised | events.Committed | events.Observed | events.Released
+"""The events that say what a key may turn out to be."""
+
+ALONE: Final = ("", "-")
+"""The roots of what draws from nobody."""
+
+
+class Body(NamedTuple):
+    """What a key may turn out to be: its demand, whose envelope it counts in, its texts.
+
+    `asked` is what of its demand was asked for and let in: less than it where an envelope became
+    larger without a review.
+    """
+
+    demand: Amounts
+    root: str
+    texts: tuple[str, ...]
+    asked: Amounts
+
+
+class Account(NamedTuple):
+    """What an account limits, and of what; with `asked_only` no more than was asked for."""
+
+    covers: tuple[str, ...]
+    reach: Reach | None
+    selects: tuple[Requirement, ...]
+    limits: dict[str, int]
+    asked_only: bool = False
+
+
+class _Charge(NamedTuple):
+    key: str
+    amounts: Amounts
+    asked: Amounts
+    texts: tuple[str, ...]
+
+    def on(self, account: Account, quota_key: str, labels: dict[str, int]) -> int:
+        """Return what is charged on a line of an account; `labels` are numbers of their keys."""
+        if not _select(account.selects, self.texts, labels):
+            return 0
+        amounts = self.asked if account.asked_only else self.amounts
+        return amounts.get(quota_key.partition(".")[2], 0)
+
+
+class Books:
+    """What is charged, per key the bodies `(uid, base)` that may exist; base -1 is the object.
+
+    What is on which card is in `cards`.
+    """
+
+    def __init__(self) -> None:
+        self.cards = CardBooks()
+        self.bodies: dict[Key, dict[tuple[str, int], Body]] = {}
+        self.accounts: dict[str, Account] = {}
+        self._described: dict[str, str] = {}
+        self._labels: dict[str, int] = {}
+        self._generations: dict[Key, tuple[str, int]] = {}
+        self._used: dict[Line, int] = {}
+        self._created: dict[tuple[str, str, str], str] = {}
+
+    def enter(self, event: AnyEvent) -> Iterator[str]:
+        """Enter an event; yield a sentence for everything that is wrong with it."""
+        if isinstance(event, events.LimitSet):
+            limits = {line.key: line.limit for line in event.lines}
+            self.accounts[event.account] = Account(
+                event.covers, event.reach, event.selects, limits, event.asked_only
+            )
+            self._labels.update(event.labels)
+            self._drop_labels()
+        elif isinstance(event, events.AccountClosed):
+            del self.accounts[event.account]
+            self._drop_labels()
+        elif isinstance(event, events.Described):
+            self._described[event.subject] = event.traits
+        elif isinstance(event, OfCards):
+            yield from self.cards.enter(event)
+            if isinstance(event, events.Placed | events.Advanced | events.Resized):
+                self._stand((event.namespace, event.key), event.uid, event.stands)
+        elif not isinstance(event, events.ClusterRegistered):
+            yield from self._enter_body(event)
+            place = event.namespace, event.key
+            self.cards.end(place, {uid for uid, _ in self.bodies[place]})
+        before, self._used = self._used, self._add_up()
+        if isinstance(event, events.Reserved | events.Raised):
+            self._grant(event)
+        yield from self._rises_over_a_limit(event, before)
+
+    def used(self) -> dict[Line, int]:
+        """Return what is used of every line of every open account, and of every card."""
+        return self._used | self.cards.used()
+
+    def _drop_labels(self) -> None:
+        """Keys of labels have their numbers for as long as some account selects by them."""
+        named = {one.key for account in self.accounts.values() for one in account.selects}
+        for key in self._labels.keys() - named:
+            del self._labels[key]
+
+    def asked(self, namespace: str, key: str) -> Amounts:
+        """Return what was asked for of the object at a key, nothing where none is known."""
+        bodies = self.bodies.get((namespace, key), {})
+        return next((body.asked for (_, base), body in bodies.items() if base == -1), {})
+
+    def _grant(self, event: events.Reserved | events.Raised) -> None:
+        """What an object became unreviewed is asked for with its next update, if all have room."""
+        bodies = self.bodies[event.namespace, event.key]
+        stored = bodies.get((event.uid, events.OBJECT))
+        if stored is None or not (event.forced or self._has_room(event.namespace, event.key)):
+            return
+        wanted = Counter(event.demand) & Counter(stored.demand)
+        bodies[event.uid, events.OBJECT] = stored._replace(asked=Counter(stored.asked) | wanted)
+
+    def _has_room(self, namespace: str, key: str) -> bool:
+        return all(
+            self._used[name, line] <= limit
+            for name, account in self.accounts.items()
+            if self._covers(account, namespace)
+            for charge in self._charges(namespace)
+            if charge.key == key
+            for line, limit in account.limits.items()
+            if charge.on(account, line, self._labels)
+        )
+
+    def _take_along(self, namespace: str, left: str, taken: Counter[str]) -> None:
+        """A pod that left its root and goes on takes the right to its part of the envelope."""
+        bodies = self.bodies.get((namespace, left), {})
+        for (uid, base), body in list(bodies.items()):
+            if base == events.OBJECT:
+                bodies[uid, base] = body._replace(asked=Counter(body.asked) - taken)
+
+    def _enter_body(self, event: OfBodies) -> Iterator[str]:
+        bodies = self.bodies.setdefault((event.namespace, event.key), {})
+        where = f"{event.namespace}/{event.key} {event.uid}"
+        if isinstance(event, events.Reserved):
+            if (event.uid, event.base) in bodies:
+                yield f"{where}: the attempt at {event.base} is charged a second time"
+            yield from self._is_bounded(event)
+            bodies[event.uid, event.base] = Body(
+                event.demand, event.root, event.traits, event.demand
+            )
+        elif isinstance(event, events.Raised):
+            held = bodies[event.uid, event.base]
+            bodies[event.uid, event.base] = Body(
+                event.demand, held.root, event.traits, event.demand
+            )
+        elif isinstance(event, events.Released):
+            if bodies.pop((event.uid, event.base), None) is None:
+                yield f"{where}: {event.base} is released and was not held"
+        else:
+            yield from self._status_adds_nothing(event, bodies)
+            left, taken = _drawn_from(bodies), _largest(bodies)
+            _settle(bodies, event)
+            if isinstance(event, events.Observed) and left and _drawn_from(bodies) != left:
+                self._take_along(event.namespace, left, taken)
+
+    def _stand(self, place: Key, uid: str, stands: Amounts) -> None:
+        """Charge a pod what its cards decided, in the place of what its spec says."""
+        bodies = self.bodies[place]
+        for (one, base), body in bodies.items():
+            if one == uid and body.demand:
+                bodies[one, base] = body._replace(demand={**body.demand, **stands})
+
+    def _is_bounded(self, event: events.Reserved) -> Iterator[str]:
+        """A user has a bounded number of creations open in a namespace, whatever names it writes.
+
+        What a controller makes is bounded for each of its objects, and is not looked at here.
+        """
+        if event.base or not event.actor.startswith(USERS):
+            return
+        self._created[event.namespace, event.key, event.uid] = event.actor
+        opened = [
+            uid
+            for (space, key, uid), actor in self._created.items()
+            if (space, actor) == (event.namespace, event.actor)
+            and (uid, 0) in self.bodies.get((space, key), {})
+        ]
+        if len(opened) >= OWNER_HOLDS_MAX and not event.forced:
+            many = len(opened) + 1
+            yield f"{event.actor} has {many} creations open in {event.namespace}"
+
+    def _status_adds_nothing(
+        self, event: events.Committed | events.Observed, bodies: dict[tuple[str, int], Body]
+    ) -> Iterator[str]:
+        """Of two versions of one spec, the later one is charged no more than the earlier."""
+        place = event.namespace, event.key
+        spec = event.uid, event.generation
+        stored = bodies.get((event.uid, events.OBJECT))
+        if stored and event.generation and self._generations.get(place) == spec:
+            for resource, amount in (event.demand or {}).items():
+                if amount > stored.demand.get(resource, 0):
+                    yield f"{event.key} {event.uid}: a status alone raises {resource} to {amount}"
+        self._generations[place] = spec
+
+    def _add_up(self) -> dict[Line, int]:
+        charges: dict[str, list[_Charge]] = {}
+        for namespace in {space for space, _ in self.bodies}:
+            charges[namespace] = list(self._charges(namespace))
+        return {
+            (account, key): sum(
+                charge.on(one, key, self._labels)
+                for namespace, found in charges.items()
+                if self._covers(one, namespace)
+                for charge in found
+            )
+            for account, one in self.accounts.items()
+            for key in one.limits
+        }
+
+    def _charges(self, namespace: str) -> Iterator[_Charge]:
+        """Yield what the keys of a namespace are charged: roots with their pods, and the rest."""
+        keys = {key: one for (space, key), one in self.bodies.items() if space == namespace and one}
+        drawn: dict[str, Counter[str]] = {}
+        for bodies in keys.values():
+            root = _drawn_from(bodies)
+            if root in keys:
+                drawn.setdefault(root, Counter()).update(_largest(bodies))
+        for key, bodies in keys.items():
+            if _drawn_from(bodies) not in keys:
+                pods, asked = drawn.get(key, Counter()), Counter[str]()
+                for body in bodies.values():
+                    asked |= Counter(body.demand if key.startswith("pods/") else body.asked)
+                yield _Charge(key, dict(_largest(bodies) | pods), asked | pods, _texts(bodies))
+
+    def _covers(self, account: Account, namespace: str) -> bool:
+        if account.reach is None:
+            return namespace in account.covers
+        cluster, _, name = namespace.partition("/")
+        of_cluster = self._described.get(cluster) or f"!name={cluster}"
+        of_namespace = self._described.get(namespace) or f"!name={name}"
+        return _select(account.reach.clusters, (of_cluster,), {}) and _select(
+            account.reach.namespaces, (of_namespace,), {}
+        )
+
+    def _rises_over_a_limit(self, event: AnyEvent, before: dict[Line, int]) -> Iterator[str]:
+        if _may_exceed(event):
+            return
+        for line, used in self._used.items():
+            account, key = line
+            one = self.accounts[account]
+            if used <= one.limits[key] or used <= before.get(line, 0):
+                continue
+            # Pods count by what they are themselves when their root goes.
+            if one.selects and isinstance(event, events.Released | events.Committed):
+                continue
+            yield f"{type(event).__name__} takes {key} of {account} to {used} of {one.limits[key]}"
+
+
+def _may_exceed(event: AnyEvent) -> bool:
+    """Return whether an event may lead to more being used than a limit says."""
+    if isinstance(event, events.Reserved | events.Raised):
+        return event.forced
+    return isinstance(event, events.Observed | events.LimitSet | events.Described)
+
+
+def _settle(bodies: dict[tuple[str, int], Body], event: events.Committed | events.Observed) -> None:
+    before = bodies.get((event.uid, events.OBJECT), Body({}, "", (), {}))
+    held = bodies.pop((event.uid, event.base), before) if event.base >= 0 else before
+    asked = Counter(before.asked) + (Counter(held.demand) - Counter(before.demand))
+    for uid, base in list(bodies):
+        if base == events.OBJECT:
+            del bodies[uid, base]
+    demand = event.demand if event.demand is not None else held.demand
+    root, texts = held.root, held.texts
+    if isinstance(event, events.Observed):
+        root, texts = event.root, event.traits
+    bodies[event.uid, events.OBJECT] = Body(demand, root, texts, asked & Counter(demand))
+
+
+def _largest(bodies: dict[tuple[str, int], Body]) -> Counter[str]:
+    most: Counter[str] = Counter()
+    for body in bodies.values():
+        most |= Counter(body.demand)
+    return most
+
+
+def _drawn_from(bodies: dict[tuple[str, int], Body]) -> str:
+    """Return the root that everything which a key may turn out to be draws from."""
+    roots = {body.root for body in bodies.values()}
+    root = roots.pop() if len(roots) == 1 else ""
+    return "" if root in ALONE else root
+
+
+def _texts(bodies: dict[tuple[str, int], Body]) -> tuple[str, ...]:
+    """Return what all bodies are selected by; without any, there is nothing to select by."""
+    return tuple(text for body in bodies.values() for text in body.texts or ("",))
+
+
+def _select(
+    conditions: tuple[Requirement, ...], texts: tuple[str, ...], labels: dict[str, int]
+) -> bool:
+    """Return whether any text meets all conditions; the simulation only asks for `In`.
+
+    A label that was not looked at yet, which its number says, may have any value.
+    """
+    for text in texts:
+        items = dict(one.split("=", 1) for one in text.split(",") if "=" in one)
+        read = int(items.get("!read", 0))
+        if all(
+            items[one.key] in one.values
+            if one.key in items
+            else "!unread" in items or labels.get(one.key, 0) > read
+            for one in conditions
+        ):
+            return True
+    return False

@@ -1,0 +1,264 @@
+"""The truth: what every quota must count, from the API servers' objects alone.
+
+Written from the rules and not from the code. A root is charged the larger of what its spec may run
+at once (E) and of what its pods ask for (P); everything else is charged for itself; a quota counts
+what it selects. Nothing of `ledger.core` or `webhook` is used.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from ledger.kube.api.objects import ObjectMeta, Pod, ResourceQuota, Workload
+from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS
+from simulation.model import kinds
+from simulation.model.apiserver import ApiServer, counts
+from simulation.model.settings import demand
+
+Amounts = dict[str, int]
+Lines = dict[tuple[str, str], int]
+"""Amounts by account and quota key."""
+
+Known = Callable[[str, str], Amounts | None]
+"""What the ledger has committed at a qualified namespace and key, None for nothing."""
+
+Asked = Callable[[str, str], Amounts]
+"""What was asked for and let in of the object at a qualified namespace and key."""
+
+_THOUSAND: Final = ("k", "000")
+
+
+class Face(NamedTuple):
+    """What quotas select a pod by."""
+
+    app: str
+    priority: str
+
+
+class Unit(NamedTuple):
+    """What is charged as one; a quota that selects any of the faces counts all of it.
+
+    Quotas over many namespaces count no more than was `asked` for, and what pods take.
+    """
+
+    namespace: str
+    amounts: Amounts
+    asked: Amounts
+    faces: list[Face]
+
+
+def is_finished(found: Workload) -> bool:
+    """Return whether a Job says that it is over."""
+    return any(one["type"] == "Complete" for one in (found.status or {}).get("conditions", ()))
+
+
+def envelope(found: Workload) -> Amounts:
+    """Return what a root may run at once."""
+    spec, status = found.spec or {}, found.status or {}
+    count = kinds.count_of(found)
+    if found.kind == kinds.JOBS.kind:
+        left = int(spec["completions"]) - int(status.get("succeeded", 0))
+        count = 0 if spec.get("suspend") else max(0, min(count, left))
+    templates = kinds.templates_of(found)
+    total: Counter[str] = Counter()
+    for template, pods in zip(templates, (1, count)[-len(templates) :], strict=True):
+        for resource, amount in demand(_pod_of(template)).items():
+            total[resource] += pods * amount
+    return {resource: total[resource] for resource in sorted(total) if total[resource]}
+
+
+def least(server: ApiServer, found: Workload) -> Amounts:
+    """Return the least that the statuses of a root's present spec ever amounted to."""
+    said = _said(server, found)
+    return {resource: min(one.get(resource, 0) for one in said) for resource in said[-1]}
+
+
+class Truth:
+    """The objects of one cluster, as they are now, at virtual `seconds`."""
+
+    def __init__(self, server: ApiServer, seconds: float) -> None:
+        self._server = server
+        self._roots = {one.metadata.uid: one for one in server.roots()}
+        self._pods = [pod for pod in server.pods.objects.values() if counts(pod, seconds)]
+
+    def committed(self, known: Known) -> dict[tuple[str, str], tuple[str, Amounts]]:
+        """Return uid and demand of everything that is charged something, by place."""
+        found = {self._place(pod, "pods"): (pod.metadata.uid, demand(pod)) for pod in self._pods}
+        for root in self._charged():
+            place = self._place(root, kinds.resource_of(root).name)
+            amounts = self._envelope(root, known(*place))
+            if amounts:
+                found[place] = root.metadata.uid, amounts
+        return found
+
+    def units(self, known: Known, asked: Asked) -> Iterator[Unit]:
+        """Yield what is charged as one."""
+        drawn: dict[str, Counter[str]] = {}
+        charged = {one.metadata.uid: one for one in self._charged() if self._is_known(one, known)}
+        for pod in self._pods:
+            root = self.root_of(pod)
+            if root is not None and root.metadata.uid in charged:
+                drawn.setdefault(root.metadata.uid, Counter()).update(demand(pod))
+            else:
+                taken = demand(pod)
+                yield Unit(self._space(pod), taken, taken, [_face(pod.metadata, pod)])
+        for uid, root in charged.items():
+            place = self._place(root, kinds.resource_of(root).name)
+            own, pods = Counter(self._envelope(root, known(*place))), drawn.get(uid, Counter())
+            reviewed = (own & Counter(asked(*place))) | pods
+            yield Unit(place[0], dict(own | pods), dict(reviewed), _faces(root))
+
+    def root_of(self, found: Pod | Workload) -> Workload | None:
+        """Return the highest object that controls another one, as far as each has made the next."""
+        root: Workload | None = None
+        while found.metadata.uid not in self._server.barred:
+            owner = found.metadata.controller()
+            above = self._roots.get(owner.uid) if owner is not None else None
+            if above is None:
+                break
+            root = found = above
+        return root
+
+    def _charged(self) -> Iterator[Workload]:
+        for root in self._roots.values():
+            if self.root_of(root) is None and not is_finished(root):
+                yield root
+
+    def _is_known(self, root: Workload, known: Known) -> bool:
+        """Return whether the ledger has a root; one that may run nothing it may have or not."""
+        place = self._place(root, kinds.resource_of(root).name)
+        return bool(self._envelope(root, known(*place))) or known(*place) is not None
+
+    def _envelope(self, root: Workload, known: Amounts | None) -> Amounts:
+        """Return what a root is charged, which a status alone never raises.
+
+        Where one said less for a while, that may have been seen or not.
+        """
+        if _policy(self._server, root.metadata.namespace).get("podsOnly"):
+            return {}
+        most = envelope(root)
+        if known is None or known == most:
+            return most
+        return known if known in _said(self._server, root) and _is_less(known, most) else most
+
+    def _space(self, found: Pod | Workload | ResourceQuota) -> str:
+        return f"{self._server.name}/{found.metadata.namespace}"
+
+    def _place(self, found: Pod | Workload, kind: str) -> tuple[str, str]:
+        return self._space(found), f"{kind}/{found.metadata.name}"
+
+
+def limits(servers: Iterable[ApiServer]) -> dict[str, Amounts]:
+    """Return what every account must limit, by account and quota key."""
+    found = {}
+    for number, server in enumerate(servers):
+        for (space, name), quota in server.quotas.objects.items():
+            found[f"quota/{server.name}/{space}/{name}"] = _hard(quota.spec.hard or {})
+        if number == 0:
+            for (_, name), one in server.others[UNIVERSE_QUOTAS.name].objects.items():
+                found[f"universe/{name}"] = _hard((one.spec or {})["hard"])
+    return found
+
+
+def used(servers: list[ApiServer], seconds: float, known: Known, asked: Asked) -> Lines:
+    """Return what every line of every account must count."""
+    lines: Lines = {}
+    units = {server.name: list(Truth(server, seconds).units(known, asked)) for server in servers}
+    for server in servers:
+        for (space, name), quota in server.quotas.objects.items():
+            account = f"quota/{server.name}/{space}/{name}"
+            inside = [
+                one for one in units[server.name] if one.namespace == f"{server.name}/{space}"
+            ]
+            counted = [one for one in inside if any(_has_class(quota, face) for face in one.faces)]
+            _add_up(lines, account, quota.spec.hard or {}, counted)
+    everything = [unit._replace(amounts=unit.asked) for found in units.values() for unit in found]
+    for (_, name), one in servers[0].others[UNIVERSE_QUOTAS.name].objects.items():
+        spec = one.spec or {}
+        counted = [unit for unit in everything if _is_reached(spec, unit, servers)]
+        _add_up(lines, f"universe/{name}", spec["hard"], counted)
+    return lines
+
+
+def descriptions(servers: Iterable[ApiServer]) -> dict[str, str]:
+    """Return the traits that the ledger must have of clusters and namespaces."""
+    found = {}
+    for server in servers:
+        region = f",!region={server.region}" if server.region else ""
+        found[server.name] = f"!name={server.name}{region}"
+        for (_, name), one in server.others[NAMESPACES.name].objects.items():
+            labels = "".join(f",{key}={text}" for key, text in sorted(_labels(one).items()))
+            found[f"{server.name}/{name}"] = f"!name={name}{labels}"
+    return found
+
+
+def _said(server: ApiServer, found: Workload) -> list[Amounts]:
+    """Return what the statuses of a root's present spec amounted to, the last one last."""
+    meta = found.metadata
+    return [
+        envelope(change.object)
+        for change in server.others[kinds.resource_of(found).name].history
+        if change.object.metadata.uid == meta.uid
+        and change.object.metadata.generation == meta.generation
+    ]
+
+
+def _add_up(lines: Lines, account: str, hard: Any, counted: list[Unit]) -> None:
+    for key in hard:
+        resource = key.partition(".")[2]
+        lines[account, key] = sum(unit.amounts.get(resource, 0) for unit in counted)
+
+
+def _has_class(quota: ResourceQuota, face: Face) -> bool:
+    selector = quota.spec.scope_selector
+    wanted = [one.values or [] for one in (selector.match_expressions or ())] if selector else []
+    return all(face.priority in values for values in wanted)
+
+
+def _is_reached(spec: dict[str, Any], unit: Unit, servers: list[ApiServer]) -> bool:
+    """Return whether a universe quota counts a unit."""
+    cluster, _, space = unit.namespace.partition("/")
+    server = next(one for one in servers if one.name == cluster)
+    namespace = server.others[NAMESPACES.name].objects["", space]
+    labels = spec.get("namespaceSelector", {}).get("matchLabels", {})
+    app = spec.get("objectSelector", {}).get("matchLabels", {}).get(kinds.APP)
+    return (
+        ("clusters" not in spec or cluster in spec["clusters"])
+        and ("regions" not in spec or server.region in spec["regions"])
+        and all(_labels(namespace).get(key) == text for key, text in labels.items())
+        and (app is None or any(face.app == app for face in unit.faces))
+    )
+
+
+def _policy(server: ApiServer, namespace: str) -> dict[str, Any]:
+    """Return the spec of the policy of a namespace; each has its own name."""
+    found = server.others[POLICIES.name].objects.get(("", namespace))
+    return (found.spec or {}) if found is not None else {}
+
+
+def _faces(root: Workload) -> list[Face]:
+    """Return what each template of a root is selected by; the root's own labels stand above."""
+    pods = [_pod_of(template) for template in kinds.templates_of(root)]
+    return [_face(root.metadata, pod) for pod in pods]
+
+
+def _face(meta: ObjectMeta, pod: Pod) -> Face:
+    own = pod.metadata.labels or {}
+    app = (meta.labels or {}).get(kinds.APP, own.get(kinds.APP, ""))
+    return Face(app, pod.spec.priority_class_name)
+
+
+def _pod_of(template: kinds.Manifest) -> Pod:
+    return kinds.pod_of(template, "", None)
+
+
+def _labels(found: Workload) -> dict[str, str]:
+    return found.metadata.labels or {}
+
+
+def _hard(hard: Any) -> Amounts:
+    return {key: int(str(text).replace(*_THOUSAND)) for key, text in hard.items()}
+
+
+def _is_less(left: Amounts, right: Amounts) -> bool:
+    return all(amount <= right.get(resource, 0) for resource, amount in left.items())

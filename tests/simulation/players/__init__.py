@@ -1,0 +1,1 @@
+"""Players: users, controllers, schedulers and kubelets that act on the simulated API server."""

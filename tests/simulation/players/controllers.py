@@ -1,0 +1,201 @@
+"""Controllers: kube-controller-manager and an operator, played for one cluster.
+
+They make the pods that objects ask for, through admission and under their own names, scale old
+ReplicaSets down as new ones come, and collect what belongs to nothing any more.
+"""
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, Workload
+from simulation.model import kinds
+from simulation.model.apiserver import TERMINAL, counts
+from simulation.model.operations import Ending
+from simulation.oracle.quota_truth import is_finished
+from simulation.players.pod_requests import Naming, Requests
+from simulation.players.workload_requests import ORPHANING, RootRequests
+from simulation.players.writes import Manner, Outcome, Writing, now
+
+PASS_SECONDS_MAX: Final = 2.0
+"""Longest pause between two looks at everything."""
+
+AT_ONCE_MAX: Final = 2
+"""Pods that are made for one object in one look."""
+
+BACK_OFF_SECONDS: Final = 6.0
+"""Pause after a pod was refused."""
+
+STORED_SHARE: Final = 0.9
+"""Share of the controllers' own requests that nothing else happens to."""
+
+
+class Controllers:
+    """Plays the controllers of one cluster. `working` says whether they make anything."""
+
+    def __init__(self, writing: Writing, pods: Requests, roots: RootRequests) -> None:
+        self.working = True
+        self._writing = writing
+        self._server = writing.server
+        self._source = writing.source
+        self._pods = pods
+        self._roots = roots
+        self._not_before: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await asyncio.sleep(0.5 + self._source.random() * PASS_SECONDS_MAX)
+            self._collect()
+            for found in self._server.roots() if self.working else ():
+                await self._serve(found)
+
+    def _collect(self) -> None:
+        """Remove what belongs to nothing any more, and what goes before its owner."""
+        roots = {one.metadata.uid: one for one in self._server.roots()}
+        going = {uid for uid, one in roots.items() if _goes_last(one)}
+        controlled = set()
+        pods = self._server.pods.objects
+        everything: list[Pod | Workload] = [
+            *roots.values(), *(pods[name] for name in sorted(pods))
+        ]  # fmt: skip
+        for one in everything:
+            owner = one.metadata.controller()
+            if owner is None or not owner.api_version:
+                continue
+            controlled.add(owner.uid)
+            if owner.uid not in roots or owner.uid in going:
+                self._server.remove(one)
+        for uid in sorted(going - controlled):
+            self._server.remove(roots[uid])
+
+    async def _serve(self, found: Workload) -> None:
+        """Do what an object asks for, unless it is going or was refused a moment ago."""
+        stored = self._server.stored(found)
+        if stored is None or stored.metadata.deletion_timestamp is not None:
+            return
+        if self._not_before.get(stored.metadata.uid, 0.0) > now():
+            return
+        if stored.kind == kinds.DEPLOYMENTS.kind:
+            await self._roll_out(stored)
+        else:
+            self._report(stored)
+            await self._make_pods(stored)
+
+    async def _roll_out(self, deployment: Workload) -> None:
+        """Have a ReplicaSet of the newest template, and none of the others keep pods."""
+        pods, newest = kinds.templates_of(deployment)[0], None
+        for one in self._sets_of(deployment):
+            if kinds.templates_of(one)[0] == pods and newest is None:
+                newest = one
+            elif kinds.count_of(one):
+                await self._scale(deployment, one, 0)
+        wanted = kinds.count_of(deployment)
+        if newest is None:
+            await self._make_set(deployment, wanted, pods)
+        elif kinds.count_of(newest) != wanted:
+            await self._scale(deployment, newest, wanted)
+
+    def _sets_of(self, deployment: Workload) -> list[Workload]:
+        return [one for one in self._server.roots() if _is_of(one.metadata, deployment)]
+
+    async def _scale(self, deployment: Workload, found: Workload, count: int) -> None:
+        stored = self._server.stored(found)
+        if stored is not None:
+            manner = self._manner(deployment)
+            self._note(deployment, await self._roots.scale(stored, count, manner))
+
+    async def _make_set(self, deployment: Workload, count: int, pods: kinds.Manifest) -> None:
+        server, meta = self._server, deployment.metadata
+        uid = server.fresh_uid()
+        made = ObjectMeta(
+            name=f"{meta.name}-{uid}",
+            namespace=meta.namespace,
+            uid=uid,
+            owner_references=[kinds.reference_to(deployment)],
+        )
+        resource = kinds.REPLICASETS
+        spec = kinds.spec_of(resource, count, pods)
+        found = Workload(resource.api_version, resource.kind, made, spec)
+        outcome = await self._roots.post(found, self._manner(deployment), part=True)
+        self._note(deployment, outcome)
+
+    def _report(self, found: Workload) -> None:
+        """Say in a Job's status how many of its pods succeeded, and that it is over."""
+        if found.kind != kinds.JOBS.kind or is_finished(found):
+            return
+        done = sum(pod.status.phase == "Succeeded" for pod in self._pods_of(found))
+        before = int((found.status or {}).get("succeeded", 0))
+        if done <= before:
+            return
+        status: kinds.Manifest = {"succeeded": done}
+        if done >= int((found.spec or {})["completions"]):
+            status["conditions"] = [{"type": "Complete", "status": "True"}]
+        self._server.write(msgspec.structs.replace(found, status=status), found.metadata.version())
+
+    async def _make_pods(self, found: Workload) -> None:
+        """Make the pods that are missing, and remove those that are too many or have ended."""
+        pods = self._pods_of(found)
+        alive = [pod for pod in pods if counts(pod, now())]
+        if found.kind != kinds.JOBS.kind:
+            for pod in pods:
+                if pod.status.phase in TERMINAL:
+                    self._server.remove(pod)
+        wanted = _wanted(found)
+        for pod in alive[wanted:]:
+            self._server.remove(pod)
+        for number in range(len(alive), min(wanted, len(alive) + AT_ONCE_MAX)):
+            templates = kinds.templates_of(found)
+            pods_of = templates[0] if number == 0 else templates[-1]
+            if not await self._make_pod(found, pods_of):
+                return
+
+    async def _make_pod(self, found: Workload, pods: kinds.Manifest) -> bool:
+        namespace = found.metadata.namespace
+        labels = {**pods["metadata"].get("labels", {}), **(found.metadata.labels or {})}
+        labelled = {**pods, "metadata": {"labels": labels} if labels else {}}
+        pod = kinds.pod_of(labelled, namespace, kinds.reference_to(found))
+        outcome = await self._pods.post(pod, Naming(), self._manner(found))
+        self._note(found, outcome)
+        return outcome is Outcome.DONE
+
+    def _pods_of(self, found: Workload) -> list[Pod]:
+        pods = self._server.pods.objects
+        return [pods[name] for name in sorted(pods) if _is_of(pods[name].metadata, found)]
+
+    def _manner(self, found: Workload) -> Manner:
+        ending = Ending.STORED
+        if self._source.random() > STORED_SHARE:
+            ending = self._source.choice(list(Ending))
+        user = kinds.controller_of(kinds.resource_of(found))
+        return Manner(user, ending, self._source.random())
+
+    def _note(self, found: Workload, outcome: Outcome) -> None:
+        if outcome is Outcome.REFUSED:
+            self._not_before[found.metadata.uid] = now() + BACK_OFF_SECONDS
+
+
+def _is_of(meta: ObjectMeta, owner: Workload) -> bool:
+    """Return whether an object says to be controlled by another one, and may say so."""
+    reference: OwnerReference | None = meta.controller()
+    if reference is None or meta.namespace != owner.metadata.namespace:
+        return False
+    return reference.uid == owner.metadata.uid
+
+
+def _goes_last(found: Workload) -> bool:
+    """Return whether an object waits for what it controls to go."""
+    meta = found.metadata
+    return meta.deletion_timestamp is not None and meta.annotations != ORPHANING
+
+
+def _wanted(found: Workload) -> int:
+    """Return how many pods an object is to have now."""
+    spec = found.spec or {}
+    if found.kind == kinds.JOBS.kind:
+        if spec.get("suspend") or is_finished(found):
+            return 0
+        left = int(spec["completions"]) - int((found.status or {}).get("succeeded", 0))
+        return max(0, min(kinds.count_of(found), left))
+    return kinds.count_of(found) + (found.kind == kinds.TRAININGS.kind)

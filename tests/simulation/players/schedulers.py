@@ -1,0 +1,127 @@
+"""Schedulers: kube-scheduler, played for one cluster, perhaps twice.
+
+Each looks at the pods that wait as they were a moment ago, asks the extender of some replica where
+one fits and how well, and has it bound while it goes on with the next. Two of them know nothing of
+each other.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from extender.scheduler_api.extender_wire import Args, BindingArgs
+from extender.verbs.extender import Extender
+from extender.verbs.extender import Unavailable as NotReady
+from ledger.kube.api.objects import Pod
+from simulation.model.apiserver import counts
+from simulation.players.writes import Writing, now
+
+PASS_SECONDS_MAX: Final = 2.0
+"""Longest pause between two looks at the pods that wait."""
+
+TIMEOUT_SECONDS: Final = 8.0
+"""The extender's `httpTimeout`."""
+
+BACK_OFF_SECONDS_MAX: Final = 4.0
+"""Longest pause until a pod is tried again."""
+
+T = TypeVar("T")
+
+Question = Callable[[Extender], Coroutine[Any, Any, T]]
+
+
+class Answering(Protocol):
+    """A replica as a scheduler reaches it. `gone` is done when the process has been killed."""
+
+    gone: "asyncio.Future[None]"
+
+    def serves(self) -> bool:
+        """Return whether anybody listens."""
+        ...
+
+    def asked(self, question: Question[T]) -> "asyncio.Task[T]":
+        """Start answering a question to the extender."""
+        ...
+
+
+class Scheduler:
+    """One scheduler. `working` says whether it tries pods."""
+
+    def __init__(
+        self,
+        name: str,
+        writing: Writing,
+        replicas: Sequence[Answering],
+        note: Callable[[str], None],
+    ) -> None:
+        self.working = True
+        self._name, self._note = name, note
+        self._server, self._source = writing.server, writing.source
+        self._replicas = replicas
+        self._not_before: dict[str, float] = {}
+        self._binding: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await asyncio.sleep(self._source.random() * PASS_SECONDS_MAX)
+            if self.working:
+                await self._schedule_all()
+
+    async def _schedule_all(self) -> None:
+        """Try every pod that waits, as it is now."""
+        pods = self._server.pods.objects
+        nodes = [name for _, name in sorted(self._server.nodes.objects)]
+        for pod in [pods[name] for name in sorted(pods)] if nodes else ():
+            if self._is_due(pod):
+                until = now() + self._source.random() * BACK_OFF_SECONDS_MAX
+                self._not_before[pod.metadata.uid] = until
+                await self._schedule(pod, nodes)
+
+    def _is_due(self, pod: Pod) -> bool:
+        meta = pod.metadata
+        return (
+            not pod.spec.node_name
+            and meta.deletion_timestamp is None
+            and counts(pod, now())
+            and self._not_before.get(meta.uid, 0.0) <= now()
+        )
+
+    async def _schedule(self, pod: Pod, nodes: list[str]) -> None:
+        """Find the best node for a pod, and begin to bind it there."""
+        filtered = await self._ask(lambda extender: extender.filter(Args(pod, node_names=nodes)))
+        if filtered is None or filtered.error or not filtered.node_names:
+            return
+        names = filtered.node_names
+        scored = await self._ask(lambda extender: extender.prioritize(Args(pod, node_names=names)))
+        best = max((one.score for one in scored or ()), default=0)
+        chosen = [one.host for one in scored or () if one.score == best] or names
+        binding = asyncio.create_task(self._bind(pod, self._source.choice(chosen)))
+        self._binding.add(binding)
+        binding.add_done_callback(self._binding.discard)
+
+    async def _bind(self, pod: Pod, node: str) -> None:
+        meta = pod.metadata
+        asked = BindingArgs(meta.name, meta.namespace, meta.uid, node)
+        answer = await self._ask(lambda extender: extender.bind(asked))
+        outcome = "no answer" if answer is None else answer.error or "bound"
+        self._note(f"{self._name} binds {meta.namespace}/{meta.name} to {node}: {outcome}")
+
+    async def _ask(self, question: Question[T]) -> T | None:
+        """Return what some replica answers, None when it does not."""
+        serving = [one for one in self._replicas if one.serves()]
+        if not serving:
+            return None
+        replica = self._source.choice(serving)
+        answer = replica.asked(question)
+        await asyncio.wait(
+            (answer, replica.gone),
+            timeout=TIMEOUT_SECONDS,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if not answer.done():
+            return None
+        try:
+            return answer.result()
+        except NotReady:
+            return None

@@ -1,0 +1,1 @@
+"""A seed as a script: the operations of a run."""

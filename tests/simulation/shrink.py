@@ -1,0 +1,55 @@
+"""Shrinking: the shortest script that still breaks the same rule.
+
+Operations are left out, first many at a time and then one by one, for as long as the violation
+stays. Everything else of a run depends on the seed and on what is left, so a shorter script is
+another run; that it breaks the same rule is all that is asked of it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from simulation.model.operations import Operation
+from simulation.run import Result, play
+from simulation.script.script import Script
+
+RUNS_MAX: Final = 250
+"""Runs that finding a shorter script may take."""
+
+
+def shrink(plan: Script, found: Result, defects: Sequence[str] = ()) -> tuple[Script, Result]:
+    """Return a script with as few operations as can be found, and its result."""
+    runs = 0
+    size = max(1, len(plan.operations) // 2)
+    while size:
+        shorter = None
+        for operations in _without(plan.operations, size):
+            runs += 1
+            if runs > RUNS_MAX:
+                return plan, found
+            tried = msgspec.structs.replace(plan, operations=operations)
+            result = play(tried, defects)
+            if _breaks_the_same_rule(result, found):
+                shorter = tried, result
+                break
+        if shorter is None:
+            size //= 2
+        else:
+            plan, found = shorter
+            size = min(size, len(plan.operations) // 2) or 1
+            if not plan.operations:
+                break
+    return plan, found
+
+
+def _without(operations: Sequence[Operation], size: int) -> Iterator[tuple[Operation, ...]]:
+    """Yield the operations without `size` of them in a row, for every place, the last first."""
+    for start in range(max(0, len(operations) - size), -size, -size):
+        first = max(0, start)
+        yield (*operations[:first], *operations[first + size :])
+
+
+def _breaks_the_same_rule(result: Result, found: Result) -> bool:
+    rules = [one.violation.rule if one.violation is not None else "" for one in (result, found)]
+    return rules[0] == rules[1]

@@ -1,0 +1,1 @@
+"""The simulated world: clusters, replicas and extenders."""

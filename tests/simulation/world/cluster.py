@@ -1,0 +1,140 @@
+"""Places: one cluster of the world, with its API server, its controllers and who writes to it."""
+
+import random
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from ledger.kube.api.resources import POLICIES, UNIVERSE_QUOTAS
+from simulation.model import operations
+from simulation.model.apiserver import ApiServer
+from simulation.model.operations import Operation
+from simulation.oracle.checker import Checker
+from simulation.players.admission import Admission
+from simulation.players.controllers import Controllers
+from simulation.players.kubelets import Kubelets
+from simulation.players.pod_requests import Requests
+from simulation.players.preemption import Room
+from simulation.players.schedulers import Scheduler
+from simulation.players.workload_requests import RootRequests
+from simulation.players.writes import Writing
+from simulation.script.operations_author import NAMESPACES
+from simulation.world.replica import Replica
+
+_STRICT: Final = (None, {"surge": "strict"})
+"""Policies that charge and refuse like none."""
+
+
+class Player(Protocol):
+    """Something that acts by itself."""
+
+    async def run(self) -> None:
+        """Act until cancelled."""
+        ...
+
+
+class Place:
+    """One cluster. Its webhooks are served by `replicas`."""
+
+    def __init__(
+        self, name: str, source: random.Random, checker: Checker, note: Callable[[str], None]
+    ) -> None:
+        self.replicas: list[Replica] = []
+        self.server = ApiServer(name, self._written)
+        self._checker = checker
+        self._note = note
+        writing = Writing(self.server, Admission(self.replicas, source, note), source)
+        self._pods = Requests(writing)
+        self._roots = RootRequests(writing)
+        self.controllers = Controllers(writing, self._pods, self._roots)
+        self.kubelets = Kubelets(writing)
+        self.schedulers: list[Scheduler] = []
+        self._writing = writing
+        self._room = Room(writing, self.kubelets, self.replicas)
+        checker.attend(self.server)
+        for namespace in NAMESPACES:
+            self.server.label_namespace(namespace, {})
+
+    def schedule(self, many: int) -> None:
+        """Have so many schedulers."""
+        self.schedulers = [
+            Scheduler(f"s{number}", self._writing, self.replicas, self._note)
+            for number in range(many)
+        ]
+
+    def stop(self) -> None:
+        """Have nothing made and nothing bound any more."""
+        self.controllers.working = False
+        for scheduler in self.schedulers:
+            scheduler.working = False
+
+    async def do(self, operation: Operation) -> None:
+        """Do what an operation is about in this cluster."""
+        match operation:
+            case operations.Create():
+                await self._pods.create(operation)
+            case operations.Update():
+                await self._pods.update(operation)
+            case operations.Status():
+                await self._pods.status(operation)
+            case operations.Delete():
+                await self._pods.delete(operation)
+            case operations.CreateRoot():
+                await self._roots.create(operation)
+            case operations.ChangeRoot():
+                await self._roots.change(operation)
+            case operations.DeleteRoot():
+                await self._roots.delete(operation)
+            case operations.Progress():
+                self._roots.progress(operation)
+            case operations.KeepRoom():
+                await self._room.keep(operation)
+            case _:
+                self._define(operation)
+
+    def _define(self, operation: Operation) -> None:
+        """Write or delete what says how much there is, and of what."""
+        server = self.server
+        match operation:
+            case operations.SetQuota(namespace=namespace, name=name, hard=hard, priority=priority):
+                server.set_quota(namespace, name, hard, priority)
+            case operations.DropQuota(namespace=namespace, name=name):
+                server.drop_quota(namespace, name)
+            case operations.SetUniverse(name=name, spec=spec):
+                server.apply(UNIVERSE_QUOTAS, name, spec)
+            case operations.DropUniverse(name=name):
+                server.drop(UNIVERSE_QUOTAS, name)
+            case operations.LabelNamespace(namespace=namespace, labels=labels):
+                server.label_namespace(namespace, labels)
+            case operations.SetPolicy(namespace=namespace, spec=policy):
+                self._set_policy(namespace, policy)
+            case _:
+                self._do_on_nodes(operation)
+
+    def _do_on_nodes(self, operation: Operation) -> None:
+        match operation:
+            case operations.SetNode():
+                self.kubelets.set_node(operation)
+            case operations.DropNode():
+                self.kubelets.drop_node(operation)
+            case operations.PlaceElsewise():
+                self.kubelets.place_elsewise(operation)
+            case operations.Annotate():
+                self.kubelets.annotate(operation)
+            case _:
+                raise TypeError(f"nobody does {operation}")
+
+    def _set_policy(self, namespace: str, spec: dict[str, object] | None) -> None:
+        if spec not in _STRICT:
+            self.server.lenient.add(namespace)
+        if spec is None:
+            self.server.drop(POLICIES, namespace)
+        else:
+            self.server.apply(POLICIES, namespace, {"namespaces": [namespace], **spec})
+
+    def _written(self, namespace: str, key: str) -> None:
+        server, (kind, _, name) = self.server, key.partition("/")
+        collection = server.pods if kind == "pods" else server.others[kind]
+        stored = collection.objects.get((namespace, name))
+        version = stored.metadata.resource_version if stored is not None else "gone"
+        self._note(f"etcd: {server.name}/{namespace}/{key} is now {version}")
+        self._checker.written(server, namespace, key)

@@ -1,0 +1,68 @@
+"""Placing: the real extender and the real settlement of cards of one replica, put together."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from extender.fit.fit_engine import Preferences
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.settlement.card_session import CardSettings
+from extender.settlement.card_settlement import CardSettlement
+from extender.verbs.extender import Extender, ExtenderSettings, Service
+from ledger.log.ledger import Ledger
+from ledger.log.records import Record
+from ledger.log.writer.writer import Writer
+from simulation.model.settings import RULES, SETTLE_SECONDS
+from simulation.world.card_cluster import CardedCluster
+
+LOAD_AGAIN_SECONDS: Final = 0.05
+
+SETTINGS: Final = CardSettings(
+    rules=RULES, settle_seconds=SETTLE_SECONDS, claim_seconds=8.0, unready_seconds=4.0
+)
+EXTENDER: Final = ExtenderSettings(bind_wait_seconds=3.0, fence_seconds=0.5)
+"""A fence comes sooner than most late Bindings, so that the two meet."""
+
+POLICIES: Final = (("spread",), ("binpack",))
+"""Which cards of a node replicas prefer, in turn: what one begins anew gets other cards."""
+
+
+class Placing:
+    """Places pods on cards of a cluster, and settles what became of that."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        writer: Writer,
+        cluster: CardedCluster,
+        now: Callable[[], int],
+        number: int,
+    ) -> None:
+        """Decide through a ledger; `now` tells µs of Unix time, `number` is the replica's."""
+        self._writer = writer
+        self._inventory = Inventory(cluster.name, Overlay())
+        writer.subscribe(self._follow)
+        self.settlement = CardSettlement(writer, cluster, cluster.name, now=now, settings=SETTINGS)
+        self.settlement.nodes.set_scores = self._inventory.set_scores
+        service = Service(ledger, writer, cluster, lambda: RULES)
+        clock = asyncio.get_running_loop().time
+        preferences = Preferences(card_policies=POLICIES[number % len(POLICIES)])
+        settings = msgspec.structs.replace(EXTENDER, preferences=preferences)
+        self.extender = Extender(
+            self._inventory, service, settings, now=lambda: now() / 1e6, clock=clock
+        )
+
+    async def run(self) -> None:
+        """Load the cards, follow the nodes and tell events until cancelled."""
+        while not self._inventory.loaded:
+            self._inventory.load(self._writer.state)
+            await asyncio.sleep(LOAD_AGAIN_SECONDS)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.settlement.run())
+            tasks.create_task(self.extender.run())
+
+    def _follow(self, record: Record) -> None:
+        self._inventory.follow(self._writer.state, record)
