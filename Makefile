@@ -45,8 +45,8 @@ test-native: native ## tests of libvgpu.so on the stub driver; no GPU is needed
 	$(MAKE) -C vgpu_native PYTHON=$(abspath $(BIN))/python tests
 	$(BIN)/pytest -q tests/native -m "not long"
 
-protos: setup ## generate what speaks to the kubelet from vgpu_native/plugin/protos
-	$(BIN)/python -m vgpu_native.plugin.generate
+protos: setup ## generate what speaks to the kubelet from vgpu_native/plugin/kubelet/protos
+	$(BIN)/python -m vgpu_native.plugin.kubelet.generate_stubs
 
 fuzz: setup ## fuzz what tenants can write; SECONDS=N
 	$(BIN)/python vgpu_native/tests/fuzz/run.py --seconds $(SECONDS)

@@ -18,7 +18,7 @@ from ledger.log.records import NewerSchema
 from ledger.runtime.http.http_server import ListenError
 from ledger.runtime.settings.setting_sources import InvalidSettings
 from ledger.runtime.tls.own_authority import CertificateError
-from projections.store import StoreError
+from projections.store.store_writer import StoreError
 from webhook.settlement_controller import ClusterNameTaken
 
 _REACH: Final = (

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuledger.demo.demo_error import Broken
 from gpuledger.demo.service import ANSWER_SECONDS, POLL_SECONDS, Service
-from projections.queries.holding import Hold, Holder
+from projections.queries.holders import Hold, Holder
 from projections.queries.usage import Usage
 
 CAUGHT_UP_SECONDS: Final = 30.0

@@ -13,7 +13,7 @@ from gpuledger.demo.demo_error import Broken
 from gpuledger.demo.recordings import Creation
 from gpuledger.demo.traffic import Answer, Outcome
 from ledger.core.model.denials import Reason
-from projections.digest import Digest
+from projections.store.digest import Digest
 
 UNREADABLE: Final = "pod-create-gpumem-16Gi"
 """The recording that asks for 16Gi of a resource that counts MiB."""

@@ -6,8 +6,8 @@ from typing import Final
 from gpuledger.storage.store_projection import projecting
 from gpuledger.wiring import store_layout
 from ledger.runtime.settings.settings import Settings
-from projections.digest import Digest, digest
-from projections.reading import Readers
+from projections.store.digest import Digest, digest
+from projections.store.readers import Readers
 
 QUIET_SECONDS: Final = 15.0
 """How long a process of the killed service may still have the projection."""

@@ -13,7 +13,7 @@ from gpuledger.demo.narration import Narrator
 from gpuledger.demo.service import Service
 from gpuledger.demo.story import Story
 from ledger.log.embedded.store_lock import StoreBusy
-from projections.store import StoreError
+from projections.store.store_writer import StoreError
 
 _TROUBLE: Final = (Broken, StoreBusy, StoreError, TimeoutError, aiohttp.ClientError, OSError)
 """What may go wrong on the way and ends the demo with status 1; all else is a defect of it."""

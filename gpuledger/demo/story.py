@@ -15,7 +15,7 @@ from gpuledger.demo.recordings import Creation
 from gpuledger.demo.service import Service
 from gpuledger.demo.traffic import Answer, Outcome
 from ledger.core.model.denials import Reason
-from projections.digest import Digest
+from projections.store.digest import Digest
 
 QUOTAS: Final = {
     "research": ("requests.nvidia.com/gpu=330", "limits.nvidia.com/gpumem=3200k"),

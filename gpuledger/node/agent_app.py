@@ -17,15 +17,15 @@ from gpuledger.node.agent_settings import AgentSettings
 from gpuledger.version import VERSION
 from ledger.core.model.cards import Card
 from ledger.runtime.http.health import Health
-from vgpu_native.agent.announcing import Announcer
-from vgpu_native.agent.drifting import Drift
-from vgpu_native.agent.exporting import AgentCollector
-from vgpu_native.agent.following import Follower
-from vgpu_native.agent.inventory import Inventory
-from vgpu_native.agent.limiting import Limiter
-from vgpu_native.agent.nvml import Load
-from vgpu_native.agent.observing import Use
-from vgpu_native.plugin.plugin import Plugin
+from vgpu_native.agent.bypass_detection import Drift
+from vgpu_native.agent.card_inventory import Inventory
+from vgpu_native.agent.device_usage import Use
+from vgpu_native.agent.limits_writer import Limiter
+from vgpu_native.agent.log_follower import Follower
+from vgpu_native.agent.node_annotator import Announcer
+from vgpu_native.agent.node_metrics import AgentCollector
+from vgpu_native.nvml.nvml_port import Load
+from vgpu_native.plugin.server.plugin_server import Plugin
 
 CONTAINERS: Final = "/v1/containers"
 

@@ -28,21 +28,21 @@ from ledger.runtime import gc_tuning, log_setup
 from ledger.runtime.http import http_server
 from ledger.runtime.http.health import Finding, Health
 from ledger.runtime.settings.settings import Settings
-from vgpu_native.agent.announcing import Announcer
+from vgpu_native.agent.bypass_detection import Comparer
+from vgpu_native.agent.bypass_reports import Reporter
+from vgpu_native.agent.card_inventory import Inventory
 from vgpu_native.agent.cgroups import ProcCgroups
-from vgpu_native.agent.drifting import Comparer
-from vgpu_native.agent.exporting import AgentCollector
-from vgpu_native.agent.following import Follower
-from vgpu_native.agent.inventory import Inventory
-from vgpu_native.agent.limiting import Limiter
-from vgpu_native.agent.mistaking import Mistakes
-from vgpu_native.agent.nvml import Driver
-from vgpu_native.agent.nvml_library import NvmlLibrary
-from vgpu_native.agent.observing import Observer
-from vgpu_native.agent.reporting import Reporter
-from vgpu_native.agent.working import Node
-from vgpu_native.plugin.limits import flags
-from vgpu_native.plugin.plugin import Plugin
+from vgpu_native.agent.device_usage import Observer
+from vgpu_native.agent.limits_writer import Limiter
+from vgpu_native.agent.log_follower import Follower
+from vgpu_native.agent.misallocation_reports import Mistakes
+from vgpu_native.agent.node_agent import Node
+from vgpu_native.agent.node_annotator import Announcer
+from vgpu_native.agent.node_metrics import AgentCollector
+from vgpu_native.nvml.nvml_library import NvmlLibrary
+from vgpu_native.nvml.nvml_port import Driver
+from vgpu_native.plugin.allocation.allocation_limits import flags
+from vgpu_native.plugin.server.plugin_server import Plugin
 
 _logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 

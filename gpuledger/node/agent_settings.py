@@ -11,11 +11,11 @@ from gpuledger.cli.exit_codes import Exit, Stop
 from ledger.core.model.cards import WHOLE
 from ledger.runtime.http.addresses import PORT_MAX, port_of
 from ledger.runtime.settings.settings import HOST_PORT_PATTERN
-from vgpu_native.agent.cards import Form, Offer
-from vgpu_native.agent.mistaking import WrongCards
-from vgpu_native.agent.reporting import Bypass
-from vgpu_native.limits_page import MEBIBYTE
-from vgpu_native.plugin.settings import PluginSettings
+from vgpu_native.agent.bypass_reports import Bypass
+from vgpu_native.agent.card_mapping import Form, Offer
+from vgpu_native.agent.misallocation_reports import WrongCards
+from vgpu_native.plugin.plugin_settings import PluginSettings
+from vgpu_native.shared.limits_page import MEBIBYTE
 
 LISTEN: Final = "127.0.0.1:9394"
 STATE_DIR: Final = "/var/lib/gpuledger"

@@ -17,7 +17,7 @@ from gpuledger.cli.exit_codes import Exit, Stop
 from gpuledger.cli.output import Column, Format, show_object, show_rows
 from ledger.log.bounded_read import TooLong, whole
 from ledger.log.jetstream.error_text import plainly
-from vgpu_native.agent.observing import Use
+from vgpu_native.agent.device_usage import Use
 
 CONTAINERS: Final = "/v1/containers"
 AGENT: Final = "http://127.0.0.1:9394"

@@ -6,8 +6,8 @@ import msgspec
 
 from gpuledger.storage.views import paged, viewing
 from ledger.runtime.settings.settings import Settings
-from projections.queries.cards import Card, cards
-from projections.queries.residents import Resident
+from projections.queries.card_residents import Card, cards
+from projections.queries.pods_on_cards import Resident
 
 
 class On(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from ledger.runtime.settings.settings import Settings
 from projections.queries.scopes import Scope
 from projections.queries.selections import EVERYTHING, Selected, selections
 from projections.queries.usage import Usage, usage
-from projections.wording import reach_in_words, selection_in_words
+from projections.text.selector_text import reach_in_words, selection_in_words
 
 
 class Limit(msgspec.Struct, frozen=True):

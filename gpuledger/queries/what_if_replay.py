@@ -27,8 +27,8 @@ from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost
 from ledger.runtime.settings.settings import Settings
-from projections.queries.moments import Moment, microseconds, rfc3339
-from projections.resuming import state_at
+from projections.projector.state_at import state_at
+from projections.queries.as_of import Moment, microseconds, rfc3339
 
 DAY: Final = timedelta(days=1)
 """How far back the arrivals of a question go that names no beginning."""

@@ -37,10 +37,10 @@ from ledger.runtime.http.token_reviews import Guard
 from ledger.runtime.metrics import Telemetry
 from ledger.runtime.settings.settings import Settings
 from ledger.runtime.tls.reloading_context import Tls
-from projections import api
-from projections.metrics import UsageCollector
-from projections.reading import Readers
-from projections.store import StoreError
+from projections.api import routes as projection_routes
+from projections.api.usage_metrics import UsageCollector
+from projections.store.readers import Readers
+from projections.store.store_writer import StoreError
 from webhook import app as admission
 from webhook.admission.dry_run import Elsewhere, Explanation, NamespaceMissing, explain
 from webhook.admission.mutating_webhook import Mutating
@@ -91,7 +91,7 @@ class Application:
         routes = [
             *(admission.routes(mutating, self._validating, policy, self._took) if reviews else ()),
             *(self.extending.routes() if self.extending is not None else ()),
-            *api.routes(self._readers),
+            *projection_routes.routes(self._readers),
             Route("/v1/explain", self._explain, methods=["POST"]),
             *health.routes(),
             Route(METRICS, telemetry.endpoint([self._refresh])),

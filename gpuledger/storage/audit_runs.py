@@ -11,9 +11,9 @@ from gpuledger.storage.views import ordered
 from gpuledger.storage.witnesses import witnesses
 from ledger.log.port import Lost
 from ledger.runtime.settings.settings import Settings
-from projections import replaying
+from projections import audit_replay
+from projections.audit_replay import Expected, Line, Report
 from projections.queries.scopes import Scope
-from projections.replaying import Expected, Line, Report
 
 
 async def verify(settings: Settings, expect: str) -> Report:
@@ -25,7 +25,7 @@ async def verify(settings: Settings, expect: str) -> Report:
     try:
         async with log_of(settings, as_it_is=True) as found:
             with bar("verifying") as progress:
-                report = await replaying.verify(found.log, wanted, on_progress=progress)
+                report = await audit_replay.verify(found.log, wanted, on_progress=progress)
     except Lost as error:
         return Report(False, 0, 0, str(error))
     if report.ok and found.drift:
@@ -44,7 +44,7 @@ async def replay(
         for moment in (begin, end):
             await position_of(found.log, moment if isinstance(moment, int) else None, extent)
         with bar("replaying") as progress:
-            lines = replaying.audit_lines(
+            lines = audit_replay.audit_lines(
                 found.log, scope, first=begin, last=end, on_progress=progress
             )
             async with aclosing(lines):

@@ -19,7 +19,7 @@ from ledger.log.port import Log, Lost
 from ledger.log.records import NewerSchema
 from ledger.log.recovery.head_witness import Head, HeadFile
 from ledger.runtime.settings.settings import Settings
-from projections import replaying
+from projections import audit_replay
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -106,9 +106,9 @@ async def _refill(found: Found, path: Path, head: Head) -> None:
         for position, payload in enumerate(_records(path), start=1):
             await found.log.append(payload, position - 1)
             progress(position, head.position)
-    expected = replaying.Expected(head.position, head.hash) if head.position else None
+    expected = audit_replay.Expected(head.position, head.hash) if head.position else None
     with bar("verifying") as progress:
-        report = await replaying.verify(found.log, expected, on_progress=progress)
+        report = await audit_replay.verify(found.log, expected, on_progress=progress)
     if not report.ok:
         raise Stop(Exit.FAILED, f"the restored log is not the one of {path}: {report.problem}")
 

@@ -18,8 +18,8 @@ from ledger.log.ledger import Accepted
 from ledger.log.port import Log, Lost
 from ledger.log.records import Record
 from ledger.runtime.settings.settings import Settings
-from projections.queries.moments import Moment, microseconds
-from projections.resuming import state_at
+from projections.projector.state_at import state_at
+from projections.queries.as_of import Moment, microseconds
 
 
 class Recalled:

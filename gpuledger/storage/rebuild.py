@@ -13,10 +13,10 @@ from gpuledger.storage.store_projection import build, projecting, projection_of
 from gpuledger.storage.views import COMMAND_SECONDS, moment_of, viewing
 from gpuledger.wiring import store_layout
 from ledger.runtime.settings.settings import Settings
-from projections import store
-from projections.digest import Digest, digest
-from projections.reading import Readers
-from projections.store import Head
+from projections.store import store_writer
+from projections.store.digest import Digest, digest
+from projections.store.readers import Readers
+from projections.store.store_writer import Head
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -83,5 +83,5 @@ async def _digest(path: Path, position: int) -> Digest:
 
 def _replace(path: Path, built: Path) -> None:
     """Put a closed projection in the place of another; readers find one or none, never half."""
-    store.delete(path)
+    store_writer.delete(path)
     built.rename(path)

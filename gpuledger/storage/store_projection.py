@@ -19,9 +19,9 @@ from ledger.log.embedded import store_lock
 from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.port import Log, Unreachable
 from ledger.runtime.settings.settings import Settings
-from projections import projector
-from projections.reading import Readers
-from projections.store import Head, Store, StoreError
+from projections.projector import projector
+from projections.store.readers import Readers
+from projections.store.store_writer import Head, Store, StoreError
 
 SHOWN_SECONDS: Final = 2.0
 """How long a command waits until what it wrote can be read."""

@@ -9,8 +9,8 @@ from gpuledger.cli.exit_codes import Exit, Stop
 from gpuledger.wiring import store_layout
 from ledger.log.recovery.head_witness import Head, HeadFile
 from ledger.runtime.settings.settings import Settings
-from projections.reading import Readers
-from projections.store import StoreError
+from projections.store.readers import Readers
+from projections.store.store_writer import StoreError
 
 
 async def witnesses(settings: Settings) -> list[Head]:

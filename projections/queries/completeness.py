@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.traits import Numbered, needs
-from projections.intervals import forks_around
-from projections.reading import View
+from projections.store.intervals import forks_around
+from projections.store.readers import View
 
 
 async def incomplete(view: View, position: int, numbers: list[int]) -> set[int]:

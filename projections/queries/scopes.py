@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from projections.reading import View
+from projections.store.readers import View
 
 
 class Scope(msgspec.Struct, frozen=True):

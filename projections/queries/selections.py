@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.traits import Numbered, Reach, Selection
-from projections.reading import View
+from projections.store.readers import View
 
 
 class Selected(msgspec.Struct, frozen=True):

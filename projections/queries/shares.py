@@ -9,10 +9,10 @@ import msgspec
 
 from ledger.core.model import accounts
 from ledger.core.model.traits import Selection, matches
-from projections.queries.entries import Unit, units
 from projections.queries.scopes import Namespace, Scope
 from projections.queries.selections import EVERYTHING, selections
-from projections.reading import View
+from projections.queries.units import Unit, units
+from projections.store.readers import View
 
 
 class By(StrEnum):

@@ -1,6 +1,6 @@
 """Usage: limit, reserved, committed, used and free of every line, now or as of a position.
 
-Cards are accounts as well, and have a query of their own: `projections.queries.cards`.
+Cards are accounts as well, and have a query of their own: `projections.queries.card_residents`.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from ledger.core.model import accounts
 from ledger.core.model.accounts import Kind
 from projections.queries.completeness import incomplete
 from projections.queries.scopes import EVERYTHING, Scope
-from projections.reading import View
+from projections.store.readers import View
 
 
 class Usage(msgspec.Struct, frozen=True):

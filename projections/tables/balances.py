@@ -7,8 +7,8 @@ import msgspec
 
 from ledger.core.model.accounts import Kind, kind
 from ledger.core.model.state import Account, State
-from projections.folding import Change
-from projections.tables.committing import Committed
+from projections.tables.changes import Change
+from projections.tables.committed import Committed
 from projections.tables.names import Names
 
 _encoder: Final = msgspec.msgpack.Encoder()

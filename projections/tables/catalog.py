@@ -8,7 +8,7 @@ import msgspec
 from ledger.core.model import events
 from ledger.core.model.state import Account
 from ledger.core.model.traits import Reach, Selection, numbered
-from projections.folding import Change
+from projections.tables.changes import Change
 from projections.tables.names import Names
 
 _NO_ACCOUNT: Final = Account((), {})

@@ -17,14 +17,14 @@ from ledger.log.embedded.server_files import Address
 from ledger.log.recovery.replay import catch_up
 from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
-from projections.projector import Projector
-from projections.queries.history import history
-from projections.queries.holding import holders
-from projections.queries.moments import parse, resolve
+from projections.projector.projector import Projector
+from projections.queries.account_history import history
+from projections.queries.as_of import parse, resolve
+from projections.queries.holders import holders
 from projections.queries.scopes import Scope
 from projections.queries.usage import usage
-from projections.reading import Readers, View
-from projections.store import Store
+from projections.store.readers import Readers, View
+from projections.store.store_writer import Store
 from tests.bench import histories, ledgers
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh, median

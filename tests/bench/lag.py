@@ -12,8 +12,8 @@ import msgspec
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.embedded.server_files import Address
 from ledger.log.records import Record
-from projections import projector
-from projections.store import Store
+from projections.projector import projector
+from projections.store.store_writer import Store
 from tests.bench import ledgers
 from tests.bench.pacing import NAMESPACES, Pace
 from tests.bench.results import Result, result

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.results import Goal, Result, Skipped, result
-from vgpu_native import regions
+from vgpu_native.shared import usage_region
 
 NAME: Final = "native"
 NATIVE: Final = Path(__file__).parents[2] / "vgpu_native"
@@ -218,7 +218,7 @@ def _reading(bed: _Bed, rounds: int) -> Result:
     for _ in range(rounds):
         begun = time.perf_counter()
         for path in paths:
-            assert len(regions.read(path).devices) == 1
+            assert len(usage_region.read(path).devices) == 1
         taken.append(1e3 * (time.perf_counter() - begun))
     title = f"regions of {CONTAINERS} containers read by the agent"
     return result(title, statistics.median(taken), "ms", note="8 processes in each")

@@ -25,7 +25,7 @@ from tests.e2e.scheduling.nodes import NODES
 from tests.e2e.scheduling.shapes import container, pod
 from tests.e2e.scheduling.team import Team, working
 from tests.e2e.scheduling.yard import opened
-from vgpu_native.limits_page import MEBIBYTE
+from vgpu_native.shared.limits_page import MEBIBYTE
 
 pytestmark = [
     pytest.mark.e2e,

@@ -18,9 +18,9 @@ from support.kubelet import Asked, Kubelet, NotStarted, Rejected
 from support.plugged import Node, Placed, card, container, settings_in, share
 
 from ledger.core.model.cards import Share
-from vgpu_native.plugin.checkpoint import MARK
-from vgpu_native.plugin.placements import Container
-from vgpu_native.plugin.plugin import Plugin
+from vgpu_native.plugin.kubelet.checkpoint import MARK
+from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.server.plugin_server import Plugin
 
 STEPS = 40
 WITNESSES = ("both", "checkpoint", "pod resources")

@@ -10,12 +10,12 @@ import pytest
 from support.kubelet import kubelet_in
 from support.plugged import ONE, Node, Placed, container, node_in, plugged, settings_in, share
 
-from vgpu_native.plugin import allocations, collecting
+from vgpu_native.plugin.allocation import allocation_store, garbage
 
 
 @pytest.fixture(autouse=True)
 def _nobody_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "YOUNG_MICROSECONDS", -1)
+    monkeypatch.setattr(garbage, "YOUNG_MICROSECONDS", -1)
 
 
 async def test_what_the_kubelet_no_longer_has_is_removed_and_nothing_else(
@@ -80,7 +80,7 @@ async def test_a_tenant_with_many_files_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
-    monkeypatch.setattr(allocations, "remove_tree", lambda _: released.wait(10))
+    monkeypatch.setattr(allocation_store, "remove_tree", lambda _: released.wait(10))
     async with node_in(tmp_path, container("a", share(0))) as node:
         await node.run("a")
         _end(node)

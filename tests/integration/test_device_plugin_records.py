@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from support.kubelet import kubelet_in
 from support.plugged import CARDS, ONE, Placed, container, node_in, plugged, settings_in, share
 
-from vgpu_native.limits_page import Page
-from vgpu_native.plugin import allocations
+from vgpu_native.plugin.allocation import allocation_store
+from vgpu_native.shared.limits_page import Page
 
 
 async def test_an_answer_that_the_kubelet_never_got_is_nobodys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocations, "NOTED_MICROSECONDS", -1)
+    monkeypatch.setattr(allocation_store, "NOTED_MICROSECONDS", -1)
     async with node_in(tmp_path, container("a", share(0, 5)), allocate_seconds=0.3) as node:
         node.kubelet.write_checkpoint()
         await node.allocate(f"{CARDS[0]}-3")
@@ -118,7 +118,7 @@ async def test_a_kubelet_that_lost_its_checkpoint_may_ask_again_for_pods_that_ru
 async def test_without_the_checkpoint_whom_we_answered_is_not_answered_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocations, "NOTED_MICROSECONDS", -1)
+    monkeypatch.setattr(allocation_store, "NOTED_MICROSECONDS", -1)
     placed = container("a", share(0), time=1), container("b", share(1), time=2)
     async with node_in(tmp_path, *placed) as node:
         node.kubelet.writes_checkpoint = False

@@ -11,8 +11,8 @@ from support.kubelet import NotStarted, Rejected
 from support.plugged import CARDS, ONE, container, node_in, share
 
 from ledger.core.model.cards import Share
-from vgpu_native.plugin import allocations, collecting
-from vgpu_native.plugin.wire import deviceplugin_pb2 as api
+from vgpu_native.plugin.allocation import allocation_store, garbage
+from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
 
 
 async def test_a_pod_whose_placement_is_gone_does_not_start(tmp_path: Path) -> None:
@@ -67,11 +67,11 @@ async def test_a_disk_that_is_full_is_an_error_and_no_answer(
 
     async with node_in(tmp_path, container("a", share(0))) as node:
         with monkeypatch.context() as patch:
-            patch.setattr(allocations, "write_whole", full)
+            patch.setattr(allocation_store, "write_whole", full)
             with pytest.raises(Rejected, match=r"INTERNAL.*Allocate: .*No space left"):
                 await node.kubelet.admit("team", "a", "a-uid", ONE)
         assert not node.plugin.allocations.all()
-        monkeypatch.setattr(collecting, "YOUNG_MICROSECONDS", -1_000_000)
+        monkeypatch.setattr(garbage, "YOUNG_MICROSECONDS", -1_000_000)
         node.kubelet.write_checkpoint()
         assert await node.collect() == 1
         assert not list((node.settings.state_dir / "allocations").iterdir())

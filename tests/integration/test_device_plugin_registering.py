@@ -10,9 +10,9 @@ import pytest
 from support.kubelet import Kubelet, kubelet_in, started
 from support.plugged import Placed, card, node_in, plugged, running, settings_in
 
-from vgpu_native.plugin import plugin as whole
-from vgpu_native.plugin import registering
-from vgpu_native.plugin.plugin import Plugin
+from vgpu_native.plugin.server import plugin_server as whole
+from vgpu_native.plugin.server import registration
+from vgpu_native.plugin.server.plugin_server import Plugin
 
 
 async def test_a_socket_that_a_killed_plugin_left_is_replaced(tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ async def test_lists_do_not_hold_up_the_end(
 
 
 def test_what_is_no_socket_is_no_kubelet(tmp_path: Path) -> None:
-    assert registering.identity(tmp_path) is None
-    assert registering.identity(tmp_path / "none") is None
+    assert registration.identity(tmp_path) is None
+    assert registration.identity(tmp_path / "none") is None
 
 
 async def test_a_kubelet_that_is_another_is_registered_with_though_our_socket_is_there(
@@ -115,5 +115,7 @@ async def test_a_registration_that_is_refused_is_tried_again(
 
 async def test_registering_says_whom_it_asked_and_why_not(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
-    with pytest.raises(registering.NotRegistered, match=r"kubelet at .*kubelet\.sock: UNAVAILABLE"):
-        await registering.register(settings)
+    with pytest.raises(
+        registration.NotRegistered, match=r"kubelet at .*kubelet\.sock: UNAVAILABLE"
+    ):
+        await registration.register(settings)

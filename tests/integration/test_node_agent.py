@@ -27,8 +27,8 @@ from ledger.kube.hami import node_annotations
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.ledger import Accepted
 from ledger.log.writer.writer import Writer
-from vgpu_native import limits_page
-from vgpu_native.limits_page import MEBIBYTE
+from vgpu_native.shared import limits_page
+from vgpu_native.shared.limits_page import MEBIBYTE
 
 pytestmark = pytest.mark.integration
 

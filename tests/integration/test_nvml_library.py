@@ -31,7 +31,7 @@ sys.stdin.read()
 
 ASKING = """
 import ctypes, json, msgspec
-from vgpu_native.agent.nvml_library import NvmlLibrary
+from vgpu_native.nvml.nvml_library import NvmlLibrary
 nvml = NvmlLibrary()
 gpus = nvml.gpus()
 assert nvml.xid(0.0) is None
@@ -50,8 +50,8 @@ print(msgspec.json.encode(found).decode())
 
 LOSING = """
 import ctypes, msgspec
-from vgpu_native.agent.nvml import NvmlError
-from vgpu_native.agent.nvml_library import NvmlLibrary
+from vgpu_native.nvml.nvml_port import NvmlError
+from vgpu_native.nvml.nvml_library import NvmlLibrary
 nvml, refused = NvmlLibrary(), ""
 before = nvml.gpus()
 stub = ctypes.CDLL("libnvidia-ml.so.1")
@@ -75,8 +75,8 @@ print(msgspec.json.encode(found).decode())
 """
 
 REFUSED = """
-from vgpu_native.agent.nvml import NvmlError
-from vgpu_native.agent.nvml_library import NvmlLibrary
+from vgpu_native.nvml.nvml_port import NvmlError
+from vgpu_native.nvml.nvml_library import NvmlLibrary
 try:
     NvmlLibrary().load("GPU-none")
 except NvmlError as error:

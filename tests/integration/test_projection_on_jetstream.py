@@ -11,9 +11,9 @@ from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Snapshot
-from projections import projector
-from projections.replaying import Expected, audit_lines, verify
-from projections.store import Store
+from projections.audit_replay import Expected, audit_lines, verify
+from projections.projector import projector
+from projections.store.store_writer import Store
 
 pytestmark = pytest.mark.integration
 

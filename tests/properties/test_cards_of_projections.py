@@ -18,8 +18,8 @@ from ledger.core.model.accounts import Kind
 from ledger.core.model.cards import exclusive_on
 from ledger.core.model.state import State
 from ledger.log import records
-from projections.queries.cards import Card, cards
-from projections.reading import View
+from projections.queries.card_residents import Card, cards
+from projections.store.readers import View
 
 SEEDS = st.integers(0, 2**32)
 COMMANDS = 150

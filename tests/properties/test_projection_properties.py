@@ -21,7 +21,7 @@ from ledger.core.model.state import Entry, Namespace, State
 from ledger.core.model.traits import Traits, matches, numbered
 from ledger.log import records
 from ledger.log.port import Snapshot
-from projections.queries.holding import holders, holds
+from projections.queries.holders import holders, holds
 from projections.queries.scopes import EVERYTHING
 from projections.queries.shares import By, Share, shares
 from projections.queries.usage import usage

@@ -2,7 +2,7 @@
 
 import queue
 
-from vgpu_native.agent.nvml import Gpu, Load, NvmlError, Process, Xid
+from vgpu_native.nvml.nvml_port import Gpu, Load, NvmlError, Process, Xid
 
 GIB = 1024**3
 

@@ -16,14 +16,14 @@ from typing import Any
 
 import grpc
 
-from vgpu_native.plugin.wire import deviceplugin_pb2 as api
-from vgpu_native.plugin.wire import podresources_pb2 as pods_api
-from vgpu_native.plugin.wire.deviceplugin_pb2_grpc import (
+from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
+from vgpu_native.plugin.kubelet.generated import podresources_pb2 as pods_api
+from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2_grpc import (
     DevicePluginStub,
     RegistrationServicer,
     add_RegistrationServicer_to_server,
 )
-from vgpu_native.plugin.wire.podresources_pb2_grpc import (
+from vgpu_native.plugin.kubelet.generated.podresources_pb2_grpc import (
     PodResourcesListerServicer,
     add_PodResourcesListerServicer_to_server,
 )

@@ -10,15 +10,15 @@ import msgspec
 
 from ledger.core.model.cards import Card, Share
 from support.kubelet import Asked, Kubelet, kubelet_in
-from vgpu_native import limits_page
-from vgpu_native.plugin import collecting
-from vgpu_native.plugin.allocations import Allocation
-from vgpu_native.plugin.changes import Changes
-from vgpu_native.plugin.checkpoint import MARK
-from vgpu_native.plugin.placements import Container
-from vgpu_native.plugin.plugin import Plugin
-from vgpu_native.plugin.settings import PluginSettings
-from vgpu_native.plugin.wire import deviceplugin_pb2 as api
+from vgpu_native.plugin.allocation import garbage
+from vgpu_native.plugin.allocation.allocation_store import Allocation
+from vgpu_native.plugin.kubelet.checkpoint import MARK
+from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
+from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.plugin_settings import PluginSettings
+from vgpu_native.plugin.server.plugin_server import Plugin
+from vgpu_native.shared import limits_page
+from vgpu_native.shared.versioned import Changes
 
 CARDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in range(4))
 
@@ -107,7 +107,7 @@ class Node:
     async def collect(self) -> int:
         """Remove what nobody has any more; return of how many containers that was."""
         plugin = self.plugin
-        return await collecting.collect(plugin.allocations, plugin._witness, self.settings)
+        return await garbage.collect(plugin.allocations, plugin._witness, self.settings)
 
 
 def settings_in(directory: Path, **told: Any) -> PluginSettings:

@@ -7,10 +7,10 @@ from pathlib import Path
 from ledger.core.model import commands
 from ledger.core.model.state import State
 from ledger.log.memory_log import MemoryLog, MemoryStore
-from projections.digest import Digest, digest
-from projections.projector import replay
-from projections.reading import Readers, View
-from projections.store import Store
+from projections.projector.projector import replay
+from projections.store.digest import Digest, digest
+from projections.store.readers import Readers, View
+from projections.store.store_writer import Store
 from support.folding import record
 from support.generating import CLUSTER, random_commands
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from ledger.log import memory_log
-from projections import projector
-from projections.store import Store
+from projections.projector import projector
+from projections.store.store_writer import Store
 from support.projecting import log_of
 
 RECORDS_AT_ONCE = 10

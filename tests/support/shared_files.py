@@ -10,9 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_native.layout import BUDGET, MAGIC, REGION, REGION_SIZE, SLOT, SLOTS_MAX, USES, VERSION
-from vgpu_native.regions import OWNER_DIED
-from vgpu_native.words import place, put_number, put_text
+from vgpu_native.shared.binary_fields import place, put_number, put_text
+from vgpu_native.shared.layout import (
+    BUDGET,
+    MAGIC,
+    REGION,
+    REGION_SIZE,
+    SLOT,
+    SLOTS_MAX,
+    USES,
+    VERSION,
+)
+from vgpu_native.shared.usage_region import OWNER_DIED
 
 ROOT = Path(__file__).parents[2]
 HEADER = ROOT / "vgpu_native" / "tools" / "header.py"

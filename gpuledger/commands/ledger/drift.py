@@ -40,8 +40,8 @@ async def drift(
     each of these, so the exit code is 0 whether there are any or not.
     """
     from gpuledger.storage.views import ordered, times, viewing
-    from projections.queries.drift import drift as ask
-    from projections.queries.drift import unbelieved
+    from projections.queries.drift_report import drift as ask
+    from projections.queries.drift_report import unbelieved
     from projections.queries.scopes import Scope
 
     scope = Scope(namespace, cluster)

@@ -28,7 +28,7 @@ async def digest(loaded: Loaded, at: At = "", output: Output = Format.TABLE) -> 
     It is equal wherever the log is the same: live, killed and continued, or rebuilt.
     """
     from gpuledger.storage.views import viewing
-    from projections.digest import digest as ask
+    from projections.store.digest import digest as ask
 
     async with viewing(loaded.settings, at) as (view, position):
         found = await ask(view, position)

@@ -116,7 +116,7 @@ async def holders(
     amounts add up to what is used; with --pods they do not.
     """
     from gpuledger.storage.views import paged, viewing
-    from projections.queries.holding import holders as ask
+    from projections.queries.holders import holders as ask
     from projections.queries.scopes import Scope
 
     scope = Scope(namespace, cluster)
@@ -141,7 +141,7 @@ async def holds(
     A hold ends when its object is seen persisted, or is proved never to have been written.
     """
     from gpuledger.storage.views import paged, viewing
-    from projections.queries.holding import holds as ask
+    from projections.queries.holders import holds as ask
     from projections.queries.scopes import Scope
 
     scope = Scope(namespace, cluster)
@@ -164,7 +164,7 @@ async def history(
     Quotas over many namespaces are part of the whole history only, not of a namespace's.
     """
     from gpuledger.storage.views import ordered, stretch, viewing
-    from projections.queries.history import history as ask
+    from projections.queries.account_history import history as ask
     from projections.queries.scopes import Scope
 
     ordered(since, until)
@@ -190,7 +190,7 @@ async def denials(
     Denials are kept for some weeks only (setting denials_days).
     """
     from gpuledger.storage.views import ordered, times, viewing
-    from projections.queries.denials import denials as ask
+    from projections.queries.past_denials import denials as ask
     from projections.queries.scopes import Scope
 
     ordered(since, until)

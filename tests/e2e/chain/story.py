@@ -13,8 +13,8 @@ from tests.e2e.chain.container import Container
 from tests.e2e.polling import eventually
 from tests.e2e.scheduling.team import Team
 from tests.e2e.scheduling.yard import Yard
-from vgpu_native import limits_page
-from vgpu_native.limits_page import MEBIBYTE
+from vgpu_native.shared import limits_page
+from vgpu_native.shared.limits_page import MEBIBYTE
 
 SEEN_SECONDS: Final = 30.0
 PAUSE_SECONDS: Final = 0.01

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from native.harness.core_programs import GIB, MIB, NO_LIMIT, UUID, Ledger
 
-from vgpu_native.layout import CORES_OFF, LIMITS, MAY_DISABLE, OVERSUBSCRIBE
-from vgpu_native.limits_page import Device, Limits, encode
-from vgpu_native.words import place
+from vgpu_native.shared.binary_fields import place
+from vgpu_native.shared.layout import CORES_OFF, LIMITS, MAY_DISABLE, OVERSUBSCRIBE
+from vgpu_native.shared.limits_page import Device, Limits, encode
 
 LARGEST = NO_LIMIT - 1
 

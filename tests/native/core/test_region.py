@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from native.harness.core_programs import MIB, UUID, Ledger
 
-from vgpu_native import regions
-from vgpu_native.layout import MAY_DISABLE, REGION, REGION_SIZE, USED_AT, USES, VERSION
-from vgpu_native.limits_page import Device, Limits, encode
-from vgpu_native.words import place
+from vgpu_native.shared import usage_region
+from vgpu_native.shared.binary_fields import place
+from vgpu_native.shared.layout import MAY_DISABLE, REGION, REGION_SIZE, USED_AT, USES, VERSION
+from vgpu_native.shared.limits_page import Device, Limits, encode
 
 GENERATION = place(REGION["generation"])
 ASK = ("reserve", "600m", "reserve", "600m", "used")
@@ -63,11 +63,11 @@ def test_the_region_is_whole_and_nothing_else_is_left(ledger: Ledger) -> None:
 def test_the_agent_reads_what_processes_use(ledger: Ledger) -> None:
     with ledger.talking("reserve", "600m", "device", 3, "reserve", "5m", "wait") as process:
         assert process.answers(2) == [1, 1]
-        found = regions.read(ledger.region)
+        found = usage_region.read(ledger.region)
         assert [one.uuid for one in found.devices] == [UUID.format(0), UUID.format(3)]
         assert [one.memory for one in found.devices] == [600 * MIB, 5 * MIB]
         assert [one.pid for one in found.processes] == [process.pid]
-    assert regions.read(ledger.region).devices[0].memory == 0
+    assert usage_region.read(ledger.region).devices[0].memory == 0
 
 
 def test_processes_of_any_user_may_share_the_region(ledger: Ledger) -> None:

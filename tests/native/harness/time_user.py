@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpu_native.layout import BUDGET, REGION
+from vgpu_native.shared.layout import BUDGET, REGION
 
 BURST_S = 0.1
 """What of a limit may be saved up, in seconds of its share."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from native.harness.memory_user import MIB, OUT_OF_MEMORY, Shell, environment, run
 
-from vgpu_native import limits_page
-from vgpu_native.limits_page import Device, Limits, Page
+from vgpu_native.shared import limits_page
+from vgpu_native.shared.limits_page import Device, Limits, Page
 
 Program = Callable[[str], Path]
 UUIDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in range(2))

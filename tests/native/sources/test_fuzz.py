@@ -24,9 +24,13 @@ PLANTED = [
 ]
 
 PLANTED_IN_PYTHON = [
-    ("regions.py", 'min(words.number(REGION["high"]), SLOTS_MAX)', 'words.number(REGION["high"])'),
     (
-        "words.py",
+        "usage_region.py",
+        'min(words.number(REGION["high"]), SLOTS_MAX)',
+        'words.number(REGION["high"])',
+    ),
+    (
+        "binary_fields.py",
         'found.decode() if all(33 <= one <= 126 for one in found) else ""',
         "found.decode()",
     ),
@@ -66,13 +70,13 @@ def test_a_defect_that_is_planted_in_the_agents_reader_is_found(
     name: str, guard: str, instead: str, tmp_path: Path
 ) -> None:
     package = tmp_path / "vgpu_native"
-    package.mkdir()
-    for path in NATIVE.glob("*.py"):
+    (package / "shared").mkdir(parents=True)
+    for path in [NATIVE / "__init__.py", *(NATIVE / "shared").glob("*.py")]:
         text = path.read_text()
         if path.name == name:
             assert text.count(guard) == 1, f"{name} has another guard now: say it here"
             text = text.replace(guard, instead)
-        (package / path.name).write_text(text)
+        (package / path.relative_to(NATIVE)).write_text(text)
     command = [sys.executable, FUZZ / "region_reader.py", str(PLANTED_SECONDS), "1", tmp_path]
     env = os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)

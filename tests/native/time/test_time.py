@@ -25,8 +25,8 @@ from native.harness.time_user import (
     share_of,
 )
 
-from vgpu_native.layout import CORES_OFF
-from vgpu_native.limits_page import Device, Limits, Page, write
+from vgpu_native.shared.layout import CORES_OFF
+from vgpu_native.shared.limits_page import Device, Limits, Page, write
 
 pytestmark = pytest.mark.alone
 

@@ -11,9 +11,9 @@ from gpuledger.demo.books import Books
 from gpuledger.demo.demo_error import Broken
 from gpuledger.demo.recordings import Creation, Recording
 from gpuledger.demo.traffic import Answer, Outcome
-from projections.digest import Digest
-from projections.queries.holding import Hold, Holder
+from projections.queries.holders import Hold, Holder
 from projections.queries.usage import Usage
+from projections.store.digest import Digest
 
 GPU = "nvidia.com/gpu"
 NO_ROOM = "namespace team has no GPUs left. [QuotaExceeded; decision d-1]"

@@ -14,7 +14,7 @@ from gpuledger.node.agent_settings import AgentSettings
 from gpuledger.version import VERSION
 from ledger.log.jetstream.streams import Names
 from ledger.runtime.settings import setting_sources
-from vgpu_native.plugin.settings import PluginSettings
+from vgpu_native.plugin.plugin_settings import PluginSettings
 
 NAME: Final = "gpuledger-agent"
 SPACE: Final = "gpuledger-nodes"

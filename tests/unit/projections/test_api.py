@@ -12,8 +12,8 @@ from support.projecting import SECOND, START, log_of, project
 
 from ledger.core.model import commands
 from ledger.core.model.state import State
-from projections.api import routes
-from projections.reading import Readers
+from projections.api.routes import routes
+from projections.store.readers import Readers
 
 GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"
 ACCOUNT = "quota/c1/red/main"

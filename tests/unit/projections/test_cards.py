@@ -14,13 +14,13 @@ from support.projecting import SECOND, START, log_of, project, viewing
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI, OWN, Card, Part, Phase, Share, Stage
 from ledger.core.model.state import State
-from projections import metrics
-from projections.api import routes
-from projections.metrics import UsageCollector
-from projections.queries.entries import entries
+from projections.api import usage_metrics
+from projections.api.routes import routes
+from projections.api.usage_metrics import UsageCollector
 from projections.queries.scopes import EVERYTHING, namespaces
+from projections.queries.units import entries
 from projections.queries.usage import usage
-from projections.reading import Readers
+from projections.store.readers import Readers
 
 GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"
 FIRST = Card("GPU-a", 0, "NVIDIA A100", 40_000, 100, 10)
@@ -230,7 +230,7 @@ async def test_every_card_is_a_gauge_and_no_line_of_a_quota(path: Path) -> None:
 async def test_cards_beyond_the_bound_are_counted(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "CARDS_MAX", 1)
+    monkeypatch.setattr(usage_metrics, "CARDS_MAX", 1)
     async with Readers(path) as readers:
         collector = UsageCollector(readers)
         await collector.refresh()

@@ -6,7 +6,7 @@ from ledger.core.model import events
 from ledger.core.model.cards import Card, Part, Phase, Share, Stage
 from ledger.core.model.commands import BARRED
 from ledger.core.model.traits import Reach, Requirement
-from projections.describing import describe
+from projections.text.event_text import describe
 
 PARTS = (
     Part("proxy", Phase.SIDECAR),

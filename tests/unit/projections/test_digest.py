@@ -10,8 +10,8 @@ import aiosqlite
 import pytest
 from support.projecting import digest_of, log_of, project, random_payloads
 
-from projections.digest import _TABLES, digest
-from projections.reading import Readers
+from projections.store.digest import _TABLES, digest
+from projections.store.readers import Readers
 
 COLUMNS = [
     ("records", "time"),

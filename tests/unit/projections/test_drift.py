@@ -10,9 +10,9 @@ from ledger.core.model import commands
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
 from ledger.log import records
-from projections.queries.drift import Correction, Over, Unbelieved, drift, unbelieved
+from projections.queries.drift_report import Correction, Over, Unbelieved, drift, unbelieved
 from projections.queries.scopes import EVERYTHING, Scope
-from projections.tables.drift import RECOUNT
+from projections.tables.drift_table import RECOUNT
 from webhook.context.settlement_session import RECOUNTED
 from webhook.settlement.drift_counter import drift_of
 

@@ -10,9 +10,9 @@ from support.projecting import log_of, project
 
 from ledger.core.model import commands
 from ledger.core.model.state import State
-from projections import metrics
-from projections.metrics import UsageCollector
-from projections.reading import Readers
+from projections.api import usage_metrics
+from projections.api.usage_metrics import UsageCollector
+from projections.store.readers import Readers
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_every_line_of_a_quota_is_a_gauge(readers: Readers) -> None:
 async def test_lines_beyond_the_bound_are_counted(
     readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "LINES_MAX", 1)
+    monkeypatch.setattr(usage_metrics, "LINES_MAX", 1)
     collector = UsageCollector(readers)
     await collector.refresh()
     families = {family.name: family for family in collector.collect()}

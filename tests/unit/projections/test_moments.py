@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from projections.queries.moments import InvalidMoment, parse
+from projections.queries.as_of import InvalidMoment, parse
 
 
 def test_a_position_and_a_time_are_told_apart() -> None:

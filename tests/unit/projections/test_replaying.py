@@ -10,9 +10,9 @@ from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.memory_log import MemoryLog
 from ledger.log.port import Snapshot
-from projections.queries.moments import Moment, parse, rfc3339
+from projections.audit_replay import Expected, audit_lines, verify
+from projections.queries.as_of import Moment, parse, rfc3339
 from projections.queries.scopes import EVERYTHING, Scope
-from projections.replaying import Expected, audit_lines, verify
 
 PAYLOADS = random_payloads(6, 240)
 

@@ -9,10 +9,10 @@ from support.projecting import SECOND, START, log_of, project, viewing
 from ledger.core.model import commands
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
-from projections.queries.holding import Holder, holders, holds
+from projections.queries.holders import Holder, holders, holds
 from projections.queries.scopes import EVERYTHING, Scope
 from projections.queries.usage import usage
-from projections.reading import View
+from projections.store.readers import View
 
 GPU = "nvidia.com/gpu"
 WEB = "deployments.apps/web"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support.projecting import digest_of, log_of, project, random_payloads
 
-from projections.reading import Readers
-from projections.store import VERSION, Store, StoreError, delete
+from projections.store.readers import Readers
+from projections.store.store_writer import VERSION, Store, StoreError, delete
 
 PAGE_BYTES = 4_096
 

@@ -15,9 +15,9 @@ from ledger.core.model.cards import OWN, Card, Part, Parts, Phase, Share
 from ledger.core.model.state import State
 from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.port import Extent, Snapshot, Unreachable
-from vgpu_native.agent import following
-from vgpu_native.agent.following import Follower
-from vgpu_native.agent.tracking import Image, Tracker
+from vgpu_native.agent import log_follower
+from vgpu_native.agent.log_follower import Follower
+from vgpu_native.agent.node_placements import Image, Tracker
 
 NODE, POD, UID = "c1/n0", "pods/p", "uid-p"
 SPACE = "c1/team"
@@ -179,7 +179,7 @@ async def test_what_is_kept_is_taken_between_two_records(
         return original(self)
 
     monkeypatch.setattr(Tracker, "image", seen)
-    monkeypatch.setattr(following, "KEEP_SECONDS", 0.01)
+    monkeypatch.setattr(log_follower, "KEEP_SECONDS", 0.01)
     ledger.place()
     file = tmp_path / "placements"
     async with running(Follower(NODE, ledger.connect, file)):
@@ -218,7 +218,7 @@ async def test_a_log_that_is_not_the_one_of_before_is_not_followed(
 async def test_a_log_that_comes_and_goes_is_found_again(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(log_follower, "RETRY_SECONDS", 0.01)
     away = True
 
     async def connect() -> MemoryLog:
@@ -237,7 +237,7 @@ async def test_a_log_that_comes_and_goes_is_found_again(
 async def test_a_log_that_falls_silent_while_it_is_followed_is_told(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr(log_follower, "ASK_SECONDS", 0.01)
     silent = False
     original = MemoryLog.extent
 

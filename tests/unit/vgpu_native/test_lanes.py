@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from vgpu_native.agent.lanes import Lane
+from vgpu_native.nvml.worker_thread import Lane
 
 HANGING = """
 import asyncio, threading
-from vgpu_native.agent.nvml import Driver, NvmlError
+from vgpu_native.nvml.nvml_port import Driver, NvmlError
 class Hanging:
     def gpus(self):
         threading.Event().wait()

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from ledger.core.model.cards import Share
-from vgpu_native import limits_page
-from vgpu_native.agent.limiting import Limiter
-from vgpu_native.container_limits import limits_of
-from vgpu_native.layout import MAY_DISABLE, NO_LIMIT
-from vgpu_native.limits_page import MEBIBYTE, Device, Limits, Page
-from vgpu_native.plugin.placements import Container
+from vgpu_native.agent.limits_writer import Limiter
+from vgpu_native.plugin.placement_source import Container
+from vgpu_native.shared import limits_page
+from vgpu_native.shared.container_limits import limits_of
+from vgpu_native.shared.layout import MAY_DISABLE, NO_LIMIT
+from vgpu_native.shared.limits_page import MEBIBYTE, Device, Limits, Page
 
 
 def container(*shares: Share, uid: str = "uid-1") -> Container:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.shared_files import compiled
 
-from vgpu_native import limits_page
-from vgpu_native.layout import DEVICES_MAX, LIMITS_SIZE, NO_LIMIT, VERSION
-from vgpu_native.limits_page import BadPage, Device, Limits, Page, flags_of
+from vgpu_native.shared import limits_page
+from vgpu_native.shared.layout import DEVICES_MAX, LIMITS_SIZE, NO_LIMIT, VERSION
+from vgpu_native.shared.limits_page import BadPage, Device, Limits, Page, flags_of
 
 GPU = Device("GPU-00000000-0000-0000-0000-000000000000", 100 * 1024**2, 30)
 OTHER = Device("GPU-00000000-0000-0000-0000-000000000001")

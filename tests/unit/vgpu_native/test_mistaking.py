@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.api.ports import PodEvent
-from vgpu_native.agent.mistaking import Mistakes
-from vgpu_native.plugin.allocations import Allocation, Owner
+from vgpu_native.agent.misallocation_reports import Mistakes
+from vgpu_native.plugin.allocation.allocation_store import Allocation, Owner
 
 POD = Owner("team", "p", "uid-p", "main")
 WRONG = Allocation("a0", ("GPU-0-0",), 0, ("GPU-0",), owner=POD, problem="Delete the pod")

@@ -11,11 +11,11 @@ from ledger.core.model.cards import OWN
 from ledger.kube.api.errors import Conflict, Unavailable
 from ledger.kube.api.objects import Node, ObjectMeta
 from ledger.kube.hami import annotation_names, node_annotations
-from vgpu_native.agent import announcing
-from vgpu_native.agent.announcing import Announcer
-from vgpu_native.agent.cards import Form, Offer, annotations, answer, cards_of
-from vgpu_native.agent.inventory import Inventory
-from vgpu_native.agent.nvml import Driver, Xid
+from vgpu_native.agent import node_annotator
+from vgpu_native.agent.card_inventory import Inventory
+from vgpu_native.agent.card_mapping import Form, Offer, annotations, answer, cards_of
+from vgpu_native.agent.node_annotator import Announcer
+from vgpu_native.nvml.nvml_port import Driver, Xid
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -132,8 +132,8 @@ async def test_nothing_is_said_before_it_is_known(inventory: Inventory, nvml: Mo
 async def test_an_ill_card_is_announced_within_a_moment(
     inventory: Inventory, nvml: ModelNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(announcing, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(announcing, "CONFLICT_SECONDS", 0.01)
+    monkeypatch.setattr(node_annotator, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(node_annotator, "CONFLICT_SECONDS", 0.01)
     node = ModelNode()
     node.failing = [Conflict("somebody wrote"), Unavailable("no answer")]
     announcer = Announcer(node, "n0", inventory, Offer(slots=4), "json")

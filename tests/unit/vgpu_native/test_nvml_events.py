@@ -5,8 +5,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from vgpu_native.agent.nvml import NvmlError
-from vgpu_native.agent.nvml_library import NvmlLibrary
+from vgpu_native.nvml.nvml_library import NvmlLibrary
+from vgpu_native.nvml.nvml_port import NvmlError
 
 
 class Driver:

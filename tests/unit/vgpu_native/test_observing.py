@@ -12,20 +12,20 @@ from support.shared_files import region
 from ledger.core.model.cards import Share
 from ledger.kube.api.errors import BudgetExhausted, NotFound
 from ledger.kube.api.ports import PodEvent
-from vgpu_native import limits_page
-from vgpu_native.agent.cards import Offer
+from vgpu_native.agent.bypass_detection import SLACK, Comparer, Drift, Said, Seen
+from vgpu_native.agent.bypass_reports import Reporter
+from vgpu_native.agent.card_inventory import Inventory
+from vgpu_native.agent.card_mapping import Offer
 from vgpu_native.agent.cgroups import ProcCgroups, pod_in
-from vgpu_native.agent.drifting import SLACK, Comparer, Drift, Said, Seen
-from vgpu_native.agent.exporting import AgentCollector
-from vgpu_native.agent.inventory import Inventory
-from vgpu_native.agent.limiting import Limiter
-from vgpu_native.agent.nvml import Driver, Process
-from vgpu_native.agent.observing import Held, Observer
-from vgpu_native.agent.reporting import Reporter
-from vgpu_native.container_limits import limits_of
-from vgpu_native.limits_page import MEBIBYTE
-from vgpu_native.plugin.allocations import Owner
-from vgpu_native.plugin.placements import Container
+from vgpu_native.agent.device_usage import Held, Observer
+from vgpu_native.agent.limits_writer import Limiter
+from vgpu_native.agent.node_metrics import AgentCollector
+from vgpu_native.nvml.nvml_port import Driver, Process
+from vgpu_native.plugin.allocation.allocation_store import Owner
+from vgpu_native.plugin.placement_source import Container
+from vgpu_native.shared import limits_page
+from vgpu_native.shared.container_limits import limits_of
+from vgpu_native.shared.limits_page import MEBIBYTE
 
 UID = "01234567-89ab-cdef-0123-456789abcdef"
 CARD = "GPU-0"

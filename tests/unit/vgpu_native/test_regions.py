@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support.shared_files import DEAD, FREE, compiled, put_use, region
 
-from vgpu_native import layout, regions
-from vgpu_native.layout import REGION, REGION_SIZE, SLOTS_MAX
-from vgpu_native.regions import LARGEST, BadRegion
-from vgpu_native.words import put_number, put_text
+from vgpu_native.shared import layout, usage_region
+from vgpu_native.shared.binary_fields import put_number, put_text
+from vgpu_native.shared.layout import REGION, REGION_SIZE, SLOTS_MAX
+from vgpu_native.shared.usage_region import LARGEST, BadRegion
 
 GPU, OTHER = "GPU-a", "GPU-b"
 
@@ -66,7 +66,7 @@ def written(path: Path, content: bytes) -> Path:
 
 def test_what_lives_is_summed(tmp_path: Path) -> None:
     content = region({GPU: (1, 2, 4), OTHER: (10, 0, 5)}, spent=(70, 80))
-    found = regions.read(written(tmp_path / "region", content))
+    found = usage_region.read(written(tmp_path / "region", content))
     assert [(one.uuid, one.memory, one.busy) for one in found.devices] == [
         (GPU, 7, 70),
         (OTHER, 15, 80),
@@ -77,7 +77,7 @@ def test_what_lives_is_summed(tmp_path: Path) -> None:
 
 def test_who_is_dead_or_gone_uses_nothing(tmp_path: Path) -> None:
     content = region({GPU: (1, 2, 4)}, owners={1: DEAD, 2: FREE})
-    found = regions.read(written(tmp_path / "region", content))
+    found = usage_region.read(written(tmp_path / "region", content))
     assert found.memory_of(GPU) == 1
     assert len(found.processes) == 1
 
@@ -89,7 +89,7 @@ def test_a_region_of_c_is_read_and_its_killed_process_left_out(tmp_path: Path) -
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        found = regions.read(tmp_path / "region")
+        found = usage_region.read(tmp_path / "region")
         process.communicate("\n", timeout=20)
     assert found.generation == 5
     assert [(one.memory, one.busy) for one in found.devices] == [(100, 0), (1000, 77)]
@@ -98,7 +98,7 @@ def test_a_region_of_c_is_read_and_its_killed_process_left_out(tmp_path: Path) -
 
 def test_sums_end_at_the_largest_number(tmp_path: Path) -> None:
     content = region({GPU: (2**64 - 1,) * 3}, spent=(2**64 - 1,))
-    found = regions.read(written(tmp_path / "region", content))
+    found = usage_region.read(written(tmp_path / "region", content))
     assert found.devices[0].memory == LARGEST
     assert found.devices[0].busy == LARGEST
 
@@ -106,7 +106,7 @@ def test_sums_end_at_the_largest_number(tmp_path: Path) -> None:
 def test_more_slots_than_there_are_is_no_more_than_all(tmp_path: Path) -> None:
     content = region({GPU: (1,) * SLOTS_MAX})
     put_number(content, REGION["high"], 2**64 - 1)
-    assert regions.read(written(tmp_path / "region", content)).memory_of(GPU) == SLOTS_MAX
+    assert usage_region.read(written(tmp_path / "region", content)).memory_of(GPU) == SLOTS_MAX
 
 
 def test_a_device_named_twice_is_summed_and_text_that_is_none_ends_the_list(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_device_named_twice_is_summed_and_text_that_is_none_ends_the_list(tmp_
     put_text(content, REGION["uuid"], GPU, 1)
     start = REGION["uuid"].offset + 2 * layout.UUID_BYTES
     content[start : start + layout.UUID_BYTES] = b"\xff\x1b[31m".ljust(layout.UUID_BYTES, b"\0")
-    found = regions.read(written(tmp_path / "region", content))
+    found = usage_region.read(written(tmp_path / "region", content))
     assert found.memory_of(GPU) == 3
     assert [one.uuid for one in found.devices] == [GPU, GPU]
 
@@ -125,7 +125,7 @@ def test_a_file_of_another_size_is_refused(tmp_path: Path, size: int) -> None:
         file.write(region({GPU: (1,)})[:size])
         file.truncate(size)
     with pytest.raises(BadRegion, match=f"{size} bytes"):
-        regions.read(tmp_path / "region")
+        usage_region.read(tmp_path / "region")
 
 
 @pytest.mark.parametrize("name", ["magic", "version", "size", "slots"])
@@ -133,7 +133,7 @@ def test_another_header_is_refused(tmp_path: Path, name: str) -> None:
     content = region({GPU: (1,)})
     put_number(content, REGION[name], 99)
     with pytest.raises(BadRegion, match="no region of version"):
-        regions.read(written(tmp_path / "region", content))
+        usage_region.read(written(tmp_path / "region", content))
 
 
 def test_no_link_is_followed_and_no_pipe_waited_for(tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ def test_no_link_is_followed_and_no_pipe_waited_for(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     for name in ("link", "pipe", "directory"):
         with pytest.raises(BadRegion):
-            regions.read(tmp_path / name)
+            usage_region.read(tmp_path / name)
     with pytest.raises(BadRegion):
-        regions.read(Path("/dev/null"))
+        usage_region.read(Path("/dev/null"))
 
 
 def test_what_is_no_file_is_not_even_opened(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_what_is_no_file_is_not_even_opened(tmp_path: Path) -> None:
     try:
         for _ in range(20):
             with pytest.raises(BadRegion, match="no file"):
-                regions.read(tmp_path / "pipe")
+                usage_region.read(tmp_path / "pipe")
             assert not writing.wait(0.01)
     finally:
         opened = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
@@ -172,7 +172,7 @@ def test_what_is_no_file_is_not_even_opened(tmp_path: Path) -> None:
 
 def test_what_is_not_there_yet_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        regions.read(tmp_path / "region")
+        usage_region.read(tmp_path / "region")
 
 
 def test_a_region_that_is_cut_while_it_is_read_does_no_harm(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_region_that_is_cut_while_it_is_read_does_no_harm(tmp_path: Path) -> N
     until, refused = time.monotonic() + 30, 0
     while not refused and time.monotonic() < until:
         try:
-            regions.read(path)
+            usage_region.read(path)
         except BadRegion:
             refused += 1
     ended.set()
@@ -206,7 +206,7 @@ def test_no_bytes_do_any_harm(tmp_path: Path) -> None:
         for _ in range(source.choice((1, 10, 1000))):
             content[source.randrange(24, REGION_SIZE)] = source.randrange(256)
         put_use(content, source.randrange(SLOTS_MAX), source.getrandbits(64))
-        found = regions.decode(bytes(content))
+        found = usage_region.decode(bytes(content))
         assert all(0 <= one.memory <= LARGEST for one in found.devices)
 
 
@@ -216,7 +216,7 @@ def test_a_region_that_is_full_is_read_as_fast_as_anybody_could_want(tmp_path: P
     fastest = 1.0
     for _ in range(5):
         begun = time.process_time()
-        found = regions.read(tmp_path / "region")
+        found = usage_region.read(tmp_path / "region")
         fastest = min(fastest, time.process_time() - begun)
     assert [one.memory for one in found.devices] == [5 * SLOTS_MAX] * layout.DEVICES_MAX
     assert fastest < 0.1
@@ -224,7 +224,7 @@ def test_a_region_that_is_full_is_read_as_fast_as_anybody_could_want(tmp_path: P
 
 def test_a_device_that_nobody_uses_is_there_with_nothing(tmp_path: Path) -> None:
     content = region({GPU: (), OTHER: ()}, spent=(9,))
-    found = regions.read(written(tmp_path / "region", content))
+    found = usage_region.read(written(tmp_path / "region", content))
     assert [(one.uuid, one.memory, one.busy) for one in found.devices] == [
         (GPU, 0, 9),
         (OTHER, 0, 0),

@@ -10,7 +10,7 @@ from ledger.core.model.cards import OWN, Card, Part, Phase, Share, Stage
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Lost
-from vgpu_native.agent.tracking import Image, Resident, Tracker, image_of
+from vgpu_native.agent.node_placements import Image, Resident, Tracker, image_of
 
 SEEDS = range(40)
 STEPS = 150

@@ -5,7 +5,7 @@ ABI_FLAGS := -I $(ABI) -Wno-uninitialized
 ABI_OBJECTS := $(filter $(addprefix $(BUILD)/objects/intercept/,driver_functions.c.o get_proc_address.c.o \
 	hook.c.o hooks_by_address.c.o real_dlsym.c.o dlsym/%),$(OBJECTS))
 
-$(ABI)/calls.inc: tests/abi/make.py tools/api.py $(MADE)/functions.inc
+$(ABI)/calls.inc: tests/abi/make.py tools/driver_api.py $(MADE)/functions.inc
 	CC="$(CC)" $(PYTHON) tests/abi/make.py $(HEADERS)/nvidia/cu13/include $(ABI)
 
 # -Bsymbolic: what is preloaded must not come into the driver's table.
@@ -19,8 +19,8 @@ $(ABI)/calls: tests/abi/calls.c tests/abi/echo.h $(ABI)/calls.inc $(ABI)/libcuda
 $(ABI)/forwards.o: tests/abi/forwards.c $(ABI)/calls.inc $(INCLUDES)
 	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
-$(ABI)/hooks.inc: $(ABI)/forwards.o $(ABI_OBJECTS) tools/generate.py
-	$(PYTHON) tools/generate.py --hooks $(ABI) $(filter %.o,$^)
+$(ABI)/hooks.inc: $(ABI)/forwards.o $(ABI_OBJECTS) tools/generate_hooks.py
+	$(PYTHON) tools/generate_hooks.py --hooks $(ABI) $(filter %.o,$^)
 
 $(ABI)/libvgpu.so: src/intercept/hook_table.c $(ABI)/hooks.inc $(ABI)/forwards.o $(ABI_OBJECTS) $(VERSIONS)
 	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libvgpu.so $(SYMBOLIC) \

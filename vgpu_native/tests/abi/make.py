@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
-import api
-from api import Function
+import driver_api
+from driver_api import Function
 
 _RESOLVING = ("cuGetProcAddress", "cuGetProcAddress_v2")
 """These have a behaviour: driver.c defines them."""
@@ -21,7 +21,7 @@ _RESOLVING = ("cuGetProcAddress", "cuGetProcAddress_v2")
 def main(headers: Path, output: Path) -> None:
     """Write both files."""
     output.mkdir(parents=True, exist_ok=True)
-    found = [one for one in api.functions(headers) if one.name not in _RESOLVING]
+    found = [one for one in driver_api.functions(headers) if one.name not in _RESOLVING]
     (output / "echoes.inc").write_text("".join(echo(i, one) for i, one in enumerate(found)))
     (output / "calls.inc").write_text("".join(call(i, one) for i, one in enumerate(found)))
     (output / "forwards.inc").write_text("".join(forward(one) for one in found))

@@ -20,13 +20,13 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
 
 from support.plugged import Placed, card, container, settings_in, share
 
-from vgpu_native.plugin.allocating import Allocating
-from vgpu_native.plugin.allocations import Allocations
-from vgpu_native.plugin.devices import Devices
-from vgpu_native.plugin.servicer import Servicer
-from vgpu_native.plugin.verifying import Verifying
-from vgpu_native.plugin.wire import deviceplugin_pb2 as api
-from vgpu_native.plugin.witness import Witness
+from vgpu_native.plugin.allocation.allocate import Allocating
+from vgpu_native.plugin.allocation.allocation_store import Allocations
+from vgpu_native.plugin.allocation.verify import Verifying
+from vgpu_native.plugin.device_ids import Devices
+from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
+from vgpu_native.plugin.kubelet.kubelet_state import Witness
+from vgpu_native.plugin.server.plugin_service import Servicer
 
 CALLS: Final[tuple[tuple[str, Any], ...]] = (
     ("Allocate", api.AllocateRequest),

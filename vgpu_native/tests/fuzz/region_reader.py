@@ -15,8 +15,9 @@ from typing import Final
 
 from mutating import Mutator
 
-from vgpu_native import regions
-from vgpu_native.layout import (
+from vgpu_native.shared import usage_region
+from vgpu_native.shared.binary_fields import place, put_number, put_text
+from vgpu_native.shared.layout import (
     DEVICES_MAX,
     MAGIC,
     REGION,
@@ -26,7 +27,6 @@ from vgpu_native.layout import (
     USES,
     VERSION,
 )
-from vgpu_native.words import place, put_number, put_text
 
 CORPUS: Final = Path(__file__).parent / "corpus" / "region"
 CHANGE: Final = 12
@@ -77,18 +77,18 @@ def _place(where: int, index: int, offset: int) -> int:
     return place(field, index % field.count) + inside.get(name, 0)
 
 
-def judge(region: regions.Region) -> None:
+def judge(region: usage_region.Region) -> None:
     """Assert that what was read is in bounds."""
     assert len(region.devices) <= DEVICES_MAX
     assert len(region.processes) <= SLOTS_MAX
     for use in region.devices:
-        assert 0 <= use.memory <= regions.LARGEST, use
-        assert 0 <= use.busy <= regions.LARGEST, use
+        assert 0 <= use.memory <= usage_region.LARGEST, use
+        assert 0 <= use.busy <= usage_region.LARGEST, use
         assert use.uuid.isprintable(), use
         assert use.uuid.isascii(), use
-        assert 0 <= region.memory_of(use.uuid) <= regions.LARGEST, use
+        assert 0 <= region.memory_of(use.uuid) <= usage_region.LARGEST, use
     for process in region.processes:
-        assert 0 <= process.pid <= regions.LARGEST, process
+        assert 0 <= process.pid <= usage_region.LARGEST, process
 
 
 def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
@@ -102,8 +102,8 @@ def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
         path.write_bytes(content)
         if data[:1] >= bytes([MEANWHILE]):
             _while_it_changes(path, region, content)
-        with suppress(regions.BadRegion):
-            judge(regions.read(path))
+        with suppress(usage_region.BadRegion):
+            judge(usage_region.read(path))
 
     return Mutator(seed, corpus), one
 
@@ -114,8 +114,8 @@ def _while_it_changes(path: Path, region: bytes, content: bytes) -> None:
     changing.start()
     try:
         for _ in range(CHANGES_MEANWHILE):
-            with suppress(regions.BadRegion, FileNotFoundError):
-                judge(regions.read(path))
+            with suppress(usage_region.BadRegion, FileNotFoundError):
+                judge(usage_region.read(path))
     finally:
         done.set()
         changing.join()

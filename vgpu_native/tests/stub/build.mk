@@ -1,19 +1,19 @@
-# The stub driver and the stub NVML: every function of the headers is exported, see tools/stub.py.
+# The stub driver and the stub NVML: every function of the headers is exported, see tools/generate_stub.py.
 # -Bsymbolic: what is preloaded must not come between the stub's own functions, nor into its tables.
 
 STUB_FLAGS := -I $(MADE) -shared -Wl,-Bsymbolic -Wl,-z,defs
 STUB_HEADERS := $(wildcard tests/stub/*.h tests/stub/*/*.h)
 STUB_INCLUDE := $(HEADERS)/nvidia/cu13/include
 
-$(MADE)/stub_cuda.inc: $(HEADERS)/.ready tools/stub.py
+$(MADE)/stub_cuda.inc: $(HEADERS)/.ready tools/generate_stub.py
 	mkdir -p $(MADE)
 	$(CC) -E -P -D__CUDA_API_VERSION_INTERNAL -x c $(STUB_INCLUDE)/cuda.h >$@.i
-	$(PYTHON) tools/stub.py cuda $(STUB_INCLUDE)/cudaTypedefs.h <$@.i >$@
+	$(PYTHON) tools/generate_stub.py cuda $(STUB_INCLUDE)/cudaTypedefs.h <$@.i >$@
 
-$(MADE)/stub_nvml.inc: $(HEADERS)/.ready tools/stub.py
+$(MADE)/stub_nvml.inc: $(HEADERS)/.ready tools/generate_stub.py
 	mkdir -p $(MADE)
 	$(CC) -E -P -DNVML_NO_UNVERSIONED_FUNC_DEFS -x c $(STUB_INCLUDE)/nvml.h >$@.i
-	$(PYTHON) tools/stub.py nvml <$@.i >$@
+	$(PYTHON) tools/generate_stub.py nvml <$@.i >$@
 
 $(BUILD)/stub/objects/cuda_driver/cuda_functions.o: $(MADE)/stub_cuda.inc
 $(BUILD)/stub/objects/nvml/nvml_functions.o: $(MADE)/stub_nvml.inc

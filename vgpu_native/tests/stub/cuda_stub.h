@@ -19,7 +19,7 @@ static inline uint64_t round_up(uint64_t value, uint64_t to)
   return (value + to - 1) / to * to;
 }
 
-/* --- calls: every exported function goes through these, see tools/stub.py --- */
+/* --- calls: every exported function goes through these, see tools/generate_stub.py --- */
 
 struct stub_function {
   const char *name, *base;

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpu_native.plugin import answering, checkpoint
-from vgpu_native.plugin.checkpoint import BadCheckpoint, Entry
-from vgpu_native.plugin.settings import PluginSettings
-from vgpu_native.plugin.wire.deviceplugin_pb2 import ContainerAllocateResponse
+from vgpu_native.plugin.allocation import response
+from vgpu_native.plugin.kubelet import checkpoint
+from vgpu_native.plugin.kubelet.checkpoint import BadCheckpoint, Entry
+from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import ContainerAllocateResponse
+from vgpu_native.plugin.plugin_settings import PluginSettings
 
 TOKEN = "a" + "0123456789abcdef01234567"
 RESOURCE = "nvidia.com/gpu"
@@ -36,11 +37,11 @@ def written(path: Path, answer: ContainerAllocateResponse, ids: Any, **told: Any
 def plain(token: str = TOKEN) -> ContainerAllocateResponse:
     """Return an answer as it is given to who has limits on two cards."""
     settings = PluginSettings()
-    variables = answering.environment(("A", "B"), (), settings, limited=True)
-    mounted = answering.mounts(
+    variables = response.environment(("A", "B"), (), settings, limited=True)
+    mounted = response.mounts(
         Path("/state/x/limits"), Path("/state/x/region"), settings, limited=True
     )
-    return answering.plain_answer(token, variables, mounted)
+    return response.plain_answer(token, variables, mounted)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_it_says_who_has_what_and_what_was_answered(tmp_path: Path, ids: Any) ->
 
 
 def test_it_says_which_answers_name_cdi_devices(tmp_path: Path) -> None:
-    path = written(tmp_path / "checkpoint", answering.cdi_answer(TOKEN), {"-1": ["A-0"]})
+    path = written(tmp_path / "checkpoint", response.cdi_answer(TOKEN), {"-1": ["A-0"]})
     (found,) = checkpoint.read(path, RESOURCE)
     assert (found.cards, found.limited, found.cdi) == ((), False, True)
 

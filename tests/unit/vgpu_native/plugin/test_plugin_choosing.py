@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.plugged import CARDS, container, share
 
-from vgpu_native.plugin.choosing import candidates, choose, prefer
-from vgpu_native.plugin.devices import card_of
+from vgpu_native.plugin.allocation.candidates import candidates, choose, prefer
+from vgpu_native.plugin.device_ids import card_of
 
 NOBODY: set[tuple[str, str]] = set()
 

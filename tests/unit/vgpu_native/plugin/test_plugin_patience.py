@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from support.plugged import Placed
 
-from vgpu_native.plugin.patience import LEAST_SECONDS, ROW_SECONDS, Patience
-from vgpu_native.plugin.settings import PluginSettings
+from vgpu_native.plugin.allocation.wait_budget import LEAST_SECONDS, ROW_SECONDS, Patience
+from vgpu_native.plugin.plugin_settings import PluginSettings
 
 SETTINGS = PluginSettings(allocate_seconds=4.0, outage_seconds=20.0)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vgpu_native.plugin.refusing import named
+from vgpu_native.plugin.grpc_status import named
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from support.plugged import Placed, container, settings_in, share
 
-from vgpu_native.plugin import allocations as kept
-from vgpu_native.plugin import settling
-from vgpu_native.plugin.allocations import Allocation, Allocations, owner_of
-from vgpu_native.plugin.checkpoint import Entry
-from vgpu_native.plugin.pod_resources import Holder
-from vgpu_native.plugin.witness import Witness
+from vgpu_native.plugin.allocation import allocation_store as kept
+from vgpu_native.plugin.allocation import owner_resolution
+from vgpu_native.plugin.allocation.allocation_store import Allocation, Allocations, owner_of
+from vgpu_native.plugin.kubelet.checkpoint import Entry
+from vgpu_native.plugin.kubelet.kubelet_state import Witness
+from vgpu_native.plugin.kubelet.pod_resources import Holder
 
 GUESSED, TRUE = container("a", share(0)), container("b", share(0))
 LATER = 2**60
@@ -44,7 +44,7 @@ def noted(allocation: Allocation, uid: str) -> list[Entry]:
 
 def test_a_guess_becomes_what_the_kubelet_noted(allocations: Allocations, witness: Witness) -> None:
     made = guessed(allocations)
-    settling.settle_by_entries(allocations, witness, noted(made, "b-uid"), LATER)
+    owner_resolution.settle_by_entries(allocations, witness, noted(made, "b-uid"), LATER)
     assert allocations.all()[0].owner == owner_of(TRUE)
 
 
@@ -52,7 +52,7 @@ def test_who_is_noted_has_the_answer_though_the_ledger_does_not_know_the_pod(
     allocations: Allocations, witness: Witness
 ) -> None:
     made = guessed(allocations)
-    settling.settle_by_entries(allocations, witness, noted(made, "c-uid"), LATER)
+    owner_resolution.settle_by_entries(allocations, witness, noted(made, "c-uid"), LATER)
     assert allocations.given(LATER, None) == {("c-uid", "main")}
 
 
@@ -60,16 +60,16 @@ def test_a_guess_that_was_not_noted_is_dropped_once_it_would_have_been(
     allocations: Allocations, witness: Witness
 ) -> None:
     made = guessed(allocations)
-    settling.settle_by_entries(allocations, witness, [], made.time + 1)
+    owner_resolution.settle_by_entries(allocations, witness, [], made.time + 1)
     assert allocations.given(made.time + 1, []) == {GUESSED.key}
-    settling.settle_by_entries(allocations, witness, [], LATER)
+    owner_resolution.settle_by_entries(allocations, witness, [], LATER)
     assert allocations.given(LATER, []) == allocations.given(LATER, None) == set()
 
 
 def test_what_is_tied_is_left_alone(allocations: Allocations, witness: Witness) -> None:
     made = guessed(allocations, tied=True)
     for entries in ([], noted(made, "b-uid")):
-        settling.settle_by_entries(allocations, witness, entries, LATER)
+        owner_resolution.settle_by_entries(allocations, witness, entries, LATER)
         assert allocations.all() == [made]
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_native.plugin import generate
-from vgpu_native.plugin.wire import deviceplugin_pb2, podresources_pb2
+from vgpu_native.plugin.kubelet import generate_stubs
+from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2, podresources_pb2
 
 DEVICE_PLUGIN = {
     "Empty": {},
@@ -51,9 +51,9 @@ POD_RESOURCES = {
 
 
 def test_what_is_generated_is_what_is_committed(tmp_path: Path) -> None:
-    generate.generate(tmp_path)
+    generate_stubs.generate(tmp_path)
     committed = Path(deviceplugin_pb2.__file__).parent
-    made = {path.name: path.read_bytes() for path in (tmp_path / generate.PACKAGE).iterdir()}
+    made = {path.name: path.read_bytes() for path in (tmp_path / generate_stubs.PACKAGE).iterdir()}
     assert len(made) == 6
     for name, content in made.items():
         assert (committed / name).read_bytes() == content, f"{name}: run `make protos`"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support.plugged import Placed, settings_in
 
-from vgpu_native.plugin import checkpoint
-from vgpu_native.plugin.checkpoint import Entry
-from vgpu_native.plugin.witness import READS_MAX, Witness
+from vgpu_native.plugin.kubelet import checkpoint
+from vgpu_native.plugin.kubelet.checkpoint import Entry
+from vgpu_native.plugin.kubelet.kubelet_state import READS_MAX, Witness
 
 SECONDS = 30.0
 

@@ -14,13 +14,13 @@ import pytest
 from support.manifests import DEPLOY, documents
 
 from ledger.core.model.cards import Share
-from vgpu_native.layout import REGION_SIZE
-from vgpu_native.plugin.allocations import Allocations
-from vgpu_native.plugin.placements import Container
-from vgpu_native.plugin.refusing import Refused
-from vgpu_native.plugin.settings import PluginSettings
-from vgpu_native.plugin.slots import Slots, slot_in
-from vgpu_native.plugin.tying import tie
+from vgpu_native.plugin.allocation.allocation_store import Allocations
+from vgpu_native.plugin.allocation.assignment import tie
+from vgpu_native.plugin.allocation.region_filesystems import Slots, slot_in
+from vgpu_native.plugin.grpc_status import Refused
+from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.plugin_settings import PluginSettings
+from vgpu_native.shared.layout import REGION_SIZE
 
 [SLOTS] = [
     one
@@ -34,9 +34,9 @@ SLOT_BYTES: Final = 4 * 1024**2
 WRITING: Final = """
 import os, sys
 from pathlib import Path
-from vgpu_native.plugin.allocations import Allocations
-from vgpu_native.plugin.refusing import Refused
-from vgpu_native.plugin.slots import Slots, slot_in
+from vgpu_native.plugin.allocation.allocation_store import Allocations
+from vgpu_native.plugin.grpc_status import Refused
+from vgpu_native.plugin.allocation.region_filesystems import Slots, slot_in
 
 state = Path(sys.argv[1])
 slots = Slots(state / "slots")

@@ -1,4 +1,4 @@
-/* Every function that the driver exports, in all its versions, as tools/stub.py wrote them. */
+/* Every function that the driver exports, in all its versions, as tools/generate_stub.py wrote them. */
 #include "cuda_stub.h"
 
 #include "stub_cuda.inc"

@@ -1,4 +1,4 @@
-/* Every function that NVML exports, in all its versions, as tools/stub.py wrote them. */
+/* Every function that NVML exports, in all its versions, as tools/generate_stub.py wrote them. */
 #include "nvml_stub.h"
 
 #include "stub_nvml.inc"

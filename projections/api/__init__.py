@@ -1,0 +1,1 @@
+"""HTTP routes and metrics of the projection."""

@@ -1,0 +1,115 @@
+"""Reading query parameters, with errors that name the parameter, the value and what is meant."""
+
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from starlette.datastructures import QueryParams
+
+from projections.queries.as_of import InvalidMoment, Moment, microseconds, parse
+from projections.queries.scopes import Scope
+
+LIMIT_DEFAULT: Final = 500
+LIMIT_MAX: Final = 5_000
+"""How many rows an answer has at most, unless and even if more are asked for."""
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+_DIGITS_MAX: Final = 15
+_TEXT_MAX: Final = 600
+"""Longer than any `cluster/namespace/key`."""
+
+
+class InvalidParameter(ValueError):
+    """A query parameter that cannot be understood."""
+
+    def __init__(self, parameter: str, value: str, message: str) -> None:
+        super().__init__(f"{parameter}={value}: {message}")
+        self.parameter, self.value, self.message = parameter, value, message
+
+
+def scope(query: QueryParams) -> Scope:
+    """Read `namespace` and `cluster`. Raises InvalidParameter."""
+    return Scope(text(query, "namespace"), text(query, "cluster"))
+
+
+def text(query: QueryParams, name: str) -> str:
+    """Read a name or a place to go on, empty when it is not given. Raises InvalidParameter."""
+    value = query.get(name, "")
+    if len(value) > _TEXT_MAX:
+        raise InvalidParameter(
+            name, f"{value[:20]}…", f"it has {len(value)} characters, the most is {_TEXT_MAX}"
+        )
+    return value
+
+
+def moment(query: QueryParams, name: str) -> Moment | None:
+    """Read a position or time, None when it is not given. Raises InvalidParameter."""
+    value = query.get(name)
+    if value is None:
+        return None
+    try:
+        return parse(value)
+    except InvalidMoment as error:
+        raise InvalidParameter(name, value, str(error)) from error
+
+
+def time(query: QueryParams, name: str) -> int:
+    """Read a time as µs of Unix time, 0 when it is not given. Raises InvalidParameter."""
+    value = moment(query, name)
+    if isinstance(value, int):
+        raise InvalidParameter(name, str(value), "it is a time here, such as 2026-01-31T12:00:00Z")
+    return microseconds(value) if value is not None else 0
+
+
+def choice(query: QueryParams, name: str, choices: type[Choice]) -> Choice | None:
+    """Read one of the words of an enumeration, None when not given. Raises InvalidParameter."""
+    value = query.get(name)
+    if value is None:
+        return None
+    try:
+        return choices(value)
+    except ValueError:
+        words = " or ".join(choices)
+        raise InvalidParameter(name, value, f"it is none of {words}") from None
+
+
+def flag(query: QueryParams, name: str) -> bool:
+    """Read `true` or `false`, false when it is not given. Raises InvalidParameter."""
+    value = query.get(name, "false")
+    if value not in {"true", "false"}:
+        raise InvalidParameter(name, value, "it is neither true nor false")
+    return value == "true"
+
+
+def number(query: QueryParams, name: str, default: int, highest: int) -> int:
+    """Read a number from 0 to `highest`. Raises InvalidParameter."""
+    value = query.get(name)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX):
+        raise InvalidParameter(name, value, "it is not a whole number from 0 on")
+    if int(value) > highest:
+        raise InvalidParameter(name, value, f"the most is {highest}")
+    return int(value)
+
+
+def limit(query: QueryParams) -> int:
+    """Read `limit`, how many rows an answer may have. Raises InvalidParameter."""
+    value = number(query, "limit", LIMIT_DEFAULT, LIMIT_MAX)
+    if value == 0:
+        raise InvalidParameter("limit", "0", f"it is 1 to {LIMIT_MAX}")
+    return value
+
+
+def place(query: QueryParams, name: str) -> tuple[int, int] | None:
+    """Read `POSITION.NUMBER`, None when it is not given. Raises InvalidParameter."""
+    value = query.get(name)
+    if value is None:
+        return None
+    position, dot, index = value.partition(".")
+    parts = (position, index)
+    if not dot or not all(one.isascii() and one.isdigit() for one in parts):
+        raise InvalidParameter(name, value, "it is not POSITION.NUMBER as an answer gave it")
+    if len(value) > 2 * _DIGITS_MAX:
+        raise InvalidParameter(name, value, "it is longer than any place in the log")
+    return int(position), int(index)

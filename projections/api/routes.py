@@ -1,0 +1,189 @@
+"""The reading part of the HTTP API: routes only, for whoever serves them.
+
+Every answer is a JSON list of objects. Headers tell as of which record it is
+(`Gpuledger-Position`, `Gpuledger-Time`), how far the projection was (`Gpuledger-Head`), and, when
+there is more, the value of the parameter with which to go on (`Gpuledger-Next`: `after`, for
+denials and drift `before`).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from projections.api import parameters
+from projections.api.parameters import InvalidParameter
+from projections.queries.account_history import START, history
+from projections.queries.as_of import InvalidMoment, microseconds, resolve, rfc3339
+from projections.queries.card_residents import cards
+from projections.queries.drift_report import drift
+from projections.queries.holders import holders, holds
+from projections.queries.past_denials import denials
+from projections.queries.shares import By, shares
+from projections.queries.usage import usage
+from projections.store.readers import Readers, View
+from projections.store.store_writer import StoreError
+
+Answer = tuple[int, Sequence[msgspec.Struct], str]
+"""As of which position, the rows, and where to go on or nothing."""
+
+Question = Callable[[View, Request], Awaitable[Answer]]
+
+_DENIALS_MAX: Final = 10**15
+_encoder: Final = msgspec.json.Encoder()
+
+
+def routes(readers: Readers) -> list[Route]:
+    """Return the routes under `/v1` that answer from a projection."""
+    questions: dict[str, Question] = {
+        "/v1/usage": _usage,
+        "/v1/holders": _holders,
+        "/v1/holds": _holds,
+        "/v1/cards": _cards,
+        "/v1/events": _events,
+        "/v1/denials": _denials,
+        "/v1/drift": _drift,
+    }
+    return [
+        Route(path, _endpoint(readers, question), methods=["GET"])
+        for path, question in questions.items()
+    ]
+
+
+def _endpoint(readers: Readers, question: Question) -> Callable[[Request], Awaitable[Response]]:
+    """Return what answers a request with a question, or says why it cannot."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            async with readers.view() as view:
+                position, rows, more = await question(view, request)
+                headers = await _headers(view, position, more)
+        except InvalidParameter as error:
+            return _refuse(400, error.message, parameter=error.parameter, value=error.value)
+        except StoreError as error:
+            return _refuse(503, str(error))
+        except TimeoutError:
+            return _refuse(504, "reading took too long: ask for less with `limit` or `namespace`")
+        return Response(_encoder.encode(rows), headers=headers, media_type="application/json")
+
+    return answer
+
+
+async def _headers(view: View, position: int, more: str) -> dict[str, str]:
+    time = view.head.time if position == view.head.position else await _time(view, position)
+    headers = {
+        "Gpuledger-Position": str(position),
+        "Gpuledger-Time": rfc3339(time),
+        "Gpuledger-Head": str(view.head.position),
+    }
+    return {**headers, "Gpuledger-Next": more} if more else headers
+
+
+async def _time(view: View, position: int) -> int:
+    statement = "SELECT time FROM records WHERE position = ?"
+    async with view.connection.execute(statement, (position,)) as rows:
+        row = await rows.fetchone()
+    return int(row[0]) if row is not None else 0
+
+
+def _refuse(status: int, message: str, **details: str) -> Response:
+    body = _encoder.encode({"error": {"message": message, **details}})
+    return Response(body, status_code=status, media_type="application/json")
+
+
+async def _position(view: View, request: Request, name: str) -> int:
+    try:
+        return await resolve(view, parameters.moment(request.query_params, name))
+    except InvalidMoment as error:
+        raise InvalidParameter(name, request.query_params[name], str(error)) from error
+
+
+async def _usage(view: View, request: Request) -> Answer:
+    query = request.query_params
+    position = await _position(view, request, "at")
+    scope, limit = parameters.scope(query), parameters.limit(query)
+    quota, after = parameters.text(query, "quota"), parameters.text(query, "after")
+    by = parameters.choice(query, "by", By)
+    if by is not None:
+        answer = shares(view, position, scope, by, limit=limit, quota=quota, after=after)
+        return position, *await answer
+    return position, *await usage(view, position, scope, limit=limit, quota=quota, after=after)
+
+
+async def _holders(view: View, request: Request) -> Answer:
+    query = request.query_params
+    position = await _position(view, request, "at")
+    scope, limit = parameters.scope(query), parameters.limit(query)
+    after, root = parameters.text(query, "after"), parameters.text(query, "root")
+    pods = parameters.flag(query, "pods")
+    rows, more = await holders(
+        view, position, scope, limit=limit, after=after, pods=pods, root=root
+    )
+    return position, rows, more
+
+
+async def _holds(view: View, request: Request) -> Answer:
+    query = request.query_params
+    position = await _position(view, request, "at")
+    scope, limit = parameters.scope(query), parameters.limit(query)
+    after = parameters.text(query, "after")
+    return position, *await holds(view, position, scope, limit=limit, after=after)
+
+
+async def _cards(view: View, request: Request) -> Answer:
+    query = request.query_params
+    namespace = parameters.text(query, "namespace")
+    if namespace:
+        # Whoever may read one namespace only would be shown the pods of all.
+        raise InvalidParameter("namespace", namespace, "cards belong to no namespace: leave it out")
+    position = await _position(view, request, "at")
+    cluster, node = parameters.text(query, "cluster"), parameters.text(query, "node")
+    after, pods = parameters.text(query, "after"), parameters.flag(query, "pods")
+    limit = parameters.limit(query)
+    rows, more = await cards(
+        view, position, limit=limit, cluster=cluster, node=node, after=after, pods=pods
+    )
+    return position, rows, more
+
+
+async def _events(view: View, request: Request) -> Answer:
+    query = request.query_params
+    first = await _first(view, request)
+    last = await _position(view, request, "to")
+    after = parameters.place(query, "after") or START
+    scope, limit = parameters.scope(query), parameters.limit(query)
+    rows, more = await history(view, first, last, scope, limit=limit, after=after)
+    return last, rows, f"{more[0]}.{more[1]}" if more is not None else ""
+
+
+async def _first(view: View, request: Request) -> int:
+    """Return the first position that `from` means: a position itself, or the first since a time."""
+    moment = parameters.moment(request.query_params, "from")
+    if moment is None:
+        return 1
+    if isinstance(moment, int):
+        return moment
+    statement = "SELECT position FROM records WHERE time >= ? ORDER BY time, position LIMIT 1"
+    async with view.connection.execute(statement, (microseconds(moment),)) as rows:
+        row = await rows.fetchone()
+    return int(row[0]) if row is not None else view.head.position + 1
+
+
+async def _denials(view: View, request: Request) -> Answer:
+    query = request.query_params
+    before = parameters.number(query, "before", 0, _DENIALS_MAX)
+    since = parameters.time(query, "from")
+    scope, limit = parameters.scope(query), parameters.limit(query)
+    rows, more = await denials(view, scope, limit=limit, since=since, before=before)
+    return view.head.position, rows, str(more) if more else ""
+
+
+async def _drift(view: View, request: Request) -> Answer:
+    query = request.query_params
+    before, since = parameters.place(query, "before"), parameters.time(query, "from")
+    scope, limit = parameters.scope(query), parameters.limit(query)
+    rows, more = await drift(view, scope, limit=limit, since=since, before=before)
+    return view.head.position, rows, f"{more[0]}.{more[1]}" if more is not None else ""

@@ -1,0 +1,112 @@
+"""Usage and progress for Prometheus, read from the projection when it is scraped.
+
+Labels are bounded: an installation has as many lines as its quotas have keys, and beyond
+`LINES_MAX` of them, and `CARDS_MAX` cards, the rest is counted, not listed. No label names a pod.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ledger.core.model.accounts import Kind
+from projections.queries.card_residents import Card, cards, cards_open
+from projections.queries.scopes import EVERYTHING
+from projections.queries.usage import Usage, usage
+from projections.store.readers import Readers
+from projections.store.store_writer import Head
+
+LINES_MAX: Final = 5_000
+"""How many lines are listed."""
+CARDS_MAX: Final = 5_000
+"""How many cards are listed."""
+
+_LABELS: Final = ("cluster", "namespace", "quota", "resource")
+_VALUES: Final = {
+    "limit": "Limit of a quota line, in the unit of its resource.",
+    "used": "What a quota line is charged, in the unit of its resource.",
+    "committed": "The part of used that persisted objects explain.",
+}
+_CARD_LABELS: Final = ("cluster", "node", "card")
+_CARD_VALUES: Final = {
+    "memory_limit_mib": ("memory", "Memory of a card that may be promised, MiB."),
+    "memory_used_mib": ("used_memory", "Memory of a card that is promised to pods, MiB."),
+    "cores_limit": ("cores", "Cores of a card that may be promised, percent of a card."),
+    "cores_used": ("used_cores", "Cores of a card that are promised to pods, percent of a card."),
+    "slots_limit": ("slots", "How many containers may be on a card."),
+    "slots_used": ("used_slots", "How many containers are on a card."),
+    "healthy": ("health", "1 while the node says that the card is healthy."),
+}
+
+
+class UsageCollector(Collector):
+    """Gauges of every quota line and card. Whoever serves a scrape awaits `refresh` first."""
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+        self._lines: list[Usage] = []
+        self._left_out = 0
+        self._cards: list[Card] = []
+        self._cards_left_out = 0
+        self._head = Head(0, 0, b"")
+
+    @property
+    def position(self) -> int:
+        """Position of the projection at the last refresh."""
+        return self._head.position
+
+    async def refresh(self) -> None:
+        """Read the projection as it is now. Raises StoreError, and TimeoutError."""
+        async with self._readers.view() as view:
+            lines, _ = await usage(view, view.head.position, EVERYTHING, limit=LINES_MAX)
+            async with view.connection.execute(_LINES_OPEN) as rows:
+                row = await rows.fetchone()
+            self._cards, _ = await cards(view, view.head.position, limit=CARDS_MAX)
+            self._cards_left_out = await cards_open(view) - len(self._cards)
+            self._head = view.head
+        self._lines = lines[:LINES_MAX]
+        self._left_out = (row[0] if row is not None else 0) - len(self._lines)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what the last refresh has read."""
+        for name, help_text in _VALUES.items():
+            family = GaugeMetricFamily(f"gpuledger_quota_{name}", help_text, labels=_LABELS)
+            for line in self._lines:
+                labels = (line.cluster, line.namespace, line.quota, line.resource)
+                family.add_metric(labels, getattr(line, name))
+            yield family
+        yield GaugeMetricFamily(
+            "gpuledger_quota_lines_left_out",
+            "Quota lines that are not listed, because there are too many.",
+            value=self._left_out,
+        )
+        yield from self._of_cards()
+        yield GaugeMetricFamily(
+            "gpuledger_projection_position",
+            "Position of the last record in the projection.",
+            value=self._head.position,
+        )
+        yield GaugeMetricFamily(
+            "gpuledger_projection_record_timestamp_seconds",
+            "Time of the last record in the projection.",
+            value=self._head.time / 1_000_000,
+        )
+
+    def _of_cards(self) -> Iterator[Metric]:
+        for name, (field, help_text) in _CARD_VALUES.items():
+            family = GaugeMetricFamily(f"gpuledger_card_{name}", help_text, labels=_CARD_LABELS)
+            for card in self._cards:
+                family.add_metric((card.cluster, card.node, card.uuid), getattr(card, field))
+            yield family
+        yield GaugeMetricFamily(
+            "gpuledger_cards_left_out",
+            "Cards that are not listed, because there are too many.",
+            value=self._cards_left_out,
+        )
+
+
+_LINES_OPEN: Final = f"""
+    SELECT count(*) FROM lines JOIN accounts ON accounts.number = lines.account
+    WHERE closed IS NULL AND name NOT GLOB '{Kind.CARD}/*'
+"""

@@ -1,0 +1,1 @@
+"""The projector: fold records into tables, one transaction for each batch."""

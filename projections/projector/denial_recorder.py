@@ -1,0 +1,76 @@
+"""Keeping denials: the table beside the log's tables, from a stream where old ones expire."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+import aiosqlite
+import msgspec
+
+from ledger.log.port import Entry, Log
+from ledger.log.writer import denial_log
+from projections.store.store_writer import Store
+
+DENIALS_KEPT: Final = 100_000
+"""How many of the newest denials the table keeps."""
+
+EXPIRY_SECONDS: Final = 3600.0
+"""How often denials that are too old are removed."""
+
+_DAY: Final = 86_400 * 1_000_000
+"""µs."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+async def follow(log: Log, store: Store) -> None:
+    """Store denials as they come, from the first one the table does not have, until cancelled."""
+    async with (
+        store.transaction() as connection,
+        connection.execute("SELECT coalesce(max(position), 0) FROM denials") as rows,
+    ):
+        row = await rows.fetchone()
+    seen = row[0] if row is not None else 0
+    async for batch in log.follow_denials(seen + 1):
+        rows_of_batch = [one for one in map(_row, batch) if one is not None]
+        async with store.transaction() as connection:
+            await _write(connection, rows_of_batch)
+
+
+async def expire(store: Store, days: int, now: Callable[[], float] = time.time) -> None:
+    """Remove denials older than so many days, at once and from time to time, until cancelled.
+
+    The stream that they come from forgets them by itself.
+    """
+    while True:
+        oldest = int(now() * 1_000_000) - days * _DAY
+        async with store.transaction() as connection:
+            await connection.execute("DELETE FROM denials WHERE time < ?", (oldest,))
+        await asyncio.sleep(EXPIRY_SECONDS)
+
+
+async def _write(
+    connection: aiosqlite.Connection, rows: list[tuple[int, int, str, str, bytes]]
+) -> None:
+    await connection.executemany(
+        "INSERT OR REPLACE INTO denials (position, time, cluster, namespace, body)"
+        " VALUES (?, ?, ?, ?, ?)",
+        rows,
+    )
+    await connection.execute(
+        "DELETE FROM denials WHERE position <= (SELECT max(position) FROM denials) - ?",
+        (DENIALS_KEPT,),
+    )
+
+
+def _row(entry: Entry) -> tuple[int, int, str, str, bytes] | None:
+    """Return the row of a denial, None when the payload is no denial: it explains nothing."""
+    try:
+        refusal = denial_log.decode(entry.payload)
+    except msgspec.MsgspecError as error:
+        _log.warning("denial %d is left out, it does not decode: %s", entry.position, error)
+        return None
+    cluster, _, namespace = refusal.namespace.partition("/")
+    return entry.position, refusal.time, cluster, namespace, entry.payload

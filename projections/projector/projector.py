@@ -1,0 +1,157 @@
+"""The projector: follows the log and the denials, and keeps the projection file up to date.
+
+It verifies everything it folds: positions, hashes, chain and balances. A file whose last record is
+not in the log is a witness that the log lost or changed records; the projector then stops.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ledger.core.model.state import State
+from ledger.log import records
+from ledger.log.port import Entry, Log, Lost
+from projections.projector import denial_recorder
+from projections.projector.state_at import state_at
+from projections.store.store_writer import Head, Store
+from projections.tables.balances import Balances
+from projections.tables.card_table import Cards
+from projections.tables.catalog import Catalog
+from projections.tables.changes import step
+from projections.tables.charge_table import Charges
+from projections.tables.drift_table import Drift
+from projections.tables.envelope_draws import Draws
+from projections.tables.history_table import History
+from projections.tables.names import Names
+from projections.tables.placement_table import Placements
+from projections.tables.table import Table
+
+EVENTS_PER_TRANSACTION: Final = 32_768
+"""A transaction ends after the record with which it has this many events, or with its batch."""
+
+Progress = Callable[[int, int], None]
+"""Called with `(position, last)` after each batch is stored; `last` is the log's end as known."""
+
+
+async def run(log: Log, store: Store, *, on_progress: Progress | None = None) -> None:
+    """Bring the file up to date with the log, and keep it so until cancelled.
+
+    Raises Lost when log and file contradict each other, NewerSchema and Unreachable.
+    """
+    projector = await Projector.resume(log, store)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_follow(projector, log, on_progress))
+        tasks.create_task(denial_recorder.follow(log, store))
+
+
+async def replay(
+    log: Log, store: Store, last: int | None = None, *, on_progress: Progress | None = None
+) -> Head:
+    """Bring the file up to a position of the log, its end when None, and return where it is.
+
+    Raises Lost, NewerSchema and Unreachable.
+    """
+    extent = await log.extent()
+    last = extent.last if last is None else last
+    if last > extent.last:
+        raise Lost(f"position {last} is not in the log, which ends at {extent.last}")
+    projector = await Projector.resume(log, store)
+    if projector.position < last:
+        async for batch in log.read(projector.position + 1, last):
+            await projector.project(batch)
+            if on_progress is not None:
+                on_progress(projector.position, last)
+    return await store.head()
+
+
+class Projector:
+    """Folds records on the state of a position and writes what they changed."""
+
+    def __init__(self, store: Store, state: State, names: Names) -> None:
+        self._store = store
+        self._state = state
+        self._names = names
+        self._tables: tuple[Table, ...] = (
+            History(names),
+            Catalog(names),
+            Charges(names),
+            Draws(names),
+            Cards(names),
+            Placements(names),
+            Drift(names),
+            Balances(names, state),
+        )
+
+    @classmethod
+    async def resume(cls, log: Log, store: Store) -> "Projector":
+        """Return a projector at the file's position.
+
+        Raises Lost when the file's last record is not the one in the log, and what `state_at`
+        raises.
+        """
+        head = await store.head()
+        await witness(log, head, str(store.path))
+        state = await state_at(log, head.position)
+        async with store.transaction() as connection:
+            names = await Names.load(connection)
+        return cls(store, state, names)
+
+    @property
+    def position(self) -> int:
+        """The position of the last record that is folded and stored."""
+        return self._state.position
+
+    @property
+    def state(self) -> State:
+        """The state at the position, to be read only."""
+        return self._state
+
+    async def project(self, entries: Sequence[Entry]) -> int:
+        """Fold entries that follow on the position, store what they changed, count the events."""
+        waiting, events = 0, 0
+        for entry in entries:
+            change = step(self._state, entry.position, entry.payload)
+            for table in self._tables:
+                table.take(change)
+            waiting += len(change.record.items) + 1
+            events += len(change.record.items)
+            if waiting >= EVENTS_PER_TRANSACTION:
+                await self._write()
+                waiting = 0
+        if waiting:
+            await self._write()
+        return events
+
+    async def _write(self) -> None:
+        async with self._store.transaction() as connection:
+            await self._names.write(connection)
+            for table in self._tables:
+                await table.write(connection)
+
+
+async def witness(log: Log, head: Head, source: str) -> None:
+    """Check that the record which a projection saw last is in the log. Raises Lost."""
+    if head.position == 0:
+        return
+    extent = await log.extent()
+    payload = await log.get(head.position) if head.position <= extent.last else None
+    if payload is None:
+        raise Lost(
+            f"the log ends at position {extent.last}, but {source} has seen position"
+            f" {head.position}: acknowledged records are missing. If this is meant to be another"
+            " log, delete that file"
+        )
+    if records.decode(payload)[1] != head.hash:
+        raise Lost(
+            f"position {head.position} of the log is not the record that {source} has seen:"
+            " the log was changed. If this is meant to be another log, delete that file"
+        )
+
+
+async def _follow(projector: Projector, log: Log, on_progress: Progress | None) -> None:
+    last = (await log.extent()).last
+    async for batch in log.follow(projector.position + 1):
+        await projector.project(batch)
+        last = max(last, projector.position)
+        if on_progress is not None:
+            on_progress(projector.position, last)

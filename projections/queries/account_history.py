@@ -1,0 +1,116 @@
+"""History: the events of a namespace or of all, in the order of the log."""
+
+import heapq
+from typing import Final
+
+import msgspec
+
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.traits import Traits
+from ledger.log.records import Item
+from projections.queries.as_of import rfc3339
+from projections.queries.scopes import EVERYTHING, Scope, namespaces
+from projections.queries.usage_lines import line_names
+from projections.store.readers import View
+from projections.text.event_text import Posting, describe, postings
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event: `number` counts from 0 in its record, `position` is the record's.
+
+    The other fields are those of `projections.text.event_text.Description`.
+    """
+
+    position: int
+    number: int
+    time: str
+    type: str
+    cause: str
+    cluster: str
+    namespace: str
+    key: str
+    uid: str
+    amounts: Amounts
+    actor: str
+    root: str
+    traits: Traits
+    note: str
+    postings: list[Posting]
+
+
+Place = tuple[int, int]
+"""Position and number of an event."""
+
+START: Final[Place] = (0, -1)
+
+
+async def history(
+    view: View, first: int, last: int, scope: Scope, *, limit: int, after: Place = START
+) -> tuple[list[Event], Place | None]:
+    """Return at most `limit` events from position `first` to `last`, from after a place on.
+
+    Returns with them the place to go on `after`, None at the end. Events that concern no single
+    namespace are part of the whole history only.
+    """
+    start = max((first, -1), after)
+    if scope == EVERYTHING:
+        found = await _read(view, _ALL, {}, start, last, limit + 1)
+    else:
+        streams = [
+            await _read(view, _ONE, {"namespace": one.number}, start, last, limit + 1)
+            for one in await namespaces(view, scope)
+        ]
+        found = list(heapq.merge(*streams, key=lambda event: event[:2]))
+    touched = (line for *_, item in found[:limit] for line in item.postings[::3])
+    names = await line_names(view, touched)
+    events = [_event(*one, names) for one in found[:limit]]
+    more = len(found) > limit
+    return events, (events[-1].position, events[-1].number) if more else None
+
+
+_Found = tuple[int, int, int, Item]
+"""Position, number, time and event."""
+
+
+async def _read(
+    view: View, statement: str, values: dict[str, int], start: Place, last: int, limit: int
+) -> list[_Found]:
+    """Return at least `limit` events after a place, if there are, in order."""
+    found: list[_Found] = []
+    values = {**values, "first": start[0], "last": last}
+    position = 0
+    async with view.connection.execute(statement, values) as rows:
+        async for position_now, time, body in rows:
+            if len(found) >= limit and position_now != position:
+                break
+            position = position_now
+            found += [
+                (position, number, time, item)
+                for number, item in _bodies.decode(body)
+                if (position, number) > start
+            ]
+    return sorted(found, key=lambda event: event[:2])
+
+
+def _event(
+    position: int, number: int, time: int, item: Item, names: dict[int, tuple[str, str]]
+) -> Event:
+    told = msgspec.structs.asdict(describe(item.event))
+    touched = postings(item.postings, names.__getitem__)
+    return Event(position=position, number=number, time=rfc3339(time), postings=touched, **told)
+
+
+_bodies: Final = msgspec.msgpack.Decoder(list[tuple[int, Item]])
+
+_ALL: Final = """
+    SELECT events.position, records.time, body
+    FROM events JOIN records ON records.position = events.position
+    WHERE events.position BETWEEN :first AND :last
+    ORDER BY events.position
+"""
+_ONE: Final = """
+    SELECT events.position, records.time, body
+    FROM events JOIN records ON records.position = events.position
+    WHERE namespace = :namespace AND events.position BETWEEN :first AND :last
+    ORDER BY events.position
+"""

@@ -1,0 +1,76 @@
+"""Moments: a position of the log or a time, as people write them, and the position they mean."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from projections.store.readers import View
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_POSITION_DIGITS_MAX: Final = 15
+
+LAST: Final = 2**62
+"""A time in µs of Unix time that is after all others."""
+
+Moment = int | datetime
+"""A position, or a time with its zone."""
+
+
+class InvalidMoment(ValueError):
+    """What was given names no moment, or one that the projection cannot tell about."""
+
+
+def parse(text: str) -> Moment:
+    """Read a position (`1234`) or an RFC 3339 time (`2026-01-31T12:00:00Z`).
+
+    A time without a zone is in UTC. Raises InvalidMoment naming the text.
+    """
+    if text.isascii() and text.isdigit() and len(text) <= _POSITION_DIGITS_MAX:
+        return int(text)
+    try:
+        # Python takes dates without hyphens, too: a position with too many digits would be one.
+        time = datetime.fromisoformat("" if text.isdigit() else text)
+    except ValueError:
+        raise InvalidMoment(
+            f"{text!r} is neither a position such as 1234 nor a time such as 2026-01-31T12:00:00Z"
+        ) from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+async def resolve(view: View, moment: Moment | None) -> int:
+    """Return the position that was the last one at a moment; the projection's own when None.
+
+    Raises InvalidMoment when the position is not projected yet. A time after the last record is
+    now, one before the first record is position 0, where nothing is.
+    """
+    head = view.head.position
+    if moment is None:
+        return head
+    if isinstance(moment, int):
+        if moment > head:
+            raise InvalidMoment(f"position {moment} is not projected yet, the last one is {head}")
+        return moment
+    statement = (
+        "SELECT position FROM records WHERE time <= ? ORDER BY time DESC, position DESC LIMIT 1"
+    )
+    async with view.connection.execute(statement, (microseconds(moment),)) as rows:
+        row = await rows.fetchone()
+    return int(row[0]) if row is not None else 0
+
+
+async def time_of(view: View, position: int) -> int:
+    """Return the time of a projected record in µs of Unix time, 0 where there is none."""
+    statement = "SELECT time FROM records WHERE position = ?"
+    async with view.connection.execute(statement, (position,)) as rows:
+        row = await rows.fetchone()
+    return int(row[0]) if row is not None else 0
+
+
+def microseconds(time: datetime) -> int:
+    """Return a time as µs of Unix time."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def rfc3339(time: int) -> str:
+    """Write µs of Unix time as RFC 3339 in UTC, always with six digits of a second."""
+    moment = _EPOCH + timedelta(microseconds=time)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,140 @@
+"""Cards: what every card bears and what of it is promised, now or as of a position."""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core.model import accounts
+from ledger.core.model.cards import Card as Announced
+from projections.queries.pods_on_cards import Resident, residents
+from projections.store.readers import View
+
+
+class Card(msgspec.Struct, frozen=True):
+    """One card of a node: `memory` in MiB, `cores` in percent of a card, `slots` in containers.
+
+    These are the limits of what may be promised of it, `used_…` is what is promised and `free_…`
+    is the difference, below zero when a limit was lowered under what is used. `memory_scale` and
+    `cores_scale` say in percent by how much a limit is more than the card has. `keeper` is who
+    hands the card out. `state` is `announced`; `lost` when the node no longer announces it or
+    `gone` when there is no such node any more, while pods hold it: nothing more may be promised
+    then. `pods` are there when they were asked for.
+    """
+
+    cluster: str
+    node: str
+    uuid: str
+    index: int
+    type: str
+    health: bool
+    memory: int
+    cores: int
+    slots: int
+    used_memory: int
+    used_cores: int
+    used_slots: int
+    free_memory: int
+    free_cores: int
+    free_slots: int
+    vendor: str
+    mode: str
+    numa: int
+    cordoned: bool
+    memory_scale: int
+    cores_scale: int
+    keeper: str
+    state: str
+    pods: list[Resident] | msgspec.UnsetType = msgspec.UNSET
+
+
+async def cards(
+    view: View,
+    position: int,
+    *,
+    limit: int,
+    cluster: str = "",
+    node: str = "",
+    after: str = "",
+    pods: bool = False,
+) -> tuple[list[Card], str]:
+    """Return at most `limit` cards as of a position, by cluster, node and uuid.
+
+    Only of one cluster or of nodes of one name, unless these are empty; with `pods`, each with the
+    pods that are on it. Returns with them the account to go on `after`, empty at the end.
+    """
+    values = {
+        "position": position,
+        "cluster": cluster,
+        "node": node,
+        "after": after,
+        "limit": limit + 1,
+    }
+    async with view.connection.execute(_CARDS, values) as rows:
+        found = list(await rows.fetchall())
+    read = [_card(*row) for row in found[:limit]]
+    if pods:
+        there = await residents(view, position, {f"{one.cluster}/{one.node}" for one in read})
+        read = [
+            msgspec.structs.replace(
+                one, pods=there.get((f"{one.cluster}/{one.node}", one.uuid), [])
+            )
+            for one in read
+        ]
+    return read, found[limit - 1][0] if len(found) > limit else ""
+
+
+async def cards_open(view: View) -> int:
+    """Return how many cards there are now."""
+    async with view.connection.execute("SELECT count(*) FROM cards WHERE closed IS NULL") as rows:
+        row = await rows.fetchone()
+    return int(row[0]) if row is not None else 0
+
+
+def _card(account: str, keeper: str, state: str, body: str, balances: bytes) -> Card:
+    cluster, node, uuid = accounts.parts(account)
+    card = _announced.decode(body)
+    # A row of balances has line, limit, used and committed of each line, in the order of LINES.
+    numbers = _balances.decode(balances)
+    of_lines = zip(numbers[1::4], numbers[2::4], strict=True)
+    (memory, used_memory), (cores, used_cores), (slots, used_slots) = of_lines
+    return Card(
+        cluster=cluster,
+        node=node,
+        uuid=uuid,
+        index=card.index,
+        type=card.type,
+        health=card.healthy,
+        memory=memory,
+        cores=cores,
+        slots=slots,
+        used_memory=used_memory,
+        used_cores=used_cores,
+        used_slots=used_slots,
+        free_memory=memory - used_memory,
+        free_cores=cores - used_cores,
+        free_slots=slots - used_slots,
+        vendor=card.vendor,
+        mode=card.mode,
+        numa=card.numa,
+        cordoned=card.cordoned,
+        memory_scale=card.memory_scale,
+        cores_scale=card.cores_scale,
+        keeper=keeper,
+        state=state,
+    )
+
+
+_announced: Final = msgspec.json.Decoder(Announced)
+_balances: Final = msgspec.msgpack.Decoder(list[int])
+
+_CARDS: Final = """
+    SELECT name, keeper, state, body, (
+        SELECT body FROM balances
+        WHERE account = number AND position <= :position ORDER BY position DESC LIMIT 1
+    )
+    FROM accounts CROSS JOIN cards ON cards.account = accounts.number
+    WHERE name > :after AND cards.opened <= :position
+    AND (cards.closed IS NULL OR cards.closed > :position)
+    AND (:cluster = '' OR cluster = :cluster) AND (:node = '' OR node = :node)
+    ORDER BY name LIMIT :limit
+"""

@@ -1,0 +1,138 @@
+"""Drift: the corrections of what the ledger had not been told, newest first."""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core.model.amounts import Amounts
+from projections.queries.as_of import LAST, rfc3339
+from projections.queries.scopes import Scope
+from projections.queries.usage_lines import line_names
+from projections.store.readers import View
+
+
+class Over(msgspec.Struct, frozen=True):
+    """A line that was over its limit after a correction, in the unit of its `resource`."""
+
+    account: str
+    resource: str
+    used: int
+    limit: int
+
+
+class Correction(msgspec.Struct, frozen=True):
+    """One correction: an `Observed` charges what was seen, a `Released` ends what was not seen.
+
+    `number` counts from 0 in the record at `position`. `amounts` are what is demanded now, or what
+    was charged before.
+    """
+
+    position: int
+    number: int
+    time: str
+    type: str
+    cause: str
+    cluster: str
+    namespace: str
+    key: str
+    uid: str
+    amounts: Amounts
+    over: list[Over]
+
+
+class Unbelieved(msgspec.Struct, frozen=True):
+    """A user who made objects that name an owner, and was not known to act for it."""
+
+    username: str
+    objects: int
+
+
+Place = tuple[int, int]
+"""Position and number of a correction."""
+
+
+async def unbelieved(view: View, scope: Scope) -> list[Unbelieved]:
+    """Return who made objects of a scope that count beside the owners that they name.
+
+    Only the newest charges are looked at, and of these users those who made most.
+    """
+    values = {"name": scope.namespace, "cluster": scope.cluster}
+    async with view.connection.execute(_UNBELIEVED, values) as rows:
+        return [Unbelieved(username, objects) async for username, objects in rows]
+
+
+async def drift(
+    view: View,
+    scope: Scope,
+    *,
+    limit: int,
+    since: int = 0,
+    until: int = LAST,
+    before: Place | None = None,
+) -> tuple[list[Correction], Place | None]:
+    """Return at most `limit` corrections of a scope, newest first.
+
+    They are from `since` to `until`, in µs of Unix time.
+
+    `before` goes on below a place. Returns with them the place to go on `before`, None at the end.
+    """
+    first = before or (view.head.position + 1, 0)
+    values = {
+        "name": scope.namespace,
+        "cluster": scope.cluster,
+        "since": since,
+        "until": until,
+        "position": first[0],
+        "number": first[1],
+        "limit": limit + 1,
+    }
+    async with view.connection.execute(_NEWEST, values) as rows:
+        found = list(await rows.fetchall())
+    names = await line_names(view, (over[0] for row in found for over in _overs.decode(row[-1])))
+    corrections = [
+        Correction(
+            position,
+            number,
+            rfc3339(time),
+            kind,
+            cause,
+            cluster,
+            namespace,
+            key,
+            uid,
+            _amounts.decode(amounts),
+            [Over(*names[line], used, most) for line, used, most in _overs.decode(over)],
+        )
+        for position, number, time, kind, cause, cluster, namespace, key, uid, amounts, over in (
+            found[:limit]
+        )
+    ]
+    more = len(found) > limit
+    return corrections, (corrections[-1].position, corrections[-1].number) if more else None
+
+
+_amounts: Final = msgspec.msgpack.Decoder(Amounts)
+_overs: Final = msgspec.msgpack.Decoder(list[tuple[int, int, int]])
+
+_NEWEST: Final = """
+    SELECT
+        drift.position, drift.number, records.time, type, cause,
+        namespaces.cluster, namespaces.name, key, uid, amounts, over
+    FROM drift
+    JOIN records ON records.position = drift.position
+    JOIN namespaces ON namespaces.number = drift.namespace
+    WHERE (drift.position, drift.number) < (:position, :number)
+    AND records.time BETWEEN :since AND :until
+    AND (:name = '' OR namespaces.name = :name) AND (:cluster = '' OR namespaces.cluster = :cluster)
+    ORDER BY drift.position DESC, drift.number DESC LIMIT :limit
+"""
+
+_UNBELIEVED: Final = """
+    SELECT actor, COUNT(DISTINCT namespace || '/' || key) AS objects
+    FROM charges JOIN namespaces ON namespaces.number = charges.namespace
+    WHERE charges.number > (SELECT MAX(number) FROM charges) - 200000
+      AND root = '-' AND base = 0
+      AND (:name = '' OR namespaces.name = :name)
+      AND (:cluster = '' OR namespaces.cluster = :cluster)
+    GROUP BY actor ORDER BY objects DESC, actor LIMIT 16
+"""

@@ -1,0 +1,73 @@
+"""Denials: what was refused, to whom and why, as long as it is remembered."""
+
+import msgspec
+
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.denials import Denial, sentence
+from ledger.log.writer import denial_log
+from projections.queries.as_of import LAST, rfc3339
+from projections.queries.scopes import Scope
+from projections.store.readers import View
+
+
+class Denied(msgspec.Struct, frozen=True):
+    """A refused request. `number` orders denials, `position` is where in the log it was decided."""
+
+    number: int
+    position: int
+    time: str
+    cluster: str
+    namespace: str
+    key: str
+    uid: str
+    actor: str
+    amounts: Amounts
+    message: str
+    denial: Denial
+
+
+async def denials(
+    view: View, scope: Scope, *, limit: int, since: int = 0, until: int = LAST, before: int = 0
+) -> tuple[list[Denied], int]:
+    """Return at most `limit` denials of a scope, newest first.
+
+    They are from `since` to `until`, in µs of Unix time.
+
+    `before` goes on below a number, 0 starts at the newest. Returns with them the number to go on
+    before, 0 at the end.
+    """
+    statement = """
+        SELECT position, body FROM denials
+        WHERE (:name = '' OR namespace = :name) AND (:cluster = '' OR cluster = :cluster)
+        AND time BETWEEN :since AND :until AND (:before = 0 OR position < :before)
+        ORDER BY position DESC LIMIT :limit
+    """
+    values = {
+        "name": scope.namespace,
+        "cluster": scope.cluster,
+        "since": since,
+        "until": until,
+        "before": before,
+        "limit": limit + 1,
+    }
+    async with view.connection.execute(statement, values) as rows:
+        found = [_denied(*row) async for row in rows]
+    return found[:limit], found[limit - 1].number if len(found) > limit else 0
+
+
+def _denied(number: int, body: bytes) -> Denied:
+    refusal = denial_log.decode(body)
+    cluster, _, namespace = refusal.namespace.partition("/")
+    return Denied(
+        number,
+        refusal.position,
+        rfc3339(refusal.time),
+        cluster,
+        namespace,
+        refusal.key,
+        refusal.uid,
+        refusal.actor,
+        refusal.demand,
+        sentence(refusal.denial),
+        refusal.denial,
+    )

@@ -1,0 +1,102 @@
+"""Residents: the pods that are on each card, now or as of a position."""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core.evolve.placements import bookings_of
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Parts, Placement, Stage, exclusive_on
+from projections.queries.as_of import rfc3339
+from projections.store.intervals import forks_around
+from projections.store.readers import View
+
+STAGES: Final = {
+    Stage.PROPOSED: "proposed",
+    Stage.BOUND: "bound",
+    Stage.ALLOCATED: "allocated",
+}
+"""How far a placement has come, as people and programs read it."""
+
+
+class Resident(msgspec.Struct, frozen=True):
+    """A pod on a card: `memory` in MiB, `cores` in percent of a card, `slots` in containers.
+
+    `exclusive` says that it leaves the card to nobody else, `stage` how far its placement has come:
+    `proposed`, `bound`, `allocated`. `observed` says that somebody else placed it; `since` is when
+    it was placed.
+    """
+
+    namespace: str
+    key: str
+    uid: str
+    memory: int
+    cores: int
+    slots: int
+    exclusive: bool
+    stage: str
+    observed: bool
+    since: str
+
+
+Residents = dict[tuple[str, str], list[Resident]]
+"""By qualified node and uuid of the card, by namespace and key."""
+
+
+async def residents(view: View, position: int, nodes: set[str]) -> Residents:
+    """Return the pods on the cards of these qualified nodes as of a position."""
+    values = {
+        "position": position,
+        "nodes": msgspec.json.encode(sorted(nodes)).decode(),
+        "forks": msgspec.json.encode(forks_around(position, view.head.position)).decode(),
+    }
+    statement = _NOW if position == view.head.position else _THEN
+    found: Residents = {}
+    async with view.connection.execute(statement, values) as rows:
+        async for namespace, key, *row in rows:
+            _add(found, namespace, key, _placement(*row))
+    return found
+
+
+def _add(found: Residents, namespace: str, key: str, placed: Placement) -> None:
+    """Add a placement to every card that it books."""
+    alone = exclusive_on(placed.parts, initialised=placed.initialised)
+    for uuid, booking in bookings_of(placed).items():
+        resident = Resident(
+            namespace,
+            key,
+            placed.uid,
+            *booking,
+            uuid in alone,
+            STAGES[Stage(placed.stage)],
+            placed.observed,
+            rfc3339(placed.time),
+        )
+        found.setdefault((placed.node, uuid), []).append(resident)
+
+
+def _placement(uid: str, node: str, parts: bytes, stands: bytes, *rest: int) -> Placement:
+    """Return the placement that a row was made of."""
+    since, stage, initialised, observed = rest
+    bodies = (_parts.decode(parts), _amounts.decode(stands))
+    return Placement(uid, node, *bodies, since, stage, bool(initialised), bool(observed))
+
+
+_parts: Final = msgspec.msgpack.Decoder(Parts)
+_amounts: Final = msgspec.msgpack.Decoder(Amounts)
+
+_COLUMNS: Final = """
+    namespaces.name AS namespace, key, uid, node, parts, stands, since, stage, initialised, observed
+"""
+_FROM: Final = "FROM placements JOIN namespaces ON namespaces.number = placements.namespace"
+_OF_NODES: Final = (
+    "node IN (SELECT value FROM json_each(:nodes)) AND placements.opened <= :position"
+)
+_STILL_OPEN: Final = f"SELECT {_COLUMNS} {_FROM} WHERE {_OF_NODES} AND closed IS NULL"
+_CLOSED_SINCE: Final = f"""
+    SELECT {_COLUMNS} {_FROM} WHERE {_OF_NODES} AND closed > :position
+    AND fork IN (SELECT value FROM json_each(:forks))
+"""
+_IN_ORDER: Final = "ORDER BY namespace, key"
+_NOW: Final = f"{_STILL_OPEN} {_IN_ORDER}"
+_THEN: Final = f"{_STILL_OPEN} UNION ALL {_CLOSED_SINCE} {_IN_ORDER}"

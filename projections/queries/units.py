@@ -1,0 +1,183 @@
+"""What each key held at a position, and what the pods of roots took together: units as rows.
+
+A unit is what is charged as one: a key that draws from nobody, or a root with its pods.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+
+from ledger.core.model.amounts import Amounts, largest
+from ledger.core.model.commands import BARRED
+from ledger.core.model.events import OBJECT
+from ledger.core.model.traits import Traits, united
+from projections.queries.charge_rows import Part, parts
+from projections.queries.scopes import Namespace
+from projections.store.intervals import forks_around
+from projections.store.readers import View
+
+_NOTHING: Final[Amounts] = {}
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """What a key held: see `ledger.core.model.state.Entry`. `root` is empty when it draws from
+    none.
+
+    `uid` and `since` are the committed object's, of the first hold when there is none. `asked` and
+    `admitted` are the charge and the committed amounts as far as they were asked for, None for all.
+    """
+
+    namespace: Namespace
+    key: str
+    uid: str
+    charge: Amounts
+    committed: Amounts
+    holds: int
+    since: int
+    root: str
+    traits: Traits
+    asked: Amounts | None
+    admitted: Amounts | None
+
+
+class Drawn(msgspec.Struct, frozen=True, gc=False):
+    """What the pods that name a root took together; `live` says whether it had an entry."""
+
+    charge: Amounts
+    committed: Amounts
+    pods: int
+    live: bool
+
+
+class Unit(msgspec.Struct, frozen=True, gc=False):
+    """What is charged as one, what part of it is committed, and what quotas select it by.
+
+    `asked` and `admitted` are both as far as they were asked for, None for all.
+    """
+
+    traits: Traits
+    charge: Amounts
+    committed: Amounts
+    asked: Amounts | None
+    admitted: Amounts | None
+
+    def on(self, *, asked_only: bool) -> tuple[Amounts, Amounts]:
+        """Return charge and committed amounts on a line."""
+        if not asked_only:
+            return self.charge, self.committed
+        return (
+            self.charge if self.asked is None else self.asked,
+            self.committed if self.admitted is None else self.admitted,
+        )
+
+
+Draws = dict[str, Drawn]
+"""By the keys of the roots of one namespace."""
+
+
+async def draws(view: View, position: int, namespace: Namespace) -> Draws:
+    """Return what the pods of every root of a namespace took at a position."""
+    values = {
+        "position": position,
+        "namespace": namespace.number,
+        "forks": msgspec.json.encode(forks_around(position, view.head.position)).decode(),
+    }
+    statement = _NOW if position == view.head.position else _THEN
+    async with view.connection.execute(statement, values) as rows:
+        return {
+            root: Drawn(_amounts.decode(charge), _amounts.decode(committed), pods, bool(live))
+            async for root, charge, committed, pods, live in rows
+        }
+
+
+def is_drawing(held: Held, found: Draws) -> bool:
+    """Return whether a key is charged in its root's unit, and is none of its own."""
+    drawn = found.get(held.root) if held.root else None
+    return drawn is not None and drawn.live
+
+
+async def entries(
+    view: View, position: int, namespace: Namespace, *, after: str = ""
+) -> AsyncGenerator[Held, None]:
+    """Yield what the keys of a namespace held at a position, from the key after `after` on."""
+    stream = parts(view, position, namespace, after=after)
+    async with aclosing(by_key(stream)) as keys:
+        async for found in keys:
+            yield _held(found)
+
+
+async def units(view: View, position: int, namespace: Namespace) -> AsyncGenerator[Unit, None]:
+    """Yield what was charged as one in a namespace at a position."""
+    found = await draws(view, position, namespace)
+    async with aclosing(entries(view, position, namespace)) as stream:
+        async for one in stream:
+            if not is_drawing(one, found):
+                yield unit_of(one, found.get(one.key))
+
+
+def unit_of(held: Held, drawn: Drawn | None) -> Unit:
+    """Return what a key that draws from nobody is charged, with what is drawn from it."""
+    if drawn is None:
+        return Unit(held.traits, held.charge, held.committed, held.asked, held.admitted)
+    return Unit(
+        held.traits,
+        largest(held.charge, drawn.charge),
+        largest(held.committed, drawn.committed),
+        None if held.asked is None else largest(held.asked, drawn.charge),
+        None if held.admitted is None else largest(held.admitted, drawn.committed),
+    )
+
+
+async def by_key(stream: AsyncGenerator[Part, None]) -> AsyncGenerator[list[Part], None]:
+    """Yield the parts of each key together."""
+    waiting: list[Part] = []
+    async with aclosing(stream):
+        async for part in stream:
+            if waiting and waiting[0].key != part.key:
+                yield waiting
+                waiting = []
+            waiting.append(part)
+    if waiting:
+        yield waiting
+
+
+def _held(found: list[Part]) -> Held:
+    """Put the parts of a key together, as `ledger.core.evolve.charges.entry_of` does."""
+    first = found[0]
+    charge, root, traits, asked = first.demand, first.root, first.traits, first.admitted
+    for part in found[1:]:
+        charge, traits = largest(charge, part.demand), united(traits, part.traits)
+        asked = None if asked is None else largest(asked, part.demand)
+        if part.root != root:
+            root = ""
+    is_committed = first.base == OBJECT
+    return Held(
+        first.namespace,
+        first.key,
+        first.uid,
+        charge,
+        first.demand if is_committed else _NOTHING,
+        len(found) - is_committed,
+        first.since,
+        "" if root == BARRED else root,
+        traits,
+        asked,
+        first.admitted,
+    )
+
+
+_amounts: Final = msgspec.msgpack.Decoder(Amounts)
+
+_STILL_OPEN: Final = """
+    SELECT root, charge, committed, pods, live FROM draws
+    WHERE namespace = :namespace AND closed IS NULL AND opened <= :position
+"""
+_CLOSED_SINCE: Final = """
+    SELECT root, charge, committed, pods, live FROM draws
+    WHERE namespace = :namespace AND closed > :position AND opened <= :position
+    AND fork IN (SELECT value FROM json_each(:forks))
+"""
+_NOW: Final = _STILL_OPEN
+_THEN: Final = f"{_STILL_OPEN} UNION ALL {_CLOSED_SINCE}"

@@ -1,0 +1,1 @@
+"""The SQLite store of the projection: schema, writer, readers and digest."""

@@ -1,0 +1,111 @@
+"""The digest: one hash over everything that the log amounts to at a position.
+
+Two projections of one log have the same digest at the same position, however they came to be:
+live, killed and continued, or built again. What happened after the position does not count: rows
+opened later are left out, rows closed later are open. Denials are no part of it.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Final
+
+import aiosqlite
+import msgspec
+
+from projections.store.readers import View
+
+_ROWS_AT_ONCE: Final = 2_000
+
+
+class Digest(msgspec.Struct, frozen=True):
+    """SHA-256, in hexadecimal, over the tables as of a position."""
+
+    position: int
+    digest: str
+
+
+async def digest(view: View, position: int) -> Digest:
+    """Return the digest at a position that the projection has reached.
+
+    It covers MessagePack of each table's name and of each row, in the order of the log. However
+    many rows there are, the view's time is enough while some of them come within it.
+    """
+    hasher = hashlib.sha256()
+    for table, statement in _TABLES.items():
+        hasher.update(msgspec.msgpack.encode(table))
+        async with view.connection.execute(statement, {"p": position}) as cursor:
+            await _add_rows(hasher, cursor, view.renew)
+    return Digest(position, hasher.hexdigest())
+
+
+async def _add_rows(
+    hasher: "hashlib._Hash", cursor: aiosqlite.Cursor, progressed: Callable[[], None]
+) -> None:
+    encode = _encoder.encode
+    while rows := await cursor.fetchmany(_ROWS_AT_ONCE):
+        hasher.update(b"".join(map(encode, rows)))
+        progressed()
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+
+_CLOSED: Final = "CASE WHEN closed <= :p THEN closed END"
+
+_TABLES: Final = {
+    "records": """
+        SELECT position, time, hash, writer, commands FROM records
+        WHERE position <= :p ORDER BY position
+    """,
+    "events": """
+        SELECT position, namespace, body FROM events
+        WHERE position <= :p ORDER BY position, namespace
+    """,
+    "namespaces": """
+        SELECT number, cluster, name, opened FROM namespaces WHERE opened <= :p ORDER BY number
+    """,
+    "accounts": "SELECT number, name, opened FROM accounts WHERE opened <= :p ORDER BY number",
+    "clusters": "SELECT name, uid, opened FROM clusters WHERE opened <= :p ORDER BY name",
+    "lines": f"""
+        SELECT number, account, key, opened, {_CLOSED} FROM lines
+        WHERE opened <= :p ORDER BY number
+    """,
+    "coverages": f"""
+        SELECT namespace, account, opened, {_CLOSED} FROM coverages
+        WHERE opened <= :p ORDER BY namespace, account, opened
+    """,
+    "balances": """
+        SELECT account, position, body FROM balances
+        WHERE position <= :p ORDER BY account, position
+    """,
+    "charges": f"""
+        SELECT
+            namespace, key, uid, base, version, demand, admitted, since, owner, actor, root, traits,
+            opened, {_CLOSED},
+            CASE WHEN closed <= :p THEN cause END, CASE WHEN closed <= :p THEN fork END
+        FROM charges WHERE opened <= :p ORDER BY number
+    """,
+    "selections": f"""
+        SELECT account, reach, selects, asked_only, opened, {_CLOSED} FROM selections
+        WHERE opened <= :p ORDER BY account, opened
+    """,
+    "draws": f"""
+        SELECT
+            namespace, root, charge, committed, pods, live, opened, {_CLOSED},
+            CASE WHEN closed <= :p THEN fork END
+        FROM draws WHERE opened <= :p ORDER BY number
+    """,
+    "cards": f"""
+        SELECT account, cluster, node, keeper, state, body, opened, {_CLOSED} FROM cards
+        WHERE opened <= :p ORDER BY account, opened
+    """,
+    "placements": f"""
+        SELECT
+            namespace, key, uid, node, parts, stands, since, stage, initialised, observed,
+            opened, {_CLOSED}, CASE WHEN closed <= :p THEN fork END
+        FROM placements WHERE opened <= :p ORDER BY number
+    """,
+    "drift": """
+        SELECT position, number, namespace, key, uid, type, cause, amounts, over FROM drift
+        WHERE position <= :p ORDER BY position, number
+    """,
+}

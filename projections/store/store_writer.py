@@ -1,0 +1,180 @@
+"""The SQLite file: one writer, any number of read-only readers, and what to do when it is not ours.
+
+The writer keeps position and rows in one transaction, so that a process killed at any byte finds
+a whole number of records when it comes back. The file is disposable: with another schema version
+it is deleted and built again from the log.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Final, Self
+
+import aiosqlite
+import msgspec
+
+from projections.store.intervals import fork
+
+APPLICATION: Final = 0x67707564
+"""SQLite's application_id of a projection file."""
+
+VERSION: Final = 7
+"""SQLite's user_version of the schema this code reads and writes."""
+
+BUSY_SECONDS: Final = 10.0
+"""How long a transaction waits for another process that writes the file."""
+
+_PRAGMAS: Final = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = NORMAL",  # a power cut may cost the last transactions, never the rest
+    "PRAGMA cache_size = -65536",  # KiB
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA wal_autocheckpoint = 4000",  # pages
+    "PRAGMA journal_size_limit = 67108864",  # bytes
+)
+
+
+class StoreError(Exception):
+    """The projection file cannot be used; the message names the file and the remedy."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """How far a projection is: the last record's position, time in µs of Unix time, and hash."""
+
+    position: int
+    time: int
+    hash: bytes
+
+
+class Store:
+    """The writing side of one projection file. Close it, or use it as a context."""
+
+    def __init__(self, path: Path, connection: aiosqlite.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._writing = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, path: Path) -> "Store":
+        """Open the file for writing, create it, or start it anew when its schema is another.
+
+        Raises StoreError when the file cannot be opened or belongs to something else.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = await _connect(path)
+            if await _is_outdated(connection, path):
+                await connection.close()
+                delete(path)
+                connection = await _connect(path)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(
+                f"cannot open the projection {path} ({error}): make its directory writable, or"
+                " delete the file; it is built again from the log"
+            ) from error
+        return cls(path, connection)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def head(self) -> Head:
+        """Return how far the file is; position 0 when it is empty. Raises StoreError."""
+        with self._failing():
+            return await head_of(self._connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
+        """Run the block in one write transaction: all of it is stored, or nothing.
+
+        Raises StoreError when SQLite fails in it: the file is damaged or the disk is full.
+        """
+        async with self._writing:
+            with self._failing():
+                await self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._connection
+                except BaseException:
+                    await self._connection.rollback()
+                    raise
+                await self._connection.commit()
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        await self._connection.close()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Name the file and the remedy when SQLite fails in the block."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"cannot write the projection {self.path} ({error}): make room on its disk, or"
+                " delete the file; it is built again from the log"
+            ) from error
+
+
+def delete(path: Path) -> None:
+    """Delete a projection file with its companions.
+
+    The main file goes last: until then a process that is killed here leaves a file that is still
+    recognised and deleted by the next.
+    """
+    for suffix in ("-wal", "-shm", ""):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+async def head_of(connection: aiosqlite.Connection) -> Head:
+    """Return how far a projection is, as its connection sees it."""
+    statement = "SELECT position, time, hash FROM records ORDER BY position DESC LIMIT 1"
+    async with connection.execute(statement) as rows:
+        row = await rows.fetchone()
+    return Head(*row) if row is not None else Head(0, 0, bytes(32))
+
+
+async def pragma(connection: aiosqlite.Connection, name: str) -> int:
+    """Return the value of a numeric pragma."""
+    async with connection.execute(f"PRAGMA {name}") as rows:
+        row = await rows.fetchone()
+    return int(row[0]) if row is not None else 0
+
+
+async def _connect(path: Path) -> aiosqlite.Connection:
+    connection = await aiosqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        for statement in _PRAGMAS:
+            await connection.execute(statement)
+        await connection.create_function("fork", 2, fork, deterministic=True)
+        await _create(connection)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+async def _create(connection: aiosqlite.Connection) -> None:
+    """Create the schema in an empty file; a file that has any table is left alone."""
+    async with connection.execute("SELECT count(*) FROM sqlite_master") as rows:
+        row = await rows.fetchone()
+    if row is None or row[0] == 0:
+        schema = resources.files("projections.store").joinpath("schema.sql").read_text()
+        await connection.executescript(f"BEGIN IMMEDIATE;\n{schema}\nCOMMIT;")
+
+
+async def _is_outdated(connection: aiosqlite.Connection, path: Path) -> bool:
+    """Return whether the file is a projection of another schema. Raises StoreError if it is none.
+
+    A file that holds something else is never deleted.
+    """
+    if await pragma(connection, "application_id") != APPLICATION:
+        await connection.close()
+        raise StoreError(
+            f"{path} is not a projection of gpuledger: move it away, or choose another file"
+        )
+    return await pragma(connection, "user_version") != VERSION

@@ -1,0 +1,77 @@
+"""Cards: what the nodes have announced, and what pods hold of it that is announced no more."""
+
+from typing import Final
+
+import aiosqlite
+import msgspec
+
+from ledger.core.evolve.placements import account_of
+from ledger.core.model.cards import Card, Node
+from projections.tables.changes import Change
+from projections.tables.names import Names
+
+ANNOUNCED: Final = "announced"
+"""The node announces the card."""
+LOST: Final = "lost"
+"""The node no longer announces the card, and pods hold it still."""
+GONE: Final = "gone"
+"""The node does not exist any more, and pods hold the card still."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A card of a node with who hands it out, and whether it is announced."""
+
+    card: Card
+    keeper: str
+    state: str
+
+
+class Cards:
+    """The table `cards`."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._statements: list[tuple[str, tuple[str | int, ...]]] = []
+
+    def take(self, change: Change) -> None:
+        """Close and open the rows of the cards of nodes that announced others, or of lost ones."""
+        for node, known in change.nodes.items():
+            before, after = _standing(known), _standing(change.state.nodes.get(node))
+            for uuid in sorted(before.keys() | after.keys()):
+                old, new = before.get(uuid), after.get(uuid)
+                if old != new:
+                    self._replace(node, uuid, old, new, change.record.position)
+
+    def _replace(
+        self, node: str, uuid: str, old: Standing | None, new: Standing | None, position: int
+    ) -> None:
+        account = self._names.account(account_of(node, uuid), position)
+        if old is not None:
+            self._statements.append((_CLOSE, (position, account)))
+        if new is not None:
+            cluster, _, name = node.partition("/")
+            body = msgspec.json.encode(new.card).decode()
+            row = (account, cluster, name, new.keeper, new.state, body, position)
+            self._statements.append((_OPEN, row))
+
+    async def write(self, connection: aiosqlite.Connection) -> None:
+        """Write what waits, in the order in which it happened."""
+        for statement, values in self._statements:
+            await connection.execute(statement, values)
+        self._statements.clear()
+
+
+def _standing(node: Node | None) -> dict[str, Standing]:
+    """Return the cards of a node by uuid, with those that it lost."""
+    if node is None:
+        return {}
+    lost = GONE if node.gone else LOST
+    found = {card.uuid: Standing(card, node.keeper, lost) for card in node.lost}
+    return found | {card.uuid: Standing(card, node.keeper, ANNOUNCED) for card in node.cards}
+
+
+_CLOSE: Final = "UPDATE cards SET closed = ? WHERE account = ? AND closed IS NULL"
+_OPEN: Final = """
+INSERT INTO cards (account, cluster, node, keeper, state, body, opened)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+"""

@@ -1,0 +1,147 @@
+"""Charges: the holds and objects that make up what each key is charged, as intervals."""
+
+from typing import Final
+
+import aiosqlite
+import msgspec
+
+from ledger.core.model.events import OBJECT
+from ledger.core.model.state import Entry, Hold, Object
+from ledger.core.model.traits import told_up_to
+from projections.store.intervals import fork
+from projections.tables.changes import Change
+from projections.tables.damage import check_closed
+from projections.tables.names import Names
+
+COMMITTED: Final = "committed"
+"""The hold ended because its object was seen persisted."""
+RAISED: Final = "raised"
+"""The hold goes on in the next row, with a larger demand or with what its cards decided."""
+UPDATED: Final = "updated"
+"""The object goes on in the next row, at a newer version or with what its cards decided."""
+
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
+
+Part = Hold | Object
+Identity = tuple[int, str, int, str]
+"""`(namespace, key, base, uid)`: what an open row is found by."""
+
+Where = tuple[int, str, str]
+"""Number and name of a namespace, and a key in it."""
+
+_NOTHING_HELD: Final = Entry(None, (), {})
+
+
+class Charges:
+    """The table `charges`.
+
+    A row that opens and closes before it is written is written once. Rows are written in the order
+    of opening, whatever the size of the transactions.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._rows: list[Row] = []
+        self._open: dict[Identity, Row] = {}
+        self._closings: list[tuple[int, str, int, int, str, int, str]] = []
+
+    def take(self, change: Change) -> None:
+        """Close the parts that ended with the record and open the ones that began."""
+        position, namespaces = change.record.position, change.state.namespaces
+        for (namespace, key), known in change.keys.items():
+            before = known or _NOTHING_HELD
+            after = namespaces[namespace].entries.get(key, _NOTHING_HELD)
+            number = self._names.namespace(namespace, position)
+            if before.holds != after.holds:
+                self._take_holds(change, (number, namespace, key), before.holds, after.holds)
+            if before.committed != after.committed:
+                self._take_object(
+                    change, (number, namespace, key), before.committed, after.committed
+                )
+
+    def _take_holds(
+        self, change: Change, where: Where, before: tuple[Hold, ...], after: tuple[Hold, ...]
+    ) -> None:
+        number, namespace, key = where
+        position = change.record.position
+        for hold in before:
+            if hold not in after:
+                cause = change.causes.get((namespace, key, hold.uid, hold.base))
+                if cause is None:
+                    again = any(one.uid == hold.uid and one.base == hold.base for one in after)
+                    cause = RAISED if again else COMMITTED
+                self._end((number, key, hold.base, hold.uid), position, cause)
+        for hold in after:
+            if hold not in before:
+                self._begin((number, key, hold.base, hold.uid), hold, position)
+
+    def _take_object(
+        self, change: Change, where: Where, before: Object | None, after: Object | None
+    ) -> None:
+        number, namespace, key = where
+        position = change.record.position
+        if before is not None:
+            cause = change.causes.get((namespace, key, before.uid, OBJECT), UPDATED)
+            self._end((number, key, OBJECT, before.uid), position, cause)
+        if after is not None:
+            self._begin((number, key, OBJECT, after.uid), after, position)
+
+    def _begin(self, identity: Identity, part: Part, position: int) -> None:
+        row = Row(identity, part, position)
+        self._rows.append(row)
+        self._open[identity] = row
+
+    def _end(self, identity: Identity, position: int, cause: str) -> None:
+        row = self._open.pop(identity, None)
+        if row is None:
+            self._closings.append((position, cause, position, *identity))
+        else:
+            row.closed, row.cause = position, cause
+
+    async def write(self, connection: aiosqlite.Connection) -> None:
+        """Write closings and rows that wait. Raises Damaged when a row to close is not open."""
+        async with connection.executemany(_CLOSE, self._closings) as cursor:
+            check_closed("charges", cursor.rowcount, len(self._closings))
+        await connection.executemany(_INSERT, [row.values() for row in self._rows])
+        self._closings.clear()
+        self._rows.clear()
+        self._open.clear()
+
+
+class Row:
+    """A row that is not written yet."""
+
+    __slots__ = ("cause", "closed", "identity", "opened", "part")
+
+    def __init__(self, identity: Identity, part: Part, opened: int) -> None:
+        self.identity, self.part, self.opened = identity, part, opened
+        self.closed: int | None = None
+        self.cause: str | None = None
+
+    def values(self) -> tuple[int | str | bytes | None, ...]:
+        """Return the columns in the order of the insert."""
+        part, opened, closed = self.part, self.opened, self.closed
+        version, owner, actor, admitted = 0, "", "", None
+        if isinstance(part, Hold):
+            owner, actor = part.owner, part.actor
+        else:
+            version = part.version
+            if part.admitted is not None:
+                admitted = _encoder.encode(part.admitted)
+        place = None if closed is None else fork(opened, closed)
+        root, traits = part.root, _encoder.encode(part.traits)
+        demand = _encoder.encode(part.demand)
+        own = (version, demand, admitted, part.time, owner, actor, root, traits)
+        return (*self.identity, *own, told_up_to(part.traits), opened, closed, self.cause, place)
+
+
+_CLOSE: Final = """
+UPDATE charges SET closed = ?, cause = ?, fork = fork(opened, ?)
+WHERE namespace = ? AND key = ? AND base = ? AND uid = ? AND closed IS NULL
+"""
+_INSERT: Final = """
+INSERT INTO charges
+  (namespace, key, base, uid, version, demand, admitted, since, owner, actor, root, traits,
+   read, opened, closed, cause, fork)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""

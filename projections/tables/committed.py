@@ -1,0 +1,82 @@
+"""Committing: what part of every line's used amount is explained by committed demand.
+
+The core knows what is used. The committed part is kept here, by adding up the difference that each
+record makes to the units it touches. A namespace that other lines count since a record is counted
+anew, and no other.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ledger.core.evolve import charges
+from ledger.core.evolve.charges import Term
+from ledger.core.model.state import Namespace, Plan, SelectingPlan, State
+from projections.tables.changes import Change, committed_at
+
+
+class Committed:
+    """The committed amounts of all lines, `totals`, by the lines' numbers."""
+
+    def __init__(self, state: State) -> None:
+        self.totals = [0] * len(state.names)
+        self._counted: dict[str, _Counted] = {}
+        for name, space in state.namespaces.items():
+            self._recount(name, space)
+
+    def take(self, change: Change) -> None:
+        """Follow a record."""
+        state = change.state
+        self.totals.extend([0] * (len(state.names) - len(self.totals)))
+        anew = {name for name in _concerned(change) if self._is_outdated(name, state)}
+        for name in anew:
+            self._recount(name, state.namespaces[name])
+        for (namespace, key), before in change.units.items():
+            if namespace in anew:
+                continue
+            space = state.namespaces[namespace]
+            after = committed_at(space, key)
+            if before != after:
+                counted = self._counted[namespace]
+                self._add(counted, space, before, -1)
+                self._add(counted, space, after, 1)
+
+    def _is_outdated(self, name: str, state: State) -> bool:
+        known, space = self._counted.get(name, _NEVER), state.namespaces[name]
+        return known.plan is not space.plan or known.selected is not space.selected
+
+    def _recount(self, name: str, space: Namespace) -> None:
+        """Count a namespace anew, after other lines have come to count it."""
+        for line, amount in self._counted.get(name, _NEVER).amounts.items():
+            self.totals[line] -= amount
+        counted = self._counted[name] = _Counted(space.plan, space.selected)
+        for unit in charges.units(space):
+            self._add(counted, space, charges.committed_terms(space, unit), 1)
+
+    def _add(self, counted: "_Counted", space: Namespace, found: Iterable[Term], sign: int) -> None:
+        for line, amount in charges.by_line(space, found).items() if found else ():
+            counted.amounts[line] = counted.amounts.get(line, 0) + sign * amount
+            self.totals[line] += sign * amount
+
+
+class _Counted:
+    """What the lines of a namespace count in it, and which lines those were."""
+
+    __slots__ = ("amounts", "plan", "selected")
+
+    def __init__(self, plan: Plan | None, selected: SelectingPlan | None) -> None:
+        self.plan, self.selected = plan, selected
+        self.amounts: dict[int, int] = {}
+
+
+_NEVER: Final = _Counted(None, None)
+
+
+def _concerned(change: Change) -> set[str]:
+    """Return the namespaces that a record touched, or that an account covers or covered."""
+    names = {namespace for namespace, _ in change.units}
+    for name, before in change.accounts.items():
+        after = change.state.accounts.get(name)
+        if before != after:
+            for account in (before, after):
+                names.update(account.covers if account is not None else ())
+    return names

@@ -1,0 +1,102 @@
+"""Drift: every correction, where the cluster showed something that the ledger had not been told.
+
+Either something was seen that no hold had let in (`Observed`, with the cause `unreserved` or
+`late`), or a comparison with a full list found the end of something whose deletion nobody saw. That
+other accounts count an object since its labels changed, or that it is part of a root now, is no
+correction.
+"""
+
+from typing import Final, TypeGuard
+
+import aiosqlite
+import msgspec
+
+from ledger.core.evolve.evolver import Postings
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.events import OBJECT, AnyEvent, Cause, Observed, Released
+from ledger.core.model.state import Hold, Object, State
+from projections.tables.changes import Change
+from projections.tables.names import Names
+
+RECOUNT: Final = "recount"
+"""The actor of what follows from comparing everything with a list, see"
+" `webhook.context.settlement_session`."""
+
+_UNTOLD: Final = frozenset({Cause.UNRESERVED, Cause.LATE})
+_NOTHING: Final[Amounts] = {}
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
+
+Row = tuple[int, int, int, str, str, str, str, bytes, bytes]
+
+
+class Drift:
+    """The table `drift`."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._rows: list[Row] = []
+
+    def take(self, change: Change) -> None:
+        """Keep the corrections among the record's events."""
+        position = change.record.position
+        for number, item in enumerate(change.record.items):
+            event = item.event
+            if not _is_correction(event):
+                continue
+            amounts = event.demand if isinstance(event, Observed) else _released(change, event)
+            self._rows.append(
+                (
+                    position,
+                    number,
+                    self._names.namespace(event.namespace, position),
+                    event.key,
+                    event.uid,
+                    type(event).__name__,
+                    str(event.cause),
+                    _encoder.encode(amounts),
+                    _encoder.encode(_over(change.state, item.postings)),
+                )
+            )
+
+    async def write(self, connection: aiosqlite.Connection) -> None:
+        """Write the rows that wait."""
+        await connection.executemany(_INSERT, self._rows)
+        self._rows.clear()
+
+
+def _is_correction(event: AnyEvent) -> TypeGuard[Observed | Released]:
+    if isinstance(event, Observed):
+        return event.cause in _UNTOLD
+    if not isinstance(event, Released):
+        return False
+    return event.actor == RECOUNT and event.cause != Cause.MOVED
+
+
+def _released(change: Change, event: Released) -> Amounts:
+    """Return what was charged for the part that ended; nothing if it began in the same record."""
+    entry = change.keys[event.namespace, event.key]
+    parts: list[Hold | Object] = []
+    if entry is not None and event.base != OBJECT:
+        parts += [hold for hold in entry.holds if hold.base == event.base]
+    elif entry is not None and entry.committed is not None:
+        parts.append(entry.committed)
+    return next((part.demand for part in parts if part.uid == event.uid), _NOTHING)
+
+
+def _over(state: State, postings: Postings) -> list[tuple[int, int, int]]:
+    """Return `(line, used, limit)` of the lines that an event brought, or left, over their limit.
+
+    The limit is the one after the record: nothing is known as of half a record.
+    """
+    values = iter(postings)
+    return [
+        (line, used, state.limit[line])
+        for line, delta, used in zip(values, values, values, strict=True)
+        if delta > 0 and used > state.limit[line]
+    ]
+
+
+_INSERT: Final = """
+INSERT INTO drift (position, number, namespace, key, uid, type, cause, amounts, over)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""

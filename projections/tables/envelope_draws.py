@@ -1,0 +1,86 @@
+"""Draws: what the pods of each root are charged together, as intervals."""
+
+from typing import Final
+
+import aiosqlite
+import msgspec
+
+from projections.store.intervals import fork
+from projections.tables.changes import Change, Taken, taken_at
+from projections.tables.damage import check_closed
+from projections.tables.names import Names
+
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
+
+Place = tuple[int, str]
+"""Number of a namespace and key of a root in it."""
+
+
+class Draws:
+    """The table `draws`.
+
+    A row that opens and closes before it is written is written once, in the order of opening.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._rows: list[Row] = []
+        self._open: dict[Place, Row] = {}
+        self._closings: list[tuple[int, int, int, str]] = []
+
+    def take(self, change: Change) -> None:
+        """Close and open the rows of the roots whose pods, or whose own entry, changed."""
+        position = change.record.position
+        for (namespace, root), before in change.draws.items():
+            after = taken_at(change.state.namespaces[namespace], root)
+            if before == after:
+                continue
+            place = (self._names.namespace(namespace, position), root)
+            if before is not None:
+                self._end(place, position)
+            if after is not None:
+                row = self._open[place] = Row(place, after, position)
+                self._rows.append(row)
+
+    def _end(self, place: Place, position: int) -> None:
+        row = self._open.pop(place, None)
+        if row is None:
+            self._closings.append((position, position, *place))
+        else:
+            row.closed = position
+
+    async def write(self, connection: aiosqlite.Connection) -> None:
+        """Write closings and rows that wait. Raises Damaged when a row to close is not open."""
+        async with connection.executemany(_CLOSE, self._closings) as cursor:
+            check_closed("draws", cursor.rowcount, len(self._closings))
+        await connection.executemany(_INSERT, [row.values() for row in self._rows])
+        self._closings.clear()
+        self._rows.clear()
+        self._open.clear()
+
+
+class Row:
+    """A row that is not written yet."""
+
+    __slots__ = ("closed", "opened", "place", "taken")
+
+    def __init__(self, place: Place, taken: Taken, opened: int) -> None:
+        self.place, self.taken, self.opened = place, taken, opened
+        self.closed: int | None = None
+
+    def values(self) -> tuple[int | str | bytes | None, ...]:
+        """Return the columns in the order of the insert."""
+        taken, opened, closed = self.taken, self.opened, self.closed
+        amounts = (_encoder.encode(taken.charge), _encoder.encode(taken.committed))
+        filed = None if closed is None else fork(opened, closed)
+        return (*self.place, *amounts, taken.pods, taken.live, opened, closed, filed)
+
+
+_CLOSE: Final = """
+UPDATE draws SET closed = ?, fork = fork(opened, ?)
+WHERE namespace = ? AND root = ? AND closed IS NULL
+"""
+_INSERT: Final = """
+INSERT INTO draws (namespace, root, charge, committed, pods, live, opened, closed, fork)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""

@@ -1,0 +1,63 @@
+"""History: the records and their events, as they were decided."""
+
+from typing import Final
+
+import aiosqlite
+import msgspec
+
+from ledger.core.model import accounts, events
+from ledger.log.records import Item
+from projections.tables.changes import KEYED, PLACING, Change
+from projections.tables.names import Names
+
+_encoder: Final = msgspec.msgpack.Encoder()
+
+
+NO_NAMESPACE: Final = 0
+"""The number of "no single namespace"."""
+
+
+class History:
+    """The tables `records` and `events`."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._records: list[tuple[int, int, bytes, str, int]] = []
+        self._events: list[tuple[int, int, bytes]] = []
+
+    def take(self, change: Change) -> None:
+        """Keep the record, and its events by namespace."""
+        record, position = change.record, change.record.position
+        self._records.append((position, record.time, change.hash, record.writer, record.group))
+        found: dict[str, list[tuple[int, Item]]] = {}
+        for number, item in enumerate(record.items):
+            found.setdefault(namespace_of(item.event), []).append((number, item))
+        for namespace, items in found.items():
+            place = self._names.namespace(namespace, position) if namespace else NO_NAMESPACE
+            self._events.append((position, place, _encoder.encode(items)))
+
+    async def write(self, connection: aiosqlite.Connection) -> None:
+        """Write the records and events that wait."""
+        await connection.executemany(
+            "INSERT INTO records (position, time, hash, writer, commands) VALUES (?, ?, ?, ?, ?)",
+            self._records,
+        )
+        await connection.executemany(
+            "INSERT INTO events (position, namespace, body) VALUES (?, ?, ?)", self._events
+        )
+        self._records.clear()
+        self._events.clear()
+
+
+def namespace_of(event: events.AnyEvent) -> str:
+    """Return the one qualified namespace that an event concerns, empty when there is none."""
+    if isinstance(event, KEYED + PLACING):
+        return event.namespace
+    if isinstance(event, events.ClusterRegistered | events.CardsRegistered | events.NodeRemoved):
+        return ""
+    if isinstance(event, events.Described):
+        return event.subject if "/" in event.subject else ""
+    if accounts.kind(event.account) is not accounts.Kind.QUOTA:
+        return ""
+    cluster, namespace, _ = accounts.parts(event.account)
+    return accounts.qualified(cluster, namespace)

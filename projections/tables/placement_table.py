@@ -1,0 +1,91 @@
+"""Placements: on which cards every pod was, and how far that had come, as intervals."""
+
+from typing import Final
+
+import aiosqlite
+import msgspec
+
+from ledger.core.model.cards import Placement
+from projections.store.intervals import fork
+from projections.tables.changes import Change
+from projections.tables.damage import check_closed
+from projections.tables.names import Names
+
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
+
+Identity = tuple[str, int, str]
+"""`(node, number of the namespace, key)`: what an open row is found by."""
+
+
+class Placements:
+    """The table `placements`.
+
+    A row that opens and closes before it is written is written once, in the order of opening.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._rows: list[Row] = []
+        self._open: dict[Identity, Row] = {}
+        self._closings: list[tuple[int, int, str, int, str]] = []
+
+    def take(self, change: Change) -> None:
+        """Close the placements that a record ended or changed, and open what they are now."""
+        position = change.record.position
+        for (namespace, key), before in change.placed.items():
+            after = change.state.namespaces[namespace].placed.get(key)
+            if before == after:
+                continue
+            number = self._names.namespace(namespace, position)
+            if before is not None:
+                self._end((before.node, number, key), position)
+            if after is not None:
+                row = Row((after.node, number, key), after, position)
+                self._open[row.identity] = row
+                self._rows.append(row)
+
+    def _end(self, identity: Identity, position: int) -> None:
+        row = self._open.pop(identity, None)
+        if row is None:
+            self._closings.append((position, position, *identity))
+        else:
+            row.closed = position
+
+    async def write(self, connection: aiosqlite.Connection) -> None:
+        """Write closings and rows that wait. Raises Damaged when a row to close is not open."""
+        async with connection.executemany(_CLOSE, self._closings) as cursor:
+            check_closed("placements", cursor.rowcount, len(self._closings))
+        await connection.executemany(_INSERT, [row.values() for row in self._rows])
+        self._closings.clear()
+        self._rows.clear()
+        self._open.clear()
+
+
+class Row:
+    """A row that is not written yet."""
+
+    __slots__ = ("closed", "identity", "opened", "placement")
+
+    def __init__(self, identity: Identity, placement: Placement, opened: int) -> None:
+        self.identity, self.placement, self.opened = identity, placement, opened
+        self.closed: int | None = None
+
+    def values(self) -> tuple[int | str | bytes | None, ...]:
+        """Return the columns in the order of the insert."""
+        one, opened, closed = self.placement, self.opened, self.closed
+        bodies = (_encoder.encode(one.parts), _encoder.encode(one.stands))
+        flags = (one.stage, one.initialised, one.observed)
+        filed = None if closed is None else fork(opened, closed)
+        return (*self.identity, one.uid, *bodies, one.time, *flags, opened, closed, filed)
+
+
+_CLOSE: Final = """
+UPDATE placements SET closed = ?, fork = fork(opened, ?)
+WHERE node = ? AND namespace = ? AND key = ? AND closed IS NULL
+"""
+_INSERT: Final = """
+INSERT INTO placements
+  (node, namespace, key, uid, parts, stands, since, stage, initialised, observed,
+   opened, closed, fork)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""

@@ -1,0 +1,19 @@
+"""What the projector needs from a table."""
+
+from typing import Protocol
+
+import aiosqlite
+
+from projections.tables.changes import Change
+
+
+class Table(Protocol):
+    """One kind of rows. Rows wait in memory from `take` until `write`, in one transaction."""
+
+    def take(self, change: Change) -> None:
+        """Turn what a record changed into rows."""
+        ...
+
+    async def write(self, connection: aiosqlite.Connection) -> None:
+        """Write the rows that wait, inside the caller's transaction."""
+        ...

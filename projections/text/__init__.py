@@ -1,0 +1,1 @@
+"""Events, cards and selectors as text."""

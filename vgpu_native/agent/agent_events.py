@@ -1,0 +1,44 @@
+"""Telling: events of pods. Without a cluster, nothing but the log of the agent has them."""
+
+from typing import Final, Protocol
+
+import structlog
+
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.ports import PodEvent
+from vgpu_native.plugin.allocation.allocation_store import Owner
+
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+
+
+class PodWrites(Protocol):
+    """What of a cluster reports need; every call has a deadline and may raise ClusterError."""
+
+    async def create_event(self, event: PodEvent) -> None:
+        """Tell something of a pod."""
+        ...
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Ask for the eviction of the pod that has this uid."""
+        ...
+
+
+async def tell(cluster: PodWrites | None, pod: Owner, reason: str, note: str, action: str) -> bool:
+    """Write a warning about a pod; return whether nothing is left to be tried again."""
+    if cluster is None:
+        return True
+    event = PodEvent(
+        namespace=pod.namespace,
+        name=pod.pod,
+        uid=pod.uid,
+        reason=reason,
+        note=note,
+        action=action,
+        warning=True,
+    )
+    try:
+        await cluster.create_event(event)
+    except (ClusterError, TimeoutError) as error:
+        _logger.warning("event_not_written", reason=str(error))
+        return False
+    return True

@@ -1,0 +1,85 @@
+"""Reporting: what is done about a pod that uses more of a card than its containers say.
+
+It is logged and told in an event of the pod, once; by policy the pod is evicted when it goes on for
+long enough. An eviction is asked for as by anybody else: budgets of disruptions hold, and the pod
+has its grace period.
+"""
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import structlog
+
+from ledger.kube.api.errors import ClusterError, NotFound
+from vgpu_native.agent.agent_events import PodWrites, tell
+from vgpu_native.agent.bypass_detection import Drift
+from vgpu_native.plugin.allocation.allocation_store import Owner
+from vgpu_native.shared.limits_page import MEBIBYTE
+
+Bypass = Literal["report", "evict"]
+
+TOLD_SECONDS: Final = 15.0
+"""How long a drift must last before anybody is told."""
+
+EVICT_SECONDS: Final = 60.0
+"""How long it must last before the pod is evicted, where that is the policy."""
+
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+
+
+class Reporter:
+    """Tells of each drift once, and evicts by policy."""
+
+    def __init__(self, cluster: PodWrites | None, policy: Bypass) -> None:
+        """Without a cluster, drift is only logged."""
+        self._cluster, self._policy = cluster, policy
+        self._told: set[tuple[str, str]] = set()
+        self._evicted: set[str] = set()
+
+    async def report(self, drifts: Iterable[Drift], owners: Iterable[Owner]) -> None:
+        """Do what is to be done about the drifts of this moment."""
+        pods = {one.uid: one for one in owners}
+        lasting = [one for one in drifts if one.seconds >= TOLD_SECONDS and one.uid in pods]
+        here = {(one.uid, one.card) for one in lasting}
+        self._told &= here
+        self._evicted &= {uid for uid, _ in here}
+        for one in lasting:
+            await self._tell(one, pods[one.uid])
+            if self._policy == "evict" and one.seconds >= EVICT_SECONDS:
+                await self._evict(one, pods[one.uid])
+
+    async def _tell(self, drift: Drift, pod: Owner) -> None:
+        where = (drift.uid, drift.card)
+        if where in self._told:
+            return
+        self._told.add(where)
+        note = (
+            f"The pod uses {drift.seen // MEBIBYTE} MiB of card {drift.card}, but its containers"
+            f" account for {drift.said // MEBIBYTE} MiB: something allocates past libvgpu.so"
+        )
+        _logger.warning(
+            "memory_not_accounted_for",
+            namespace=pod.namespace,
+            pod=pod.pod,
+            card=drift.card,
+            said=drift.said,
+            seen=drift.seen,
+        )
+        await tell(self._cluster, pod, "GPUMemoryNotAccountedFor", note, "Account")
+
+    async def _evict(self, drift: Drift, pod: Owner) -> None:
+        if pod.uid in self._evicted or self._cluster is None:
+            return
+        try:
+            await self._cluster.evict(pod.namespace, pod.pod, pod.uid)
+        except NotFound:
+            self._evicted.add(pod.uid)
+            return
+        except (ClusterError, TimeoutError) as error:
+            # Tried again at the next look.
+            _logger.warning("not_evicted", pod=f"{pod.namespace}/{pod.pod}", reason=str(error))
+            return
+        self._evicted.add(pod.uid)
+        _logger.warning("evicted", namespace=pod.namespace, pod=pod.pod, excess=drift.excess)
+        note = f"Evicted for {drift.excess // MEBIBYTE} MiB of card {drift.card} past its limits"
+        await tell(self._cluster, pod, "EvictedForGPUMemory", note, "Evict")

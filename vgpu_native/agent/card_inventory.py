@@ -1,0 +1,155 @@
+"""Inventory: which cards the node has, and which of them are ill, as NVML tells it.
+
+A card is ill from the moment at which the driver tells an error of it that no program can cause,
+and while NVML does not answer for it. After an error of the driver a card stays ill until the agent
+starts anew: what mended it, a reset or a new board, is not seen from here. A card that answers
+again is well again. One that NVML does not list any more is kept as ill: pods may hold it.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from ledger.core.model.cards import Card
+from ledger.kube.hami.link_scores import PairScores
+from vgpu_native.agent.card_mapping import Offer, cards_of
+from vgpu_native.nvml.nvml_port import Driver, Gpu, NvmlError, Xid
+from vgpu_native.shared.versioned import Changes
+
+LISTEN_SECONDS: Final = 1.0
+"""How long one wait for errors lasts, so that the agent can end."""
+
+LOOK_SECONDS: Final = 5.0
+"""How often NVML is asked which cards there are."""
+
+OF_PROGRAMS: Final = frozenset({13, 31, 43, 45, 68, 109})
+"""Errors that a program causes and that end it: illegal addresses, its end, page faults."""
+
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+
+
+class Inventory:
+    """The node's cards; `changes` counts whenever they, or how they are, become other ones.
+
+    `trouble` says why nothing is known of cards now, and is empty when all is well.
+    """
+
+    def __init__(self, driver: Driver, offer: Offer) -> None:
+        """Know nothing yet; `run` looks."""
+        self.changes = Changes()
+        self.trouble = "NVML has not been asked yet"
+        self.ill: dict[str, str] = {}
+        self.xids: dict[tuple[str, int], int] = {}
+        self.scores: PairScores = {}
+        self._driver, self._offer = driver, offer
+        self._gpus: dict[str, Gpu] = {}
+        self._failed: dict[str, str] = {}
+        self._silent: dict[str, str] = {}
+        self._cards: tuple[Card, ...] | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether NVML has told which cards there are."""
+        return self._cards is not None
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The cards as NVML told them."""
+        return tuple(self._gpus.values())
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards that can be shared, in the order of their indexes."""
+        return self._cards or ()
+
+    async def run(self) -> None:
+        """Keep looking until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_looking())
+            tasks.create_task(self._keep_listening())
+
+    async def look(self) -> None:
+        """Ask NVML which cards there are and whether each answers."""
+        try:
+            gpus = await self._driver.ask(self._driver.nvml.gpus)
+        except NvmlError as error:
+            self._report(str(error))
+            self._silent = {uuid: str(error) for uuid in self._gpus}
+        else:
+            self._report("" if gpus else "NVML lists no cards")
+            await self._take(gpus)
+        self._settle()
+
+    def hear(self, xid: Xid) -> None:
+        """Take an error that the driver told; one of no known card is one of all."""
+        uuids = [xid.uuid] if xid.uuid in self._gpus else list(self._gpus)
+        for uuid in uuids:
+            self.xids[uuid, xid.number] = self.xids.get((uuid, xid.number), 0) + 1
+        if xid.number in OF_PROGRAMS:
+            return
+        for uuid in uuids:
+            self._failed.setdefault(uuid, f"XID {xid.number}")
+        self._settle()
+
+    async def _take(self, gpus: tuple[Gpu, ...]) -> None:
+        if {one.uuid for one in gpus} != self._gpus.keys():
+            await self._look_at_links()
+        for one in gpus:
+            if one.cut and one.uuid not in self._gpus:
+                _logger.warning("card_in_mig_mode", uuid=one.uuid, reason="it is not offered")
+        listed = {one.uuid for one in gpus}
+        self._gpus |= {one.uuid: one for one in gpus}
+        self._silent = dict.fromkeys(self._gpus.keys() - listed, "NVML lists it no more")
+        for uuid in listed:
+            try:
+                await self._driver.ask(self._driver.nvml.load, uuid)
+            except NvmlError as error:
+                self._silent[uuid] = str(error)
+
+    async def _look_at_links(self) -> None:
+        try:
+            self.scores = await self._driver.ask(self._driver.nvml.scores)
+        except NvmlError as error:
+            _logger.warning("links_unknown", reason=str(error))
+
+    def _settle(self) -> None:
+        """Work out what all this amounts to, and tell when it is something else."""
+        ill = {**self._silent, **self._failed}
+        for uuid in ill.keys() - self.ill.keys():
+            _logger.error("card_ill", uuid=uuid, reason=ill[uuid])
+        for uuid in self.ill.keys() - ill.keys():
+            _logger.info("card_well", uuid=uuid)
+        self.ill = ill
+        if not self._gpus and self.trouble:
+            return
+        cards = cards_of(self._gpus.values(), self._offer, ill)
+        if cards != self._cards:
+            self._cards = cards
+            self.changes.tell()
+
+    def _report(self, trouble: str) -> None:
+        if trouble and trouble != self.trouble:
+            _logger.error("cards_unknown", reason=trouble)
+        self.trouble = trouble
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _keep_listening(self) -> None:
+        """Hear errors; where NVML cannot tell them, what it answers must do."""
+        told = ""
+        while True:
+            try:
+                xid = await self._driver.xid(LISTEN_SECONDS)
+            except NvmlError as error:
+                if str(error) != told:
+                    told = str(error)
+                    _logger.warning("errors_not_heard", reason=told)
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            if xid is not None:
+                _logger.warning("xid", uuid=xid.uuid, number=xid.number)
+                self.hear(xid)

@@ -1,0 +1,92 @@
+"""Cards: what the node's cards are to the ledger, and to the annotations of the Node. Pure.
+
+A card is announced with what it has. What may be promised of it beyond that is a percentage beside
+it, which the ledger applies: so memory that is only promised is never taken for memory that exists.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from ledger.core.model.cards import OWN, WHOLE, Card
+from ledger.kube.hami import annotation_names, link_scores, node_devices
+from ledger.kube.hami.link_scores import PairScores
+from vgpu_native.nvml.nvml_port import Gpu
+from vgpu_native.shared.limits_page import MEBIBYTE
+
+MODE: Final = "hami-core"
+"""The mode of cards that are shared through a library in each container."""
+
+_MAKER: Final = "NVIDIA"
+_SEPARATORS: Final = str.maketrans({",": " ", ":": " ", ";": " "})
+_WORDS: Final = annotation_names.WORDS["nvidia"]
+
+Form = Literal["json", "colons"]
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What is offered of each card: containers that share it, and percent of what it has."""
+
+    slots: int = 10
+    memory_scaling: int = WHOLE
+    cores_scaling: int = WHOLE
+
+
+def cards_of(gpus: Iterable[Gpu], offer: Offer, ill: Mapping[str, str]) -> tuple[Card, ...]:
+    """Return the cards that can be shared; those in `ill` are not healthy.
+
+    A card in MIG mode is left out: its instances are not made here.
+    """
+    return tuple(
+        Card(
+            uuid=one.uuid,
+            index=one.index,
+            type=_type(one.name),
+            memory=one.memory // MEBIBYTE,
+            cores=WHOLE,
+            slots=offer.slots,
+            numa=one.numa,
+            mode=MODE,
+            healthy=one.uuid not in ill,
+        )
+        for one in sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid))
+        if not one.cut
+    )
+
+
+def annotations(
+    cards: Sequence[Card], scores: PairScores, offer: Offer, form: Form
+) -> dict[str, str | None]:
+    """Return the annotations by which a node announces its cards; None stands for none."""
+    write = node_devices.announcement if form == "json" else node_devices.colon_announcement
+    return {
+        annotation_names.KEEPER: OWN,
+        _WORDS.register: write(cards),
+        annotation_names.PAIR_SCORES: link_scores.announcement(scores) if scores else None,
+        annotation_names.MEMORY_SCALING: _percent(offer.memory_scaling),
+        annotation_names.CORES_SCALING: _percent(offer.cores_scaling),
+    }
+
+
+def answer(handshake: str | None, now: datetime) -> str | None:
+    """Return what to answer to a handshake, None when nothing was asked. `now` is in UTC."""
+    if handshake is None or "Requesting" not in handshake:
+        return None
+    return f"Reported {now:%Y-%m-%d %H:%M:%S}"
+
+
+def changes(wanted: Mapping[str, str | None], found: Mapping[str, str]) -> dict[str, str | None]:
+    """Return what of the wanted annotations a node does not have yet."""
+    return {key: value for key, value in wanted.items() if found.get(key) != value}
+
+
+def _percent(scaling: int) -> str | None:
+    return None if scaling == WHOLE else str(scaling)
+
+
+def _type(name: str) -> str:
+    """Return the model of a card as HAMi writes it; no separator of its lists is in it."""
+    plain = " ".join(name.translate(_SEPARATORS).split())
+    return plain if plain.startswith(_MAKER) else f"{_MAKER}-{plain}"

@@ -1,0 +1,291 @@
+"""Observing: what every container of the node uses of its cards, read every few seconds."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from vgpu_native.agent.bypass_detection import Comparer, Drift, Said, Seen
+from vgpu_native.agent.cgroups import Cgroups
+from vgpu_native.nvml.nvml_port import Driver, Load, NvmlError
+from vgpu_native.plugin.allocation.allocation_store import Allocation, Owner
+from vgpu_native.shared import usage_region
+from vgpu_native.shared.layout import NO_LIMIT
+from vgpu_native.shared.limits_page import BadPage, Limits
+from vgpu_native.shared.limits_page import read as read_page
+from vgpu_native.shared.usage_region import BadRegion, Region
+
+NANOSECONDS: Final = 1_000_000_000
+
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Where a container's limits page and its region are."""
+
+    owner: Owner
+    page: Path
+    region: Path
+
+
+class Use(msgspec.Struct, frozen=True):
+    """What a container uses of one of its cards: bytes, and seconds for which it kept it busy.
+
+    `index` is the card's place among the container's. Without a limit, `memory_limit` is 0 bytes
+    and `cores_limit` 100 percent. `busy` is the percentage of the time since the look before.
+    `seen` are the bytes that the driver sees its whole pod use of the card, None when not known.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    card: str
+    index: int
+    memory_used: int
+    memory_limit: int
+    cores_limit: int
+    busy_seconds: float
+    busy: float
+    processes: int
+    seen: int | None = None
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """What was found at one look. `broken` says which regions cannot be read, and why.
+
+    `within` names, by limits page and with the generation that was read, the cards of which a pod
+    uses no more than its limits are now.
+    """
+
+    uses: tuple[Use, ...] = ()
+    loads: dict[str, Load] = {}
+    drifts: tuple[Drift, ...] = ()
+    overhead: dict[str, dict[str, int]] = {}
+    broken: dict[str, str] = {}
+    within: dict[str, tuple[int, tuple[str, ...]]] = {}
+    time: float = 0.0
+
+
+def held_of(allocation: Allocation, page: Path, region: Path) -> Held | None:
+    """Return what a container holds; None for one that is not under limits, or not known."""
+    if not allocation.tied or not allocation.limited or allocation.owner is None:
+        return None
+    return Held(allocation.owner, page, region / "region")
+
+
+class Observer:
+    """Looks at regions and at the driver, and compares the two."""
+
+    def __init__(self, driver: Driver, cgroups: Cgroups, comparer: Comparer) -> None:
+        """Nothing has been seen yet."""
+        self._driver, self._cgroups, self._comparer = driver, cgroups, comparer
+        self._busy: dict[tuple[Path, str], int] = {}
+        self._looked = 0.0
+        self._blind = ""
+        self._broken: frozenset[str] = frozenset()
+
+    async def look(self, holders: Sequence[Held], cards: Iterable[str]) -> Observation:
+        """Return what containers and cards do now."""
+        before = await asyncio.to_thread(_read_all, holders)
+        asked = tuple(cards)
+        loads, seen = await self._driven(asked)
+        silent = set(asked) - seen.cards
+        after = await asyncio.to_thread(_read_all, holders)
+        now = time.monotonic()
+        said = _said(holders, before, after)
+        self._say_broken(holders, after.broken)
+        uses = tuple(self._uses(holders, after, now, seen))
+        overhead = self._comparer.overhead(said, seen.pods, silent)
+        self._looked = now
+        return Observation(
+            uses,
+            loads,
+            self._comparer.compare(
+                [Said(*where, memory) for where, memory in said.items()], seen.pods, now, silent
+            ),
+            _alone(holders, overhead),
+            after.broken,
+            _within(holders, after, seen),
+            time.time(),
+        )
+
+    async def _driven(self, cards: tuple[str, ...]) -> tuple[dict[str, Load], "_Seen"]:
+        """Return what the driver sees. A card that does not answer makes no other unseen."""
+        loads: dict[str, Load] = {}
+        seen = _Seen()
+        blind = []
+        for card in cards:
+            try:
+                loads[card] = await self._driver.ask(self._driver.nvml.load, card)
+                running = await self._driver.ask(self._driver.nvml.processes, card)
+            except NvmlError as error:
+                blind.append(str(error))
+                continue
+            seen.cards.add(card)
+            for process in running:
+                if uid := self._cgroups.pod_of(process.pid):
+                    seen.add(uid, card, process.memory)
+        self._say_blind("; ".join(dict.fromkeys(blind)))
+        return loads, seen
+
+    def _say_blind(self, reason: str) -> None:
+        if reason and reason != self._blind:
+            _logger.warning("processes_not_seen", reason=reason)
+        self._blind = reason
+
+    def _say_broken(self, holders: Sequence[Held], broken: dict[str, str]) -> None:
+        """Name whose files cannot be read, each once until it can be read again."""
+        for held in holders:
+            for path in {str(held.page), str(held.region)} & (broken.keys() - self._broken):
+                _logger.warning(
+                    "container_not_read",
+                    namespace=held.owner.namespace,
+                    pod=held.owner.pod,
+                    container=held.owner.name,
+                    reason=broken[path],
+                )
+        self._broken = frozenset(broken)
+
+    def _uses(
+        self,
+        holders: Sequence[Held],
+        read: "_Read",
+        now: float,
+        seen: "_Seen",
+    ) -> Iterable[Use]:
+        busy: dict[tuple[Path, str], int] = {}
+        for held in holders:
+            limits, region = read.limits.get(held.page), read.regions.get(held.region)
+            for index, device in enumerate(limits.devices if limits is not None else ()):
+                where = (held.region, device.uuid)
+                spent = region.busy_of(device.uuid) if region is not None else 0
+                busy[where] = spent
+                # Nobody who was not there at the look before was busy since.
+                worked = max(spent - self._busy.get(where, spent), 0) / NANOSECONDS
+                yield Use(
+                    held.owner.namespace,
+                    held.owner.pod,
+                    held.owner.uid,
+                    held.owner.name,
+                    device.uuid,
+                    index,
+                    region.memory_of(device.uuid) if region is not None else 0,
+                    0 if device.memory == NO_LIMIT else device.memory,
+                    device.cores,
+                    spent / NANOSECONDS,
+                    min(100 * worked / max(now - self._looked, 0.001), 100.0),
+                    len(region.processes) if region is not None else 0,
+                    seen.of(held.owner.uid, device.uuid),
+                )
+        self._busy = busy
+
+
+class _Seen:
+    """What the driver sees of pods, on the cards that it tells of."""
+
+    def __init__(self) -> None:
+        self.cards: set[str] = set()
+        self._pods: dict[tuple[str, str], Seen] = {}
+
+    @property
+    def pods(self) -> tuple[Seen, ...]:
+        return tuple(self._pods.values())
+
+    def add(self, uid: str, card: str, memory: int) -> None:
+        """Count a process."""
+        known = self._pods.get((uid, card), Seen(uid, card, 0, 0))
+        self._pods[uid, card] = Seen(uid, card, known.memory + memory, known.processes + 1)
+
+    def of(self, uid: str, card: str) -> int | None:
+        """Return the bytes that a pod uses of a card, None where the driver does not tell."""
+        if card not in self.cards:
+            return None
+        found = self._pods.get((uid, card))
+        return found.memory if found is not None else 0
+
+
+class _Read(msgspec.Struct):
+    regions: dict[Path, Region]
+    limits: dict[Path, Limits]
+    broken: dict[str, str]
+
+
+def _read_all(holders: Sequence[Held]) -> _Read:
+    read = _Read({}, {}, {})
+    for held in holders:
+        try:
+            read.limits[held.page] = read_page(held.page)
+        except (BadPage, OSError) as error:
+            read.broken[str(held.page)] = str(error)
+        try:
+            read.regions[held.region] = usage_region.read(held.region)
+        except FileNotFoundError:
+            # None of its processes has used a card yet.
+            continue
+        except BadRegion as error:
+            read.broken[str(held.region)] = str(error)
+    return read
+
+
+def _said(holders: Sequence[Held], before: _Read, after: _Read) -> dict[tuple[str, str], int]:
+    """Return what pods say they use, by uid and card: the larger of two readings of each region.
+
+    A container without a region, or with one that cannot be read, claims that it uses nothing. A
+    claim beyond the container's limits does not count. The library gives no more, so such a region
+    was written by another program, to hide what is used past the library.
+    """
+    found: dict[tuple[str, str], int] = {}
+    for held in holders:
+        limits = after.limits.get(held.page)
+        regions_of = [read.regions.get(held.region) for read in (before, after)]
+        for device in limits.devices if limits is not None else ():
+            where = (held.owner.uid, device.uuid)
+            most = max(one.memory_of(device.uuid) if one is not None else 0 for one in regions_of)
+            found[where] = found.get(where, 0) + min(most, device.most)
+    return found
+
+
+def _within(
+    holders: Sequence[Held], read: _Read, seen: _Seen
+) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Return the cards, by limits page, of which the driver sees a pod use its limits at most."""
+    limits: Counter[tuple[str, str]] = Counter()
+    pages = [(held, read.limits[held.page]) for held in holders if held.page in read.limits]
+    for held, page in pages:
+        for device in page.devices:
+            limits[held.owner.uid, device.uuid] += device.memory
+    found = {}
+    for held, page in pages:
+        uid = held.owner.uid
+        used = {device.uuid: seen.of(uid, device.uuid) for device in page.devices}
+        cards = [
+            card
+            for card, amount in used.items()
+            if amount is not None and amount <= limits[uid, card]
+        ]
+        found[str(held.page)] = page.generation, tuple(cards)
+    return found
+
+
+def _alone(
+    holders: Sequence[Held], overhead: Mapping[tuple[str, str], int]
+) -> dict[str, dict[str, int]]:
+    """Return the overhead by limits page, of pods with one container: of others it is not known
+    which of them has it.
+    """
+    pods: dict[str, list[Held]] = {}
+    for held in holders:
+        pods.setdefault(held.owner.uid, []).append(held)
+    found: dict[str, dict[str, int]] = {}
+    for uid, those in pods.items():
+        if len(those) == 1:
+            found[str(those[0].page)] = {
+                card: excess for (owner, card), excess in overhead.items() if owner == uid
+            }
+    return found

@@ -1,0 +1,139 @@
+"""Limiting: lets the limits pages of running containers say what the ledger says now.
+
+A page is written when a container gets its cards. From then on a change of its placement is a store
+into the page, which its processes see at their next allocation. A placement that is gone changes
+nothing: the pod ends with its limits, and a log that is lost takes nobody's away.
+"""
+
+import contextlib
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from vgpu_native.plugin.placement_source import Container
+from vgpu_native.shared.container_limits import limits_of
+from vgpu_native.shared.limits_page import BadPage, Device, Limits, Page
+
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+
+Key = tuple[str, str]
+"""A pod's uid, and a container's name."""
+
+
+class Limiter:
+    """The pages of this node's containers."""
+
+    def __init__(self, flags: int = 0) -> None:
+        """`flags` stand on every page."""
+        self._flags = flags
+        self._pages: dict[Path, Page] = {}
+        self._overhead: dict[Path, dict[str, int]] = {}
+        self.troubles: dict[Key, str] = {}
+
+    def apply(self, pages: Mapping[Key, Path], containers: Iterable[Container]) -> list[Key]:
+        """Bring pages up to date, and let go of all others; return whose limits have changed.
+
+        `pages` are those of containers that are known for sure. A page that cannot be changed is
+        logged, and stays what it is: `troubles` names it.
+        """
+        for path in self._pages.keys() - set(pages.values()):
+            self._forget(path)
+        promised = {one.key: one for one in containers if one.key in pages}
+        self.troubles = {key: why for key, why in self.troubles.items() if key in promised}
+        return [key for key, one in promised.items() if self._change(pages[key], one)]
+
+    def set_overhead(self, path: Path, overhead: Mapping[str, int]) -> bool:
+        """Say how many bytes are used beyond what the library counts, by card; whether it is news.
+
+        Raises BadPage, OSError.
+        """
+        page = self._page(path)
+        self._overhead[path] = dict(overhead)
+        return page.change(self._with_overhead(path, page.limits))
+
+    def settle(self, path: Path, generation: int, cards: Collection[str]) -> bool:
+        """Forget the limits of these cards before the last ones; return whether there were any.
+
+        A page that has changed since this generation stays as it is. Raises BadPage, OSError.
+        """
+        page = self._page(path)
+        if page.limits.generation != generation:
+            return False
+        devices = tuple(
+            msgspec.structs.replace(one, granted=0) if one.uuid in cards else one
+            for one in page.limits.devices
+        )
+        return page.change(msgspec.structs.replace(page.limits, devices=devices))
+
+    def limits(self, path: Path) -> Limits | None:
+        """Return what a page says, None when it cannot be read."""
+        with contextlib.suppress(BadPage, OSError):
+            return self._page(path).limits
+        return None
+
+    def close(self) -> None:
+        """Let go of all pages."""
+        for path in list(self._pages):
+            self._forget(path)
+
+    def _change(self, path: Path, container: Container) -> bool:
+        try:
+            page = self._page(path)
+            changed = page.change(self._with_overhead(path, self._wanted(page, container)))
+        except (BadPage, OSError, ValueError) as error:
+            if self.troubles.get(container.key) != str(error):
+                _logger.error("limits_not_changed", container=str(container), reason=str(error))
+            self.troubles[container.key] = str(error)
+            return False
+        self.troubles.pop(container.key, None)
+        if changed:
+            _logger.info("limits_changed", container=str(container), devices=_told(page.limits))
+        return changed
+
+    def _wanted(self, page: Page, container: Container) -> Limits:
+        """Return a container's limits in the order of its page, where it has those cards."""
+        places = {one.uuid: place for place, one in enumerate(page.limits.devices)}
+        shares = sorted(container.shares, key=lambda one: places.get(one.uuid, len(places)))
+        wanted = limits_of(shares, self._flags)
+        if len(wanted.devices) != len(page.limits.devices):
+            return wanted
+        pairs = zip(page.limits.devices, wanted.devices, strict=True)
+        return msgspec.structs.replace(wanted, devices=tuple(_granted(*pair) for pair in pairs))
+
+    def _with_overhead(self, path: Path, limits: Limits) -> Limits:
+        overhead = self._overhead.get(path, {})
+        devices = tuple(
+            msgspec.structs.replace(one, overhead=overhead.get(one.uuid, 0))
+            for one in limits.devices
+        )
+        return msgspec.structs.replace(limits, devices=devices)
+
+    def _page(self, path: Path) -> Page:
+        """Return a page, mapped once. Raises BadPage, OSError."""
+        found = self._pages.get(path)
+        if found is not None and not found.is_current():
+            self._forget(path)
+            found = None
+        if found is None:
+            found = self._pages[path] = Page(path)
+        return found
+
+    def _forget(self, path: Path) -> None:
+        self._overhead.pop(path, None)
+        self._pages.pop(path).close()
+
+
+def _granted(before: Device, after: Device) -> Device:
+    """Return a device with the larger limit that it had before, which may be in use still."""
+    return msgspec.structs.replace(after, granted=before.most if before.most > after.memory else 0)
+
+
+def _told(limits: Limits) -> list[str]:
+    return [_of(device) for device in limits.devices]
+
+
+def _of(device: Device) -> str:
+    return f"{device.uuid}: {device.memory} bytes, {device.cores} %"

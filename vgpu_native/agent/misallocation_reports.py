@@ -1,0 +1,73 @@
+"""Mistaking: what is done about a pod that was answered the cards of another.
+
+The kubelet keeps an answer for as long as the pod lives and tries to start it with that again and
+again, so the pod never starts. It is told in an event of the pod, once; by policy the pod is
+evicted, so that whoever controls it makes another.
+"""
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import structlog
+
+from ledger.kube.api.errors import ClusterError, NotFound
+from vgpu_native.agent.agent_events import PodWrites, tell
+from vgpu_native.plugin.allocation.allocation_store import Allocation, Owner
+
+WrongCards = Literal["report", "evict"]
+
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+
+
+class Mistakes:
+    """Tells of each wrong answer once, and evicts by policy; what fails is tried again."""
+
+    def __init__(self, cluster: PodWrites | None, policy: WrongCards) -> None:
+        """Without a cluster, wrong answers are only logged."""
+        self._cluster, self._policy = cluster, policy
+        self._logged: set[str] = set()
+        self._told: set[str] = set()
+        self._evicted: set[str] = set()
+
+    async def report(self, allocations: Iterable[Allocation]) -> None:
+        """Do what is to be done about the wrong answers of this moment."""
+        wrong = [(one, one.owner) for one in allocations if one.problem and one.owner]
+        self._forget_all_but({one.token for one, _ in wrong})
+        for one, pod in wrong:
+            # The ledger has no name for a pod that it knows no more: it is gone.
+            if pod.pod:
+                await self._tell(one, pod)
+                if self._policy == "evict":
+                    await self._evict(one, pod)
+
+    def _forget_all_but(self, tokens: set[str]) -> None:
+        self._logged &= tokens
+        self._told &= tokens
+        self._evicted &= tokens
+
+    async def _tell(self, one: Allocation, pod: Owner) -> None:
+        if one.token not in self._logged:
+            self._logged.add(one.token)
+            _logger.warning(
+                "wrong_cards_answered", namespace=pod.namespace, pod=pod.pod, reason=one.problem
+            )
+        if one.token not in self._told and await tell(
+            self._cluster, pod, "WrongGPUsAnswered", one.problem, "Start"
+        ):
+            self._told.add(one.token)
+
+    async def _evict(self, one: Allocation, pod: Owner) -> None:
+        if one.token in self._evicted or self._cluster is None:
+            return
+        try:
+            await self._cluster.evict(pod.namespace, pod.pod, pod.uid)
+        except NotFound:
+            self._evicted.add(one.token)
+            return
+        except (ClusterError, TimeoutError) as error:
+            _logger.warning("not_evicted", pod=f"{pod.namespace}/{pod.pod}", reason=str(error))
+            return
+        self._evicted.add(one.token)
+        _logger.warning("evicted", namespace=pod.namespace, pod=pod.pod, reason=one.problem)
+        note = "Evicted so that another pod is made: it was answered GPUs of another"
+        await tell(self._cluster, pod, "EvictedForWrongGPUs", note, "Evict")

@@ -1,0 +1,143 @@
+"""Working: keeps plugin, limits pages and observations up to date with ledger, driver and node."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from vgpu_native.agent.bypass_reports import Reporter
+from vgpu_native.agent.card_inventory import Inventory
+from vgpu_native.agent.device_usage import Held, Observation, Observer, held_of
+from vgpu_native.agent.limits_writer import Key, Limiter
+from vgpu_native.agent.log_follower import Follower
+from vgpu_native.agent.misallocation_reports import Mistakes
+from vgpu_native.agent.node_metrics import AgentCollector
+from vgpu_native.plugin.allocation.allocation_store import Allocations
+from vgpu_native.plugin.device_ids import Devices
+from vgpu_native.shared.limits_page import BadPage
+
+AGAIN_SECONDS: Final = 10.0
+"""How often pages are compared with the ledger without news: somebody may have removed one."""
+
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+
+
+class Node:
+    """One node's work."""
+
+    def __init__(  # noqa: PLR0913 - the parts of an agent are so many
+        self,
+        inventory: Inventory,
+        follower: Follower,
+        devices: Devices,
+        allocations: Allocations,
+        limiter: Limiter,
+        observer: Observer,
+        exported: AgentCollector,
+        reporter: Reporter,
+        mistakes: Mistakes,
+        *,
+        look_seconds: float,
+        overhead: bool,
+    ) -> None:
+        """Use these parts; look at containers every so many seconds.
+
+        With `overhead`, what processes use beside what they count is held against their limits.
+        """
+        self._inventory, self._follower, self._devices = inventory, follower, devices
+        self._allocations, self._limiter = allocations, limiter
+        self._observer, self._exported, self._reporter = observer, exported, reporter
+        self._mistakes = mistakes
+        self._look_seconds, self._overhead = look_seconds, overhead
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_advertising())
+            tasks.create_task(self._keep_limiting())
+            tasks.create_task(self._keep_observing())
+            tasks.create_task(self._keep_telling())
+
+    async def _keep_advertising(self) -> None:
+        changes = self._inventory.changes
+        while True:
+            version = changes.version
+            try:
+                self._devices.replace(self._inventory.cards)
+            except ValueError as error:
+                _logger.error("cards_not_advertised", reason=str(error))
+            await changes.wait(version)
+
+    async def _keep_limiting(self) -> None:
+        """Bring pages up to date whenever placements or allocations have changed.
+
+        Not before the log was read to its end once: placements are kept now and then only, so that
+        pages may be newer than what is known after a start.
+        """
+        follower, allocations = self._follower, self._allocations
+        while True:
+            placed, handed_out = follower.version, allocations.changes.version
+            if follower.is_current:
+                self._limiter.apply(self._pages(), follower.containers())
+            waiting = [
+                asyncio.create_task(follower.wait(placed)),
+                asyncio.create_task(allocations.changes.wait(handed_out)),
+            ]
+            try:
+                await asyncio.wait(
+                    waiting, timeout=AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                for one in waiting:
+                    one.cancel()
+
+    async def _keep_observing(self) -> None:
+        while True:
+            holders = self._holders()
+            cards = [one.uuid for one in self._inventory.cards]
+            found = await self._observer.look(holders, cards)
+            self._exported.show(found)
+            self._settle(found)
+            if self._overhead:
+                self._hold_against(found)
+            await self._reporter.report(found.drifts, [one.owner for one in holders])
+            await asyncio.sleep(self._look_seconds)
+
+    async def _keep_telling(self) -> None:
+        """Tell of pods that cannot start, at once and until it is told."""
+        changes = self._allocations.changes
+        while True:
+            version = changes.version
+            await self._mistakes.report(self._allocations.all())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_SECONDS):
+                    await changes.wait(version)
+
+    def _hold_against(self, found: Observation) -> None:
+        for page, overhead in found.overhead.items():
+            try:
+                self._limiter.set_overhead(Path(page), overhead)
+            except (BadPage, OSError) as error:
+                _logger.warning("overhead_not_written", page=page, reason=str(error))
+
+    def _settle(self, found: Observation) -> None:
+        """Let limits that were lowered be all that counts, where no more is in use."""
+        for page, (generation, cards) in found.within.items():
+            try:
+                self._limiter.settle(Path(page), generation, cards)
+            except (BadPage, OSError) as error:
+                _logger.warning("limits_not_settled", page=page, reason=str(error))
+
+    def _pages(self) -> dict[Key, Path]:
+        """Return the limits pages of containers that are known for sure."""
+        return {one.owner.key: one.page for one in self._holders()}
+
+    def _holders(self) -> list[Held]:
+        allocations = self._allocations
+        found = (
+            held_of(one, allocations.page(one), allocations.region(one))
+            for one in allocations.tied()
+        )
+        return [one for one in found if one is not None]

@@ -1,0 +1,95 @@
+"""Announcing: keeps the Node's annotations saying which cards the node has, and how they are."""
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import structlog
+
+from ledger.kube.api.errors import ClusterError, Conflict
+from ledger.kube.api.objects import Node
+from ledger.kube.hami import annotation_names
+from vgpu_native.agent.card_inventory import Inventory
+from vgpu_native.agent.card_mapping import Form, Offer, annotations, answer, changes
+
+LOOK_SECONDS: Final = 30.0
+"""How often the Node is looked at without news: somebody may have changed it, or ask."""
+
+RETRY_SECONDS: Final = 2.0
+CONFLICT_SECONDS: Final = 0.2
+
+_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+
+
+class NodeWrites(Protocol):
+    """What of a cluster announcing needs; every call has a deadline and may raise ClusterError."""
+
+    async def get_node(self, name: str) -> Node | None:
+        """Read a node; None when it does not exist."""
+        ...
+
+    async def patch_node_annotations(
+        self, name: str, changes: dict[str, str | None], version: str = ""
+    ) -> None:
+        """Set annotations of a node, and remove those that are None."""
+        ...
+
+
+class Announcer:
+    """Announces the cards of an inventory; `trouble` says why the Node does not say so yet."""
+
+    def __init__(
+        self, cluster: NodeWrites, node: str, inventory: Inventory, offer: Offer, form: Form
+    ) -> None:
+        """Write to the Node of this name."""
+        self.trouble = "the cards have not been announced yet"
+        self._cluster, self._node = cluster, node
+        self._inventory, self._offer, self._form = inventory, offer, form
+
+    async def run(self) -> None:
+        """Announce until cancelled: at each change of the cards, and every now and then."""
+        while True:
+            version = self._inventory.changes.version
+            pause = await self._attempt()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._inventory.changes.wait(version)
+
+    async def announce(self) -> bool:
+        """Write what the Node does not say yet; return whether that was anything.
+
+        Raises ClusterError. Nothing is written before it is known which cards there are.
+        """
+        if not self._inventory.known:
+            self.trouble = "the node's cards are not known yet"
+            return False
+        node = await self._cluster.get_node(self._node)
+        if node is None:
+            self.trouble = (
+                f"there is no Node {self._node}: give the agent its node's name (--node, NODE_NAME)"
+            )
+            return False
+        found = node.metadata.annotations or {}
+        wanted = annotations(self._inventory.cards, self._inventory.scores, self._offer, self._form)
+        reply = answer(found.get(annotation_names.HANDSHAKE), datetime.now(UTC))
+        missing = changes(wanted | ({annotation_names.HANDSHAKE: reply} if reply else {}), found)
+        if missing:
+            version = node.metadata.resource_version
+            await self._cluster.patch_node_annotations(self._node, missing, version)
+        self.trouble = ""
+        return bool(missing)
+
+    async def _attempt(self) -> float:
+        """Announce once; return after how many seconds to look again."""
+        try:
+            if await self.announce():
+                _logger.info("cards_announced", node=self._node, cards=len(self._inventory.cards))
+        except Conflict:
+            return CONFLICT_SECONDS
+        except (ClusterError, TimeoutError) as error:
+            reason = str(error) or "the API server does not answer in time"
+            if reason != self.trouble:
+                _logger.warning("cards_not_announced", node=self._node, reason=reason)
+            self.trouble = reason
+        return LOOK_SECONDS if not self.trouble else RETRY_SECONDS

@@ -1,0 +1,145 @@
+"""Exporting: the node's cards and containers for Prometheus, under HAMi's names where it has one.
+
+Every series names a card or a container of this node, so their number is bounded by what a node
+can run. Amounts are bytes and seconds; what HAMi calls a ratio is a percentage with HAMi, too.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ledger.core.model.cards import Card
+from vgpu_native.agent.card_inventory import Inventory
+from vgpu_native.agent.device_usage import Observation, Use
+
+_CARD: Final = ("node", "device_index", "device_uuid", "device_type")
+_CONTAINER: Final = ("namespace", "pod", "container", "vdevice_index", "device_uuid")
+_POD: Final = ("uid", "device_uuid")
+
+_OF_CONTAINERS: Final[tuple[tuple[str, str, Callable[[Use], float]], ...]] = (
+    (
+        "hami_vgpu_memory_used_bytes",
+        "Memory of a card that a container says it uses, bytes.",
+        lambda use: use.memory_used,
+    ),
+    (
+        "hami_vgpu_memory_limit_bytes",
+        "Memory of a card that a container may use, bytes; 0 without a limit.",
+        lambda use: use.memory_limit,
+    ),
+    (
+        "hami_container_device_utilization_ratio",
+        "Time for which a container kept a card busy since the look before, percent.",
+        lambda use: use.busy,
+    ),
+    (
+        "gpuledger_container_cores_limit",
+        "Time of a card that a container may use, percent; 100 without a limit.",
+        lambda use: use.cores_limit,
+    ),
+    (
+        "gpuledger_container_gpu_processes",
+        "Processes of a container that use its cards.",
+        lambda use: use.processes,
+    ),
+)
+
+LIMIT: Final = 10_000
+"""Series of one metric at most; what would be more is left out."""
+
+
+class AgentCollector(Collector):
+    """What the agent found at its last look."""
+
+    def __init__(self, node: str, inventory: Inventory) -> None:
+        """Export the cards of an inventory; `show` tells what containers do."""
+        self._node, self._inventory = node, inventory
+        self._found = Observation()
+
+    @property
+    def found(self) -> Observation:
+        """The last look."""
+        return self._found
+
+    def show(self, found: Observation) -> None:
+        """Export this look from now on."""
+        self._found = found
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield everything that was found."""
+        found, cards = self._found, self._inventory.cards
+        yield from self._of_cards(found, cards)
+        yield self._xids()
+        for name, text, value in _OF_CONTAINERS:
+            family = GaugeMetricFamily(name, text, labels=_CONTAINER)
+            for use in found.uses[:LIMIT]:
+                family.add_metric(_labels(use), value(use))
+            yield family
+        busy = CounterMetricFamily(
+            "gpuledger_container_gpu_busy_seconds",
+            "Time for which a container kept a card busy, seconds, as far as it was measured.",
+            labels=_CONTAINER,
+        )
+        for use in found.uses[:LIMIT]:
+            busy.add_metric(_labels(use), use.busy_seconds)
+        yield busy
+        yield from _of_drift(found)
+
+    def _of_cards(self, found: Observation, cards: tuple[Card, ...]) -> Iterator[Metric]:
+        health = GaugeMetricFamily(
+            "gpuledger_card_healthy", "1 while a card is healthy.", labels=_CARD
+        )
+        memory = GaugeMetricFamily(
+            "hami_host_gpu_memory_used_bytes", "Memory of a card in use, bytes.", labels=_CARD
+        )
+        busy = GaugeMetricFamily(
+            "hami_host_gpu_utilization_ratio",
+            "Time in which a card worked, of the last moment, percent.",
+            labels=_CARD,
+        )
+        memory_busy = GaugeMetricFamily(
+            "hami_host_gpu_memory_controller_utilization_ratio",
+            "Time in which a card's memory was read or written, of the last moment, percent.",
+            labels=_CARD,
+        )
+        for card in cards:
+            labels = (self._node, str(card.index), card.uuid, card.type)
+            health.add_metric(labels, card.healthy)
+            load = found.loads.get(card.uuid)
+            if load is not None:
+                memory.add_metric(labels, load.memory)
+                busy.add_metric(labels, load.busy)
+                memory_busy.add_metric(labels, load.memory_busy)
+        yield from (health, memory, busy, memory_busy)
+
+    def _xids(self) -> Metric:
+        family = CounterMetricFamily(
+            "gpuledger_card_xids",
+            "Errors of cards that the driver told since the start, by number.",
+            labels=("node", "device_uuid", "xid"),
+        )
+        for (uuid, number), count in list(self._inventory.xids.items())[:LIMIT]:
+            family.add_metric((self._node, uuid, str(number)), count)
+        return family
+
+
+def _of_drift(found: Observation) -> Iterator[Metric]:
+    drift = GaugeMetricFamily(
+        "gpuledger_pod_gpu_drift_bytes",
+        "Memory of a card that a pod uses beyond what its containers say, bytes.",
+        labels=_POD,
+    )
+    for one in found.drifts[:LIMIT]:
+        drift.add_metric((one.uid, one.card), one.excess)
+    yield drift
+    broken = GaugeMetricFamily(
+        "gpuledger_regions_broken", "Regions and limits pages of containers that cannot be read."
+    )
+    broken.add_metric((), len(found.broken))
+    yield broken
+
+
+def _labels(use: Use) -> tuple[str, ...]:
+    return (use.namespace, use.pod, use.container, str(use.index), use.card)

@@ -1,0 +1,1 @@
+"""Allocations: from Allocate to the container that was meant, and their end."""

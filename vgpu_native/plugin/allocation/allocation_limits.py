@@ -1,0 +1,32 @@
+"""Limits: what an allocation's page says, before and after it is known whose it is. Pure."""
+
+from collections.abc import Sequence
+
+from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.plugin_settings import PluginSettings
+from vgpu_native.shared import container_limits
+from vgpu_native.shared.limits_page import Device, Limits, flags_of
+
+
+def is_limited(container: Container, settings: PluginSettings) -> bool:
+    """Return whether a container runs with the library: not one that has all its cards alone."""
+    return settings.limit_whole_cards or not container.exclusive
+
+
+def limits_of(container: Container, settings: PluginSettings) -> Limits:
+    """Return the limits of a container; the library finds its cards by uuid, in any order."""
+    return container_limits.limits_of(container.shares, flags(settings))
+
+
+def closed(cards: Sequence[str], settings: PluginSettings) -> Limits:
+    """Return limits under which nothing can be allocated: it is not known yet whose they are."""
+    return Limits(tuple(Device(uuid, memory=0) for uuid in cards), flags(settings))
+
+
+def flags(settings: PluginSettings) -> int:
+    """Return the flags of a page."""
+    return flags_of(
+        may_disable=settings.may_disable,
+        oversubscribe=settings.oversubscribe,
+        cores_off=settings.cores_off,
+    )

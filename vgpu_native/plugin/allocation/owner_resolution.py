@@ -1,0 +1,63 @@
+"""Settling: putting guesses right by what the kubelet has noted since.
+
+When the kubelet asks again, it has noted what became of its last question. So no guess outlives the
+next `Allocate`.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from vgpu_native.plugin.allocation.allocation_store import (
+    Allocation,
+    Allocations,
+    Owner,
+    is_fresh,
+    owner_of,
+)
+from vgpu_native.plugin.kubelet.checkpoint import Entry
+from vgpu_native.plugin.kubelet.kubelet_state import Witness
+from vgpu_native.plugin.kubelet.pod_resources import Holder
+
+
+def settle_by_entries(
+    allocations: Allocations, witness: Witness, entries: Sequence[Entry], now: int
+) -> None:
+    """Let untied allocations be whose the checkpoint says; `now` in µs of Unix time.
+
+    One that is not in it was never taken, and nobody's. Raises OSError.
+    """
+    by_token = {entry.token: entry for entry in entries if entry.token}
+    for one in allocations.all():
+        if one.tied:
+            continue
+        entry = by_token.get(one.token)
+        if entry is not None:
+            _give(allocations, one, _owner(witness, entry))
+        elif one.owner and not is_fresh(one, now):
+            _give(allocations, one, None)
+
+
+def settle_by_holders(
+    allocations: Allocations, witness: Witness, holders: Iterable[Holder]
+) -> None:
+    """Let untied allocations be whose the pod-resources API says. Raises OSError.
+
+    Who is not in it may be an init container, so nothing follows from that.
+    """
+    for holder in holders:
+        found = [one for one in allocations.with_ids(holder.ids) if not one.tied]
+        container = witness.named(holder)
+        # Of several with these ids, all but the last may be of init containers.
+        if found and container is not None:
+            _give(allocations, found[0], owner_of(container))
+
+
+def _owner(witness: Witness, entry: Entry) -> Owner:
+    container = witness.placed(entry.uid, entry.container)
+    return owner_of(container) if container else Owner("", "", entry.uid, entry.container)
+
+
+def _give(allocations: Allocations, one: Allocation, owner: Owner | None) -> None:
+    if one.owner != owner:
+        allocations.put(msgspec.structs.replace(one, owner=owner))

@@ -1,0 +1,87 @@
+"""Slots: small file systems of the node, one for each container's region.
+
+A container writes what it likes into the directory of its region, so on the node's disk it could
+fill that. A slot is a tmpfs of a fixed size. The agent has no right to mount: an init container of
+deploy/agent mounts slots once per boot, and the agent gives each allocation one that is free. The
+token of an allocation names its slot, so that an answer which the kubelet remembers is enough to
+know it.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from vgpu_native.plugin.allocation.safe_removal import empty_tree
+
+BYTES_MAX: Final = 8 * 1024**2
+"""A larger file system is no slot: something else is mounted there."""
+
+NAME_DIGITS_MAX: Final = 4
+"""Longest name of a slot, which is a number."""
+
+_ANYBODY: Final = 0o1777
+
+
+def slot_in(token: str) -> str:
+    """Return the slot that a token names, empty when its region is on the disk."""
+    return token.partition("-")[2]
+
+
+class Slots:
+    """The slots below a directory. Where none is mounted, regions are on the disk."""
+
+    def __init__(self, directory: Path) -> None:
+        """Nothing is looked at yet."""
+        self.directory = directory
+
+    @property
+    def warning(self) -> str:
+        """Say that no slots are mounted; empty when there are some."""
+        if self.mounted():
+            return ""
+        return (
+            f"no slots are mounted below {self.directory}: regions are on the node's disk, which a"
+            " container can fill; the init container `slots` of deploy/agent/daemonset.yaml mounts"
+            " them"
+        )
+
+    def mounted(self) -> list[str]:
+        """Return the names of all slots, in order."""
+        try:
+            found = [one.name for one in self.directory.iterdir() if _is_name(one.name)]
+        except OSError:
+            return []
+        return sorted((one for one in found if self.is_mounted(one)), key=int)
+
+    def is_mounted(self, name: str) -> bool:
+        """Return whether a slot is a file system of its own, and a small one."""
+        path = self.path(name)
+        try:
+            if not os.path.ismount(path):
+                return False
+            size = os.statvfs(path)
+        except OSError:
+            return False
+        return 0 < size.f_blocks * size.f_frsize <= BYTES_MAX
+
+    def path(self, name: str) -> Path:
+        """Return the directory of a slot."""
+        return self.directory / name
+
+    def free(self, tokens: Iterable[str]) -> str | None:
+        """Return a slot that no token names; None when there is none, empty without slots."""
+        mounted = self.mounted()
+        taken = {slot_in(one) for one in tokens}
+        return next((one for one in mounted if one not in taken), None) if mounted else ""
+
+    def clear(self, name: str) -> None:
+        """Remove all that a container has left in a slot. Raises OSError."""
+        if self.is_mounted(name):
+            empty_tree(self.path(name))
+            # Whatever user the next container runs as, and whatever the one before made of it.
+            self.path(name).chmod(_ANYBODY)
+
+
+def _is_name(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= NAME_DIGITS_MAX

@@ -1,0 +1,1 @@
+"""What the kubelet records and serves: checkpoint, pod resources and its API."""

@@ -1,0 +1,102 @@
+"""The kubelet's checkpoint: which container has which devices, with the answer it was given.
+
+The file is the kubelet's own, and no interface; but it alone names pods by uid, has init
+containers, and holds our answers, by whose mark an allocation is told from all others. Nothing
+depends on it that the pod-resources API can tell.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from vgpu_native.plugin.allocation.response import LIMITS_AT, MARK, VISIBLE
+from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import ContainerAllocateResponse
+
+BYTES_MAX: Final = 64 * 1024**2
+"""Largest file that is read."""
+
+_TOKEN: Final = re.compile(r"a[0-9a-f]{24}(-[0-9]{1,4})?")
+
+
+class BadCheckpoint(Exception):
+    """The file is not what kubelets write; the text says where and why."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """The devices of one container, and what it was answered; no `token`: that was not by us."""
+
+    uid: str
+    container: str
+    ids: frozenset[str]
+    token: str
+    cards: tuple[str, ...] = ()
+    limited: bool = False
+    cdi: bool = False
+
+
+class _Devices(msgspec.Struct, frozen=True, rename="pascal"):
+    pod_uid: str = msgspec.field(name="PodUID")
+    container_name: str = ""
+    resource_name: str = ""
+    # By NUMA node; old kubelets wrote one list.
+    device_ids: dict[str, list[str]] | list[str] | None = msgspec.field(
+        name="DeviceIDs", default=None
+    )
+    alloc_resp: bytes | None = None
+
+
+class _Data(msgspec.Struct, frozen=True, rename="pascal"):
+    pod_device_entries: tuple[_Devices, ...] | None = None
+
+
+class _File(msgspec.Struct, frozen=True, rename="pascal"):
+    data: _Data
+
+
+def version(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells a file from the one that replaces it; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def read(path: Path, resource: str) -> tuple[Entry, ...]:
+    """Return who has devices of a resource. Raises BadCheckpoint, also when there is no file."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(BYTES_MAX + 1)
+    except OSError as error:
+        raise BadCheckpoint(f"{path}: {error}") from error
+    if len(content) > BYTES_MAX:
+        raise BadCheckpoint(f"{path}: more than {BYTES_MAX} bytes")
+    try:
+        found = msgspec.json.decode(content, type=_File)
+        entries = found.data.pod_device_entries or ()
+        return tuple(_entry(one) for one in entries if one.resource_name == resource)
+    except (msgspec.MsgspecError, DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadCheckpoint(f"{path}: {error}") from error
+
+
+def _entry(found: _Devices) -> Entry:
+    devices = found.device_ids or ()
+    lists = devices.values() if isinstance(devices, dict) else (devices,)
+    answer = ContainerAllocateResponse.FromString(found.alloc_resp or b"")
+    ids = frozenset(one for several in lists for one in several)
+    token = answer.annotations.get(MARK, "")
+    # The token becomes the name of a directory.
+    if not _TOKEN.fullmatch(token):
+        return Entry(found.pod_uid, found.container_name, ids, "")
+    return Entry(
+        found.pod_uid,
+        found.container_name,
+        ids,
+        token,
+        tuple(one for one in answer.envs.get(VISIBLE, "").split(",") if one),
+        any(mount.container_path == LIMITS_AT for mount in answer.mounts),
+        bool(answer.cdi_devices),
+    )

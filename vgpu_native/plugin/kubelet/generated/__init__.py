@@ -1,0 +1,2 @@
+"""Generated from `vgpu_native/plugin/kubelet/protos`: run `make protos`, and change nothing
+here."""

@@ -1,0 +1,87 @@
+"""The witness: what the kubelet says of who has which devices, matched with who was placed here."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from vgpu_native.plugin.kubelet import checkpoint, pod_resources
+from vgpu_native.plugin.kubelet.checkpoint import BadCheckpoint, Entry
+from vgpu_native.plugin.kubelet.pod_resources import Holder, Silent
+from vgpu_native.plugin.placement_source import Container, Placements
+from vgpu_native.plugin.plugin_settings import PluginSettings
+
+READS_MAX: Final = 5
+"""How often in a row a checkpoint is read that is written all the time."""
+
+_logger: Final = structlog.get_logger("vgpu_native.plugin")
+
+
+class Witness:
+    """Asks the kubelet, in both ways there are."""
+
+    def __init__(self, settings: PluginSettings, placements: Placements) -> None:
+        """Ask the kubelet of these settings."""
+        self._settings = settings
+        self._placements = placements
+        self._said: dict[str, str] = {}
+
+    async def entries(self) -> tuple[Entry, ...] | None:
+        """Return who is in the kubelet's checkpoint; None when that cannot be read.
+
+        It is read beside the event loop, and again when the kubelet has written it meanwhile: what
+        is returned was true when this returns.
+        """
+        path = self._settings.checkpoint
+        for _ in range(READS_MAX):
+            before = checkpoint.version(path)
+            found = await self._read(path)
+            if checkpoint.version(path) == before:
+                break
+        return found
+
+    async def _read(self, path: Path) -> tuple[Entry, ...] | None:
+        try:
+            return await asyncio.to_thread(checkpoint.read, path, self._settings.resource)
+        except BadCheckpoint as error:
+            self._say("checkpoint_not_read", str(error))
+            return None
+
+    async def holders(self) -> tuple[Holder, ...] | None:
+        """Return who is in the pod-resources API; None when that does not answer in time."""
+        try:
+            return await pod_resources.holders(
+                self._settings.pod_resources, self._settings.resource
+            )
+        except Silent as error:
+            self._say("pod_resources_not_listed", str(error))
+            return None
+
+    def placed(self, uid: str, name: str) -> Container | None:
+        """Return the container of a pod's uid."""
+        found = (one for one in self._placements.containers() if one.key == (uid, name))
+        return next(found, None)
+
+    def named(self, holder: Holder) -> Container | None:
+        """Return the container that the pod-resources API means: of pods of a name, the newest."""
+        found = (
+            one
+            for one in self._placements.containers()
+            if (one.namespace, one.pod, one.name)
+            == (holder.namespace, holder.pod, holder.container)
+        )
+        return max(found, key=lambda one: one.time, default=None)
+
+    def _say(self, what: str, why: str) -> None:
+        """Log what is wrong, unless it was logged before."""
+        if self._said.get(what) != why:
+            self._said[what] = why
+            _logger.warning(what, error=why)
+
+
+def with_ids(entries: Iterable[Entry] | None, ids: Iterable[str]) -> list[Entry]:
+    """Return the entries of exactly these ids."""
+    wanted = frozenset(ids)
+    return [one for one in entries or () if one.ids == wanted]

@@ -1,0 +1,168 @@
+"""The service that the kubelet calls: requests are checked, and refusals become statuses."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Never, Protocol
+
+import grpc
+import structlog
+
+from vgpu_native.plugin.allocation.allocate import Allocating
+from vgpu_native.plugin.allocation.candidates import prefer
+from vgpu_native.plugin.allocation.verify import Verifying
+from vgpu_native.plugin.device_ids import Devices
+from vgpu_native.plugin.grpc_status import Refused, bad_request, named
+from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import (
+    AllocateRequest,
+    AllocateResponse,
+    ContainerPreferredAllocationRequest,
+    ContainerPreferredAllocationResponse,
+    DevicePluginOptions,
+    Empty,
+    ListAndWatchResponse,
+    PreferredAllocationRequest,
+    PreferredAllocationResponse,
+    PreStartContainerRequest,
+    PreStartContainerResponse,
+)
+from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2_grpc import DevicePluginServicer
+
+OPTIONS: Final = DevicePluginOptions(
+    pre_start_required=True, get_preferred_allocation_available=True
+)
+
+DEVICES_MAX: Final = 16
+"""Devices of one container, as a limits page has room for."""
+
+_logger: Final = structlog.get_logger("vgpu_native.plugin")
+
+
+class Context(Protocol):
+    """What we use of a call's context."""
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> Never:
+        """End the call with a status."""
+
+
+class Servicer(DevicePluginServicer):
+    """Answers the kubelet."""
+
+    def __init__(self, devices: Devices, allocating: Allocating, verifying: Verifying) -> None:
+        """Advertise devices, hand them out, and verify who has them."""
+        self._devices = devices
+        self._allocating = allocating
+        self._verifying = verifying
+        self.listeners = 0
+        self._closing = False
+
+    def close(self) -> None:
+        """End the lists, which would last for ever; other calls may come to their ends."""
+        self._closing = True
+        self._devices.changes.tell()
+
+    async def GetDevicePluginOptions(  # noqa: N802
+        self, _request: Empty, _context: Context
+    ) -> DevicePluginOptions:
+        """Say that we want to be asked before containers start, and which devices to take."""
+        return OPTIONS
+
+    async def ListAndWatch(  # noqa: N802
+        self, _request: Empty, _context: Context
+    ) -> AsyncIterator[ListAndWatchResponse]:
+        """List all devices now and after each change. Changes in quick succession are one."""
+        self.listeners += 1
+        try:
+            while not self._closing:
+                version = self._devices.changes.version
+                yield self._devices.listed()
+                await self._devices.changes.wait(version)
+        finally:
+            self.listeners -= 1
+
+    async def GetPreferredAllocation(  # noqa: N802
+        self, request: PreferredAllocationRequest, context: Context
+    ) -> PreferredAllocationResponse:
+        """Say which devices are on the cards that whoever is asking is likely to get."""
+        try:
+            with _explained("GetPreferredAllocation"):
+                answers = [
+                    await self._preferred(one, f"container_requests[{index}]")
+                    for index, one in enumerate(request.container_requests)
+                ]
+                return PreferredAllocationResponse(container_responses=answers)
+        except Refused as refused:
+            await context.abort(refused.code, str(refused))
+
+    async def Allocate(  # noqa: N802
+        self, request: AllocateRequest, context: Context
+    ) -> AllocateResponse:
+        """Answer what containers need, one after the other."""
+        try:
+            with _explained("Allocate"):
+                for index, one in enumerate(request.container_requests):
+                    self._check(one.devices_ids, f"container_requests[{index}].devices_ids")
+                answers = [
+                    await self._allocating.allocate(list(one.devices_ids))
+                    for one in request.container_requests
+                ]
+                return AllocateResponse(container_responses=answers)
+        except Refused as refused:
+            await context.abort(refused.code, str(refused))
+
+    async def PreStartContainer(  # noqa: N802
+        self, request: PreStartContainerRequest, context: Context
+    ) -> PreStartContainerResponse:
+        """Let a container start whose devices and placement belong together."""
+        try:
+            with _explained("PreStartContainer"):
+                # A card that is gone does not stop what has it from being tied, so ids of before
+                # are not refused here: the kubelet knows whether they are healthy.
+                _check_ids(request.devices_ids, "devices_ids")
+                await self._verifying.verify(list(request.devices_ids))
+                return PreStartContainerResponse()
+        except Refused as refused:
+            await context.abort(refused.code, str(refused))
+
+    async def _preferred(
+        self, request: ContainerPreferredAllocationRequest, where: str
+    ) -> ContainerPreferredAllocationResponse:
+        size, available = request.allocation_size, request.available_deviceIDs
+        required = request.must_include_deviceIDs
+        if not len(required) <= size <= len(set(available) | set(required)):
+            raise bad_request(
+                f"{where}.allocation_size {size}: {len(available)} devices are available and"
+                f" {len(required)} have to be included; ask for a number between"
+            )
+        cards = await self._allocating.expected(size)
+        return ContainerPreferredAllocationResponse(
+            deviceIDs=prefer(available, required, size, cards)
+        )
+
+    def _check(self, ids: Sequence[str], field: str) -> None:
+        """Raise Refused for ids that nobody can have been given by us."""
+        _check_ids(ids, field)
+        if unknown := self._devices.unknown(ids):
+            raise bad_request(
+                f"{field} {named(unknown)}: not advertised by this plugin; take ids of its"
+                " last ListAndWatch"
+            )
+
+
+def _check_ids(ids: Sequence[str], field: str) -> None:
+    if not 1 <= len(ids) <= DEVICES_MAX:
+        raise bad_request(f"{field} has {len(ids)} ids; a container can have 1 to {DEVICES_MAX}")
+    if len(set(ids)) != len(ids):
+        raise bad_request(f"{field} {named(ids)}: an id is named twice; name each once")
+
+
+@contextmanager
+def _explained(call: str) -> Iterator[None]:
+    """Log what is refused, and let what the file system refuses be a status too."""
+    try:
+        yield
+    except Refused as refused:
+        _logger.warning("kubelet_refused", call=call, code=refused.code.name, reason=str(refused))
+        raise
+    except OSError as error:
+        _logger.error("kubelet_failed", call=call, error=str(error))
+        raise Refused(grpc.StatusCode.INTERNAL, f"{call}: {error}") from error

@@ -1,1 +1,0 @@
-"""Generated from `vgpu_native/plugin/protos`: run `make protos`, and change nothing here."""

@@ -1,0 +1,1 @@
+"""Binary formats that the agent shares with libvgpu.so, and atomic files."""

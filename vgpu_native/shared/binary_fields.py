@@ -1,0 +1,63 @@
+"""Words: reading and writing the fields of a layout as integers and texts.
+
+All fields are little-endian, as every machine is that a GPU of NVIDIA is in.
+"""
+
+import struct
+from typing import Final
+
+from vgpu_native.shared.layout import Field
+
+_CODES: Final = {4: "<I", 8: "<Q"}
+
+
+class Words:
+    """Fields of a record of a layout that begins at `base` of some bytes."""
+
+    def __init__(self, content: bytes, base: int = 0) -> None:
+        """Look at bytes, which must be long enough for every field that is asked for."""
+        self._content, self._base = content, base
+
+    def number(self, field: Field, index: int = 0, *, signed: bool = False) -> int:
+        """Return the value of a field of 4 or 8 bytes, or one of its values."""
+        code = _CODES[field.width].lower() if signed else _CODES[field.width]
+        found: int = struct.unpack_from(code, self._content, self._base + place(field, index))[0]
+        return found
+
+    def numbers(self, field: Field) -> tuple[int, ...]:
+        """Return all values of a field of 8 bytes that follow one another, at once."""
+        start = self._base + place(field)
+        return struct.unpack_from(f"<{field.count}Q", self._content, start)
+
+    def text(self, field: Field, index: int = 0) -> str:
+        """Return a text that a zero ends, empty where it is no visible ASCII."""
+        start = self._base + place(field, index)
+        found = self._content[start : start + field.width].split(b"\0", 1)[0]
+        return found.decode() if all(33 <= one <= 126 for one in found) else ""
+
+    def at(self, field: Field, index: int) -> "Words":
+        """Return the record that is one of a field's values."""
+        return Words(self._content, self._base + place(field, index))
+
+
+def place(field: Field, index: int = 0) -> int:
+    """Return where one of a field's values begins. Raises IndexError beyond the last."""
+    if not 0 <= index < field.count:
+        raise IndexError(f"field {field.name} has {field.count} values, not one at {index}")
+    return field.offset + (field.step or field.width) * index
+
+
+def put_number(content: bytearray, field: Field, number: int, index: int = 0) -> None:
+    """Write the value of a field of 4 or 8 bytes."""
+    struct.pack_into(_CODES[field.width], content, place(field, index), number)
+
+
+def put_text(content: bytearray, field: Field, text: str, index: int = 0) -> None:
+    """Write a text and the zero that ends it. Raises ValueError when it has no room."""
+    found = text.encode("ascii")
+    if len(found) >= field.width:
+        raise ValueError(
+            f"{field.name} {text!r} has {len(found)} bytes, room is for {field.width - 1}"
+        )
+    start = place(field, index)
+    content[start : start + field.width] = found.ljust(field.width, b"\0")

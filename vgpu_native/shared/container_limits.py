@@ -1,0 +1,26 @@
+"""Container limits: what the ledger's shares of a container amount to on its limits page."""
+
+from collections.abc import Sequence
+
+from ledger.core.model.cards import WHOLE, Share
+from vgpu_native.shared.layout import NO_LIMIT
+from vgpu_native.shared.limits_page import MEBIBYTE, Device, Limits
+
+
+def limits_of(shares: Sequence[Share], flags: int = 0) -> Limits:
+    """Return the limits of a container with these shares, in the order in which it sees its cards.
+
+    A share without memory or cores is not limited in them, as with HAMi. Cores beyond a whole card,
+    which a scaled card can have, are all of it.
+    """
+    return Limits(
+        tuple(
+            Device(
+                share.uuid,
+                share.memory * MEBIBYTE if share.memory else NO_LIMIT,
+                min(share.cores, WHOLE) or WHOLE,
+            )
+            for share in shares
+        ),
+        flags,
+    )

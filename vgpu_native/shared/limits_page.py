@@ -1,0 +1,235 @@
+"""The limits page: the file in which a container's library reads what it may use.
+
+A page is made complete under another name and renamed, so that nobody maps half of one. Whoever
+has mapped it sees later changes at once: each is one store of an aligned word of eight bytes, and
+the generation rises after all of them. A reader between two stores sees some new values and some
+old ones, each of which held at some time.
+"""
+
+import mmap
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from vgpu_native.shared import layout
+from vgpu_native.shared.atomic_file import write_whole
+from vgpu_native.shared.binary_fields import Words, place, put_number, put_text
+from vgpu_native.shared.layout import (
+    DEVICES_MAX,
+    LIMITS,
+    LIMITS_SIZE,
+    MAGIC,
+    NO_LIMIT,
+    VERSION,
+    Field,
+)
+
+MEBIBYTE: Final = 1024**2
+ALL_CORES: Final = 100
+"""Percent of a device's time where there is no limit."""
+
+WORD: Final = 8
+_READABLE: Final = 0o644
+_NUMBERS: Final = ("memory", "cores", "overhead", "granted")
+
+
+class BadPage(Exception):
+    """A file is no limits page of this version; the text says which file and why."""
+
+
+class Device(msgspec.Struct, frozen=True):
+    """What a container may use of a device: bytes (`NO_LIMIT`: all), percent of its time.
+
+    `overhead` are bytes that its processes use beyond what the library counts. `granted` are bytes
+    of a limit that was lowered, until no more than the new one is in use; 0 otherwise.
+    """
+
+    uuid: str
+    memory: int = NO_LIMIT
+    cores: int = ALL_CORES
+    overhead: int = 0
+    granted: int = 0
+
+    @property
+    def most(self) -> int:
+        """How many bytes it may use by this limit or by the one before."""
+        return max(self.memory, self.granted)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a page says; `devices` in the order in which the container sees them."""
+
+    devices: tuple[Device, ...]
+    flags: int = 0
+    generation: int = 1
+
+
+def encode(limits: Limits) -> bytes:
+    """Return the content of a page. Raises ValueError naming what has no place in one."""
+    if len(limits.devices) > DEVICES_MAX:
+        raise ValueError(f"{len(limits.devices)} devices: a container has {DEVICES_MAX} at most")
+    content = bytearray(LIMITS_SIZE)
+    for name, number in (
+        ("magic", MAGIC),
+        ("version", VERSION),
+        ("size", LIMITS_SIZE),
+        ("devices", len(limits.devices)),
+        ("generation", limits.generation),
+        ("flags", limits.flags),
+    ):
+        put_number(content, LIMITS[name], number)
+    for index, device in enumerate(limits.devices):
+        _check(device)
+        put_text(content, LIMITS["uuid"], device.uuid, index)
+        for name, number in _numbers(device):
+            put_number(content, LIMITS[name], number, index)
+    return bytes(content)
+
+
+def decode(content: bytes, source: str = "the page") -> Limits:
+    """Return what a page says. Raises BadPage."""
+    if len(content) != LIMITS_SIZE:
+        raise BadPage(f"{source}: {len(content)} bytes are no limits page, which has {LIMITS_SIZE}")
+    words = Words(content)
+    found = tuple(words.number(LIMITS[name]) for name in ("magic", "version", "size"))
+    if found != (MAGIC, VERSION, LIMITS_SIZE):
+        raise BadPage(f"{source}: it begins with {found}: no limits page of version {VERSION}")
+    count = words.number(LIMITS["devices"])
+    if count > DEVICES_MAX:
+        raise BadPage(f"{source}: {count} devices, of {DEVICES_MAX} at most")
+    return Limits(
+        tuple(_device(words, index) for index in range(count)),
+        words.number(LIMITS["flags"]),
+        words.number(LIMITS["generation"]),
+    )
+
+
+def write(path: Path, limits: Limits) -> None:
+    """Make a page, complete at any moment at which it is there. Raises OSError, ValueError.
+
+    A page that is there already is replaced; who has mapped the old one keeps that.
+    """
+    write_whole(path, encode(limits), _READABLE)
+
+
+def read(path: Path) -> Limits:
+    """Return what a page says. Raises BadPage, OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return decode(os.pread(descriptor, LIMITS_SIZE + 1, 0), str(path))
+    finally:
+        os.close(descriptor)
+
+
+class Page:
+    """A page that is there, mapped, to be changed in place."""
+
+    def __init__(self, path: Path) -> None:
+        """Map a page. Raises BadPage, OSError."""
+        self._path = path
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            content = os.pread(descriptor, LIMITS_SIZE + 1, 0)
+            self._limits = decode(content, str(path))
+            self._map = mmap.mmap(descriptor, LIMITS_SIZE)
+            self._file = os.fstat(descriptor).st_ino
+        finally:
+            os.close(descriptor)
+        # A store into words of eight bytes is one store, one into bytes need not be.
+        self._words = memoryview(self._map).cast("B").cast("Q")
+
+    @property
+    def limits(self) -> Limits:
+        """What the page says; nobody else writes it."""
+        return self._limits
+
+    def change(self, limits: Limits) -> bool:
+        """Let the page say something else of the same devices; return whether that is news.
+
+        Raises ValueError when the devices are not the same, in the same order.
+        """
+        before = self._limits
+        if [one.uuid for one in before.devices] != [one.uuid for one in limits.devices]:
+            raise ValueError(f"{self._path}: a page keeps its devices; write another one instead")
+        for device in limits.devices:
+            _check(device)
+        after = msgspec.structs.replace(limits, generation=before.generation)
+        if after == before:
+            return False
+        self._store(LIMITS["flags"], after.flags)
+        for index, device in enumerate(after.devices):
+            for name, number in _numbers(device):
+                self._store(LIMITS[name], number, index)
+        after = msgspec.structs.replace(after, generation=before.generation + 1)
+        self._store(LIMITS["generation"], after.generation)
+        self._limits = after
+        return True
+
+    def is_current(self) -> bool:
+        """Return whether this is still the page at its path, and was not replaced or removed."""
+        try:
+            return self._path.lstat().st_ino == self._file
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Let go of the page, which stays as it is."""
+        self._words.release()
+        self._map.close()
+
+    def __enter__(self) -> Self:
+        """Give the page for a block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let go of it."""
+        self.close()
+
+    def _store(self, field: Field, number: int, index: int = 0) -> None:
+        at = place(field, index)
+        assert (at % WORD, field.width) == (0, WORD), f"{field.name} is no aligned word"
+        if self._words[at // WORD] != number:
+            self._words[at // WORD] = number
+
+
+def flags_of(
+    *, may_disable: bool = False, oversubscribe: bool = False, cores_off: bool = False
+) -> int:
+    """Return the flags of a page."""
+    return (
+        layout.MAY_DISABLE * may_disable
+        | layout.OVERSUBSCRIBE * oversubscribe
+        | layout.CORES_OFF * cores_off
+    )
+
+
+def _numbers(device: Device) -> tuple[tuple[str, int], ...]:
+    return tuple((name, getattr(device, name)) for name in _NUMBERS)
+
+
+def _device(words: Words, index: int) -> Device:
+    return Device(
+        words.text(LIMITS["uuid"], index),
+        *(words.number(LIMITS[name], index) for name in _NUMBERS),
+    )
+
+
+def _check(device: Device) -> None:
+    """Raise ValueError naming the field when a number has no place in a word."""
+    if not device.uuid.isascii() or not device.uuid.isprintable() or not device.uuid:
+        raise ValueError(f"uuid {device.uuid!r}: a device is named by visible ASCII")
+    for name, number in _numbers(device):
+        if not 0 <= number <= NO_LIMIT:
+            raise ValueError(f"{name} {number} of {device.uuid}: not from 0 to {NO_LIMIT}")
+
+
+assert sys.byteorder == "little", "the library and its files are for little-endian machines"

@@ -1,0 +1,163 @@
+"""Regions: reading what a container's processes use, out of a file that the container can write.
+
+Nothing in it is believed. It is read with `pread`, never mapped, so that a file which is cut short
+meanwhile is a short read and no signal. No link is followed, and nothing but a file is opened: a
+container may make devices, and to open one can do something. Sums end at the largest number there
+is instead of going round. What a region says is a claim of the container; how much of it is true
+is for others to compare with what the driver sees.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from vgpu_native.shared.binary_fields import Words
+from vgpu_native.shared.layout import (
+    BUDGET,
+    DEVICES_MAX,
+    MAGIC,
+    OWNER_DIED,
+    OWNER_THREAD,
+    REGION,
+    REGION_SIZE,
+    SLOT,
+    SLOTS_MAX,
+    USES,
+    VERSION,
+)
+
+LARGEST: Final = 2**63 - 1
+"""Where sums end: what is more is a lie anyhow."""
+
+_FINDING: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPENING: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_ATTEMPTS: Final = 3
+
+
+class BadRegion(Exception):
+    """A file is no region of this version; the text says which file and why."""
+
+
+class Use(msgspec.Struct, frozen=True):
+    """What all processes of a container use of a device: bytes now, and nanoseconds ever."""
+
+    uuid: str
+    memory: int
+    busy: int
+
+
+class Process(msgspec.Struct, frozen=True):
+    """One process that uses devices, by the pid it has in its container, and bytes per device."""
+
+    pid: int
+    memory: tuple[int, ...]
+
+
+class Region(msgspec.Struct, frozen=True):
+    """What a region claims. `generation` tells regions at the same path apart."""
+
+    generation: int
+    devices: tuple[Use, ...]
+    processes: tuple[Process, ...]
+
+    def memory_of(self, uuid: str) -> int:
+        """Return the bytes that are used of a device."""
+        return min(sum(one.memory for one in self.devices if one.uuid == uuid), LARGEST)
+
+    def busy_of(self, uuid: str) -> int:
+        """Return for how many nanoseconds a device was kept busy."""
+        return min(sum(one.busy for one in self.devices if one.uuid == uuid), LARGEST)
+
+
+def read(path: Path) -> Region:
+    """Return what a region claims. Raises BadRegion; FileNotFoundError before there is one."""
+    return decode(_content(path), str(path))
+
+
+def decode(content: bytes, source: str = "the region") -> Region:
+    """Return what the content of a region claims. Raises BadRegion."""
+    if len(content) != REGION_SIZE:
+        raise BadRegion(f"{source}: {len(content)} bytes are no region, which has {REGION_SIZE}")
+    words = Words(content)
+    found = tuple(words.number(REGION[one]) for one in ("magic", "version", "size", "slots"))
+    if found != (MAGIC, VERSION, REGION_SIZE, SLOTS_MAX):
+        raise BadRegion(f"{source}: it begins with {found}: no region of version {VERSION}")
+    high = min(words.number(REGION["high"]), SLOTS_MAX)
+    uuids = _uuids(words)
+    living = [at for at in range(high) if _lives(words.at(REGION["slot"], at))]
+    # All of a device at once: whoever fills a region must not make it dear to read.
+    columns = [words.at(REGION["used"], at).numbers(USES["slot"]) for at in range(len(uuids))]
+    processes = tuple(_process(words, at, columns) for at in living)
+    used = [sum(column[at] for at in living) for column in columns]
+    spent = [words.at(REGION["budget"], at).number(BUDGET["spent"]) for at in range(len(uuids))]
+    devices = tuple(
+        Use(uuid, min(memory, LARGEST), min(busy, LARGEST))
+        for uuid, memory, busy in zip(uuids, used, spent, strict=True)
+    )
+    return Region(words.number(REGION["generation"]), devices, processes)
+
+
+def _content(path: Path) -> bytes:
+    """Read a file that may be anything. Raises BadRegion, FileNotFoundError."""
+    try:
+        found = os.open(path, _FINDING)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadRegion(f"{path}: {error.strerror}; a region is a file") from error
+    try:
+        return _read(found, path)
+    except OSError as error:
+        raise BadRegion(f"{path}: {error.strerror}") from error
+    finally:
+        os.close(found)
+
+
+def _read(found: int, path: Path) -> bytes:
+    """Read what was found, which is opened only if it is a file. Raises BadRegion, OSError."""
+    state = os.fstat(found)
+    if not stat.S_ISREG(state.st_mode):
+        raise BadRegion(f"{path}: it is no file")
+    if state.st_size != REGION_SIZE:
+        raise BadRegion(f"{path}: {state.st_size} bytes are no region of {REGION_SIZE}")
+    descriptor = os.open(f"/proc/self/fd/{found}", _OPENING)
+    try:
+        return _whole(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _whole(descriptor: int) -> bytes:
+    """Read a region; a file that is cut short meanwhile gives fewer bytes."""
+    content = b""
+    for _ in range(_ATTEMPTS):
+        more = os.pread(descriptor, REGION_SIZE - len(content), len(content))
+        content += more
+        if not more or len(content) == REGION_SIZE:
+            break
+    return content
+
+
+def _uuids(words: Words) -> list[str]:
+    """Return the devices that the region names, up to the first that is none."""
+    found: list[str] = []
+    for index in range(DEVICES_MAX):
+        uuid = words.text(REGION["uuid"], index)
+        if not uuid:
+            break
+        found.append(uuid)
+    return found
+
+
+def _lives(slot: Words) -> bool:
+    """Return whether the slot's owner lives, by the word that the kernel keeps."""
+    word = slot.number(SLOT["owner"])
+    return bool(word & OWNER_THREAD) and not word & OWNER_DIED
+
+
+def _process(words: Words, at: int, columns: list[tuple[int, ...]]) -> Process:
+    pid = words.at(REGION["slot"], at).number(SLOT["pid"])
+    return Process(min(pid, LARGEST), tuple(min(column[at], LARGEST) for column in columns))

@@ -1,0 +1,72 @@
+"""Write what C takes from the driver's headers, from functions.toml, and from hooks that exist.
+
+`python tools/generate_hooks.py HEADERS OUTPUT` writes into OUTPUT:
+
+* `functions.inc`: all functions that the library may call, for `driver.h`.
+
+`python tools/generate_hooks.py --hooks OUTPUT OBJECT...` writes, from the hooks that are in the
+objects:
+
+* `hooks.inc`: the hooks, sorted by name.
+"""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import driver_api
+from driver_api import Function
+
+_HOOK = re.compile(r"^\S+ [TW] ((?:cu|nvml)[A-Z]\w*)$", re.MULTILINE)
+_MADE = "/* Made by tools/generate_hooks.py; not to be edited. */\n"
+
+
+def main(arguments: list[str]) -> None:
+    """Write the files."""
+    if arguments[0] == "--hooks":
+        output, objects = Path(arguments[1]), arguments[2:]
+        hooks = sorted(hooks_of(objects))
+        lines = [f"VGPU_HOOK({name})" for name in hooks]
+        _write(output / "hooks.inc", _MADE + _macro("VGPU_HOOKS", lines))
+        return
+    headers, output = map(Path, arguments)
+    _write(output / "functions.inc", _MADE + callable_functions(driver_api.functions(headers)))
+
+
+def hooks_of(objects: Iterable[str]) -> set[str]:
+    """Return the hooks that objects define."""
+    command = ["nm", "--extern-only", "--defined-only", *objects]
+    return set(
+        _HOOK.findall(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    )
+
+
+def callable_functions(found: list[Function]) -> str:
+    """Return the list of all that may be called, with what to ask cuGetProcAddress for."""
+    table = tomllib.loads((Path(__file__).parent / "functions.toml").read_text())
+    listed = [
+        name for names in (*table["hooked"].values(), *table["called"].values()) for name in names
+    ]
+    known = {one.name for one in found}
+    lines = [f'VGPU_FUNCTION({one.name}, "{one.base}", {one.version}, {one.flag})' for one in found]
+    lines += [f'VGPU_FUNCTION({name}, "", 0, 0)' for name in listed if name not in known]
+    return _macro("VGPU_FUNCTIONS", lines)
+
+
+def _write(path: Path, text: str) -> None:
+    # A file that stays as it is keeps its time, so that what is made from it is not made again.
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def _macro(name: str, lines: list[str]) -> str:
+    return f"#define {name} \\\n" + "".join(f"  {line} \\\n" for line in lines) + "\n"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

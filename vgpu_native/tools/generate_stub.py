@@ -1,0 +1,136 @@
+"""Write the exported functions of a stub library from the header of the library it plays.
+
+`python vgpu_native/tools/generate_stub.py cuda TYPEDEFS <preprocessed >OUTPUT`, or `nvml` without
+TYPEDEFS; run by the Makefile. Each function asks `stub_begin` whether to go on, then calls
+`stub_<name>` where a file of tests/stub defines it, and answers with its fallback where none does.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+_PROTOTYPE = re.compile(r"\b(CUresult|nvmlReturn_t)\s+((?:cu|nvml)\w+)\s*\(([^;{}]*?)\)\s*;")
+_TYPEDEF = re.compile(r"PFN_(cu\w+?)_v(\d+)(_ptsz|_ptds)?\)")
+_NAME = re.compile(r"^(cu\w+?)(_v\d+)?(_ptsz|_ptds)?$")
+_HARMLESS = re.compile(
+    r"^cu(Memcpy|Memset|Memcpy\w*|\w*Set[A-Z]|\w*Prefetch|\w*Advise|\w*Unregister|Profiler|\w*Flush)"
+)
+
+_WORDS = {"char", "short", "int", "long", "unsigned", "float", "double", "void"}
+
+
+class Function(NamedTuple):
+    """A function as the header declares it: its parameters are pairs of type and name."""
+
+    name: str
+    result: str
+    parameters: tuple[tuple[str, str], ...]
+    introduced: int
+
+    @property
+    def base(self) -> str:
+        """Return the name that `cuGetProcAddress` knows it by."""
+        found = _NAME.match(self.name)
+        return found[1] if found else self.name
+
+    @property
+    def suffix(self) -> str:
+        """Return `_ptsz`, `_ptds` or nothing: what the default stream means to it."""
+        found = _NAME.match(self.name)
+        return (found[3] or "") if found else ""
+
+    @property
+    def behaviour(self) -> str:
+        """Return the function of tests/stub that does its work."""
+        return "stub_" + self.name.removesuffix(self.suffix or "-")
+
+
+def functions(header: str, typedefs: str) -> list[Function]:
+    """Return what a preprocessed header declares, with the versions that the typedefs name."""
+    found = {match[1]: match for match in map(_read, _PROTOTYPE.findall(header))}
+    versions = _versions(set(found), typedefs)
+    return [
+        Function(name, result, parameters, versions.get(name, 0))
+        for result, name, parameters in sorted(found.values(), key=lambda each: each[1])
+    ]
+
+
+def _read(match: tuple[str, str, str]) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    result, name, inside = match
+    parameters = [] if inside.strip() in ("", "void") else inside.split(",")
+    return result, name, tuple(_parameter(each, at) for at, each in enumerate(parameters))
+
+
+def _parameter(text: str, at: int) -> tuple[str, str]:
+    """Return the type and a name of ours: a header may leave the name out."""
+    whole = " ".join(text.split())
+    found = re.match(r"^(.*[\s*])(\w+)$", whole)
+    named = found and found[2] not in _WORDS and found[1].strip() not in ("const", "struct", "enum")
+    return (found[1].strip() if found and named else whole), f"a{at}"
+
+
+def _versions(names: set[str], typedefs: str) -> dict[str, int]:
+    """Return the version of CUDA that brought each name: both are ordered in the same way."""
+    introduced: dict[tuple[str, str], list[int]] = {}
+    for base, version, suffix in set(_TYPEDEF.findall(typedefs)):
+        introduced.setdefault((base, suffix), []).append(int(version))
+    variants: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for name in names if introduced else ():
+        found = _NAME.match(name)
+        assert found is not None, f"{name} is not named as the driver's functions are"
+        order = int((found[2] or "_v1")[2:])
+        variants.setdefault((found[1], found[3] or ""), []).append((order, name))
+    result = {}
+    for key, named in variants.items():
+        pairs = zip(sorted(introduced.get(key, ())), sorted(named), strict=True)
+        result.update({name: version for version, (_, name) in pairs})
+    return result
+
+
+def _fallback(function: Function) -> str:
+    if function.result == "nvmlReturn_t":
+        return "NVML_ERROR_NOT_SUPPORTED"
+    return "CUDA_SUCCESS" if _HARMLESS.match(function.name) else "CUDA_ERROR_NOT_SUPPORTED"
+
+
+def _definition(at: int, function: Function) -> str:
+    declared = ", ".join(f"{kind} {name}" for kind, name in function.parameters) or "void"
+    passed = ", ".join(name for _, name in function.parameters)
+    default = "2" if function.suffix else "1"
+    return f"""\
+__attribute__((weak)) {function.result} {function.behaviour}({declared});
+EXPORT {function.result} {function.name}({declared})
+{{
+  {function.result} result = {_fallback(function)};
+  if (STUB_SPECIAL({at}) && !stub_begin({at}, &result)) return result;
+  if (!{function.behaviour}) return result;
+  int before = stub_enter({default});
+  result = {function.behaviour}({passed});
+  stub_leave(before);
+  return result;
+}}
+"""
+
+
+def _row(function: Function) -> str:
+    kind = 2 if function.suffix else 1
+    return (
+        f'  {{"{function.name}", "{function.base}", {function.introduced}, {kind},'
+        f" (void *){function.name}}},"
+    )
+
+
+def main() -> None:
+    """Write the definitions, then the table of them, sorted by name."""
+    typedefs = Path(sys.argv[2]).read_text() if len(sys.argv) > 2 else ""
+    every = functions(sys.stdin.read(), typedefs)
+    sys.stdout.write("/* Made by tools/generate_stub.py; not to be edited. */\n\n")
+    sys.stdout.write("\n".join(_definition(at, one) for at, one in enumerate(every)))
+    sys.stdout.write("\nconst struct stub_function stub_functions[] = {\n")
+    sys.stdout.write("\n".join(map(_row, every)) + "\n};\n")
+    sys.stdout.write(f"const unsigned stub_function_count = {len(every)};\n")
+
+
+if __name__ == "__main__":
+    main()
