@@ -58,7 +58,7 @@ e2e: setup ## tests on a real API server; needs KUBEBUILDER_ASSETS
 	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
 
 e2e-chain: setup ## from a pod's post to a process that is refused memory; needs KUBEBUILDER_ASSETS
-	$(BIN)/pytest -q -s tests/e2e/test_chain.py -m "e2e and not long"
+	$(BIN)/pytest -q -s tests/e2e/node/test_chain.py -m "e2e and not long"
 
 e2e-long: setup ## the longer campaigns: end to end, simulation, properties
 	HYPOTHESIS_PROFILE=long $(BIN)/pytest -q tests/properties --timeout 3600

@@ -15,9 +15,9 @@ import aiohttp
 
 from ledger.kube.requests.demand_rules import DemandRules
 from tests.bench.results import Skipped
-from tests.e2e.cluster import Cluster
-from tests.e2e.controlplane import ADMIN, ControlPlane
-from tests.e2e.polling import eventually
+from tests.e2e.harness.cluster import Cluster
+from tests.e2e.harness.controlplane import ADMIN, ControlPlane
+from tests.e2e.harness.polling import eventually
 from webhook.kinds.catalog import Catalog
 from webhook.registration.webhook_configurations import Address, Reviewed, configurations
 

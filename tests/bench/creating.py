@@ -22,12 +22,12 @@ from tests.bench.permissive import allowing
 from tests.bench.posting import CLIENTS, post
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh
-from tests.e2e.controlplane import SERVICE
-from tests.e2e.opening import let_serve, make_canary, webhooks_are_in_effect
-from tests.e2e.pods import CARDS
-from tests.e2e.polling import eventually
-from tests.e2e.rights import RIGHTS
-from tests.e2e.service import Service
+from tests.e2e.harness.bootstrap import let_serve, make_canary, webhooks_are_in_effect
+from tests.e2e.harness.controlplane import SERVICE
+from tests.e2e.harness.polling import eventually
+from tests.e2e.harness.service import Service
+from tests.e2e.objects.pods import CARDS
+from tests.e2e.objects.rights import RIGHTS
 
 NAME: Final = "creating"
 NOBODY, NATIVE, FLOOR, LEDGER = WAYS = ("nobody", "native", "floor", "ledger")

@@ -21,9 +21,9 @@ from starlette.routing import Route
 from ledger.runtime.http import http_server
 from ledger.runtime.tls import reloading_context
 from tests.bench.running import start, wait_for_go
-from tests.e2e.cluster import Cluster
-from tests.e2e.scheduling.scheduler import Extender
-from tests.support.ports import free_port
+from tests.e2e.harness.cluster import Cluster
+from tests.e2e.scheduling.support.scheduler import Extender
+from tests.support.servers.ports import free_port
 
 HOST: Final = "127.0.0.1"
 CONNECTIONS_MAX: Final = 32

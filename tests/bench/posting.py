@@ -13,7 +13,7 @@ from typing import Final
 
 from ledger.runtime import gc_tuning
 from tests.bench.fleet import Template
-from tests.e2e.pods import pod
+from tests.e2e.objects.pods import pod
 
 CLIENTS: Final = 32
 ANSWER_SECONDS_MAX: Final = 30.0

@@ -23,15 +23,15 @@ from tests.bench import family
 from tests.bench.bed import ASSETS_VARIABLE, Bed, bed
 from tests.bench.permissive_extender import passing
 from tests.bench.results import Goal, Result, result
-from tests.e2e.cluster import Cluster, Manifest
-from tests.e2e.controlplane import ADMIN, SCHEDULER, SERVICE
-from tests.e2e.opening import let_serve
-from tests.e2e.polling import eventually
-from tests.e2e.rights import RIGHTS
-from tests.e2e.scheduling import kwok, nodes
-from tests.e2e.scheduling.scheduler import Extender, Scheduler
-from tests.e2e.scheduling.shapes import container, pod
-from tests.e2e.service import Service
+from tests.e2e.harness.bootstrap import let_serve
+from tests.e2e.harness.cluster import Cluster, Manifest
+from tests.e2e.harness.controlplane import ADMIN, SCHEDULER, SERVICE
+from tests.e2e.harness.polling import eventually
+from tests.e2e.harness.service import Service
+from tests.e2e.objects.rights import RIGHTS
+from tests.e2e.scheduling.support import kwok, nodes
+from tests.e2e.scheduling.support.pod_shapes import container, pod
+from tests.e2e.scheduling.support.scheduler import Extender, Scheduler
 
 NAME: Final = "scheduling"
 FLOOR, LEDGER = WAYS = ("floor", "ledger")

@@ -17,14 +17,14 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tests.e2e.agreement import REGION
-from tests.e2e.cluster import Cluster
-from tests.e2e.controlplane import ADMIN, SERVICE, TENANT, ControlPlane
-from tests.e2e.kubectl import Kubectl
-from tests.e2e.later import LaterWebhook
-from tests.e2e.opening import open_the_cluster
-from tests.e2e.service import Service
-from tests.e2e.team import Team
+from tests.e2e.harness.agreement import REGION
+from tests.e2e.harness.bootstrap import open_the_cluster
+from tests.e2e.harness.cluster import Cluster
+from tests.e2e.harness.controlplane import ADMIN, SERVICE, TENANT, ControlPlane
+from tests.e2e.harness.kubectl import Kubectl
+from tests.e2e.harness.second_webhook import LaterWebhook
+from tests.e2e.harness.service import Service
+from tests.e2e.objects.team import Team
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 CONNECTIONS_MAX: Final = 32

@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from support import leaf
-from support.nats import NatsServer, settings_for
-from support.ports import free_port
+from support.servers import leaf_node
+from support.servers.nats_servers import NatsServer, settings_for
+from support.servers.ports import free_port
 
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 
@@ -37,12 +37,12 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 def edge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     """The edge of a hub for the session: its clients find the log in the hub's domain."""
     port = free_port()
-    hub, edge = leaf.servers(tmp_path_factory.mktemp("leaf"), leaf_port=port, link_port=port)
+    hub, edge = leaf_node.servers(tmp_path_factory.mktemp("leaf"), leaf_port=port, link_port=port)
     hub.launch()
     asyncio.run(hub.ready())
     edge.launch()
     asyncio.run(edge.ready())
-    asyncio.run(leaf.joined(edge))
+    asyncio.run(leaf_node.joined(edge))
     yield edge
     edge.stop()
     hub.stop()

@@ -6,7 +6,7 @@ from the API server. That is also what happens to objects beyond the bound, so a
 slower and never wrong.
 
 However large its spec is, an object with four labels costs about 1 KiB besides what the caller
-keeps of it (`tests/unit/kube/test_cache.py` measures).
+keeps of it (`tests/unit/ledger/kube/watch/test_owner_cache.py` measures).
 """
 
 import asyncio

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from support.serving import ClientAuthority
+from support.servers.tls_server import ClientAuthority
 
 from ledger.runtime.tls import own_authority, reloading_context
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cryptography.x509.oid import NameOID
-from support.serving import (
+from support.servers.tls_server import (
     DEADLINE_SECONDS,
     ClientAuthority,
     answer_scope,

@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from cryptography.x509.oid import NameOID
-from support.serving import ClientAuthority, answer_scope, get, serving_at, visitor
+from support.servers.tls_server import ClientAuthority, answer_scope, get, serving_at, visitor
 
 from ledger.runtime.http.client_certificate_guard import ClientCertificateRequired
 from ledger.runtime.tls import own_authority, reloading_context

@@ -8,7 +8,7 @@ import socket
 from typing import Any
 
 import pytest
-from support.serving import DEADLINE_SECONDS, answer_scope, get, serving_at
+from support.servers.tls_server import DEADLINE_SECONDS, answer_scope, get, serving_at
 
 from ledger.runtime.http import http_server, uvicorn_protocol
 

@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from support.serving import DEADLINE_SECONDS, answer_scope, serving_at
+from support.servers.tls_server import DEADLINE_SECONDS, answer_scope, serving_at
 
 from ledger.runtime.tls import own_authority, reloading_context
 from ledger.runtime.tls.own_authority import Files

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.x509.oid import NameOID
-from support.serving import (
+from support.servers.tls_server import (
     DEADLINE_SECONDS,
     ClientAuthority,
     answer_scope,

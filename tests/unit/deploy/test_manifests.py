@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from starlette.routing import Route
-from support.manifests import DEPLOY, VERSIONS, Manifest, documents, name_of
+from support.builders.manifests import DEPLOY, VERSIONS, Manifest, documents, name_of
 
 from extender.bind import event_recorder
 from gpuledger.version import VERSION

@@ -6,7 +6,7 @@ from typing import Final
 import kubernetes_validate
 import pytest
 import yaml
-from support.manifests import DEPLOY, VERSIONS, Folder, Manifest, documents, name_of
+from support.builders.manifests import DEPLOY, VERSIONS, Folder, Manifest, documents, name_of
 from typer.testing import CliRunner
 
 from extender.app import PATH

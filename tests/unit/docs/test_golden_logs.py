@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.golden import GOLDEN, Expected, amounts_to, payloads_of
+from support.recorded.golden_logs import GOLDEN, Expected, amounts_to, payloads_of
 
 from ledger.core.model.events import AnyEvent, Cause
 from ledger.log import records
@@ -29,7 +29,9 @@ def test_a_golden_log_holds_records_of_its_own_schema(path: Path) -> None:
 
 
 def test_there_is_a_golden_log_for_the_schema_that_is_written() -> None:
-    assert CURRENT in LOGS, "make one with `PYTHONPATH=tests python -m support.golden new`"
+    assert CURRENT in LOGS, (
+        "make one with `PYTHONPATH=tests python -m support.recorded.golden_logs new`"
+    )
 
 
 def test_the_golden_log_has_every_kind_of_event() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec import structs
-from support.hami_cases import PAGE, Case, cases, problems, rows_of, summary
+from support.recorded.hami_cases import PAGE, Case, cases, problems, rows_of, summary
 
 ALL = cases()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.golden import GOLDEN, payloads_of
+from support.recorded.golden_logs import GOLDEN, payloads_of
 
 from gpuledger.cli.app import build
 from gpuledger.server.service_app import Application

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import yaml
-from support.folding import apply
+from support.builders.decide_and_fold import apply
 
 from ledger.core.decide.decider import decide
 from ledger.core.model import accounts

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from support.kinds import BUILTIN, workload
+from support.builders.kind_objects import BUILTIN, workload
 
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve

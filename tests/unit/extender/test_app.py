@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.applications import Starlette
-from support.extended import FIXTURES, Replica, cards, replica
+from support.harness.extender_harness import FIXTURES, Replica, cards, replica
 
 from extender.app import routes
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from support.folding import record
-from support.projecting import SECOND, START, log_of, project, viewing
+from support.builders.decide_and_fold import record
+from support.harness.projecting import SECOND, START, log_of, project, viewing
 
 from ledger.core.model import commands
 from ledger.core.model.commands import AnyCommand

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import ports
+from support.servers import ports
 
 TESTS = Path(__file__).parents[2]
 CLIENTS = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -6,7 +6,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from support.admission import FIXTURES, GPU, CoreLedger, Service, pod, recorded, review, serving
+from support.builders.admission_reviews import (
+    FIXTURES,
+    GPU,
+    CoreLedger,
+    Service,
+    pod,
+    recorded,
+    review,
+    serving,
+)
 
 from webhook.api.admission_review import warning
 from webhook.api.admission_settings import Policy

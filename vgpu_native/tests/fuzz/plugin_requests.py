@@ -18,7 +18,7 @@ from mutating import Mutator
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
 
-from support.plugged import Placed, card, container, settings_in, share
+from support.harness.device_plugin import Placed, card, container, settings_in, share
 
 from vgpu_native.plugin.allocation.allocate import Allocating
 from vgpu_native.plugin.allocation.allocation_store import Allocations

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.kinds import BUILTIN, CATALOG, EXAMPLES, FOLDER
+from support.builders.kind_objects import BUILTIN, CATALOG, EXAMPLES, FOLDER
 
 from webhook.kinds import catalog
 from webhook.kinds.catalog import Catalog, KindError

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.kinds import BUILTIN, EXAMPLES, ROOT
+from support.builders.kind_objects import BUILTIN, EXAMPLES, ROOT
 
 from webhook.kinds.functions import FUNCTIONS
 from webhook.kinds.schema import Kind, PodSet

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.admission import recorded
-from support.kinds import BUILTIN, Case, all_cases, kind_named, workload
+from support.builders.admission_reviews import recorded
+from support.builders.kind_objects import BUILTIN, Case, all_cases, kind_named, workload
 
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Workload

@@ -5,9 +5,9 @@ from copy import deepcopy
 from typing import Final
 
 import pytest
-from support.kinds import Case, all_cases
-from support.oracle_of_cluster import demand_of
-from support.oracle_of_kinds import ENVELOPES, is_finished
+from support.builders.kind_objects import Case, all_cases
+from support.oracles.cluster_oracle import demand_of
+from support.oracles.kind_oracle import ENVELOPES, is_finished
 
 from webhook.kinds.schema import Kind
 

@@ -1,0 +1,517 @@
+"""The service's token is good for the service's own writes: deploy/, on a real API server.
+
+Its own writes go through the service's own client, with a token of its account. The others are what
+a thief of that token would try with the same verbs on the same resources.
+"""
+
+import base64
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from ledger.kube.api.pod_gates import GATE
+from ledger.kube.api.ports import Binding, PodEvent
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
+from ledger.kube.hami import annotation_names, node_lock
+from ledger.kube.hami.fence_label import LABEL
+from tests.e2e.conftest import _connected
+from tests.e2e.harness.cluster import Answer, Cluster, Manifest
+from tests.e2e.harness.controlplane import ADMIN, ControlPlane
+from tests.e2e.harness.kubectl import Kubectl
+from tests.e2e.harness.polling import eventually
+from webhook.kinds.catalog import Catalog
+from webhook.registration import webhook_configurations
+
+pytestmark = pytest.mark.e2e
+
+ROOT: Final = Path(__file__).parents[3]
+SPACE: Final = "gpuledger-system"
+EFFECTIVE_SECONDS: Final = 60.0
+NAME: Final = "gpuledger"
+TEAM: Final = "/api/v1/namespaces/team"
+SYSTEM: Final = "/api/v1/namespaces/kube-system"
+NODE: Final = "/api/v1/nodes/n1"
+HOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
+UNIVERSE: Final = "/apis/gpuledger.io/v1alpha1/universeresourcequotas"
+OWNER: Final = {"apiVersion": "v1", "kind": "Namespace", "name": "gone", "uid": "0"}
+NOW: Final = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+KEY: Final = "limits.nvidia.com/gpu"
+ALLOCATED: Final = annotation_names.WORDS["nvidia"].allocated
+FOREIGN: Final = "example.com/gate"
+
+
+@pytest.fixture(scope="module")
+def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Run a control plane with what an administrator applies, preemption included."""
+    folder = tmp_path_factory.mktemp("own-writes")
+    running = ControlPlane(assets, folder)
+    running.start()
+    shutil.copytree(ROOT / "deploy", folder / "deploy")
+    typist = Kubectl(assets, running.kubeconfig(ADMIN), folder)
+    typist.type("kubectl apply -k deploy")
+    typist.type("kubectl apply -k deploy/scheduler")
+    typist.type("kubectl apply -k deploy/preemption")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+async def admin(plane: ControlPlane) -> AsyncIterator[Cluster]:
+    async with _connected(plane) as cluster:
+        yield cluster
+
+
+async def token(admin: Cluster, account: str = NAME) -> str:
+    """Return a token of an account of the service's namespace."""
+    request = {"spec": {"audiences": ["https://kubernetes.default.svc"]}}
+    path = f"/api/v1/namespaces/{SPACE}/serviceaccounts/{account}/token"
+    return str((await admin.must("POST", path, request))["status"]["token"])
+
+
+@pytest.fixture
+async def service(admin: Cluster, plane: ControlPlane) -> Cluster:
+    """Return the API server as the service sees it, with all policies in effect."""
+    await populate(admin)
+    found = admin.with_token(await token(admin))
+    for name, wrong in (
+        ("pods", lambda: found.patch(f"{TEAM}/pods/p?dryRun=All", image("evil"))),
+        ("quotas", lambda: found.ask("POST", f"{SYSTEM}/resourcequotas?dryRun=All", quota("q"))),
+        ("nodes", lambda: found.patch(f"{NODE}?dryRun=All", {"spec": {"unschedulable": True}})),
+        ("webhooks", lambda: found.ask("POST", hooks("validating") + "?dryRun=All", hook("x"))),
+        ("events", lambda: found.ask("POST", events("team") + "?dryRun=All", event(reporter="x"))),
+        ("bindings", lambda: bind(found, "?dryRun=All", annotations={"a": "b"})),
+        ("quota status", lambda: found.patch(f"{TEAM}/resourcequotas/q/status?dryRun=All", HELD)),
+    ):
+        await eventually(
+            wrong,
+            lambda answer: answer.status == 403 and "ValidatingAdmissionPolicy" in answer.message,
+            within=EFFECTIVE_SECONDS,
+            what=f"the policy on {name} is in effect",
+        )
+    return found
+
+
+@pytest.fixture
+async def client(service: Cluster, admin: Cluster, plane: ControlPlane, tmp_path: Path) -> Any:
+    """Return the service's own client with the service's own token."""
+    config = yaml.safe_load(plane.kubeconfig(ADMIN).read_text())
+    config["users"][0]["user"] = {"token": await token(admin)}
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    async with await Client.connect(path) as connected:
+        yield connected
+
+
+async def made(admin: Cluster, path: str, manifest: Manifest) -> None:
+    await eventually(
+        lambda: admin.ask("POST", path, manifest),
+        lambda answer: answer.status in (201, 409),
+        within=EFFECTIVE_SECONDS,
+        what=f"{path} has {manifest['metadata']['name']}",
+    )
+
+
+async def populate(admin: Cluster) -> None:
+    """Make what is written to: a node, pods that wait and pods that run, quotas."""
+    await made(admin, "/api/v1/nodes", {"metadata": {"name": "n1"}})
+    await made(admin, "/api/v1/namespaces", {"metadata": {"name": "team"}})
+    for name in ("p", "bound", "seen", "free"):
+        await made(admin, f"{TEAM}/pods", pod(name, gates=[GATE, FOREIGN] if name == "p" else []))
+    await made(admin, f"{TEAM}/pods", pod("own", gates=[GATE]))
+    fenced = pod("fenced")
+    fenced["metadata"]["labels"] = {LABEL: "1"}
+    await made(admin, f"{TEAM}/pods", fenced)
+    await made(admin, f"{SYSTEM}/pods", pod("critical", node="n1"))
+    await made(admin, f"{TEAM}/resourcequotas", quota("q"))
+    manifest = {"metadata": {"name": "u"}, "spec": {"hard": {"limits.nvidia.com/gpumem": "1"}}}
+    await made(admin, UNIVERSE, {"apiVersion": "gpuledger.io/v1alpha1"} | manifest | UQ)
+
+
+UQ: Final = {"kind": "UniverseResourceQuota"}
+HELD: Final = {"metadata": {"finalizers": ["example.com/held"]}}
+
+
+def pod(name: str, node: str = "", gates: list[str] | None = None) -> Manifest:
+    container = {"name": "main", "image": "none"}
+    spec: Manifest = {
+        "containers": [container],
+        "schedulingGates": [{"name": g} for g in gates or ()],
+    }
+    return {"metadata": {"name": name}, "spec": spec | ({"nodeName": node} if node else {})}
+
+
+def quota(name: str, **metadata: Any) -> Manifest:
+    return {"metadata": {"name": name, **metadata}, "spec": {"hard": {KEY: "1"}}}
+
+
+def image(text: str) -> Manifest:
+    return {"spec": {"containers": [{"name": "main", "image": text}]}}
+
+
+def hooks(kind: str) -> str:
+    return f"{HOOKS}/{kind}webhookconfigurations"
+
+
+def hook(name: str = NAME, **changes: Any) -> Manifest:
+    """Return a validating configuration as the service registers it, and changes of its webhook."""
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [validating() | changes],
+    }
+
+
+def found_configurations() -> tuple[Manifest, Manifest]:
+    address = webhook_configurations.Address(webhook_configurations.Service(SPACE, NAME), b"x")
+    reviewed = webhook_configurations.Reviewed(
+        ("nvidia.com/gpu",), Catalog.load(()), ("kube-system", SPACE)
+    )
+    return webhook_configurations.configurations(address, reviewed)
+
+
+def validating() -> Manifest:
+    return dict(found_configurations()[1]["webhooks"][0])
+
+
+def mutating() -> Manifest:
+    return dict(found_configurations()[0]["webhooks"][0])
+
+
+def mutator(**changes: Any) -> Manifest:
+    return hook() | {"kind": "MutatingWebhookConfiguration", "webhooks": [mutating() | changes]}
+
+
+def rules(group: str, resource: str) -> list[Manifest]:
+    return [
+        {"apiGroups": [group], "apiVersions": ["*"], "resources": [resource], "operations": ["*"]}
+    ]
+
+
+def events(namespace: str) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+
+
+def event(
+    kind: str = "Pod",
+    reporter: str = "gpuledger.io/gpuledger",
+    reason: str = "WaitingForQuota",
+    **metadata: Any,
+) -> Manifest:
+    return {
+        "metadata": {"generateName": "e-", "namespace": "team", **metadata},
+        "regarding": {"kind": kind, "namespace": "team", "name": "p", "apiVersion": "v1"},
+        "type": "Normal",
+        "reason": reason,
+        "action": "Tell",
+        "eventTime": NOW,
+        "reportingController": reporter,
+        "reportingInstance": reporter,
+    }
+
+
+async def bind(service: Cluster, query: str = "", **metadata: Any) -> Answer:
+    return await service.ask(
+        "POST",
+        f"{TEAM}/pods/free/binding{query}",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "free", **metadata},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+        },
+    )
+
+
+def gates(*names: str) -> Manifest:
+    return {"spec": {"schedulingGates": [{"name": name} for name in names]}}
+
+
+def lock(text: str) -> Manifest:
+    return {"metadata": {"annotations": {annotation_names.LOCK: text}}}
+
+
+def used(amounts: dict[str, str]) -> Manifest:
+    return {"status": {"used": amounts}}
+
+
+def patched(path: str, change: Manifest) -> tuple[str, str, Manifest]:
+    return "PATCH", path, change
+
+
+def posted(path: str, body: Manifest) -> tuple[str, str, Manifest]:
+    return "POST", path, body
+
+
+ELSEWHERE: Final = {"url": "https://evil.example/admission/validate", "caBundle": "eA=="}
+OTHER_SERVICE: Final = {
+    "service": {"namespace": "team", "name": NAME, "path": "/admission/validate"},
+    "caBundle": base64.b64encode(b"x").decode(),
+}
+TOLERATED: Final = [
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
+    | {"tolerationSeconds": 300}
+    for key in ("not-ready", "unreachable")
+]
+"""What the API server adds to every pod; only more can be added."""
+P: Final = f"{TEAM}/pods/p"
+FENCED: Final = f"{TEAM}/pods/fenced"
+Q: Final = f"{TEAM}/resourcequotas/q/status"
+FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
+    "image of a system pod": patched(f"{SYSTEM}/pods/critical", image("evil")),
+    "image of a tenant's pod": patched(P, image("evil")),
+    "tolerations": patched(P, {"spec": {"tolerations": [*TOLERATED, {"operator": "Exists"}]}}),
+    "deadline": patched(f"{SYSTEM}/pods/critical", {"spec": {"activeDeadlineSeconds": 1}}),
+    "node selector": patched(P, {"spec": {"nodeSelector": {"pool": "x"}}}),
+    "foreign gate": patched(P, gates(GATE)),
+    "label that a Service selects": patched(P, {"metadata": {"labels": {"app": "bank"}}}),
+    "label of HAMi's": patched(P, {"metadata": {"labels": {annotation_names.NODE: "n1"}}}),
+    "label of its own that is no fence": patched(
+        P, {"metadata": {"labels": {"gpuledger.io/other": "y"}}}
+    ),
+    "fence that is taken away": patched(FENCED, {"metadata": {"labels": {LABEL: None}}}),
+    "annotation of others": patched(
+        P, {"metadata": {"annotations": {"cni.example.com/address": "1.1.1.1"}}}
+    ),
+    "cards that a node has yet to hand out": patched(
+        P, {"metadata": {"annotations": {"hami.io/vgpu-devices-to-allocate": "x"}}}
+    ),
+    "node of a pod's cards": patched(
+        P, {"metadata": {"annotations": {annotation_names.NODE: "n2"}}}
+    ),
+    "finalizer on a pod": patched(P, HELD),
+    "owner of a pod": patched(P, {"metadata": {"ownerReferences": [OWNER]}}),
+    "node made unschedulable": patched(NODE, {"spec": {"unschedulable": True}}),
+    "node tainted": patched(NODE, {"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}),
+    "node labelled": patched(NODE, {"metadata": {"labels": {"pool": "trusted"}}}),
+    "node held by a finalizer": patched(NODE, HELD),
+    "cards of a node": patched(
+        NODE, {"metadata": {"annotations": {"hami.io/node-nvidia-register": "[]"}}}
+    ),
+    "keeper of a node": patched(
+        NODE, {"metadata": {"annotations": {"gpuledger.io/keeper": "hami"}}}
+    ),
+    "lock of 200 kB": patched(NODE, lock("x" * 200_000)),
+    "lock that names no pod": patched(NODE, lock("for ever")),
+    "quota in kube-system": posted(f"{SYSTEM}/resourcequotas", quota("stop")),
+    "quota with a finalizer": posted(
+        f"{TEAM}/resourcequotas", quota("held", finalizers=["example.com/held"])
+    ),
+    "quota with labels": posted(f"{TEAM}/resourcequotas", quota("l", labels={"a": "b"})),
+    "usage that Kubernetes counts": patched(Q, used({"pods": "999", "limits.cpu": "1"})),
+    "finalizer through a status": patched(Q, HELD),
+    "label through a status": patched(Q, {"metadata": {"labels": {"a": "b"}}}),
+    "limits through a status": patched(Q, {"status": {"hard": {KEY: "9999"}}}),
+    "webhook of another name": posted(hooks("validating"), hook("other")),
+    "webhook at a URL": posted(hooks("validating"), hook(clientConfig=ELSEWHERE)),
+    "webhook of another Service": posted(hooks("validating"), hook(clientConfig=OTHER_SERVICE)),
+    "webhook that reads Secrets": posted(hooks("validating"), hook(rules=rules("", "secrets"))),
+    "webhook on everything": posted(hooks("validating"), hook(rules=rules("*", "*"))),
+    "webhook on roles": posted(
+        hooks("validating"), hook(rules=rules("rbac.authorization.k8s.io", "clusterroles"))
+    ),
+    "webhook in kube-system": posted(hooks("validating"), hook(namespaceSelector={})),
+    "mutating webhook on Deployments": posted(
+        hooks("mutating"), mutator(rules=rules("apps", "deployments"))
+    ),
+    "mutating webhook that fails closed": posted(hooks("mutating"), mutator(failurePolicy="Fail")),
+    "event in another's name": posted(events("team"), event(reporter="kubelet")),
+    "event about a Node": posted(events("default"), event("Node", namespace="default")),
+    "event about a Deployment": posted(events("team"), event("Deployment")),
+    "event about a pod of another namespace": posted(events("default"), event(namespace="default")),
+    "event that reports something else": posted(events("team"), event(reason="Scheduled")),
+    "event with a finalizer": posted(events("team"), event(finalizers=["example.com/held"])),
+}
+
+
+async def send(service: Cluster, method: str, path: str, body: Manifest) -> Answer:
+    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    query = "dryRun=All" if "?" not in path else ""
+    return await service.ask(method, f"{path}?{query}", body, headers={"Content-Type": kind})
+
+
+async def test_no_forged_write_of_the_services_account_is_accepted(service: Cluster) -> None:
+    accepted = {}
+    for what, (method, path, body) in FORGED.items():
+        answer = await send(service, method, path, body)
+        if answer.status != 403 or "ValidatingAdmissionPolicy" not in answer.message:
+            accepted[what] = (answer.status, answer.message)
+    assert accepted == {}
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"annotations": {"a": "b"}}, {"labels": {"app": "bank"}}, {}], ids=str
+)
+async def test_a_binding_carries_what_is_of_the_service(
+    service: Cluster, metadata: Manifest
+) -> None:
+    answer = await bind(service, "?dryRun=All", **metadata)
+    assert answer.status == 403
+    assert "gpuledger" in answer.message
+
+
+async def test_the_scheduler_has_the_same_bounds_and_registers_nothing(
+    admin: Cluster, service: Cluster
+) -> None:
+    assert service is not None
+    scheduler = admin.with_token(await token(admin, "gpuledger-scheduler"))
+    for what, (method, path, body) in FORGED.items():
+        if "event" in what:
+            # The scheduler reports events of whatever it schedules, in its own name.
+            continue
+        assert (await send(scheduler, method, path, body)).status == 403, what
+    answer = await scheduler.ask("POST", hooks("validating") + "?dryRun=All", hook())
+    assert answer.status == 403
+    assert (await bind(scheduler, "?dryRun=All")).status == 201
+
+
+async def test_evictions_are_of_pods_of_tenants_by_their_uid(
+    admin: Cluster, service: Cluster
+) -> None:
+    assert (await evict(service, "team", "seen", "u")).status == 403, "only the extender evicts"
+    extender = admin.with_token(await token(admin, "gpuledger-scheduler"))
+    for namespace, name, uid in (("kube-system", "critical", "u"), ("team", "seen", "")):
+        answer = await evict(extender, namespace, name, uid)
+        assert answer.status == 403
+        assert "gpuledger-own-evictions" in answer.message
+    uid = (await admin.must("GET", f"{TEAM}/pods/seen"))["metadata"]["uid"]
+    assert (await evict(extender, "team", "seen", uid)).status == 201
+
+
+async def evict(user: Cluster, namespace: str, name: str, uid: str) -> Answer:
+    eviction: Manifest = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+    }
+    if uid:
+        eviction["deleteOptions"] = {"preconditions": {"uid": uid}}
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction?dryRun=All"
+    return await user.ask("POST", path, eviction)
+
+
+async def test_everything_that_the_service_writes_is_accepted(
+    admin: Cluster, client: Client
+) -> None:
+    port = KubernetesCluster(client)
+    bound, told = await uid_of(admin, "bound"), await uid_of(admin, "p")
+    names = {annotation_names.NODE: "n1"}
+    notes = names | {ALLOCATED: "x"}
+    of_pod = {"namespace": "team", "name": "bound", "uid": bound}
+    binding = Binding(**of_pod, node="n1", annotations=notes, labels=names)
+    event_of = PodEvent(
+        namespace="team", name="p", uid=told, reason="Preempted", note="a note", action="Tell"
+    )
+    lock_text = node_lock.write("team", "a" * 200, datetime.now(UTC))
+    gated = await version_of(admin, f"{TEAM}/pods/own")
+    counted = await version_of(admin, f"{TEAM}/resourcequotas/q")
+    seen = await version_of(admin, f"{TEAM}/pods/seen")
+    fenced = await version_of(admin, FENCED)
+    try:
+        for write in (
+            port.remove_gate("team", "own", GATE, gated),
+            port.label_pod("team", "fenced", {LABEL: "2"}, str(fenced)),
+            port.bind(binding),
+            port.patch_pod_annotations("team", "seen", {ALLOCATED: "x"}, str(seen)),
+            port.patch_node_annotations("n1", {annotation_names.LOCK: lock_text}),
+            port.patch_node_annotations("n1", {annotation_names.LOCK: None}),
+            port.create_quota("team", "gpuledger-default", {KEY: "4", "pods": "999"}),
+            port.patch_quota_status("team", "q", {KEY: "1"}, counted),
+            port.patch_universe_status("u", {"used": {}}),
+            port.create_event(event_of),
+            webhook_configurations.register(client, found_configurations()),
+            webhook_configurations.register(client, found_configurations()),
+        ):
+            await write
+    finally:
+        # Or the API server would ask a service that is not there.
+        for kind in ("validating", "mutating"):
+            await admin.ask("DELETE", f"{hooks(kind)}/{NAME}")
+
+
+async def test_the_service_is_registered_by_its_name_in_the_cluster_as_well(
+    service: Cluster,
+) -> None:
+    for host, status in (
+        (f"{NAME}.{SPACE}.svc", 201),
+        (f"{NAME}.{SPACE}.svc:8443", 201),
+        (f"{NAME}.{SPACE}.svc.evil.example", 403),
+        (f"evil.example/{NAME}.{SPACE}.svc", 403),
+    ):
+        there = {"url": f"https://{host}/admission/validate"}
+        answer = await send(service, *posted(hooks("validating"), hook(clientConfig=there)))
+        assert answer.status == status, (host, answer.message)
+
+
+async def test_the_service_narrows_what_an_administrator_has_registered_elsewhere(
+    admin: Cluster, service: Cluster
+) -> None:
+    there = {"url": "https://ledger.example:8443/admission/mutate"}
+    path = hooks("mutating")
+    # It is asked about nothing: there is no such host.
+    nothing = {"matchConditions": [{"name": "none", "expression": "false"}]}
+    await admin.must("POST", path, mutator(clientConfig=there, **nothing))
+    try:
+        narrow = {"matchConditions": [{"name": "narrow", "expression": "false && true"}]}
+        for body, status in (
+            (mutator(clientConfig=there, **narrow), 200),
+            (mutator(clientConfig=ELSEWHERE, **narrow), 403),
+        ):
+            answer = await send(service, *patched(f"{path}/{NAME}", body))
+            assert answer.status == status, answer.message
+    finally:
+        await admin.must("DELETE", f"{path}/{NAME}")
+
+
+async def test_the_service_annotates_pods_with_its_own_keys_and_labels_them_with_the_fence(
+    service: Cluster,
+) -> None:
+    for field, key in (
+        ("annotations", "gpuledger.io/fence"),
+        ("annotations", "hami.io/vgpu-devices-allocated"),
+        ("annotations", "hami.io/Ascend910B4-1-devices-allocated"),
+        ("labels", LABEL),
+    ):
+        answer = await send(service, *patched(P, {"metadata": {field: {key: "y"}}}))
+        assert answer.status == 200, answer.message
+
+
+async def uid_of(admin: Cluster, name: str) -> str:
+    return str((await admin.must("GET", f"{TEAM}/pods/{name}"))["metadata"]["uid"])
+
+
+async def version_of(admin: Cluster, path: str) -> int:
+    return int((await admin.must("GET", path))["metadata"]["resourceVersion"])
+
+
+async def test_a_status_of_a_universe_quota_changes_nothing_else(
+    admin: Cluster, service: Cluster
+) -> None:
+    await service.patch(f"{UNIVERSE}/u/status", HELD | {"spec": {"hard": {KEY: "9"}}})
+    found = await admin.must("GET", f"{UNIVERSE}/u")
+    assert "finalizers" not in found["metadata"]
+    assert found["spec"]["hard"] == {"limits.nvidia.com/gpumem": "1"}
+
+
+def test_every_policy_is_bound_and_about_the_services_accounts() -> None:
+    for file in (
+        ROOT / "deploy" / "own-writes.yaml",
+        ROOT / "deploy" / "preemption" / "access.yaml",
+    ):
+        manifests = list(yaml.safe_load_all(file.read_text()))
+        policies = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicy"]
+        bindings = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicyBinding"]
+        assert policies
+        assert [one["spec"]["policyName"] for one in bindings] == [
+            one["metadata"]["name"] for one in policies
+        ]
+        for one in policies:
+            [condition] = one["spec"]["matchConditions"]
+            assert f'"system:serviceaccount:{SPACE}:{NAME}"' in condition["expression"]
+            assert one["spec"]["failurePolicy"] == "Fail"

@@ -1,0 +1,461 @@
+"""Which reviews a real API server sends for our webhook configurations, and when it goes without.
+
+A control plane of its own, and a webhook that allows everything and remembers what came.
+"""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+from support.servers.tls_server import serving_at
+
+from ledger.kube.client.http_client import Client
+from ledger.runtime.tls import own_authority, reloading_context
+from tests.e2e.conftest import _connected
+from tests.e2e.harness.cluster import Cluster, Manifest
+from tests.e2e.harness.controlplane import ADMIN, ControlPlane
+from tests.e2e.harness.polling import eventually
+from tests.e2e.objects.pods import pod
+from webhook.kinds.catalog import Catalog
+from webhook.registration import webhook_configurations
+from webhook.registration.webhook_configurations import Address, Reviewed
+
+pytestmark = pytest.mark.e2e
+
+RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
+EXEMPT: Final = ("kube-system", "exempt")
+VALIDATE: Final = "/admission/validate"
+
+Seen = tuple[str, str, str]
+"""Path, operation and subresource of a review."""
+
+
+class Recorder:
+    """An ASGI webhook that allows everything."""
+
+    def __init__(self) -> None:
+        self.reviews: dict[tuple[str, str], list[Seen]] = {}
+
+    def of(self, namespace: str, name: str = "a") -> list[Seen]:
+        """Return what came for a pod, and forget it."""
+        return self.reviews.pop((namespace, name), [])
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        review = msgspec.json.decode(body)
+        request = review["request"]
+        key = request["namespace"], request.get("name") or "a"
+        seen = scope["path"], request["operation"], request.get("subResource", "")
+        self.reviews.setdefault(key, []).append(seen)
+        answer = {
+            "apiVersion": review["apiVersion"],
+            "kind": review["kind"],
+            "response": {"uid": request["uid"], "allowed": True},
+        }
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": msgspec.json.encode(answer)})
+
+
+class Setting:
+    """A namespace of a cluster in which the webhooks are registered."""
+
+    def __init__(self, cluster: Cluster, recorder: Recorder, namespace: str) -> None:
+        self.cluster = cluster
+        self.recorder = recorder
+        self.namespace = namespace
+
+    @property
+    def pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    async def created(self, manifest: Manifest, **options: Any) -> list[Seen]:
+        """Create a pod; return which reviews that made."""
+        await self.cluster.must("POST", self.pods, manifest, **options)
+        return self.recorder.of(self.namespace)
+
+    async def patched(self, change: Manifest, subresource: str = "") -> list[Seen]:
+        """Patch the pod; return which reviews that made."""
+        answer = await self.cluster.patch(f"{self.pods}/a{subresource}", change)
+        assert answer.status == 200, answer.message
+        return self.recorder.of(self.namespace)
+
+
+@pytest.fixture(scope="module")
+def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    running = ControlPlane(assets, tmp_path_factory.mktemp("registration"))
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Setting]:
+    """Serve and register the recorder; wait until the API server asks it."""
+    recorder, secured = (
+        Recorder(),
+        reloading_context.Tls(reloading_context.own(tmp_path / "tls", ())),
+    )
+    namespace = f"team-{uuid.uuid4().hex[:8]}"
+    async with _connected(plane) as cluster, serving_at(recorder, secured) as address:
+        await make_namespace(cluster, namespace)
+        await register(plane, f"https://{address}", (tmp_path / "tls" / "ca.crt").read_bytes())
+        found = Setting(cluster, recorder, namespace)
+        await effective(found)
+        yield found
+
+
+async def register(plane: ControlPlane, base: str, authority: bytes) -> None:
+    reviewed = Reviewed(RESOURCES, Catalog.load(), EXEMPT)
+    found = webhook_configurations.configurations(Address(base, authority), reviewed)
+    async with await Client.connect(plane.kubeconfig(ADMIN)) as client:
+        await webhook_configurations.register(client, found)
+
+
+async def make_namespace(cluster: Cluster, name: str) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await cluster.ask("POST", "/api/v1/namespaces", namespace)
+
+
+async def effective(setting: Setting) -> None:
+    async def look() -> list[Seen]:
+        path = f"{setting.pods}?dryRun=All"
+        await setting.cluster.ask("POST", path, pod("canary"))
+        return setting.recorder.of(setting.namespace, "canary")
+
+    await eventually(look, lambda seen: len(seen) == 2, within=30, what="both webhooks are asked")
+
+
+def plain(**metadata: Any) -> Manifest:
+    """A pod that asks for no accelerator."""
+    manifest = pod("a", **metadata)
+    manifest["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    return manifest
+
+
+BOTH: Final = [("/admission/mutate", "CREATE", ""), (VALIDATE, "CREATE", "")]
+
+
+async def test_a_pod_that_asks_for_cards_is_reviewed_by_both(setting: Setting) -> None:
+    assert await setting.created(pod("a")) == BOTH
+
+
+async def test_a_pod_that_asks_for_none_is_not_reviewed(setting: Setting) -> None:
+    assert await setting.created(plain()) == []
+
+
+async def test_a_pod_without_any_resources_is_not_reviewed(setting: Setting) -> None:
+    manifest = plain()
+    del manifest["spec"]["containers"][0]["resources"]
+    assert await setting.created(manifest) == []
+
+
+async def test_a_pod_of_which_only_an_init_container_asks_is_reviewed(setting: Setting) -> None:
+    manifest = plain()
+    asking = {"limits": {"nvidia.com/gpumem": "8000"}}
+    manifest["spec"]["initContainers"] = [{"name": "init", "image": "i", "resources": asking}]
+    assert await setting.created(manifest) == BOTH
+
+
+async def test_a_pod_whose_runtime_class_adds_what_is_counted_is_reviewed(setting: Setting) -> None:
+    name = setting.namespace
+    heavy = {"handler": "heavy", "overhead": {"podFixed": {"nvidia.com/gpumem": "10"}}}
+    classes = "/apis/node.k8s.io/v1/runtimeclasses"
+    await setting.cluster.must("POST", classes, {"metadata": {"name": name}, **heavy})
+    manifest = plain()
+    manifest["spec"]["runtimeClassName"] = name
+    assert await setting.created(manifest) == BOTH
+    await setting.cluster.must("DELETE", f"{classes}/{name}")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,8000,30:;"}},
+        {"annotations": {"gpuledger.io/stamp": "forged"}},
+        {"labels": {"hami.io/vgpu-node": "n1"}},
+    ],
+)
+async def test_a_pod_that_claims_an_allocation_is_reviewed(
+    setting: Setting, metadata: dict[str, Any]
+) -> None:
+    assert await setting.created(plain(**metadata)) == BOTH
+
+
+@pytest.mark.parametrize("namespace", EXEMPT)
+async def test_exempt_namespaces_are_not_reviewed(setting: Setting, namespace: str) -> None:
+    await make_namespace(setting.cluster, namespace)
+    exempt = Setting(setting.cluster, setting.recorder, namespace)
+    assert await exempt.created(pod("a"), params={"dryRun": "All"}) == []
+
+
+async def test_a_dry_run_is_reviewed(setting: Setting) -> None:
+    assert await setting.created(pod("a"), params={"dryRun": "All"}) == BOTH
+
+
+async def test_an_update_that_changes_nothing_judged_is_not_reviewed(setting: Setting) -> None:
+    await setting.created(pod("a", finalizers=["example.com/tracking"]))
+    assert await setting.patched({"metadata": {"finalizers": []}}) == []
+
+
+async def test_labels_are_reviewed_until_it_is_known_which_quotas_select_by(
+    setting: Setting,
+) -> None:
+    await setting.created(pod("a"))
+    assert len(await setting.patched({"metadata": {"labels": {"app": "b"}}})) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"annotations": {"hami.io/bind-phase": "success"}}},
+        {"metadata": {"labels": {"hami.io/vgpu-node": "n1"}}},
+        {"spec": {"activeDeadlineSeconds": 60}},
+    ],
+)
+async def test_an_update_of_what_is_judged_is_reviewed(setting: Setting, change: Manifest) -> None:
+    await setting.created(pod("a"))
+    assert await setting.patched(change) == [(VALIDATE, "UPDATE", "")]
+
+
+async def test_an_update_that_takes_a_claim_away_is_reviewed(setting: Setting) -> None:
+    await setting.created(plain(annotations={"gpuledger.io/stamp": "s"}))
+    change = {"metadata": {"annotations": {"gpuledger.io/stamp": None}}}
+    assert await setting.patched(change) == [(VALIDATE, "UPDATE", "")]
+
+
+async def test_a_resize_is_reviewed(setting: Setting) -> None:
+    manifest = pod("a")
+    manifest["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
+    await setting.created(manifest)
+    resized = [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]
+    path = f"{setting.pods}/a/resize"
+    kind = {"Content-Type": "application/strategic-merge-patch+json"}
+    change = {"spec": {"containers": resized}}
+    await setting.cluster.must("PATCH", path, change, headers=kind)
+    assert setting.recorder.of(setting.namespace) == [(VALIDATE, "UPDATE", "resize")]
+
+
+async def test_privileged_ephemeral_containers_of_pods_that_ask_for_cards_are_reviewed(
+    setting: Setting,
+) -> None:
+    kind = {"Content-Type": "application/strategic-merge-patch+json"}
+
+    async def debug(pod: str, name: str, privileged: bool) -> list[Seen]:
+        context = {"securityContext": {"privileged": privileged}}
+        added = {"name": name, "image": "i", **context}
+        path = f"{setting.pods}/{pod}/ephemeralcontainers"
+        change = {"spec": {"ephemeralContainers": [added]}}
+        await setting.cluster.must("PATCH", path, change, headers=kind)
+        return setting.recorder.of(setting.namespace, pod)
+
+    await setting.created(pod("a"))
+    assert await debug("a", "one", privileged=False) == []
+    assert await debug("a", "two", privileged=True) == [(VALIDATE, "UPDATE", "ephemeralcontainers")]
+    other = plain()
+    other["metadata"]["name"] = "b"
+    await setting.cluster.must("POST", setting.pods, other)
+    assert await debug("b", "one", privileged=True) == []
+
+
+async def test_a_status_and_a_deletion_are_not_reviewed(setting: Setting) -> None:
+    await setting.created(pod("a"))
+    assert await setting.patched({"status": {"phase": "Running"}}, "/status") == []
+    await setting.cluster.must("DELETE", f"{setting.pods}/a?gracePeriodSeconds=0")
+    assert setting.recorder.of(setting.namespace) == []
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,8000,30:;"}},
+        {"labels": {"hami.io/vgpu-node": "n1"}},
+    ],
+)
+async def test_a_status_that_writes_a_claim_or_takes_it_away_is_reviewed(
+    setting: Setting, metadata: dict[str, dict[str, str]]
+) -> None:
+    await setting.created(plain())
+    [(field, texts)] = metadata.items()
+    for value in ({**texts}, dict.fromkeys(texts, "other"), dict.fromkeys(texts)):
+        change = {"metadata": {field: value}, "status": {"message": "a"}}
+        # Again when a controller has written in between.
+        assert set(await setting.patched(change, "/status")) == {(VALIDATE, "UPDATE", "status")}
+        assert await setting.patched({"status": {"message": "b"}}, "/status") == []
+    assert await setting.patched({"metadata": {field: {"own": "x"}}}, "/status") == []
+
+
+# Who owns whom
+
+
+def owned_by(kind: str, uid: str = "u-1", *, controller: bool = True) -> Manifest:
+    reference = {"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid}
+    return {"metadata": {"ownerReferences": [{**reference, "controller": controller}]}}
+
+
+KEPT: Final = ["example.com/kept"]
+"""Keeps what names an owner that does not exist from being removed before it was looked at."""
+
+ADOPTED: Final = owned_by("ReplicaSet")
+
+
+async def test_an_update_that_names_another_controller_is_reviewed(setting: Setting) -> None:
+    await setting.created(pod("a", finalizers=KEPT))
+    assert await setting.patched(owned_by("ReplicaSet", controller=False)) == []
+    for change in (ADOPTED, owned_by("ReplicaSet", "u-2")):
+        # Again when whoever collects garbage has written in between.
+        assert set(await setting.patched(change)) == {(VALIDATE, "UPDATE", "")}
+
+
+async def test_an_update_that_gives_a_controller_up_is_not_reviewed(setting: Setting) -> None:
+    references = ADOPTED["metadata"]["ownerReferences"]
+    await setting.created(pod("a", ownerReferences=references, finalizers=KEPT))
+    assert await setting.patched({"metadata": {"ownerReferences": None}}) == []
+
+
+# Workloads and definitions
+
+
+class Deployments(Setting):
+    """The same namespace, with Deployments in the place of pods."""
+
+    @property
+    def pods(self) -> str:
+        return f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
+
+
+@pytest.fixture
+def deployments(setting: Setting) -> Deployments:
+    return Deployments(setting.cluster, setting.recorder, setting.namespace)
+
+
+def deployment(template: Manifest) -> Manifest:
+    labels = {"app": "a"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "a"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+        },
+    }
+
+
+REVIEWED: Final = [(VALIDATE, "UPDATE", "")]
+
+
+async def test_a_workload_that_asks_for_cards_is_validated(deployments: Deployments) -> None:
+    assert await deployments.created(deployment(pod("a"))) == [(VALIDATE, "CREATE", "")]
+    assert set(await deployments.patched({"spec": {"paused": True}})) == set(REVIEWED)
+    assert set(await deployments.patched({"metadata": {"labels": {"tier": "gold"}}})) == set(
+        REVIEWED
+    )
+    assert await deployments.patched({"metadata": {"annotations": {"a": "b"}}}) == []
+    assert set(await deployments.patched(owned_by("Deployment"))) == set(REVIEWED)
+
+
+async def test_a_workload_that_asks_for_none_is_not_reviewed(deployments: Deployments) -> None:
+    assert await deployments.created(deployment(plain())) == []
+    assert await deployments.patched({"spec": {"paused": True}}) == []
+
+
+@pytest.mark.parametrize("template", [pod("a"), plain()], ids=["cards", "none"])
+async def test_every_change_of_a_scale_is_reviewed(
+    deployments: Deployments, template: Manifest
+) -> None:
+    await deployments.created(deployment(template))
+    scaled = await deployments.patched({"spec": {"replicas": 2}}, "/scale")
+    # Again when the Deployment's controller has written in between.
+    assert set(scaled) == {(VALIDATE, "UPDATE", "scale")}
+
+
+async def test_scales_in_exempt_namespaces_are_not_reviewed(setting: Setting) -> None:
+    await make_namespace(setting.cluster, "exempt")
+    exempt = Deployments(setting.cluster, setting.recorder, "exempt")
+    await exempt.created(deployment(plain()))
+    assert await exempt.patched({"spec": {"replicas": 2}}, "/scale") == []
+    await setting.cluster.must("DELETE", f"{exempt.pods}/a")
+
+
+async def test_definitions_of_limits_are_reviewed_when_they_say_something_else(
+    setting: Setting,
+) -> None:
+    path = f"/api/v1/namespaces/{setting.namespace}/resourcequotas"
+    quota = {"metadata": {"name": "a"}, "spec": {"hard": {"limits.nvidia.com/gpu": "1"}}}
+    await setting.cluster.must("POST", path, quota)
+    assert setting.recorder.of(setting.namespace) == [(VALIDATE, "CREATE", "")]
+    await setting.cluster.patch(f"{path}/a", {"metadata": {"labels": {"a": "b"}}})
+    assert setting.recorder.of(setting.namespace) == []
+    await setting.cluster.patch(f"{path}/a", {"spec": {"hard": {"limits.nvidia.com/gpu": "2"}}})
+    # Again when the controller of quotas has written the status in between.
+    assert set(setting.recorder.of(setting.namespace)) == set(REVIEWED)
+
+
+async def test_without_the_service_only_what_it_guards_is_refused(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    files = own_authority.ensure(tmp_path / "tls", (), own_authority.utc_now())
+    authority = (tmp_path / "tls" / "ca.crt").read_bytes()
+    assert files.authority
+    async with _connected(plane) as cluster:
+        namespace = f"team-{uuid.uuid4().hex[:8]}"
+        await make_namespace(cluster, namespace)
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        await register(plane, "https://127.0.0.1:9", authority)
+
+        async def look() -> int:
+            return (await cluster.ask("POST", f"{pods}?dryRun=All", pod("canary"))).status
+
+        await eventually(look, lambda status: status == 500, within=30, what="it fails closed")
+        unguarded = plain(finalizers=["example.com/tracking"])
+        await cluster.must("POST", pods, unguarded)
+        released = await cluster.patch(f"{pods}/a", {"metadata": {"finalizers": None}})
+        assert released.status == 200
+        deployments = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        asking = deployment(pod("a"))
+        assert (await cluster.ask("POST", deployments, asking)).status == 500
+        await cluster.must("POST", deployments, deployment(plain()))
+        scaled = await cluster.patch(f"{deployments}/a/scale", {"spec": {"replicas": 2}})
+        assert scaled.status == 200
+        quota = {"metadata": {"name": "a"}, "spec": {"hard": {"pods": "9"}}}
+        await cluster.must("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+
+
+async def test_registering_again_changes_what_is_different(plane: ControlPlane) -> None:
+    await register(plane, "https://one.example", b"one")
+    await register(plane, "https://two.example", b"two")
+    async with _connected(plane) as cluster:
+        path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
+        webhooks = (await cluster.must("GET", path))["webhooks"]
+    assert len(webhooks) == 5 + len(list(Catalog.load()))
+    for webhook in webhooks:
+        assert webhook["clientConfig"] == {
+            "url": "https://two.example/admission/validate",
+            "caBundle": "dHdv",
+        }
+    assert webhooks[0]["failurePolicy"] == "Fail"
+
+
+async def test_kinds_that_are_taken_away_are_not_reviewed_any_more(plane: ControlPlane) -> None:
+    await register(plane, "https://one.example", b"one")
+    reviewed = Reviewed(RESOURCES, Catalog(()), EXEMPT)
+    found = webhook_configurations.configurations(Address("https://one.example", b"one"), reviewed)
+    async with await Client.connect(plane.kubeconfig(ADMIN)) as client:
+        await webhook_configurations.register(client, found)
+    async with _connected(plane) as cluster:
+        path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
+        webhooks = (await cluster.must("GET", path))["webhooks"]
+    assert [one["name"].split(".")[0] for one in webhooks] == [
+        "pods",
+        "claims",
+        "ephemeralcontainers",
+        "definitions",
+    ]

@@ -1,0 +1,148 @@
+"""Whether ledger and cluster agree, by the oracle: it reads only what the API server lists."""
+
+import asyncio
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from support.oracles import cluster_oracle
+from support.oracles.cluster_oracle import Lines, Place, Snapshot, Standing
+
+from tests.e2e.harness.cluster import Cluster, Manifest
+from tests.e2e.harness.polling import eventually
+from tests.e2e.harness.service import CLUSTER, Row, Service
+from tests.e2e.objects.fake_operators import KINDS
+from tests.e2e.objects.pods import CARDS
+from tests.e2e.objects.team import QUOTA, SETTLED_SECONDS, Team
+
+REGION: Final = "eu-west"
+PRODUCT: Final = "/apis/gpuledger.io/v1alpha1"
+ROWS: Final = "5000"
+
+BUILTIN: Final = {
+    "Deployment": "/apis/apps/v1/deployments",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
+    "DaemonSet": "/apis/apps/v1/daemonsets",
+    "Job": "/apis/batch/v1/jobs",
+}
+"""Where the kinds are listed that every cluster has."""
+
+_HERE: Final = Place(CLUSTER, REGION)
+_WORKLOADS: Final = BUILTIN | {
+    kind.kind: f"/apis/{kind.group}/{kind.version}/{kind.resource}" for kind in KINDS
+}
+
+Standings = dict[str, Standing]
+"""By uid."""
+
+
+class Comparison(NamedTuple):
+    """What ledger and oracle say, of every quota and of every object, and what is not settled."""
+
+    ledger: Lines
+    cluster: Lines
+    holders: Standings
+    objects: Standings
+    reserved: int
+    holds: list[str]
+
+    @property
+    def agrees(self) -> bool:
+        """Return whether both say the same and nothing is open."""
+        same = self.ledger == self.cluster and self.holders == self.objects
+        return same and not self.reserved and not self.holds
+
+
+async def assert_ledger_is_cluster(*teams: Team, barred: Iterable[str] = ()) -> Lines:
+    """Wait until the ledger says of these namespaces what the cluster says, and return it.
+
+    Quotas over many namespaces have to agree too. `barred` names objects, `Kind/name`, that were
+    made by somebody else than the controller they name.
+    """
+    spaces = frozenset(("", *(team.namespace for team in teams)))
+    team = teams[0]
+    seen = await eventually(
+        lambda: compare(team.cluster, team.service, spaces, frozenset(barred)),
+        lambda comparison: comparison.agrees,
+        within=SETTLED_SECONDS,
+        what=f"the ledger says what the cluster says about {sorted(spaces)}",
+    )
+    return seen.cluster
+
+
+async def cards_used(team: Team, *barred: str) -> int:
+    """Return how many cards the quota of a namespace counts, once ledger and cluster agree."""
+    lines: Lines = await assert_ledger_is_cluster(team, barred=barred)
+    return lines[team.namespace, QUOTA, f"limits.{CARDS}"]
+
+
+async def compare(
+    cluster: Cluster, service: Service, spaces: frozenset[str], barred: frozenset[str]
+) -> Comparison:
+    """Read the ledger and the cluster beside each other."""
+    snapshot, usage, holds, *holders = await asyncio.gather(
+        snapshot_of(cluster, barred),
+        service.get("/v1/usage", limit=ROWS),
+        service.get("/v1/holds", limit=ROWS),
+        *(
+            service.get("/v1/holders", namespace=name, pods="true", limit=ROWS)
+            for name in spaces
+            if name
+        ),
+    )
+    expected = cluster_oracle.lines_of(snapshot)
+    objects = [cluster_oracle.standings_of(snapshot, name) for name in spaces]
+    return Comparison(
+        _used(usage, spaces),
+        {line: used for line, used in expected.items() if line[0] in spaces},
+        dict(ChainMap(*map(_standings, holders))),
+        dict(ChainMap(*objects)),
+        sum(row["reserved"] for row in usage if row["namespace"] in spaces),
+        [f"{row['namespace']}/{row['key']}" for row in holds if row["namespace"] in spaces],
+    )
+
+
+async def snapshot_of(
+    cluster: Cluster,
+    barred: frozenset[str] = frozenset(),
+    *,
+    place: Place = _HERE,
+    workloads: Mapping[str, str] = _WORKLOADS,
+) -> Snapshot:
+    """List everything that matters by linearizable reads."""
+    spaces, pods, quotas, universe, policies, *found = await asyncio.gather(
+        cluster.items("/api/v1/namespaces"),
+        _listed(cluster, "Pod", "/api/v1/pods"),
+        cluster.items("/api/v1/resourcequotas"),
+        cluster.items(f"{PRODUCT}/universeresourcequotas"),
+        cluster.items(f"{PRODUCT}/ledgerpolicies"),
+        *(_listed(cluster, kind, path) for kind, path in workloads.items()),
+    )
+    objects = [one for listed in found for one in listed]
+    return Snapshot(place, spaces, pods, objects, quotas, universe, policies, barred)
+
+
+async def _listed(cluster: Cluster, kind: str, path: str) -> list[Manifest]:
+    """List objects that say their kind, which those of a list do not."""
+    return [{**found, "kind": kind} for found in await cluster.items(path)]
+
+
+def _standings(rows: list[Row]) -> Standings:
+    """Return what the holders of a namespace take, by uid. A root without an envelope is none."""
+    keys = {row["key"] for row in rows if row["envelope"]}
+    found: Standings = {}
+    for row in rows:
+        amounts = row["amounts"] if row["key"].startswith("pods/") else row["envelope"]
+        root = row["root"].rpartition("/")[2] if row["root"] in keys else ""
+        if amounts:
+            found[row["uid"]] = Standing(amounts, root)
+    return found
+
+
+def _used(rows: list[Row], spaces: frozenset[str]) -> Lines:
+    return {
+        (row["namespace"], row["quota"], row["resource"]): row["used"]
+        for row in rows
+        if row["namespace"] in spaces
+    }

@@ -1,0 +1,116 @@
+"""What a test of the chain acts with: one node with its agent and its kubelet, and a teller."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from support.fakes.kubelet import Kubelet
+
+from gpuledger.demo.narration import Narrator
+from tests.e2e.harness.polling import eventually
+from tests.e2e.node.chain.agent import Agent
+from tests.e2e.node.chain.container import Container
+from tests.e2e.scheduling.support.scheduling_cluster import Yard
+from tests.e2e.scheduling.support.team import Team
+from vgpu_native.shared import limits_page
+from vgpu_native.shared.limits_page import MEBIBYTE
+
+SEEN_SECONDS: Final = 30.0
+PAUSE_SECONDS: Final = 0.01
+
+
+class Story:
+    """The actors, what can be seen of them, and a teller of what happens.
+
+    What is told is printed; pytest shows it with -s, and when a test fails.
+    """
+
+    def __init__(self, yard: Yard, agent: Agent, kubelet: Kubelet, teller: Narrator) -> None:
+        self.yard, self.agent, self.kubelet, self.teller = yard, agent, kubelet, teller
+
+    def pages(self) -> list[Path]:
+        """Return the limits pages that the agent has written."""
+        return sorted(self.agent.state.glob("allocations/*/limits"))
+
+    def show_page(self, page: Path) -> tuple[int, int]:
+        """Tell what a limits page says of its only card, and return that: MiB and percent."""
+        [device] = limits_page.read(page).devices
+        memory = device.memory // MEBIBYTE
+        self.teller.line(f"the page says: {memory:,} MiB, {device.cores} % of the time")
+        return memory, device.cores
+
+    async def show_cards(self) -> None:
+        """Show the cards as the ledger counts them."""
+        self.teller.command("gpuledger cards")
+        for one in await self.yard.service.answer("cards"):
+            self.teller.line(
+                f"{one['uuid']}  {one['used_memory']:,} of {one['memory']:,} MiB are promised, "
+                f"{one['used_cores']} of {one['cores']} % of the time, "
+                f"{one['used_slots']} of {one['slots']} slots"
+            )
+
+    async def show_usage(self, namespace: str, used: int) -> None:
+        """Wait until so much of a namespace's only limit is used, and show it."""
+        self.teller.command(f"gpuledger usage -n {namespace}")
+        [one] = await eventually(
+            lambda: self.yard.service.answer("usage", "-n", namespace),
+            lambda found: [one["used"] for one in found] == [used],
+            within=SEEN_SECONDS,
+            what=f"{used:,} of the limit are used",
+        )
+        self.teller.line(f"{one['resource']}  {one['used']:,} of {one['limit']:,} are used")
+
+    async def show_events(self, namespace: str) -> None:
+        """Show what the log has of a namespace."""
+        self.teller.command(f"gpuledger audit replay -n {namespace}")
+        for one in await self.yard.service.events(namespace):
+            amounts = ", ".join(f"{name} {amount:,}" for name, amount in one["amounts"].items())
+            text = f"{one['position']:4}  {one['type']:10}  {one['key']:28}  {amounts}"
+            self.teller.line(text.rstrip())
+
+    async def resize(self, team: Team, memory: int) -> None:
+        """Change in the ledger what the container `main` of the pod `web` may use."""
+        asked = ("web", "-n", team.namespace, "--container", "main", "--memory", str(memory))
+        self.teller.command(f"gpuledger resize {' '.join(asked)}")
+        [card] = (await self.yard.service.answer("resize", *asked))["cards"]
+        self.teller.line(f"{card['memory_before']:,} MiB before, {card['memory']:,} MiB now")
+
+    async def sees(self, process: Container, memory: int) -> None:
+        """Wait until a process that runs sees this limit."""
+
+        async def total() -> int:
+            return process.do("info").total
+
+        await eventually(
+            total,
+            lambda seen: seen == memory,
+            within=SEEN_SECONDS,
+            what=f"the process sees {memory:,} MiB",
+            pause=PAUSE_SECONDS,
+        )
+
+    async def resize_and_see(self, team: Team, process: Container, memory: int) -> None:
+        """Change a limit in the ledger, and tell when a process saw it, which runs all the time."""
+        begun = time.monotonic()
+
+        async def seen() -> float:
+            await self.sees(process, memory)
+            return time.monotonic() - begun
+
+        after, _ = await asyncio.gather(seen(), self.resize(team, memory))
+        ended = time.monotonic() - begun
+        self.teller.claim(
+            f"process {process.pid} sees {memory:,} MiB, {after:.2f} s after the command began, "
+            f"which took {ended:.2f} s"
+        )
+
+    async def use(self, bytes_held: int) -> dict[str, Any]:
+        """Wait until the agent says of its only container that it holds so much; return that."""
+        [found] = await eventually(
+            self.agent.containers,
+            lambda found: [one["memory_used"] for one in found] == [bytes_held],
+            within=SEEN_SECONDS,
+            what="the agent tells what the container uses",
+        )
+        return dict(found)

@@ -1,0 +1,171 @@
+"""Pods come to cards by the real kube-scheduler, and the ledger counts what pods and nodes say."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import pytest_asyncio
+from support.oracles.placement_oracle import Used
+
+from tests.e2e.harness.polling import eventually
+from tests.e2e.scheduling.support import nodes, pod_shapes
+from tests.e2e.scheduling.support.pod_shapes import container, deployment, job, pod
+from tests.e2e.scheduling.support.scheduling_cluster import Yard, opened
+from tests.e2e.scheduling.support.team import AGREED_SECONDS, Team, working
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+ALLOCATED: Final = "hami.io/vgpu-devices-allocated"
+NODES: Final = 4
+SMALL: Final = {"cards": 1, "memory": 4_000, "cores": 20}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Yard]:
+    """Run a cluster with a few nodes, half of which announce their cards in the older form."""
+    async with opened(assets, tmp_path_factory.mktemp("yard")) as running:
+        forms: tuple[nodes.Form, nodes.Form] = ("json", "colons")
+        made = [nodes.node(f"gpu-{number}", form=forms[number % 2]) for number in range(NODES)]
+        await nodes.make(running.cluster, made)
+        yield running
+
+
+@pytest.fixture
+async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
+    """Make a namespace of its own for a test; all its pods are gone before the next one."""
+    async with working(yard, tmp_path) as made:
+        yield made
+
+
+async def test_a_pod_comes_to_a_card_and_carries_hamis_annotations(team: Team) -> None:
+    await team.yard.scheduler()
+    await team.create(pod("one", container(**SMALL)))
+    [bound] = await team.are_bound(1)
+    annotations = bound["metadata"]["annotations"]
+    assert annotations["hami.io/vgpu-node"] == bound["spec"]["nodeName"]
+    assert bound["metadata"]["labels"]["hami.io/vgpu-node"] == bound["spec"]["nodeName"]
+    given = annotations[ALLOCATED]
+    assert given.endswith(",NVIDIA,4000,20:;")
+    usage = await team.agrees()
+    assert len(usage) == 1
+    await team.events_are("BindingSucceed")
+
+
+async def test_pods_of_every_shape_get_what_they_ask_for(team: Team) -> None:
+    await team.yard.scheduler()
+    shaped = pod_shapes.mixed()
+    await team.create(*shaped)
+    await team.are_bound(len(shaped))
+    await team.agrees()
+    await team.was_always_within_limits()
+
+
+async def test_a_pod_with_a_priority_comes_to_a_card(team: Team) -> None:
+    """No node offers `nvidia.com/priority`, so the scheduler must not look for it."""
+    await team.yard.scheduler()
+    with_gpu, without = container(**SMALL), container()
+    with_gpu["resources"]["limits"]["nvidia.com/priority"] = "1"
+    without["resources"] = {"limits": {"nvidia.com/priority": "0"}}
+    await team.create(pod("urgent", with_gpu), pod("cardless", without))
+    bound = await team.are_bound(2)
+    cards = {one["metadata"]["name"]: one["metadata"].get("annotations", {}) for one in bound}
+    assert cards["urgent"][ALLOCATED].endswith(",NVIDIA,4000,20:;")
+    assert ALLOCATED not in cards["cardless"]
+    await team.agrees()
+
+
+async def test_the_annotation_of_a_resized_pod_follows_the_log(team: Team) -> None:
+    """Also when the service was killed before it could write it: HAMi counts by the annotation."""
+    await team.yard.scheduler()
+    await team.create(pod("one", container(**SMALL)))
+    [bound] = await team.are_bound(1)
+    await team.agrees()
+    where = "-n", team.namespace, "one", "--container", "main", "--memory"
+    await team.yard.service.answer("resize", *where, "6000")
+    before = bound["metadata"]["annotations"]
+    after = await allocated(team, ",NVIDIA,6000,20:;")
+    changed = {key for key in before if before[key] != after[key]}
+    assert (before.keys(), changed) == (after.keys(), {ALLOCATED})
+    team.yard.service.kill()
+    await team.yard.service.answer("resize", *where, "5000")
+    assert (await team.bound())[0]["metadata"]["annotations"] == after
+    await team.yard.start(team.cluster)
+    await allocated(team, ",NVIDIA,5000,20:;")
+    cards = await team.yard.service.answer("cards")
+    assert sum(card["used_memory"] for card in cards) == 5_000
+
+
+async def allocated(team: Team, end: str) -> dict[str, str]:
+    """Wait until the annotation with the cards of the only pod ends so; return all annotations."""
+
+    async def look() -> dict[str, str]:
+        [one] = await team.bound()
+        found: dict[str, str] = one["metadata"]["annotations"]
+        return found
+
+    return await eventually(
+        look,
+        lambda found: found[ALLOCATED].endswith(end),
+        within=AGREED_SECONDS,
+        what=f"the cards of the pod end with {end}",
+    )
+
+
+async def test_deployments_and_jobs_run_and_leave_their_cards_when_they_end(team: Team) -> None:
+    await team.yard.scheduler()
+    small = pod("share", container(**SMALL))
+    await team.create(deployment(small, 12), job(small, 12))
+    await team.are_bound(24)
+    usage = await team.agrees()
+    await team.clear()
+    assert sum(used.slots for used in usage.values()) >= 12
+    assert not await team.agrees()
+
+
+async def test_who_fits_nowhere_is_told_why_card_by_card(team: Team) -> None:
+    await team.yard.scheduler()
+    await team.create(
+        pod("large", container(cards=1, memory=30_000)),
+        pod("many", container(cards=9, memory=1_000)),
+        pod(
+            "other",
+            container(**SMALL),
+            annotations={"nvidia.com/use-gputype": "H100"},
+        ),
+    )
+    await team.is_told("large", "8/8 CardInsufficientMemory")
+    await team.is_told("many", "NodeInsufficientDevice")
+    await team.is_told("other", "8/8 CardTypeMismatch")
+    await team.events_are("FilteringFailed")
+    assert not await team.bound()
+
+
+async def test_a_full_cluster_takes_the_next_pod_when_a_card_is_free(team: Team) -> None:
+    await team.yard.scheduler()
+    whole = [pod(f"whole-{number}", container(cards=8)) for number in range(NODES)]
+    await team.create(*whole)
+    await team.are_bound(NODES)
+    await team.create(pod("late", container(**SMALL)))
+    await team.is_told("late", "8/8 CardInsufficientMemory")
+    await team.delete("whole-0")
+    await team.are_bound(NODES)
+    await team.agrees()
+
+
+async def test_two_schedulers_with_an_extender_each_share_the_cards(team: Team) -> None:
+    await team.yard.scheduler()
+    other = await team.yard.extender()
+    await team.yard.scheduler(other, "second")
+    half = {"cards": 1, "memory": 12_000, "cores": 50}
+    room = NODES * 8 * 2
+    profiles = ("gpuledger-scheduler", "second")
+    pods = [
+        pod(f"p-{number}", container(**half), profile=profiles[number % 2])
+        for number in range(room)
+    ]
+    await team.create(*pods)
+    await team.are_bound(room)
+    usage = await team.agrees()
+    assert set(usage.values()) == {Used(24_000, 100, 2)}, "all cards are full"
+    await team.was_always_within_limits()

@@ -1,0 +1,74 @@
+"""The demo as its users run it, and what it says when the service cannot start."""
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from support.harness.command_line import Ended, gpuledger
+
+from gpuledger.demo.demo_error import Broken
+from gpuledger.demo.service import Service
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(170)]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Path]:
+    """One run with settings around that would lead it astray, and where it had its files."""
+    folder = tmp_path_factory.mktemp("demo")
+    astray = {"GPULEDGER_NATS": "nats://127.0.0.1:9", "GPULEDGER_CLUSTER": "production"}
+    return gpuledger("demo", TMPDIR=str(folder), **astray), folder
+
+
+def test_every_claim_of_the_demo_holds(shown: tuple[Ended, Path]) -> None:
+    ended, _ = shown
+    assert ended.status == 0, ended
+    claims = [line for line in ended.out.splitlines() if line.startswith("    ok  ")]
+    assert f"All {len(claims)} claims held" in ended.out
+    assert len(claims) == 14
+
+
+def test_the_demo_shows_a_denial_a_crash_and_what_was_kept(shown: tuple[Ended, Path]) -> None:
+    out = shown[0].out
+    assert re.search(r"Error from server \(Forbidden\): .* \[QuotaExceeded; decision ", out)
+    assert re.search(r"killed while it worked: \d+ allowed, \d+ denied, [1-9]\d* without", out)
+    assert re.search(r"every one of [1-9]\d* acknowledged reservations is there", out)
+    assert len(set(re.findall(r"digest at P  ([0-9a-f]{64})", out))) == 1
+    assert "it ended with exit status 0" in out
+
+
+def test_the_readme_shows_the_denial_and_the_usage_of_the_demo(shown: tuple[Ended, Path]) -> None:
+    """Names, ids and amounts differ between runs: the order of the reviews is not fixed."""
+    text = (Path(__file__).parents[3] / "README.md").read_text()
+    console = text.partition("```console\n")[2].partition("```")[0]
+    printed = _shape(shown[0].out)
+    for step in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+        assert _shape(step) in printed
+
+
+def _shape(text: str) -> str:
+    """Return a text without what differs between runs of the demo."""
+    text = re.sub(r"Pod \S+", "Pod NAME", text)
+    text = re.sub(r"Used by: .* more objects", "Used by: HOLDERS", " ".join(text.split()))
+    return re.sub(r"[0-9a-f]{8}-\d+|\d+", "N", text)
+
+
+def test_the_demo_leaves_nothing_behind(shown: tuple[Ended, Path]) -> None:
+    assert list(shown[1].iterdir()) == []
+
+
+async def test_a_service_that_cannot_listen_is_broken_and_its_log_says_why(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        service.address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(Broken, match="ended by itself"):
+            await service.start()
+    assert not service.runs
+    assert service.address in "\n".join(service.tail())
+
+
+async def test_a_command_that_fails_is_broken_with_what_it_said(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    with pytest.raises(Broken, match=f"exit status 3: .*{re.escape(str(tmp_path))}"):
+        await service.command("usage")

@@ -1,0 +1,102 @@
+"""What reading commands show of roots, quotas over many namespaces, and corrections."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from support.harness.command_line import gpuledger
+
+from gpuledger.storage.offline_writer import writer_on
+from gpuledger.storage.open_log import log_of
+from ledger.core.model import accounts, commands
+from ledger.core.model.traits import Reach, Requirement
+from ledger.log.ledger import Accepted
+from ledger.runtime.settings.settings import Settings
+
+pytestmark = pytest.mark.integration
+
+GPU = "nvidia.com/gpu"
+KEY = f"requests.{GPU}"
+WEB = "deployments.apps/web"
+TEAM = "local/team-a"
+GOLD = Reach(namespaces=(Requirement("tier", "In", ("gold",)),))
+
+STEPS: list[commands.AnyCommand] = [
+    commands.SetLimits(accounts.universe("company"), (), {KEY: 3}, reach=GOLD),
+    commands.Describe(TEAM, "!name=team-a,tier=gold"),
+    commands.Reserve(TEAM, WEB, "u-web", {GPU: 2}, actor="alice"),
+    commands.Observe(TEAM, WEB, "u-web", 5, {GPU: 2}, "settlement"),
+    commands.Reserve(TEAM, "pods/web-1", "u-1", {GPU: 1}, root=WEB, actor="rs"),
+    commands.Observe(TEAM, "pods/stray", "u-2", 7, {GPU: 2}, "settlement"),
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger with a root, a pod of it, and a pod that nobody let in."""
+    path = tmp_path_factory.mktemp("ledger") / "store"
+    asyncio.run(_write(path))
+    return path
+
+
+async def _write(path: Path) -> None:
+    settings = Settings(store_dir=str(path))
+    async with log_of(settings, create=True) as found, writer_on(settings, found) as writer:
+        for command in STEPS:
+            assert isinstance(await writer.submit(command), Accepted)
+
+
+def test_drift_names_what_was_corrected_and_what_is_over_its_limit(store: Path) -> None:
+    (one,) = gpuledger("drift", "-n", "team-a", "-o", "json", store=store).json
+    assert (one["key"], one["cause"], one["amounts"]) == ("pods/stray", "unreserved", {GPU: 2})
+    assert one["over"] == [{"account": "universe/company", "resource": KEY, "used": 4, "limit": 3}]
+    table = gpuledger("drift", store=store)
+    assert table.status == 0
+    assert f"universe/company {KEY} 4 of 3" in table.out
+
+
+def test_no_drift_is_no_failure(store: Path) -> None:
+    quiet = gpuledger("drift", "--since", "2100-01-01", store=store)
+    assert (quiet.status, quiet.out) == (0, "")
+    assert "No corrections found." in quiet.err
+
+
+def test_drift_is_shown_from_a_position_to_another(store: Path) -> None:
+    (row,) = gpuledger("drift", "-o", "json", store=store).json
+    position = row["position"]
+    at = str(position)
+    assert gpuledger("drift", "--since", at, "--until", at, "-o", "json", store=store).json == [row]
+    assert gpuledger("drift", "--since", str(position + 1), store=store).status == 3
+    assert gpuledger("drift", "--until", str(position - 1), "-o", "json", store=store).json == []
+
+
+@pytest.mark.parametrize(("by", "namespace"), [("cluster", ""), ("namespace", "team-a")])
+def test_a_quota_over_many_is_broken_down(store: Path, by: str, namespace: str) -> None:
+    asked = ("usage", "--quota", "company", "--by", by, "-o", "json")
+    (share,) = gpuledger(*asked, store=store).json
+    assert (share["cluster"], share["namespace"], share["used"]) == ("local", namespace, 4)
+
+
+def test_a_root_is_one_holder_and_its_pods_are_shown_when_asked_for(store: Path) -> None:
+    holders = gpuledger("holders", "-o", "json", store=store).json
+    assert [(one["key"], one["amounts"], one["pods"]) for one in holders] == [
+        (WEB, {GPU: 2}, 1),
+        ("pods/stray", {GPU: 2}, 0),
+    ]
+    everything = gpuledger("holders", "--pods", "-o", "json", store=store).json
+    assert [one["key"] for one in everything] == [WEB, "pods/stray", "pods/web-1"]
+    (pod,) = gpuledger("holders", "--root", WEB, "-o", "json", store=store).json
+    assert (pod["key"], pod["root"]) == ("pods/web-1", WEB)
+
+
+def test_a_quota_tells_in_words_what_it_covers(store: Path) -> None:
+    (limit,) = gpuledger("quota", "list", "-o", "json", store=store).json
+    assert limit["covers"] == "namespaces with tier in (gold) of all clusters"
+    assert limit["selects"] == ""
+
+
+def test_replay_tells_roots_and_labels_in_words(store: Path) -> None:
+    told = gpuledger("audit", "replay", store=store).out.splitlines()
+    assert any("Described" in line and "is name=team-a, tier=gold" in line for line in told)
+    assert any("pods/web-1" in line and f"draws from {WEB}" in line for line in told)
+    assert any("LimitSet" in line and "covers namespaces with tier in" in line for line in told)

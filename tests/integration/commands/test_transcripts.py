@@ -1,0 +1,16 @@
+"""What the pages show is what happens."""
+
+from pathlib import Path
+
+import pytest
+from support.recorded.transcripts import DOCS, run, same, steps_of
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("page", ["tutorial.md", "reference/http-api.md"])
+def test_a_page_prints_what_it_says(page: str, tmp_path: Path) -> None:
+    steps = steps_of((DOCS / page).read_text())
+    assert len(steps) > 5
+    for step, found in zip(steps, run([step.command for step in steps], tmp_path), strict=True):
+        assert same(found.printed) == same(step.printed), step.command

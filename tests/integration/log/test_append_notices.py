@@ -1,0 +1,97 @@
+"""News of the log: replicas hear at once that another one has written."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+from support.servers.nats_servers import NatsServer, settings_for
+
+from ledger.core.model.commands import Reserve
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.ledger import Accepted
+from ledger.log.peers.append_notices import News
+from ledger.log.writer.writer import Writer
+from ledger.log.writer.writer_limits import WriterSettings
+
+pytestmark = pytest.mark.integration
+
+SELDOM = WriterSettings(refresh_seconds=30.0)
+"""A replica that hears nothing looks at the log long after the test has ended."""
+
+HEARD_SECONDS = 5.0
+
+
+@contextlib.asynccontextmanager
+async def replica(
+    server: NatsServer, shard: str, name: str
+) -> AsyncIterator[tuple[Writer, JetStreamLog]]:
+    log = await JetStreamLog.connect(settings_for(server, shard))
+    await log.open(create=True)
+    nonces = (f"{name}-{number}" for number in itertools.count())
+    writer = Writer(
+        log, name=name, now=lambda: 1_000_000, nonces=lambda: next(nonces), settings=SELDOM
+    )
+    await writer.open()
+    news = News(log.connection, log.names, writer)
+    await news.start()
+    running = [asyncio.create_task(one) for one in (writer.run(), news.run())]
+    try:
+        yield writer, log
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await log.close()
+
+
+def reserve(number: int) -> Reserve:
+    return Reserve("c1/team", f"pods/p-{number}", f"uid-{number}", {"nvidia.com/gpu": 1})
+
+
+async def applied(writer: Writer, position: int) -> None:
+    async with asyncio.timeout(HEARD_SECONDS):
+        while writer.state.position < position:  # noqa: ASYNC110 - the state tells nobody
+            await asyncio.sleep(0.005)
+
+
+async def test_a_replica_that_is_idle_knows_at_once_what_another_has_stored(
+    nats_server: NatsServer, shard: str
+) -> None:
+    async with (
+        replica(nats_server, shard, "a") as (one, _),
+        replica(nats_server, shard, "b") as (other, _),
+    ):
+        for number in range(3):
+            answer = await one.submit(reserve(number))
+            assert isinstance(answer, Accepted)
+            await applied(other, answer.position)
+
+
+async def test_a_replica_that_is_not_told_learns_of_it_when_it_is_asked_itself(
+    nats_server: NatsServer, shard: str
+) -> None:
+    async with (
+        replica(nats_server, shard, "a") as (one, _),
+        replica(nats_server, shard, "b") as (other, deaf),
+    ):
+        await deaf.connection.unsubscribe(deaf.names.news_subject)
+        await one.submit(reserve(1))
+        answer = await other.submit(reserve(2))
+        assert isinstance(answer, Accepted)
+        assert other.state.position == one.state.position + 1
+
+
+async def test_what_is_no_news_is_passed_over(nats_server: NatsServer, shard: str) -> None:
+    async with (
+        replica(nats_server, shard, "a") as (one, _),
+        replica(nats_server, shard, "b") as (other, _),
+    ):
+        sender = await JetStreamLog.connect(settings_for(nats_server, shard))
+        for text in (b"", b"not a number", b"-1", b"9" * 1_000):
+            await sender.connection.publish(sender.names.news_subject, text)
+        await sender.close()
+        answer = await one.submit(reserve(1))
+        assert isinstance(answer, Accepted)
+        await applied(other, answer.position)

@@ -1,0 +1,149 @@
+"""A connection outlives its client: what is asked of it meanwhile is done once, on the next one."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from nats.aio.msg import Msg
+from support.servers.nats_servers import NatsServer
+from support.servers.ports import free_port
+from support.servers.tcp_proxy import Link, link
+
+from ledger.log.jetstream.connection import Access, Connection
+from ledger.log.port import Unreachable
+
+pytestmark = pytest.mark.integration
+
+DEADLINE_SECONDS = 20.0
+TURNS = 50
+"""Turns of the loop that are enough for whatever does not wait for the network."""
+
+
+@pytest.fixture
+async def way(nats_server: NatsServer) -> AsyncIterator[Link]:
+    """Return a link to the server."""
+    async with link(nats_server.port, free_port()) as found:
+        yield found
+
+
+async def connected(way: Link, deadline: float = DEADLINE_SECONDS) -> Connection:
+    access = Access((f"nats://127.0.0.1:{way.port}",))
+    return await Connection.connect(access, deadline=deadline)
+
+
+async def reviving(connection: Connection, way: Link) -> "asyncio.Task[bytes]":
+    """Let the client close itself, and have somebody wait for the next one over a dead link."""
+    await (await connection.client()).close()
+    await way.stall()
+    asking = asyncio.create_task(connection.api("INFO"))
+    await some_turns()
+    return asking
+
+
+async def some_turns() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+async def test_who_subscribes_while_the_client_is_replaced_hears_everything_once(
+    way: Link, shard: str
+) -> None:
+    connection = await connected(way)
+    asking = await reviving(connection, way)
+    heard: list[bytes] = []
+    ended = asyncio.Event()
+
+    async def hear(message: Msg) -> None:
+        heard.append(message.data)
+        if message.data == b"end":
+            ended.set()
+
+    subscribing = asyncio.create_task(connection.subscribe(f"{shard}.news", hear))
+    await some_turns()
+    await way.restore()
+    await asyncio.gather(asking, subscribing)
+    for text in (b"one", b"end"):
+        await connection.publish(f"{shard}.news", text)
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        await ended.wait()
+    await connection.api("INFO")  # and so what was heard twice has come, too
+    assert heard == [b"one", b"end"]
+    await connection.close()
+
+
+async def test_what_is_asked_while_the_client_is_replaced_waits_for_the_next_one(
+    way: Link,
+) -> None:
+    connection = await connected(way)
+    asking = await reviving(connection, way)
+    other = asyncio.create_task(connection.api("INFO"))
+    await some_turns()
+    assert not other.done()
+    await way.restore()
+    await asyncio.gather(asking, other)
+    await connection.close()
+
+
+async def test_all_who_wait_for_a_client_that_never_comes_are_told_within_their_deadline(
+    way: Link,
+) -> None:
+    connection = await connected(way, deadline=1.0)
+    asking = [await reviving(connection, way)]
+    asking += [asyncio.create_task(connection.api("INFO")) for _ in range(30)]
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        found = await asyncio.gather(*asking, return_exceptions=True)
+    assert all(isinstance(one, Unreachable) for one in found)
+    await connection.close()
+
+
+async def test_a_client_that_comes_after_the_connection_was_closed_is_closed_too(
+    way: Link,
+) -> None:
+    connection = await connected(way)
+    asking = await reviving(connection, way)
+    await connection.close()
+    await way.restore()
+    with pytest.raises(Unreachable, match="closed by this process"):
+        await asking
+
+
+async def test_a_server_that_never_answers_is_told_from_one_that_is_away() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            with pytest.raises(Unreachable, match=f"{address}.*does not speak NATS"):
+                await Connection.connect(Access((f"nats://{address}",)), deadline=1.0)
+
+
+@pytest.mark.parametrize("greeting", [b"SSH-2.0-x\r\n", b"INFO\r\n", b"x" * 100_000])
+async def test_a_server_of_another_protocol_is_named(greeting: bytes) -> None:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, asyncio.timeout(DEADLINE_SECONDS):
+        with pytest.raises(Unreachable, match=f"{address}.*does not speak NATS"):
+            await Connection.connect(Access((f"nats://{address}",)), deadline=1.0)
+
+
+@pytest.mark.parametrize("scheme", ["nats", "tls"])
+async def test_a_server_that_hangs_up_at_the_deadline_does_not_prolong_it(scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hasty:
+        hasty.setblocking(False)
+
+        async def hang_up() -> None:
+            accepted, _ = await asyncio.get_running_loop().sock_accept(hasty)
+            await asyncio.sleep(0.2)  # the client waits for the greeting by now
+            accepted.close()
+            time.sleep(1.5)  # noqa: ASYNC251 - its end and the deadline are seen at once
+
+        hanging = asyncio.create_task(hang_up())
+        access = Access((f"{scheme}://127.0.0.1:{hasty.getsockname()[1]}",))
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            with pytest.raises(Unreachable, match="does not speak NATS"):
+                await Connection.connect(access, deadline=1.0)
+        await hanging

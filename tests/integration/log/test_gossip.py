@@ -1,0 +1,124 @@
+"""Hints: replicas hear what others are about to do, and never what they said themselves."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from structlog.testing import capture_logs
+from support.servers.nats_servers import NatsServer, settings_for
+
+from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.peers.gossip import HINT_BYTES_MAX, HINTS_MAX, Hints
+
+pytestmark = pytest.mark.integration
+
+HEARD_SECONDS = 5.0
+
+
+class Listener:
+    """Keeps what it hears; the last hint of a test is `end`."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.ended = asyncio.Event()
+
+    def hear(self, hint: bytes) -> None:
+        self.heard.append(hint)
+        if hint == b"end":
+            self.ended.set()
+
+    async def all_heard(self) -> list[bytes]:
+        async with asyncio.timeout(HEARD_SECONDS):
+            await self.ended.wait()
+        return self.heard[:-1]
+
+
+@contextlib.asynccontextmanager
+async def replica(
+    server: NatsServer, shard: str, name: str
+) -> AsyncIterator[tuple[Hints, Listener, JetStreamLog]]:
+    log = await JetStreamLog.connect(settings_for(server, shard))
+    hints, listener = Hints(), Listener()
+    hints.on_hint(listener.hear)
+    await hints.start(log.connection, log.names, name)
+    # The server answers in order, so that it knows of the subscription then.
+    await log.connection.api("INFO")
+    running = asyncio.create_task(hints.run(log.connection, log.names))
+    try:
+        yield hints, listener, log
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await log.close()
+
+
+@contextlib.asynccontextmanager
+async def two(
+    server: NatsServer, shard: str
+) -> AsyncIterator[tuple[Hints, Listener, JetStreamLog]]:
+    """Run a replica that tells, and another one that listens; yields the log of the first, too."""
+    async with replica(server, shard, "a") as (one, _, log), replica(server, shard, "b") as other:
+        yield one, other[1], log
+
+
+async def test_all_others_hear_a_hint_and_who_gave_it_does_not(
+    nats_server: NatsServer, shard: str
+) -> None:
+    async with (
+        replica(nats_server, shard, "a") as (one, itself, _),
+        replica(nats_server, shard, "b") as (_, second, _),
+        replica(nats_server, shard, "c") as (third, other, _),
+    ):
+        one.tell(b"soon")
+        one.tell(b"end")
+        assert await second.all_heard() == await other.all_heard() == [b"soon"]
+        third.tell(b"end")
+        assert await itself.all_heard() == []
+
+
+async def test_of_more_hints_than_there_is_room_for_the_oldest_are_lost(
+    nats_server: NatsServer, shard: str
+) -> None:
+    async with two(nats_server, shard) as (one, other, _):
+        for number in range(HINTS_MAX + 10):
+            one.tell(str(number).encode())
+        one.tell(b"end")
+        heard = await other.all_heard()
+        assert heard == [str(number).encode() for number in range(11, HINTS_MAX + 10)]
+
+
+async def test_a_hint_that_is_too_long_is_not_told(nats_server: NatsServer, shard: str) -> None:
+    async with two(nats_server, shard) as (one, other, _):
+        one.tell(b"x" * (HINT_BYTES_MAX + 1))
+        one.tell(b"end")
+        assert await other.all_heard() == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"\xc1 nothing that we would write", b"\x92\xa1\xff\x90", b"\x93\xa1a\x90" + b"\x91" * 10**5],
+    ids=["nothing of ours", "no text", "nested without end"],
+)
+async def test_a_message_that_is_none_of_ours_is_passed_over(
+    nats_server: NatsServer, shard: str, message: bytes
+) -> None:
+    async with two(nats_server, shard) as (one, other, log):
+        with capture_logs() as logs:
+            await log.connection.publish(log.names.hints_subject, message)
+            one.tell(b"end")
+            assert await other.all_heard() == []
+        assert logs == []
+
+
+async def test_hints_are_told_again_after_the_server_was_away(
+    nats_server: NatsServer, shard: str
+) -> None:
+    async with two(nats_server, shard) as (one, other, _):
+        nats_server.kill()
+        one.tell(b"into the void")
+        await nats_server.start()
+        async with asyncio.timeout(HEARD_SECONDS * 4):
+            while not other.ended.is_set():
+                one.tell(b"end")
+                await asyncio.sleep(0.1)

@@ -1,0 +1,143 @@
+"""What the device plugin keeps of containers is removed when they are gone, and nothing else."""
+
+import asyncio
+import os
+import secrets
+import threading
+from pathlib import Path
+
+import pytest
+from support.fakes.kubelet import kubelet_in
+from support.harness.device_plugin import (
+    ONE,
+    Node,
+    Placed,
+    container,
+    node_in,
+    plugged,
+    settings_in,
+    share,
+)
+
+from vgpu_native.plugin.allocation import allocation_store, garbage
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "YOUNG_MICROSECONDS", -1)
+
+
+async def test_what_the_kubelet_no_longer_has_is_removed_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    placed = container("a", share(0)), container("b", share(0))
+    async with node_in(tmp_path, *placed, cdi=True) as node:
+        for pod in "ab":
+            await node.run(pod)
+        node.kubelet.end("a-uid")
+        node.placed.replace(placed[1])
+        assert await node.collect() == 0, "the checkpoint still has it"
+        checkpoint = node.settings.checkpoint
+        content = checkpoint.read_bytes()
+        for unreadable in (b"", b"{", None):
+            checkpoint.unlink(missing_ok=True)
+            if unreadable is not None:
+                checkpoint.write_bytes(unreadable)
+            assert await node.collect() == 0, "nobody is thought gone for want of a file"
+        checkpoint.write_bytes(content)
+        node.kubelet.write_checkpoint()
+        assert await node.collect() == 1
+        (kept,) = node.plugin.allocations.all()
+        assert kept.owner is not None
+        assert kept.owner.uid == "b-uid"
+        assert [one.name for one in node.settings.cdi_dir.iterdir()] == [
+            f"gpuledger.io-gpu-{kept.token}.json"
+        ]
+        assert len(list((node.settings.state_dir / "allocations").iterdir())) == 1
+
+
+async def test_a_directory_is_not_removed_for_want_of_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed, settings = Placed(container("a", share(0))), settings_in(tmp_path)
+    async with kubelet_in(tmp_path / "kubelet") as kubelet:
+        async with plugged(kubelet, settings, placed) as node:
+            await node.run("a")
+            found = node.allocation("a-uid")
+            (node.plugin.allocations.directory(found) / "record").unlink()
+        async with plugged(kubelet, settings, placed) as node:
+            assert await node.collect() == 0
+            assert node.plugin.allocations.page(found).exists(), "it is mounted"
+
+
+async def test_whom_a_kubelet_has_forgotten_keeps_limits_while_the_ledger_places_it(
+    tmp_path: Path,
+) -> None:
+    async with node_in(tmp_path, container("a", share(0))) as node:
+        await node.run("a")
+        found = node.allocation("a-uid")
+        # Somebody removes the checkpoint, and the kubelet starts again without it.
+        node.kubelet.end("a-uid")
+        node.kubelet.write_checkpoint()
+        assert await node.collect() == 0
+        assert node.plugin.allocations.page(found).exists(), "it is mounted"
+        node.placed.replace()
+        assert await node.collect() == 1
+
+
+async def test_a_tenant_with_many_files_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(allocation_store, "remove_tree", lambda _: released.wait(10))
+    async with node_in(tmp_path, container("a", share(0))) as node:
+        await node.run("a")
+        _end(node)
+        removing = asyncio.create_task(node.collect())
+        node.placed.add(container("b", share(0), time=2))
+        await node.kubelet.admit("team", "b", "b-uid", ONE)
+        assert not removing.done()
+        released.set()
+        assert await removing == 1
+
+
+async def test_links_that_a_tenant_makes_are_removed_and_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("kept")
+    async with node_in(tmp_path, container("a", share(0))) as node:
+        await node.run("a")
+        (node.plugin.allocations.region(node.allocation("a-uid")) / "region").symlink_to(precious)
+        _end(node)
+        assert await node.collect() == 1
+        assert (precious / "file").read_text() == "kept"
+
+
+async def test_directories_that_a_tenant_nests_deep_are_removed(tmp_path: Path) -> None:
+    async with node_in(tmp_path, container("a", share(0))) as node:
+        await node.run("a")
+        found = node.allocation("a-uid")
+        for _ in range(2):
+            _nest(node.plugin.allocations.region(found), 3_000)
+        _end(node)
+        assert await node.collect() == 1
+        assert not node.plugin.allocations.directory(found).exists()
+
+
+def _end(node: Node) -> None:
+    """Let the pod be gone, for the kubelet and for the ledger."""
+    node.kubelet.end("a-uid")
+    node.placed.replace()
+    node.kubelet.write_checkpoint()
+
+
+def _nest(directory: Path, depth: int) -> None:
+    """Make so many directories, each in the one before, and a file in each."""
+    inner = os.open(directory, os.O_RDONLY)
+    name = secrets.token_hex(4)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=inner)
+        outer, inner = inner, os.open(name, os.O_RDONLY, dir_fd=inner)
+        os.close(outer)
+        os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=inner))
+    os.close(inner)

@@ -1,0 +1,121 @@
+"""The device plugin registers, and is asked again, whoever of it and the kubelet comes and goes."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from support.fakes.kubelet import Kubelet, kubelet_in, started
+from support.harness.device_plugin import Placed, card, node_in, plugged, running, settings_in
+
+from vgpu_native.plugin.server import plugin_server as whole
+from vgpu_native.plugin.server import registration
+from vgpu_native.plugin.server.plugin_server import Plugin
+
+
+async def test_a_socket_that_a_killed_plugin_left_is_replaced(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    settings.plugins_dir.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(settings.socket))
+    kubelet = Kubelet(tmp_path / "kubelet")
+    kubelet.removes_sockets = False
+    async with started(kubelet):
+        assert settings.socket.is_socket()
+        async with plugged(kubelet, settings, Placed()) as node:
+            assert node.plugin.registered
+
+
+async def test_a_socket_that_is_removed_is_served_anew(tmp_path: Path) -> None:
+    async with node_in(tmp_path) as node:
+        node.settings.socket.unlink()
+        await node.kubelet.wait_registered(2)
+        await node.kubelet.wait_listed(2)
+
+
+async def test_lists_do_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "STOP_SECONDS", 60)
+    async with asyncio.timeout(20):
+        async with node_in(tmp_path) as node:
+            assert node.plugin.registered
+        assert not node.plugin.registered
+
+
+def test_what_is_no_socket_is_no_kubelet(tmp_path: Path) -> None:
+    assert registration.identity(tmp_path) is None
+    assert registration.identity(tmp_path / "none") is None
+
+
+async def test_a_kubelet_that_is_another_is_registered_with_though_our_socket_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "UNHEARD_SECONDS", 1_000)
+    async with node_in(tmp_path) as node:
+        node.kubelet.removes_sockets = False
+        before = node.settings.socket.stat().st_ino
+        await node.kubelet.restart()
+        await node.kubelet.wait_listed()
+        assert len(node.kubelet.registrations) == 1
+        assert node.settings.socket.stat().st_ino == before
+
+
+async def test_a_kubelet_that_no_longer_listens_is_registered_with_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "UNHEARD_SECONDS", 0.1)
+    async with node_in(tmp_path) as node:
+        await node.kubelet.forget_plugin()
+        await node.kubelet.wait_registered(2)
+
+
+async def test_the_plugin_waits_for_a_kubelet_that_comes_later(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    settings.plugins_dir.mkdir(parents=True)
+    plugin = Plugin(settings, Placed())
+    plugin.devices.replace([card(0)])
+    async with running(plugin):
+        await asyncio.sleep(0.2)
+        assert not plugin.registered
+        async with kubelet_in(tmp_path / "kubelet") as kubelet:
+            await kubelet.wait_listed()
+
+
+async def test_nothing_is_registered_before_it_is_known_which_cards_there_are(
+    tmp_path: Path,
+) -> None:
+    plugin = Plugin(settings_in(tmp_path), Placed())
+    async with kubelet_in(tmp_path / "kubelet") as kubelet, running(plugin):
+        await asyncio.sleep(0.3)
+        assert not kubelet.registrations, "an empty list takes the cards from pods that run"
+        plugin.devices.replace([card(0)])
+        await kubelet.wait_listed()
+        assert len(kubelet.lists[0].devices) == 4
+
+
+async def test_a_registration_that_is_refused_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = []
+
+    class Strict(Kubelet):
+        async def Register(self, request: Any, context: Any) -> Any:  # noqa: N802
+            if len(refused) < 2:
+                refused.append(request)
+                await context.abort(grpc.StatusCode.UNKNOWN, "later")
+            return await super().Register(request, context)
+
+    kubelet = Strict(tmp_path / "kubelet")
+    async with started(kubelet), plugged(kubelet, settings_in(tmp_path), Placed()):
+        assert len(refused) == 2
+
+
+async def test_registering_says_whom_it_asked_and_why_not(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    with pytest.raises(
+        registration.NotRegistered, match=r"kubelet at .*kubelet\.sock: UNAVAILABLE"
+    ):
+        await registration.register(settings)

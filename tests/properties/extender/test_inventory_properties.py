@@ -1,0 +1,83 @@
+"""The inventory that follows the log is the one that is loaded from the state."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders.decide_and_fold import record
+from support.generators.card_commands import random_life
+
+from extender.inventory.arrays import INTEGERS
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from ledger.core.model.state import State
+from ledger.log import records
+
+seeds = st.integers(min_value=0, max_value=2**32)
+
+USED = ("used_memory", "used_cores", "used_slots")
+NUMBERED = {"kind": "kinds", "vendor": "vendors", "mode": "modes", "table": "tables"}
+
+
+def _cards(inventory: Inventory) -> dict[tuple[str, str], tuple[object, ...]]:
+    """Return all that the arrays and the overlay say of each card; of a lost one, what is used."""
+    arrays, overlay = inventory.arrays, inventory.overlay
+    found: dict[tuple[str, str], tuple[object, ...]] = {}
+    for name, row in inventory.rows.items():
+        for at, uuid in enumerate(arrays.uuids[row]):
+            present = bool(arrays.present[row, at])
+            values: list[object] = [arrays.keepers[row], arrays.waiting[row], inventory.names[row]]
+            for one in INTEGERS:
+                value = int(getattr(arrays, one)[row, at])
+                if one not in NUMBERED:
+                    values.append(value)
+                elif present:
+                    values.append(getattr(arrays, NUMBERED[one])[value])
+            values += [present, arrays.usable[row, at], arrays.cordoned[row, at]]
+            values += [int(arrays.slices[row, at])]
+            for one in ("memory", "cores", "slots", "alone"):
+                values.append(int(getattr(overlay, one)[row, at]))
+            if present or arrays.used_slots[row, at]:
+                found[name, uuid] = tuple(values)
+    return found
+
+
+def _differs(seed: int) -> str:
+    """Follow a random life; return where that differs from what is loaded, empty if nowhere."""
+    state = State()
+    followed = Inventory("c1", Overlay())
+    followed.load(state)
+    for command in random_life(seed, 80, state):
+        payload = record(state, [command], time=state.position)
+        if payload is None:
+            continue
+        followed.follow(state, records.decode(payload)[0])
+        loaded = Inventory("c1", Overlay())
+        loaded.load(state)
+        used = (getattr(followed.arrays, one) for one in ("alone", *USED))
+        if followed.reloads or any(array.min() < 0 for array in used):
+            return f"seed {seed}: after {command}, {followed.reloads} reloads"
+        if _cards(followed) != _cards(loaded) or followed.rows.keys() != loaded.rows.keys():
+            return f"seed {seed}: {command} leads elsewhere"
+    return ""
+
+
+@given(seeds)
+def test_following_the_log_gives_what_loading_the_state_gives(seed: int) -> None:
+    assert _differs(seed) == ""
+
+
+@pytest.mark.parametrize(
+    "forgotten", ["_cut", "_reclaim", "_count", "_end_claim", "_forget_if_empty"]
+)
+def test_following_that_forgets_something_leads_elsewhere(forgotten: str, monkeypatch) -> None:
+    real_load = Inventory.load
+
+    def load(self: Inventory, state: State) -> None:
+        with monkeypatch.context() as whole:
+            whole.setattr(Inventory, forgotten, kept)
+            real_load(self, state)
+
+    kept = getattr(Inventory, forgotten)
+    monkeypatch.setattr(Inventory, "load", load)
+    monkeypatch.setattr(Inventory, forgotten, lambda *_: None)
+    assert any(_differs(seed) for seed in range(40))

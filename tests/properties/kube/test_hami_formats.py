@@ -1,0 +1,191 @@
+"""Properties of HAMi's formats: what is written is read back, and no text breaks a reader."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders.colon_cards import announcement_in_colons
+
+from ledger.core.model.cards import Card, Part, Phase, Profile, Share
+from ledger.kube.api.objects import Container, Pod, PodSpec
+from ledger.kube.hami import annotation_names, node_lock
+from ledger.kube.hami.handshake import handshake_alive
+from ledger.kube.hami.node_annotations import announced
+from ledger.kube.hami.node_devices import announcement
+from ledger.kube.hami.placement_annotations import annotations_of
+from ledger.kube.hami.placement_reader import parts_of
+from ledger.kube.hami.pod_devices import BadDeviceList
+
+INT32 = st.integers(0, 2**31 - 1)
+UUIDS = st.integers(0, 99).map("GPU-{:08}-aaaa".format) | st.text("aZ0-._", min_size=1, max_size=9)
+WORDS = st.sampled_from(("", "NVIDIA A10", "NVIDIA-Tesla V100", "hami-core", "mig"))
+PLACES = st.lists(st.tuples(st.integers(0, 63), st.just(1)), max_size=4, unique=True)
+PROFILES = st.lists(
+    st.builds(
+        Profile,
+        name=st.sampled_from(("1g", "2g", "7g")),
+        memory=INT32,
+        cores=INT32,
+        slices=st.integers(0, 64),
+        placements=PLACES.map(sorted).map(tuple),
+    ),
+    max_size=3,
+    unique_by=lambda one: one.name,
+).map(lambda found: tuple(sorted(found, key=lambda one: (one.memory, one.slices, one.name))))
+CARDS = st.lists(
+    st.builds(
+        Card,
+        uuid=UUIDS,
+        index=INT32,
+        type=WORDS,
+        memory=INT32,
+        cores=INT32,
+        slots=INT32,
+        vendor=st.sampled_from(sorted(annotation_names.WORDS)),
+        numa=INT32,
+        mode=WORDS,
+        healthy=st.booleans(),
+        cordoned=st.booleans(),
+        profiles=PROFILES,
+    ),
+    max_size=6,
+    unique_by=lambda card: card.uuid,
+)
+
+
+@given(CARDS, st.randoms())
+def test_cards_are_read_as_they_are_announced_in_whatever_order(cards, random) -> None:
+    random.shuffle(cards)
+    annotations = {annotation_names.CORDON: ", ".join(card.uuid for card in cards if card.cordoned)}
+    for vendor in {card.vendor for card in cards}:
+        theirs = [card for card in cards if card.vendor == vendor]
+        annotations[annotation_names.WORDS[vendor].register] = announcement(theirs)
+    found = announced(annotations)
+    assert not found.problem
+    assert found.cards == tuple(sorted(cards, key=lambda one: (one.vendor, one.index, one.uuid)))
+
+
+@given(CARDS)
+def test_the_older_form_carries_all_but_profiles(cards) -> None:
+    plain = [
+        msgspec.structs.replace(card, vendor="nvidia", profiles=(), cordoned=False)
+        for card in cards
+    ]
+    text = announcement_in_colons(plain)
+    found = announced({annotation_names.WORDS["nvidia"].register: text} if plain else {})
+    assert not found.problem
+    assert found.cards == tuple(sorted(plain, key=lambda one: (one.index, one.uuid)))
+
+
+@st.composite
+def placed(draw) -> tuple[tuple[Part, ...], list[Card]]:
+    """Return what a pod is given of some cards, each container's shares in order of the vendor."""
+    cards = [
+        msgspec.structs.replace(card, vendor=draw(st.sampled_from(("nvidia", "amd", "hygon"))))
+        for card in draw(CARDS)
+    ]
+    by_vendor = list(annotation_names.WORDS).index
+    phases = sorted(draw(st.lists(st.booleans(), min_size=1, max_size=5)))
+    parts = []
+    for number, app in enumerate(phases):
+        phase = Phase.APP if app else draw(st.sampled_from((Phase.INIT, Phase.SIDECAR)))
+        theirs = draw(st.lists(st.sampled_from(cards), max_size=3)) if cards else []
+        theirs.sort(key=lambda card: by_vendor(card.vendor))
+        shares = tuple(draw(shares_of(card)) for card in theirs)
+        parts.append(Part(f"c{number}", phase, shares))
+    return tuple(parts), cards
+
+
+@st.composite
+def shares_of(draw, card: Card) -> Share:
+    if card.vendor == "nvidia" and draw(st.booleans()):
+        start, size = draw(st.integers(0, 63)), draw(st.integers(1, 64))
+        return Share(card.uuid, draw(INT32), draw(INT32), False, "1g.10gb", start, size)
+    cores = draw(st.integers(0, 150))
+    return Share(card.uuid, draw(INT32), cores, exclusive=cores >= 100)
+
+
+def pod_of(parts: tuple[Part, ...]) -> Pod:
+    init = [
+        Container(part.container, "Always" if part.phase == Phase.SIDECAR else None)
+        for part in parts
+        if part.phase != Phase.APP
+    ]
+    apps = [Container(part.container) for part in parts if part.phase == Phase.APP]
+    return Pod(spec=PodSpec(containers=apps, init_containers=init))
+
+
+@given(placed())
+def test_a_pods_parts_are_read_as_they_are_written(one) -> None:
+    parts, cards = one
+    annotations = annotations_of(parts, "n1", cards, 0)
+    expected = parts if any(part.shares for part in parts) else None
+    assert parts_of(annotations, pod_of(parts)) == expected
+
+
+@given(placed(), st.integers(1, 3))
+def test_slots_that_a_node_writes_more_change_nothing(one, times) -> None:
+    parts, cards = one
+    annotations = annotations_of(parts, "n1", cards, 0)
+    longer = {
+        key: text + ";" * times if key.endswith("-allocated") else text
+        for key, text in annotations.items()
+    }
+    assert parts_of(longer, pod_of(parts)) == parts_of(annotations, pod_of(parts))
+
+
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ("id", "uuid", "score", "devmem", "migProfiles", "placements", "containerIndex")
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+).map(lambda value: msgspec.json.encode(value).decode())
+FIELDS = st.lists(st.sampled_from(("GPU-a", "1", "-1", "true", "", "x", "9" * 12)), max_size=10)
+LISTS = st.lists(st.tuples(FIELDS.map(",".join), st.sampled_from((":", ";", ":;")))).map(
+    lambda found: "".join(text + end for text, end in found)
+)
+TEXTS = st.text(max_size=60) | JSONS | LISTS
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_any_text_of_a_node_is_cards_or_a_problem(text, scores, cordon) -> None:
+    for words in annotation_names.WORDS.values():
+        found = announced(
+            {
+                words.register: text,
+                annotation_names.PAIR_SCORES: scores,
+                annotation_names.CORDON: cordon,
+            }
+        )
+        assert not (found.cards and found.problem)
+        assert all(0 <= limit < 2**31 for card in found.cards for limit in card.limits())
+
+
+@given(TEXTS, TEXTS)
+def test_any_text_of_a_pod_is_parts_or_the_named_error(text, instances) -> None:
+    spec = PodSpec(containers=[Container("one"), Container("two")])
+    annotations = {
+        annotation_names.WORDS["nvidia"].allocated: text,
+        annotation_names.INSTANCES: instances,
+    }
+    with suppress(BadDeviceList):
+        parts = parts_of(annotations, Pod(spec=spec))
+        assert parts is None or len(parts) == 2
+
+
+@given(TEXTS | st.datetimes().map(lambda time: f"{time.isoformat()}Z,a,b"))
+def test_any_lock_and_any_handshake_is_understood_or_says_nothing(text) -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    lock = node_lock.read(text)
+    if lock is not None:
+        assert lock.expired(now) in (True, False)
+    assert handshake_alive(f"Requesting_{text}", now, 0) in (True, False)

@@ -1,0 +1,168 @@
+"""Random cards are refused for the reason that HAMi gives, and fit where they fit with HAMi."""
+
+from collections import Counter
+from copy import deepcopy
+from functools import cache
+from random import Random
+
+import pytest
+from msgspec import structs
+from support.harness.fit_harness import answers
+from support.oracles import hami_oracle
+from support.oracles.fit_oracle import OneCard, OneNode, Terms
+from support.oracles.hami_oracle import RULES, Asked, Rule
+
+from ledger.core.model.cards import Phase
+from ledger.kube.requests.device_requests import ANY, CardWish, Choice, PodWish, Weights, Wish
+
+SEEDS = 1_500
+TYPES = ("NVIDIA A10", "NVIDIA A100-SXM4-80GB", "NVIDIA-Tesla T4")
+
+
+def card(random: Random, number: int) -> OneCard:
+    """Return a card that others may use in part."""
+    cores = random.choice([100, 100, 100, 150, 0])
+    found = OneCard(
+        f"GPU-{number}",
+        number,
+        type=random.choice(TYPES),
+        mode=random.choice(["hami-core", "hami-core", ""]),
+        memory=random.choice([16_000, 24_576, 10_001]),
+        cores=cores,
+        slots=random.choice([1, 2, 10]),
+        healthy=random.random() < 0.9,
+        cordoned=random.random() < 0.1,
+    )
+    if random.random() < 0.6:
+        found.used_slots = random.randint(1, found.slots)
+        found.used_memory = random.randint(0, 4) * found.memory // 4
+        found.used_cores = random.randint(0, 4) * cores // 4
+    return found
+
+
+def asked(random: Random) -> Asked:
+    """Return what a container asks for."""
+    percentage, cores = random.choice([0, 0, 50, 100, 33]), random.choice([0, 0, 10, 50, 100])
+    choice = Choice(
+        use_types=random.choice([(), (), ("a10",), ("A100", "t4")]),
+        nouse_types=random.choice([(), (), ("t4",)]),
+        use_uuids=random.choice([(), (), ("GPU-0", "GPU-2")]),
+        nouse_uuids=random.choice([(), (), ("GPU-1",)]),
+        mode=random.choice(["", "", "hami-core", "mig"]),
+    )
+    count = random.choice([1, 1, 2, 3])
+    memory = 0 if percentage else random.choice([1_000, 8_000, 12_000])
+    wish = CardWish("nvidia", count, memory, percentage, cores, cores == 100, choice)
+    room = random.choice([-1, -1, 5_000, 9_000]) if count == 1 else -1
+    return Asked(wish, random.random() < 0.2, room)
+
+
+def small_card(random: Random, number: int) -> OneCard:
+    """Return a card that every container accepts, and that others may use in part."""
+    cores = random.choice([0, 0, 25, 50, 75])
+    memory = random.choice([16_000, 24_576])
+    used = (random.randint(1, 2), random.randint(0, 3) * memory // 4) if cores else (0, 0)
+    return OneCard(
+        f"GPU-{number}",
+        number,
+        memory=memory,
+        slots=random.choice([2, 10]),
+        used_slots=used[0],
+        used_memory=used[1],
+        used_cores=cores,
+    )
+
+
+def of_any_card(random: Random, mutex: bool) -> Asked:
+    """Return what a container asks for that accepts every card."""
+    return Asked(structs.replace(asked(random).wish, choice=ANY), mutex)
+
+
+def ours(cards: list[OneCard], one: Asked) -> Counter[str] | None:
+    """Return what the extender answers, in the terms of the oracle."""
+    wish = PodWish((Wish("main", Phase.APP, (one.wish,)),))
+    policies = ("mutex",) if one.mutex else ("spread",)
+    [found] = answers([OneNode(cards)], wish, Terms("binpack", policies, Weights(), one.room))
+    if found.parts is not None:
+        return None
+    if "/" not in found.reason:
+        return Counter({found.reason: 0})
+    counted = (part.split(" ") for part in found.reason.split(", "))
+    return Counter({word: int(number.partition("/")[0]) for number, word in counted})
+
+
+@cache
+def question(seed: int) -> tuple[list[OneCard], Asked, Counter[str] | None]:
+    """Return the question of a seed, and what the extender answers to it."""
+    random = Random(seed)
+    cards = [card(random, number) for number in range(random.randint(1, 5))]
+    one = asked(random)
+    return cards, one, ours(cards, one)
+
+
+def disagreements(rules: tuple[Rule, ...]) -> tuple[list[int], Counter[str]]:
+    """Return the seeds on which oracle and extender disagree, and how often each reason stood."""
+    wrong, seen = list[int](), Counter[str]()
+    for seed in range(SEEDS):
+        cards, one, answer = question(seed)
+        expected = hami_oracle.reasons(cards, one, rules)
+        seen.update(expected if expected is not None else {"fits": 1})
+        if answer != expected:
+            wrong.append(seed)
+    return wrong, seen
+
+
+def test_random_cards_are_refused_for_hamis_first_reason() -> None:
+    wrong, seen = disagreements(RULES)
+    assert wrong == []
+    words = {word for word, _ in RULES}
+    assert words <= set(seen), "every reason stands somewhere"
+    assert {"fits", "NodeInsufficientDevice", "AllocatedCardsInsufficientRequest"} <= set(seen)
+
+
+@pytest.mark.parametrize("number", range(len(RULES)), ids=lambda one: f"{one}-{RULES[one][0]}")
+def test_a_rule_that_is_left_out_is_noticed(number: int) -> None:
+    wrong, _ = disagreements(RULES[:number] + RULES[number + 1 :])
+    assert wrong
+
+
+@pytest.mark.parametrize("number", range(len(RULES) - 2), ids=lambda one: f"{one}-{RULES[one][0]}")
+def test_two_rules_in_another_order_are_noticed(number: int) -> None:
+    """Ask about all rules but the last two, of which one card cannot break both."""
+    first, second = RULES[number], RULES[number + 1]
+    wrong, _ = disagreements((*RULES[:number], second, first, *RULES[number + 2 :]))
+    assert wrong
+
+
+@cache
+def pod_question(seed: int) -> tuple[list[OneCard], list[Asked], list[Asked], bool]:
+    """Return cards, init and app containers of a seed, and whether the extender has room."""
+    random = Random(seed)
+    cards = [small_card(random, number) for number in range(random.randint(1, 3))]
+    mutex = random.random() < 0.2
+    init = [of_any_card(random, mutex) for _ in range(random.randint(0, 2))]
+    apps = [of_any_card(random, mutex) for _ in range(random.randint(1, 3))]
+    phased = [(Phase.INIT, one) for one in init] + [(Phase.APP, one) for one in apps]
+    wish = PodWish(
+        tuple(Wish(f"c{number}", phase, (one.wish,)) for number, (phase, one) in enumerate(phased))
+    )
+    policies = ("mutex",) if mutex else ("spread",)
+    [found] = answers([OneNode(deepcopy(cards))], wish, Terms("binpack", policies))
+    return cards, init, apps, found.parts is not None
+
+
+def test_random_pods_fit_where_they_fit_with_hami() -> None:
+    seen = Counter[bool]()
+    for seed in range(SEEDS):
+        cards, init, apps, fits = pod_question(seed)
+        assert fits == hami_oracle.bears(cards, init, apps), seed
+        seen[fits] += 1
+    assert min(seen[True], seen[False]) > SEEDS // 10
+
+
+def test_init_containers_that_count_beside_the_others_are_noticed() -> None:
+    questions = [pod_question(seed) for seed in range(SEEDS)]
+    assert any(
+        fits != hami_oracle.bears(cards, [], [*init, *apps])
+        for cards, init, apps, fits in questions
+    )

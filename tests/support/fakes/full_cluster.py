@@ -1,0 +1,279 @@
+"""A model of a cluster with everything: workloads of any kind, namespaces, policies, writes."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+from support.fakes.apiserver import ApiServer, ModelCluster, Object
+from support.harness.replicas import running
+from support.harness.settlement import CLUSTER, RULES, World, settling
+
+from ledger.core.model.state import Entry
+from ledger.kube.api.errors import ClusterError, Conflict, NotFound, NotServed
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, PodEvent
+from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.requests import place_traits
+from ledger.kube.requests.card_sizes import Sizes
+from ledger.log.memory_log import MemoryStore
+from webhook.context.cluster_and_context import Beyond
+from webhook.context.cluster_context import Surroundings
+from webhook.context.settlement_session import SettlementSettings
+from webhook.kinds.catalog import Catalog
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+REPLICASETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
+STATEFULSETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+JOBS = Resource("batch", "v1", "jobs", "Job")
+JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
+CRONJOBS = Resource("batch", "v1", "cronjobs", "CronJob")
+BUILT_IN = (DEPLOYMENTS, REPLICASETS, STATEFULSETS, JOBS, CRONJOBS, UNIVERSE_QUOTAS)
+
+
+class EveryCluster(ModelCluster):
+    """The model behind all ports. `kinds` are what is served; tests change it.
+
+    `unproved` lets a kind that is not served be absent without proof. `refusing` is what writes
+    answer, `undiscovered` what discovery answers, `writes` and `events` what was written.
+    `forbidden` says by kind why it may not be read.
+    """
+
+    def __init__(self, server: ApiServer) -> None:
+        super().__init__(server)
+        self.kinds = {one.name: one for one in BUILT_IN}
+        self.unproved = False
+        self.refusing: ClusterError | None = None
+        self.undiscovered: ClusterError | None = None
+        self.forbidden: dict[str, str] = {}
+        self.writes: list[tuple[Any, ...]] = []
+        self.events: list[PodEvent] = []
+        self.reads = 0
+        self.lists: list[tuple[str, str]] = []
+
+    async def list_pods(self, namespace: str):
+        self.lists.append(("pods", namespace))
+        return await super().list_pods(namespace)
+
+    async def served(self) -> tuple[Resource, ...]:
+        if self.undiscovered is not None:
+            raise self.undiscovered
+        return tuple(self.kinds.values())
+
+    async def list_objects(self, resource: Resource, namespace: str = "") -> Listed[Workload]:
+        self.lists.append((resource.name, namespace))
+        self._check(resource)
+        bodies = self.server.list(resource.name, namespace)
+        return Listed(self.server.version, [_workload(body) for body in bodies])
+
+    async def get_object(self, resource: Resource, namespace: str, name: str) -> Workload | None:
+        self.reads += 1
+        if self.server.failing is not None:
+            raise self.server.failing
+        body = self.server.objects.get((resource.name, namespace, name))
+        return None if body is None else _workload(body)
+
+    def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
+        return self.watch_kept(resource, lambda seen: seen)
+
+    async def watch_kept(
+        self, resource: Resource, keep: Callable[[Workload], Any]
+    ) -> AsyncGenerator[Change[Any], None]:
+        while True:
+            if self.kinds.get(resource.name) == resource and resource.name not in self.forbidden:
+                async with contextlib.aclosing(self._told(resource, keep)) as changes:
+                    async for change in changes:
+                        yield change
+            reason = self.forbidden.get(resource.name)
+            if reason:
+                yield Interrupted(reason)
+                await asyncio.Event().wait()
+            yield Interrupted(f"{resource.name} is not served", absent=True)
+            if not self.unproved:
+                yield Listed(self.server.version, [])
+            while self.kinds.get(resource.name) != resource:  # noqa: ASYNC110 - a test turns it
+                await asyncio.sleep(0.02)
+
+    def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
+        return self._always(NAMESPACES)
+
+    def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
+        return self._always(POLICIES)
+
+    async def patch_quota_status(
+        self, namespace: str, name: str, used: dict[str, str], version: int
+    ) -> None:
+        body = self._written("resourcequotas", namespace, name, version)
+        self.writes.append(("quota status", namespace, name, used))
+        merged = {**body.get("status", {}).get("used", {}), **used}
+        self.server.update("resourcequotas", namespace, name, status={"used": merged})
+
+    async def patch_universe_status(self, name: str, status: dict[str, Any]) -> None:
+        self._written(UNIVERSE_QUOTAS.name, "", name)
+        self.writes.append(("universe status", name, status))
+        self.server.update(UNIVERSE_QUOTAS.name, "", name, status=status)
+
+    async def create_quota(self, namespace: str, name: str, hard: dict[str, Any]) -> bool:
+        if self.refusing is not None:
+            raise self.refusing
+        self.writes.append(("quota", namespace, name, hard))
+        if ("resourcequotas", namespace, name) in self.server.objects:
+            return False
+        body = {"metadata": {"name": name}, "spec": {"hard": hard}}
+        self.server.create("resourcequotas", namespace, body)
+        return True
+
+    async def remove_gate(self, namespace: str, name: str, gate: str, version: int) -> None:
+        body = self._written("pods", namespace, name, version)
+        gates = [one for one in body["spec"].get("schedulingGates", []) if one["name"] != gate]
+        self.writes.append(("gate", namespace, name))
+        self.server.update("pods", namespace, name, spec={"schedulingGates": gates})
+
+    async def create_event(self, event: PodEvent) -> None:
+        if self.refusing is not None:
+            raise self.refusing
+        self.events.append(event)
+
+    def _written(self, kind: str, namespace: str, name: str, version: int = 0) -> Object:
+        if self.refusing is not None:
+            raise self.refusing
+        body = self.server.objects.get((kind, namespace, name))
+        if body is None:
+            raise NotFound(f"{kind} {namespace}/{name}")
+        if version and int(body["metadata"]["resourceVersion"]) != version:
+            raise Conflict(f"{kind} {namespace}/{name} is not at {version}")
+        return body
+
+    def _check(self, resource: Resource) -> None:
+        if self.server.failing is not None:
+            raise self.server.failing
+        if self.kinds.get(resource.name) != resource:
+            raise NotServed(resource.collection())
+
+    async def _always(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
+        async with contextlib.aclosing(self._told(resource, lambda seen: seen)) as changes:
+            async for change in changes:
+                yield change
+
+    async def _told(
+        self, resource: Resource, keep: Callable[[Workload], Any]
+    ) -> AsyncGenerator[Change[Any], None]:
+        """Tell a kind while it is served as this resource."""
+        after = self.server.version
+        yield Listed(after, [keep(_workload(one)) for one in self.server.list(resource.name)])
+        async with contextlib.aclosing(self.server.changes(resource.name, after)) as changes:
+            while True:
+                upcoming = asyncio.ensure_future(anext(changes))
+                try:
+                    while not (await asyncio.wait([upcoming], timeout=0.02))[0]:
+                        if self.kinds.get(resource.name, resource) != resource or (
+                            resource in (*BUILT_IN, JOBSETS) and resource.name not in self.kinds
+                        ):
+                            return
+                finally:
+                    if not upcoming.done():
+                        upcoming.cancel()
+                        with contextlib.suppress(asyncio.CancelledError):
+                            await upcoming
+                version, change, body = upcoming.result()
+                yield Changed(version, keep(_workload(body)), deleted=change == "DELETED")
+
+
+class FullWorld(World):
+    """A world in which everything is settled."""
+
+    def __init__(self, writer, settings: SettlementSettings) -> None:
+        self.every = EveryCluster(ApiServer())
+        self.surroundings = Surroundings(
+            Catalog.load(),
+            settings.rules,
+            writer,
+            CLUSTER,
+            cluster=self.every,
+            current=Sizes(writer, CLUSTER, settings.rules).rules,
+        )
+        super().__init__(writer, settings, Beyond(self.every, self.surroundings), self.every)
+
+    def root(self, key: str, namespace: str = f"{CLUSTER}/red") -> Entry | None:
+        """Return what the ledger knows of a key, such as `deployments.apps/web`."""
+        space = self.state.namespaces.get(namespace)
+        return space.entries.get(key) if space is not None else None
+
+    def used(self, account: str, key: str) -> int:
+        """Return what is used of a line of an account."""
+        return self.state.used[self.state.accounts[account].lines[key]]
+
+
+@contextlib.asynccontextmanager
+async def full_world(
+    *,
+    settle_seconds: float = 60.0,
+    recount_seconds: float = 600.0,
+    store: MemoryStore | None = None,
+    **settings: Any,
+) -> AsyncIterator[FullWorld]:
+    """Make a world with everything; settlement does not run yet."""
+    found = SettlementSettings(
+        settle_seconds=settle_seconds,
+        recount_seconds=recount_seconds,
+        **{
+            "rules": RULES,
+            "cluster_traits": place_traits.of_cluster(CLUSTER, "", None),
+            "universe_authority": True,
+            "write_quota_status": True,
+        }
+        | settings,
+    )
+    async with running(store or MemoryStore()) as writer:
+        yield FullWorld(writer, found)
+
+
+@contextlib.asynccontextmanager
+async def settling_everything(one: FullWorld) -> AsyncIterator[None]:
+    """Run settlement and what it looks around with until the block ends."""
+    assert one.surroundings.following is not None
+    task = asyncio.create_task(one.surroundings.following.run())
+    try:
+        async with settling(one):
+            yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def template(gpu: int = 1, gpumem: int = 1000, **labels: str) -> Object:
+    limits = {"nvidia.com/gpu": str(gpu), "nvidia.com/gpumem": str(gpumem)}
+    container = {"name": "main", "resources": {"limits": limits}}
+    return {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+
+
+def deployment(name: str, replicas: int = 2, **asks: Any) -> Object:
+    return workload(DEPLOYMENTS, name, replicas=replicas, template=template(**asks))
+
+
+def workload(resource: Resource, name: str, owner: Object | None = None, **spec: Any) -> Object:
+    meta: Object = {"name": name, "generation": 1, "labels": {}}
+    if owner is not None:
+        meta["ownerReferences"] = [reference(owner)]
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": meta,
+        "spec": spec,
+    }
+
+
+def reference(owner: Object) -> Object:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+
+
+def _workload(body: Object) -> Workload:
+    return msgspec.convert(body, Workload)

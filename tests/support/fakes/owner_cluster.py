@@ -1,0 +1,200 @@
+"""Objects that own one another, and a cluster that knows them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import msgspec
+from support.builders.admission_reviews import CLUSTER, GPU, MEMORY
+
+from ledger.core.model.state import State
+from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Change, Listed
+from ledger.kube.api.resources import NAMESPACES, Resource
+from ledger.kube.requests.demand_rules import DemandRules
+from webhook.context.cluster_context import Surroundings
+from webhook.context.policies import NamespacePolicy
+from webhook.kinds.catalog import Catalog
+
+Manifest = dict[str, Any]
+
+CATALOG = Catalog.load()
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
+JOBS = Resource("batch", "v1", "jobs", "Job")
+CRONJOBS = Resource("batch", "v1", "cronjobs", "CronJob")
+STATEFUL = Resource("apps", "v1", "statefulsets", "StatefulSet")
+LEADERS = Resource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
+
+DEPLOYER = "system:serviceaccount:kube-system:deployment-controller"
+REPLICATOR = "system:serviceaccount:kube-system:replicaset-controller"
+CARD = {GPU: "1", MEMORY: "8k"}
+
+
+def template(limits: dict[str, str] | None = None, **labels: str) -> Manifest:
+    """Return a pod template with one container."""
+    resources = {"limits": CARD if limits is None else limits}
+    return {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "main", "resources": resources}]},
+    }
+
+
+def manifest(
+    resource: Resource,
+    name: str = "web",
+    *,
+    owner: Manifest | None = None,
+    version: int = 5,
+    labels: dict[str, str] | None = None,
+    **spec: Any,
+) -> Manifest:
+    """Return an object as it is stored; one pod of one card of 8000 MiB unless `spec` says."""
+    found: Manifest = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {
+            "name": name,
+            "namespace": "team",
+            "uid": f"u-{name}",
+            "resourceVersion": str(version),
+            "generation": 1,
+        },
+        "spec": {"template": template(), **spec},
+    }
+    if labels is not None:
+        found["metadata"]["labels"] = labels
+    if owner is not None:
+        found["metadata"]["ownerReferences"] = [controlled_by(owner)]
+    return found
+
+
+def controlled_by(owner: Manifest, **changed: Any) -> Manifest:
+    """Return the reference to a controller."""
+    meta = owner["metadata"]
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "controller": True,
+        **changed,
+    }
+
+
+def of(resource: Resource, subresource: str = "") -> Manifest:
+    """Return what a review says of the resource."""
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    where = {"group": resource.group, "version": resource.version, "resource": resource.plural}
+    found: Manifest = {"kind": kind, "resource": where}
+    return {**found, "subResource": subresource} if subresource else found
+
+
+class Viewed:
+    """What the ledger has reached, for those that only look."""
+
+    def __init__(self) -> None:
+        self.state = State()
+
+
+class OwnedCluster:
+    """A cluster that reads objects from a dictionary, slowly or not at all if told so."""
+
+    def __init__(self, *objects: Manifest) -> None:
+        self.objects = {_address(one): one for one in objects}
+        self.failing: ClusterError | None = None
+        self.silent = False
+        self.asked: list[tuple[str, str]] = []
+        self.policies: asyncio.Queue[Change[Workload]] = asyncio.Queue()
+        self.namespaces: asyncio.Queue[Change[Workload]] = asyncio.Queue()
+        self.kinds: dict[str, asyncio.Queue[Change[Workload]]] = {}
+        self.serves: tuple[Resource, ...] = ()
+        self.discovered = 0
+        self.watches: list[str] = []
+        self.versions: list[str] = []
+
+    def put(self, thing: Manifest) -> None:
+        self.objects[_address(thing)] = thing
+
+    def namespace(self, name: str = "team", **labels: str) -> None:
+        metadata = {"name": name, "labels": labels, "resourceVersion": "1"}
+        self.put({"kind": NAMESPACES.kind, "metadata": metadata})
+
+    async def served(self) -> tuple[Resource, ...]:
+        self.discovered += 1
+        if self.failing is not None:
+            raise self.failing
+        return self.serves
+
+    async def list_objects(self, resource: Resource, namespace: str = "") -> Listed[Workload]:
+        raise AssertionError("surroundings never list by themselves")
+
+    async def get_object(self, resource: Resource, namespace: str, name: str) -> Workload | None:
+        self.asked.append((resource.name, name))
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.failing is not None:
+            raise self.failing
+        found = self.objects.get((resource.kind, namespace, name))
+        return None if found is None else msgspec.convert(found, Workload)
+
+    def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
+        return self.watch_kept(resource, lambda seen: seen)
+
+    async def watch_kept(
+        self, resource: Resource, keep: Callable[[Workload], Any]
+    ) -> AsyncGenerator[Change[Any], None]:
+        self.watches.append(resource.name)
+        self.versions.append(resource.version)
+        changes = self.kinds.setdefault(resource.name, asyncio.Queue())
+        while True:
+            change = await changes.get()
+            if isinstance(change, Listed):
+                yield Listed(change.version, [keep(one) for one in change.objects])
+
+    def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
+        return _told(self.namespaces)
+
+    def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
+        return _told(self.policies)
+
+
+def around(
+    view: Any,
+    cluster: OwnedCluster | None = None,
+    *,
+    default: NamespacePolicy | None = None,
+    catalog: Catalog = CATALOG,
+    policies_known: bool = True,
+    rules: DemandRules | None = None,
+) -> Surroundings:
+    """Return the surroundings of a replica; all policies, which are none, have been told."""
+    rules = rules or DemandRules()
+    found = Surroundings(catalog, rules, view, CLUSTER, default=default, cluster=cluster)
+    if policies_known:
+        found.policies.take(Listed(1, []))
+    return found
+
+
+def policy(name: str, version: int = 1, **spec: Any) -> Workload:
+    """Return a LedgerPolicy."""
+    metadata = {"name": name, "resourceVersion": str(version)}
+    return msgspec.convert({"kind": "LedgerPolicy", "metadata": metadata, "spec": spec}, Workload)
+
+
+def remember(surroundings: Surroundings, resource: Resource, *things: Manifest) -> Any:
+    """Return what feeds the cache of owners with a list of these objects."""
+    parents = surroundings.parents
+    listed = [parents.parent_of(resource, msgspec.convert(one, Workload)) for one in things]
+    return parents.feed(resource, Listed(9, listed))
+
+
+async def _told(changes: asyncio.Queue[Change[Workload]]) -> AsyncGenerator[Change[Workload], None]:
+    while True:
+        yield await changes.get()
+
+
+def _address(thing: Manifest) -> tuple[str, str, str]:
+    meta = thing["metadata"]
+    return thing["kind"], meta.get("namespace", ""), meta["name"]

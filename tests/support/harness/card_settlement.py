@@ -1,0 +1,247 @@
+"""A real writer, a model of an API server with nodes, and settlement of pods and their cards."""
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from support.fakes.apiserver import ApiServer, ModelCluster, Object, pod_body
+from support.harness.replicas import running
+from support.harness.settlement import CLUSTER, RULES, World, settling
+
+from extender.settlement.card_session import CardSettings
+from extender.settlement.card_settlement import CardSettlement
+from extender.settlement.node_reader import NodeRules
+from ledger.core.model import cards
+from ledger.core.model.cards import Parts, Placement
+from ledger.core.model.commands import Place
+from ledger.kube.api.errors import ClusterError, Conflict, NotFound
+from ledger.kube.api.objects import Node, Pod
+from ledger.kube.api.ports import Change
+from ledger.kube.hami import annotation_names
+from ledger.kube.hami.placement_annotations import annotations_of
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import MemoryStore
+from ledger.log.writer.writer import Writer
+from webhook.context.settlement_session import SettlementSettings, Site
+from webhook.settlement_controller import Settlement
+
+REGISTER = annotation_names.WORDS["nvidia"].register
+ALLOCATED = annotation_names.WORDS["nvidia"].allocated
+NAMESPACE = f"{CLUSTER}/red"
+
+
+def card_text(count: int = 2, **fields: Any) -> str:
+    """Return what a node announces as JSON: so many cards of 24,576 MiB in ten slots."""
+    common = {"count": 10, "devmem": 24_576, "devcore": 100, "type": "NVIDIA A10", "health": True}
+    found = [
+        {"id": f"GPU-{number}", "index": number, "mode": "hami-core"} | common | fields
+        for number in range(count)
+    ]
+    return json.dumps(found)
+
+
+def node_body(name: str, *, text: str | None = None, ready: bool = True, **annotations: str):
+    """Return a node that announces `text`; annotations are named by their key in `hami`."""
+    given = {getattr(annotation_names, key): value for key, value in annotations.items()}
+    announcing = {REGISTER: card_text() if text is None else text}
+    return {
+        "metadata": {"name": name, "annotations": given | (announcing if text != "" else {})},
+        "status": {
+            "allocatable": {"nvidia.com/gpu": "20"},
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        },
+    }
+
+
+class CardedCluster(ModelCluster):
+    """The model behind the ports of nodes and of binding.
+
+    `writes` are patches of nodes, `allocations` the names of pods whose annotations were written;
+    `refused` are raised by the next such writes.
+    """
+
+    def __init__(self, server: ApiServer) -> None:
+        super().__init__(server)
+        self.unreadable: ClusterError | None = None
+        self.reads: list[str] = []
+        self.refused: deque[ClusterError] = deque()
+        self.allocations: list[str] = []
+        self.writes: list[tuple[str, Mapping[str, str | None], str]] = []
+
+    def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
+        return self._watch("nodes")
+
+    async def get_node(self, name: str) -> Node | None:
+        body = self.server.objects.get(("nodes", "", name))
+        return None if body is None else msgspec.convert(body, Node)
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        self.reads.append(name)
+        if self.unreadable is not None:
+            raise self.unreadable
+        body = self.server.objects.get(("pods", namespace, name))
+        return None if body is None else msgspec.convert(body, Pod)
+
+    async def patch_node_annotations(
+        self, name: str, changes: Mapping[str, str | None], version: str = ""
+    ) -> None:
+        body = self.server.objects.get(("nodes", "", name))
+        if body is None:
+            raise NotFound(name)
+        if version not in ("", body["metadata"]["resourceVersion"]):
+            raise Conflict(name)
+        self.writes.append((name, dict(changes), version))
+        annotations = {**body["metadata"].get("annotations", {}), **changes}
+        kept = {key: value for key, value in annotations.items() if value is not None}
+        self.server.update("nodes", "", name, metadata={"annotations": kept})
+
+    async def patch_pod_annotations(
+        self, namespace: str, name: str, changes: Mapping[str, str], version: str
+    ) -> None:
+        if self.refused:
+            raise self.refused.popleft()
+        body = self.server.objects.get(("pods", namespace, name))
+        if body is None:
+            raise NotFound(name)
+        if version != body["metadata"]["resourceVersion"]:
+            raise Conflict(name)
+        self.allocations.append(name)
+        annotations = {**body["metadata"].get("annotations", {}), **changes}
+        self.server.update("pods", namespace, name, metadata={"annotations": annotations})
+
+    async def bind(self, binding: Any) -> None:
+        raise AssertionError("settlement binds no pods")
+
+    async def label_pod(self, *_: Any) -> None:
+        raise AssertionError("settlement labels no pods")
+
+    async def create_event(self, event: Any) -> None:
+        raise AssertionError("settlement tells no events")
+
+
+class CardWorld(World):
+    """A world with nodes. `cards` settles them beside the pods."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        settings: SettlementSettings,
+        card_settings: CardSettings,
+        rules: NodeRules,
+    ) -> None:
+        cluster = CardedCluster(ApiServer())
+        super().__init__(writer, settings, cluster=cluster)
+        self.nodes = cluster
+        self.cards = CardSettlement(
+            writer,
+            cluster,
+            CLUSTER,
+            now=lambda: self.now,
+            settings=card_settings,
+            rules=rules,
+            count=self.count,
+        )
+        self.settlement = Settlement(
+            self,
+            writer,
+            Site(cluster, CLUSTER),
+            now=lambda: self.now,
+            is_active=lambda: self.active,
+            settings=settings,
+            count=self.count,
+            beside=self.cards.begin,
+        )
+
+    def add_node(self, name: str, **fields: Any) -> Object:
+        return self.server.create("nodes", "", node_body(name, **fields))
+
+    def change_node(self, name: str, **fields: Any) -> None:
+        body = node_body(name, **fields)
+        before = self.server.objects["nodes", "", name]["metadata"]
+        body["metadata"] |= {"uid": before["uid"], "namespace": ""}
+        self.server.update("nodes", "", name, metadata=body["metadata"], status=body["status"])
+
+    def registered(self, name: str) -> cards.Node | None:
+        return self.state.nodes.get(f"{CLUSTER}/{name}")
+
+    def health(self, name: str) -> list[bool]:
+        node = self.registered(name)
+        return [card.healthy for card in node.cards] if node is not None else []
+
+    async def settles_nodes(self, *names: str) -> None:
+        """Wait until the ledger has nodes of these names, and no others with cards."""
+        wanted = {f"{CLUSTER}/{name}" for name in names}
+        await self.until(
+            lambda: {name for name, one in self.state.nodes.items() if not one.gone} == wanted
+        )
+
+    def placed(self, name: str, namespace: str = NAMESPACE) -> Placement | None:
+        space = self.state.namespaces.get(namespace)
+        return space.placed.get(f"pods/{name}") if space is not None else None
+
+    def add_pod(self, name: str, *, node: str = "", parts: Parts = (), **pod: Any) -> str:
+        """Create a pod, bound and annotated as one that was given these parts; return its uid."""
+        body = pod_body(name, **pod)
+        if node:
+            body["spec"]["nodeName"] = node
+        if parts:
+            body["metadata"]["annotations"] = self.given(parts, node)
+        return self.server.create("pods", "red", body)["metadata"]["uid"]
+
+    def given(self, parts: Parts, node: str) -> dict[str, str]:
+        """Return the annotations of a pod that was given these parts."""
+        known = [card_of(uuid) for uuid in cards.uuids(parts)]
+        return annotations_of(parts, node, known, self.now / 1e6)
+
+    async def place(self, name: str, uid: str, node: str, parts: Parts) -> None:
+        """Place a pod, as an extender does before the Binding."""
+        answer = await self.writer.submit(
+            Place(NAMESPACE, f"pods/{name}", uid, f"{CLUSTER}/{node}", parts)
+        )
+        assert isinstance(answer, Accepted), answer
+
+    def clock(self) -> datetime:
+        return datetime.fromtimestamp(self.now / 1e6, UTC)
+
+
+def card_of(uuid: str) -> cards.Card:
+    return cards.Card(uuid, 0, "NVIDIA A10", 24_576, 100, 10)
+
+
+@contextlib.asynccontextmanager
+async def carded(
+    *,
+    settle_seconds: float = 60.0,
+    claim_seconds: float = 60.0,
+    unready_seconds: float = 60.0,
+    rules: NodeRules | None = None,
+    store: MemoryStore | None = None,
+) -> AsyncIterator[CardWorld]:
+    """Make a world with nodes; nothing runs yet."""
+    settings = SettlementSettings(rules=RULES, settle_seconds=settle_seconds)
+    card_settings = CardSettings(
+        rules=RULES,
+        settle_seconds=settle_seconds,
+        claim_seconds=claim_seconds,
+        unready_seconds=unready_seconds,
+    )
+    async with running(store or MemoryStore()) as writer:
+        yield CardWorld(writer, settings, card_settings, rules or NodeRules())
+
+
+@contextlib.asynccontextmanager
+async def settling_cards(one: CardWorld) -> AsyncIterator[None]:
+    """Run settlement, and follow the nodes, until the block ends."""
+    following = asyncio.create_task(one.cards.run())
+    try:
+        async with settling(one):
+            yield
+    finally:
+        following.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await following

@@ -1,0 +1,167 @@
+"""A device plugin beside a played kubelet, and placements that a test makes up."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from support.fakes.kubelet import Asked, Kubelet, kubelet_in
+
+from ledger.core.model.cards import Card, Share
+from vgpu_native.plugin.allocation import garbage
+from vgpu_native.plugin.allocation.allocation_store import Allocation
+from vgpu_native.plugin.kubelet.checkpoint import MARK
+from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
+from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.plugin_settings import PluginSettings
+from vgpu_native.plugin.server.plugin_server import Plugin
+from vgpu_native.shared import limits_page
+from vgpu_native.shared.versioned import Changes
+
+CARDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in range(4))
+
+ONE = (Asked("main", 1),)
+"""A pod of one container that wants one device."""
+
+
+def card(index: int, **told: Any) -> Card:
+    """Return a card of four slots."""
+    return Card(CARDS[index], index, "NVIDIA H200", 140_000, 100, 4, **told)
+
+
+def share(index: int, memory: int = 1_000, cores: int = 30, **told: Any) -> Share:
+    """Return a share of the card of an index."""
+    return Share(CARDS[index], memory, cores, **told)
+
+
+def container(pod: str, *shares: Share, name: str = "main", order: int = 0, time: int = 0) -> Any:
+    """Return a container of a pod in namespace `team`, whose uid is the pod's name with `-uid`."""
+    return Container("team", pod, f"{pod}-uid", name, order, shares, time)
+
+
+class Placed:
+    """Placements that a test changes; with a `trouble`, the ledger is out of reach."""
+
+    def __init__(self, *containers: Container) -> None:
+        self._containers = list(containers)
+        self._changes = Changes()
+        self.trouble = ""
+
+    @property
+    def version(self) -> int:
+        return self._changes.version
+
+    def containers(self) -> Sequence[Container]:
+        return tuple(self._containers)
+
+    async def wait(self, version: int) -> None:
+        await self._changes.wait(version)
+
+    async def caught_up(self) -> None:
+        while self.trouble:  # noqa: ASYNC110 - a test tells nobody
+            await asyncio.sleep(0.01)
+
+    def replace(self, *containers: Container) -> None:
+        """Let these be all."""
+        self._containers = list(containers)
+        self._changes.tell()
+
+    def add(self, *containers: Container) -> None:
+        """Place these, too."""
+        self.replace(*self._containers, *containers)
+
+
+class Node:
+    """A kubelet, a plugin and what was placed."""
+
+    def __init__(self, kubelet: Kubelet, plugin: Plugin, settings: PluginSettings, placed: Placed):
+        self.kubelet, self.plugin, self.settings, self.placed = kubelet, plugin, settings, placed
+
+    def allocation(self, uid: str, name: str = "main") -> Allocation:
+        """Return the allocation that a container was answered."""
+        _, answer = self.kubelet.answers[uid, name]
+        found = self.plugin.allocations.get(answer.annotations[MARK])
+        assert found is not None
+        return found
+
+    def limits(self, uid: str, name: str = "main") -> dict[str, int]:
+        """Return what is on the limits page of a container: MiB by card."""
+        page = limits_page.read(self.plugin.allocations.page(self.allocation(uid, name)))
+        return {device.uuid: device.memory // 1024**2 for device in page.devices}
+
+    async def run(self, pod: str) -> None:
+        """Admit a pod of one container that wants one device, and start it."""
+        await self.kubelet.admit("team", pod, f"{pod}-uid", ONE)
+        await self.kubelet.start_container(f"{pod}-uid", "main")
+
+    async def allocate(self, *ids: str) -> api.ContainerAllocateResponse:
+        """Have the plugin asked for devices that the kubelet then knows nothing about."""
+        request = api.ContainerAllocateRequest(devices_ids=ids)
+        asked = api.AllocateRequest(container_requests=[request])
+        answer = await self.kubelet.stub.Allocate(asked, timeout=10)
+        found: api.ContainerAllocateResponse = answer.container_responses[0]
+        return found
+
+    async def collect(self) -> int:
+        """Remove what nobody has any more; return of how many containers that was."""
+        plugin = self.plugin
+        return await garbage.collect(plugin.allocations, plugin._witness, self.settings)
+
+
+def settings_in(directory: Path, **told: Any) -> PluginSettings:
+    """Return settings of a plugin that lives in a directory, with quick looks and short waits."""
+    library = directory / "libvgpu.so"
+    library.write_bytes(b"a library")
+    kept: dict[str, Any] = {
+        "plugins_dir": directory / "kubelet" / "device-plugins",
+        "pod_resources": directory / "kubelet" / "pod-resources" / "kubelet.sock",
+        "state_dir": directory / "state",
+        "cdi_dir": directory / "cdi",
+        "library": library,
+        "look_seconds": 0.05,
+        "allocate_seconds": 1.0,
+        "verify_seconds": 1.0,
+    }
+    return PluginSettings(**{**kept, **told})
+
+
+@asynccontextmanager
+async def running(plugin: Plugin) -> AsyncIterator[None]:
+    """Run a plugin for a block."""
+    task = asyncio.create_task(plugin.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def node_in(directory: Path, *containers: Container, **told: Any) -> AsyncIterator[Node]:
+    """Run a kubelet and a plugin with two cards that are registered."""
+    settings, placed = settings_in(directory, **told), Placed(*containers)
+    async with (
+        kubelet_in(directory / "kubelet") as kubelet,
+        plugged(kubelet, settings, placed) as node,
+    ):
+        yield node
+
+
+@asynccontextmanager
+async def plugged(
+    kubelet: Kubelet, settings: PluginSettings, placed: Placed
+) -> AsyncIterator[Node]:
+    """Run a plugin with two cards, the first one or one after another, beside a kubelet."""
+    known = len(kubelet.lists)
+    plugin = Plugin(settings, placed)
+    plugin.devices.replace([card(0), card(1)])
+    async with running(plugin):
+        await kubelet.wait_listed(known + 1)
+        yield Node(kubelet, plugin, settings, placed)
+
+
+def moved(one: Container, *shares: Share) -> Container:
+    """Return a container with other shares."""
+    return msgspec.structs.replace(one, shares=shares)

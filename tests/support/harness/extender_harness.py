@@ -1,0 +1,315 @@
+"""Extenders on one ledger in memory, and a model of the API server that they bind pods at."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from support.harness.replicas import running
+
+from extender.inventory.assumed import Tell, untold
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.scheduler_api.extender_wire import Args, BindingArgs, NodeMeta
+from extender.verbs.extender import Extender, ExtenderSettings, Service
+from ledger.core.model import commands
+from ledger.core.model.cards import OWN, Card, Placement
+from ledger.core.model.denials import Denial
+from ledger.kube.api.errors import ClusterError, Conflict, NotFound, Unavailable
+from ledger.kube.api.objects import Node, ObjectMeta, Pod
+from ledger.kube.api.ports import Binding, PodEvent
+from ledger.kube.hami.node_devices import announcement
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.log.ledger import Ledger
+from ledger.log.memory_log import MemoryStore
+from ledger.log.writer.writer import Writer
+
+FIXTURES: Final = Path(__file__).parents[2] / "fixtures" / "extender"
+CLUSTER: Final = "east"
+NAMESPACE: Final = "team"
+NOW = 1_700_000_000.0
+"""Seconds of Unix time."""
+RULES: Final = DemandRules()
+DEADLINE_SECONDS: Final = 10
+
+_POD: Final = json.loads((FIXTURES / "extender-names.json").read_text())[0]["args"]["Pod"]
+
+
+def pod(name: str, annotations: dict[str, str] | None = None, **asked: int) -> Pod:
+    """Return the recorded pod under another name, asking for other amounts of nvidia.com/…"""
+    found = deepcopy(_POD)
+    found["metadata"] |= {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}"}
+    found["metadata"]["annotations"] = annotations or {}
+    limits = {f"nvidia.com/{key}": str(amount) for key, amount in asked.items()}
+    found["spec"]["containers"][0]["resources"] = {"limits": limits}
+    return msgspec.convert(found, Pod)
+
+
+def cards(*uuids: str, memory: int = 16_000, slots: int = 4) -> tuple[Card, ...]:
+    """Return cards of one node, all alike."""
+    return tuple(
+        Card(uuid, index, "NVIDIA-T4", memory, 100, slots) for index, uuid in enumerate(uuids)
+    )
+
+
+class ModelServer:
+    """An API server as binding sees it: `fates` decide what becomes of the next Bindings.
+
+    A fate is an error to raise, before the Binding is stored, or `Stored` around one, after it.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+        self.nodes: dict[str, Node] = {}
+        self.bindings: list[Binding] = []
+        self.events: list[PodEvent] = []
+        self.fates: deque[Any] = deque()
+        self.read_fates: deque[ClusterError] = deque()
+        self.label_fates: deque[ClusterError] = deque()
+        self.strips_labels = False
+        self.before_bind: Any = None
+        self.told = asyncio.Semaphore(0)
+        self.written = 1_000
+
+    def add(self, *pods: Pod) -> None:
+        for one in pods:
+            self.pods[one.metadata.name] = one
+
+    def change(self, name: str, **changes: Any) -> None:
+        """Write a pod: `node` binds it, `annotations` and `labels` replace its own."""
+        self.written += 1
+        one = self.pods[name]
+        meta = msgspec.structs.replace(
+            one.metadata,
+            resource_version=str(self.written),
+            annotations=changes.get("annotations", one.metadata.annotations),
+            labels=changes.get("labels", one.metadata.labels),
+        )
+        node = changes.get("node", one.spec.node_name)
+        spec = msgspec.structs.replace(one.spec, node_name=node)
+        self.pods[name] = msgspec.structs.replace(one, metadata=meta, spec=spec)
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        if self.read_fates:
+            raise self.read_fates.popleft()
+        return self.pods.get(name)
+
+    async def get_node(self, name: str) -> Node | None:
+        return self.nodes.get(name)
+
+    async def bind(self, binding: Binding) -> None:
+        if self.before_bind is not None:
+            await self.before_bind()
+        self.bindings.append(binding)
+        fate = self.fates.popleft() if self.fates else None
+        if isinstance(fate, ClusterError):
+            raise fate
+        self._store(binding, getattr(fate, "node", "") or binding.node)
+        if fate is not None:
+            raise fate.error
+
+    async def label_pod(
+        self, namespace: str, name: str, labels: dict[str, str], version: str
+    ) -> None:
+        if self.label_fates:
+            raise self.label_fates.popleft()
+        if name not in self.pods:
+            raise NotFound(f"pods {name} not found")
+        if self.pods[name].metadata.resource_version != version:
+            raise Conflict(f"pod {name} is at another version")
+        before = self.pods[name].metadata.labels or {}
+        kept = {} if self.strips_labels else labels
+        if {**before, **kept} != before:
+            self.change(name, labels={**before, **kept})
+
+    async def patch_node_annotations(
+        self, name: str, changes: dict[str, str | None], version: str = ""
+    ) -> None:
+        node = self.nodes[name]
+        if version and node.metadata.resource_version != version:
+            raise Conflict(f"node {name} is at another version")
+        self.written += 1
+        kept = {**(node.metadata.annotations or {}), **changes}
+        annotations = {key: value for key, value in kept.items() if value is not None}
+        self.nodes[name] = Node(
+            ObjectMeta(name=name, annotations=annotations, resource_version=str(self.written))
+        )
+
+    async def create_event(self, event: PodEvent) -> None:
+        self.events.append(event)
+        self.told.release()
+
+    def _store(self, binding: Binding, node: str) -> None:
+        one = self.pods.get(binding.name)
+        if one is None:
+            raise NotFound(f"pods {binding.name} not found")
+        if one.metadata.uid != binding.uid or one.spec.node_name:
+            raise Conflict(f"pod {binding.name} is another one, or bound already")
+        if binding.version and one.metadata.resource_version != binding.version:
+            raise Conflict(f"pod {binding.name} is at another version")
+        annotations = {**(one.metadata.annotations or {}), **binding.annotations}
+        self.change(binding.name, node=node, annotations=annotations)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """The fate of a Binding that is stored, to `node` if that is given, and then gets an error."""
+
+    error: Any = Unavailable("the answer was lost")
+    node: str = ""
+
+
+class Replica:
+    """One extender with the writer that it decides through; its clock is `ahead` by seconds."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        server: ModelServer | None,
+        settings: ExtenderSettings,
+        ledger: Ledger,
+        evicting: Any = None,
+        tell: Tell = untold,
+    ) -> None:
+        self.writer = writer
+        self.inventory = Inventory(CLUSTER, Overlay())
+        writer.subscribe(lambda record: self.inventory.follow(writer.state, record))
+        self.inventory.load(writer.state)
+        self.moved = asyncio.Event()
+        writer.subscribe(lambda _: self.moved.set())
+        self.counted: list[tuple[str, ...]] = []
+        self.has_counted = asyncio.Event()
+        self.now = NOW
+        self.ahead = 0.0
+        service = Service(
+            ledger,
+            writer,
+            server,
+            lambda: RULES,
+            self._count,
+            evicting,
+            tell,
+        )
+        self.extender = Extender(
+            self.inventory,
+            service,
+            settings,
+            now=lambda: self.now,
+            clock=lambda: time.monotonic() + self.ahead,
+        )
+
+    async def tell(self, command: commands.AnyCommand) -> None:
+        """Have the ledger accept a command."""
+        answer = await self.writer.submit(command)
+        assert not isinstance(answer, Denial), answer.message
+
+    async def register(self, node: str, found: tuple[Card, ...], keeper: str = OWN) -> None:
+        await self.tell(commands.RegisterCards(f"{CLUSTER}/{node}", keeper, found))
+
+    async def create(self, *pods: Pod) -> None:
+        """Let the ledger know pods, as if they had been reviewed."""
+        for one in pods:
+            await self.tell(reservation(one))
+
+    async def caught_up(self, other: "Replica") -> None:
+        """Return when this replica has applied what another one has."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while self.inventory.position < other.inventory.position:
+                await self.moved.wait()
+                self.moved.clear()
+
+    async def places(self, one: Pod, *nodes: str) -> list[str]:
+        """Return the nodes that filter leaves."""
+        answer = await self.extender.filter(Args(one, None, list(nodes)))
+        assert not answer.error
+        return answer.node_names or []
+
+    async def bind(self, one: Pod, node: str) -> str:
+        """Return the error of a bind."""
+        meta = one.metadata
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            args = BindingArgs(meta.name, meta.namespace, meta.uid, node)
+            return (await self.extender.bind(args)).error
+
+    def placed(self, name: str) -> Placement | None:
+        """Return where the ledger has a pod's cards."""
+        space = self.writer.state.namespaces.get(f"{CLUSTER}/{NAMESPACE}")
+        found = space.placed.get(f"pods/{name}") if space is not None else None
+        return found if found is not None and found.node else None
+
+    def _count(self, *names: str) -> None:
+        self.counted.append(names)
+        self.has_counted.set()
+
+    def uuids(self, name: str) -> list[str]:
+        """Return the cards that a pod has."""
+        found = self.placed(name)
+        return [one.uuid for part in found.parts for one in part.shares] if found else []
+
+
+def reservation(one: Pod) -> commands.Reserve:
+    """Return what the webhook would tell of a pod; amounts do not matter here."""
+    meta = one.metadata
+    amounts = {"nvidia.com/gpu": 1}
+    return commands.Reserve(f"{CLUSTER}/{NAMESPACE}", f"pods/{meta.name}", meta.uid, amounts)
+
+
+@contextlib.asynccontextmanager
+async def replica(
+    store: MemoryStore | None = None,
+    server: ModelServer | None = None,
+    settings: ExtenderSettings | None = None,
+    ledger: Any = None,
+    evicting: Any = None,
+    tell: Tell = untold,
+) -> AsyncIterator[Replica]:
+    """Run an extender for the block; `ledger` may stand in front of its writer.
+
+    Where `evicting` is given, it evicts pods there. What it guesses it tells by `tell`.
+    """
+    async with running(store or MemoryStore(), now=lambda: int(NOW * 1e6)) as writer:
+        asked = writer if ledger is None else ledger(writer)
+        one = Replica(writer, server, settings or ExtenderSettings(), asked, evicting, tell)
+        telling = asyncio.create_task(one.extender.run())
+        try:
+            yield one
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+
+
+def announcing(name: str, *found: Card) -> NodeMeta:
+    """Return a node as a request has it, which announces cards."""
+    return NodeMeta(name, {"hami.io/node-nvidia-register": announcement(found)})
+
+
+class Held(NamedTuple):
+    """A bind that has placed its pod and has not sent its Binding."""
+
+    task: asyncio.Task[str]
+    go_on: asyncio.Event
+
+
+@contextlib.asynccontextmanager
+async def held(server: ModelServer, by: Replica, one: Pod) -> AsyncIterator[Held]:
+    """Hold a bind to n1 before its Binding; at the end of the block it dies, unless it went on."""
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        reached.set()
+        await go_on.wait()
+
+    server.before_bind = hold
+    bind = Held(asyncio.create_task(by.bind(one, "n1")), go_on)
+    await reached.wait()
+    try:
+        yield bind
+    finally:
+        server.before_bind = None
+        bind.task.cancel()
+        await asyncio.gather(bind.task, return_exceptions=True)

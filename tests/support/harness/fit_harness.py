@@ -1,0 +1,76 @@
+"""Arrays from plain cards, and the answers of the extender in the terms of the oracle."""
+
+import numpy as np
+from support.oracles.fit_oracle import Answer, OneCard, OneNode, Terms
+
+from extender.fit.failed_nodes import reason_of, resolvable
+from extender.fit.fit import Fits, Question, fit, parts_of
+from extender.fit.node_score import Expression
+from extender.inventory import rows
+from extender.inventory.arrays import Arrays
+from extender.inventory.overlay import Overlay
+from extender.inventory.rows import Column
+from ledger.core.model.cards import Card
+from ledger.kube.requests.device_requests import PodWish
+
+
+def arrays_of(nodes: list[OneNode]) -> Arrays:
+    """Write nodes into arrays, one row each, as the inventory does."""
+    arrays = Arrays(max(1, len(nodes)), max([1, *(len(node.cards) for node in nodes)]))
+    for row, node in enumerate(nodes):
+        columns = [Column(card.uuid, (0, 0, 0), _card(card)) for card in node.cards]
+        used = {one.uuid: (one.used_memory, one.used_cores, one.used_slots) for one in node.cards}
+        rows.write(arrays, row, columns, used)
+        for column, card in enumerate(node.cards):
+            arrays.alone[row, column] = card.alone
+            arrays.slices[row, column] = sum(1 << one for one in card.taken)
+        if node.pairs:
+            rows.write_scores(arrays, row, node.pairs)
+    return arrays
+
+
+def asked(
+    nodes: list[OneNode],
+    wish: PodWish,
+    terms: Terms | None = None,
+    order: list[int] | None = None,
+    own: Expression | None = None,
+) -> tuple[Fits, Arrays]:
+    """Ask about nodes, in the order of their numbers or another."""
+    terms, arrays = terms or Terms(), arrays_of(nodes)
+    numbers = np.array(range(len(nodes)) if order is None else order, np.int64)
+    question = Question(
+        wish, numbers, terms.node_policy, terms.card_policies, terms.weights, terms.room, own
+    )
+    return fit(arrays, Overlay(arrays.rows, arrays.columns), question), arrays
+
+
+def answers(
+    nodes: list[OneNode], wish: PodWish, terms: Terms | None = None, order: list[int] | None = None
+) -> list[Answer]:
+    """Return what the extender answers about nodes."""
+    fits, arrays = asked(nodes, wish, terms, order)
+    return [_answer(fits, place, arrays, wish) for place in range(len(fits.rows))]
+
+
+def _answer(fits: Fits, place: int, arrays: Arrays, wish: PodWish) -> Answer:
+    if fits.feasible[place]:
+        return Answer(parts_of(fits, place, arrays, wish), float(fits.score[place]))
+    return Answer(None, 0.0, reason_of(fits, place), resolvable(fits, place))
+
+
+def _card(card: OneCard) -> Card:
+    return Card(
+        card.uuid,
+        card.index,
+        card.type,
+        card.memory,
+        card.cores,
+        card.slots,
+        card.vendor,
+        card.numa,
+        card.mode,
+        card.healthy,
+        card.cordoned,
+        card.profiles,
+    )

@@ -1,0 +1,57 @@
+"""Projecting in tests: a log from payloads, a file from a log, and reading it as of a position."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from support.builders.decide_and_fold import record
+from support.generators.random_commands import CLUSTER, random_commands
+
+from ledger.core.model import commands
+from ledger.core.model.state import State
+from ledger.log.memory_log import MemoryLog, MemoryStore
+from projections.projector.projector import replay
+from projections.store.digest import Digest, digest
+from projections.store.readers import Readers, View
+from projections.store.store_writer import Store
+
+START = 1_750_000_000_000_000
+SECOND = 1_000_000
+
+
+def log_of(payloads: Sequence[bytes]) -> MemoryLog:
+    """Return a log that holds these records."""
+    store = MemoryStore(exists=True)
+    store.records = list(payloads)
+    return MemoryLog(store)
+
+
+def random_payloads(seed: int, count: int, *, group: int = 3) -> list[bytes]:
+    """Return the records of random commands, one second apart, several commands in each."""
+    state, payloads = State(), []
+    made = [commands.RegisterCluster(CLUSTER, f"uid-{seed}"), *random_commands(seed, count)]
+    for start in range(0, len(made), group):
+        time = START + len(payloads) * SECOND
+        payload = record(state, made[start : start + group], time=time)
+        if payload is not None:
+            payloads.append(payload)
+    return payloads
+
+
+async def project(path: Path, log: MemoryLog, last: int | None = None) -> None:
+    """Bring a file up to a position of the log, as a process that starts and ends would."""
+    async with await Store.open(path) as store:
+        await replay(log, store, last)
+
+
+@asynccontextmanager
+async def viewing(path: Path) -> AsyncIterator[View]:
+    """Open a view of a file for the block."""
+    async with Readers(path) as readers, readers.view() as view:
+        yield view
+
+
+async def digest_of(path: Path, position: int | None = None) -> Digest:
+    """Return the digest at a position, the file's own when None."""
+    async with viewing(path) as view:
+        return await digest(view, view.head.position if position is None else position)

@@ -1,0 +1,38 @@
+"""A process that projects a log kept in a file of payloads, to be killed at any moment.
+
+Run as `python -m support.harness.projecting_process PAYLOADS DATABASE LAST`, in `tests`, with the
+position at which the log ends. Prints its position when it starts and after each transaction, and
+then follows the log, as the service's own projector does.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+from support.harness.projecting import log_of
+
+from ledger.log import memory_log
+from projections.projector import projector
+from projections.store.store_writer import Store
+
+RECORDS_AT_ONCE = 10
+
+
+async def main(payloads: list[bytes], database: Path) -> None:
+    """Project until killed."""
+    memory_log.BATCH_ENTRIES_MAX = RECORDS_AT_ONCE  # type: ignore[misc]
+    store = await Store.open(database)
+    say((await store.head()).position)
+    await projector.run(log_of(payloads), store, on_progress=say)
+
+
+def say(position: int, _: int = 0) -> None:
+    """Tell the parent how far the file is."""
+    print(position, flush=True)
+
+
+if __name__ == "__main__":
+    content = Path(sys.argv[1]).read_bytes()
+    stored = msgspec.msgpack.decode(content, type=list[bytes])
+    asyncio.run(main(stored[: int(sys.argv[3])], Path(sys.argv[2])))

@@ -1,0 +1,137 @@
+"""A real writer, a model of an API server, and settlement between the two."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+
+from support.fakes.apiserver import ApiServer, ModelCluster
+from support.harness.replicas import running
+
+from ledger.core.model import accounts, commands
+from ledger.core.model.commands import AnyCommand, Reserve
+from ledger.core.model.state import Entry, State
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.watch import failed_objects
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import MemoryStore
+from ledger.log.records import Record
+from ledger.log.writer.writer import Writer
+from webhook.context.cluster_and_context import Beyond
+from webhook.context.settlement_session import SettlementSettings, Site
+from webhook.settlement_controller import Settlement
+
+CLUSTER = "c"
+DEMAND = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 10, "nvidia.com/gpumem": 1000}
+RULES = DemandRules(worst_card_memory=80_000)
+DEADLINE_SECONDS = 30.0
+
+
+class World:
+    """What a test turns and looks at. `now` is in µs of Unix time."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        settings: SettlementSettings,
+        beyond: Beyond | None = None,
+        cluster: ModelCluster | None = None,
+    ) -> None:
+        self.writer = writer
+        self.cluster = cluster or ModelCluster(ApiServer())
+        self.server = self.cluster.server
+        self.active = True
+        self.now = 1_800_000_000_000_000
+        self.asked: list[AnyCommand] = []
+        self.counted: Counter[tuple[str, ...]] = Counter()
+        self.fails = False
+        """Whether the test plants a defect, by which objects cannot be taken in."""
+        self.settlement = Settlement(
+            self,
+            writer,
+            Site(self.cluster, CLUSTER, beyond),
+            now=lambda: self.now,
+            is_active=lambda: self.active,
+            settings=settings,
+            count=self.count,
+        )
+        self._applied = asyncio.Event()
+        writer.subscribe(self._wake)
+
+    @property
+    def drift(self) -> dict[str, int]:
+        """What was counted as drift, by cause."""
+        found = self.counted.items()
+        return {labels[0]: many for (name, *labels), many in found if name == "drift_total"}
+
+    def count(self, name: str, *labels: str) -> None:
+        """Count as the metrics would."""
+        self.counted[name, *labels] += 1
+
+    @property
+    def state(self) -> State:
+        return self.writer.state
+
+    async def submit(self, command: AnyCommand, *, dry_run: bool = False):
+        """Pass settlement's commands on, and note them."""
+        self.asked.append(command)
+        return await self.writer.submit(command, dry_run=dry_run)
+
+    async def reserve(self, name: str, uid: str, *, base: int = commands.CREATE, **fields) -> None:
+        fields = {"namespace": f"{CLUSTER}/red", "demand": DEMAND} | fields
+        command = Reserve(key=f"pods/{name}", uid=uid, base=base, **fields)
+        assert isinstance(await self.writer.submit(command), Accepted)
+
+    def entry(self, name: str, namespace: str = f"{CLUSTER}/red") -> Entry | None:
+        space = self.state.namespaces.get(namespace)
+        return space.entries.get(f"pods/{name}") if space is not None else None
+
+    def limits(self, quota: str) -> dict[str, int] | None:
+        account = self.state.accounts.get(accounts.quota(CLUSTER, "red", quota))
+        if account is None:
+            return None
+        return {key: self.state.limit[number] for key, number in account.lines.items()}
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until a condition holds; it is looked at again after every record."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not holds():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await self._applied.wait()
+
+    async def synced(self) -> None:
+        """Wait until everything that exists has been told."""
+        await self.until(lambda: self.settlement.listed)
+
+    def _wake(self, _: Record) -> None:
+        applied, self._applied = self._applied, asyncio.Event()
+        applied.set()
+
+
+@contextlib.asynccontextmanager
+async def world(
+    *,
+    settle_seconds: float = 60.0,
+    recount_seconds: float = 600.0,
+    store: MemoryStore | None = None,
+) -> AsyncIterator[World]:
+    """Make a world; settlement does not run yet."""
+    settings = SettlementSettings(
+        rules=RULES, settle_seconds=settle_seconds, recount_seconds=recount_seconds
+    )
+    async with running(store or MemoryStore()) as writer:
+        yield World(writer, settings)
+
+
+@contextlib.asynccontextmanager
+async def settling(one: World) -> AsyncIterator[None]:
+    """Run settlement until the block ends."""
+    task = asyncio.create_task(one.settlement.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    assert one.fails or not [what for what, *_ in one.counted if what == failed_objects.METRIC]

@@ -1,0 +1,210 @@
+"""An independent model of placing: every card's pods in plain lists, added up whenever asked.
+
+It follows events, predicts what is used of cards and quotas, and says which event should never have
+been decided. Written from the rules: nothing of the core's placing is used.
+"""
+
+from typing import Any
+
+from support.oracles.charging_oracle import Body, Oracle, Place
+
+from ledger.core.model import events
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.cards import Card, Phase, Share, Stage
+from ledger.core.model.events import AnyEvent
+
+Where = tuple[str, str]
+"""A node and the uuid of a card."""
+
+
+class Pod:
+    """A pod that is placed."""
+
+    def __init__(self, event: events.Placed) -> None:
+        self.uid, self.node, self.parts = event.uid, event.node, event.parts
+        self.seen = event.cause == "seen"
+        self.stage: int = Stage.BOUND if self.seen else Stage.PROPOSED
+        self.initialised = False
+
+    def running(self) -> list[list[Share]]:
+        """Return what runs at the same time, for every time that there is."""
+        moments: list[list[Share]] = []
+        beside: list[Share] = []
+        for part in self.parts:
+            if part.phase == Phase.SIDECAR:
+                beside = [*beside, *part.shares]
+            elif part.phase == Phase.INIT and not self.initialised:
+                moments.append([*beside, *part.shares])
+        apps = [share for part in self.parts if part.phase == Phase.APP for share in part.shares]
+        return [*moments, [*beside, *apps]]
+
+    def books(self, uuid: str) -> tuple[int, int, int]:
+        """Return the most that runs on a card at once: MiB, percent, containers."""
+        moments = [[one for one in shares if one.uuid == uuid] for shares in self.running()]
+        return (
+            max(sum(one.memory for one in shares) for shares in moments),
+            max(sum(one.cores for one in shares) for shares in moments),
+            max(len(shares) for shares in moments),
+        )
+
+    def shares_of(self, uuid: str) -> list[Share]:
+        return [one for shares in self.running() for one in shares if one.uuid == uuid]
+
+
+class CardOracle(Oracle):
+    """Follows all events; `problems` are those that contradict a rule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cards: dict[Where, Card] = {}
+        self.keepers: dict[str, str] = {}
+        self.pods: dict[Place, Pod] = {}
+        self.problems: list[str] = []
+        self.before: dict[Where, tuple[int, int, int]] = {}
+
+    def see(self, event: AnyEvent) -> None:
+        match event:
+            case events.CardsRegistered():
+                self._announce(event.node, event.cards)
+                self.keepers[event.node] = event.keeper
+            case events.NodeRemoved():
+                self._announce(event.node, ())
+                del self.keepers[event.node]
+            case events.Claimed() | events.Withdrawn():
+                pass
+            case events.Placed() | events.Advanced() | events.Resized() | events.Unplaced():
+                self._see_placement((event.namespace, event.key), event)
+            case _:
+                super().see(event)
+                self._end(event)
+
+    def used_of_card(self, where: Where) -> tuple[int, int, int]:
+        node, uuid = where
+        found = [pod.books(uuid) for pod in self.pods.values() if pod.node == node]
+        memory, cores, slots = (sum(one[at] for one in found) for at in range(3))
+        return memory, cores, slots
+
+    def taken_cards(self) -> set[Where]:
+        """Return the cards that any pod books anything of."""
+        return {
+            (pod.node, share.uuid)
+            for pod in self.pods.values()
+            for shares in pod.running()
+            for share in shares
+        }
+
+    def _announce(self, node: str, found: tuple[Card, ...]) -> None:
+        self.cards = {where: card for where, card in self.cards.items() if where[0] != node}
+        self.cards.update({(node, card.uuid): card for card in found})
+
+    def _end(self, event: Any) -> None:
+        place = getattr(event, "namespace", ""), getattr(event, "key", "")
+        pod = self.pods.get(place)
+        if pod is not None and pod.uid not in {uid for uid, _ in self.bodies[place]}:
+            del self.pods[place]
+
+    def _see_placement(self, place: Place, event: Any) -> None:
+        if isinstance(event, events.Placed):
+            pod = Pod(event)
+            if not pod.seen:
+                self.problems += self._wrong(place, pod)
+            self.pods[place] = pod
+        elif isinstance(event, events.Unplaced):
+            del self.pods[place]
+            return
+        elif isinstance(event, events.Advanced):
+            self.pods[place].stage = event.stage
+            self.pods[place].initialised = event.initialised
+        else:
+            self.pods[place].parts = event.parts
+        quotas = self.used()
+        self._restate(place, event.uid, event.stands)
+        if getattr(event, "cause", "") != "seen":
+            self.problems += self._over(place, quotas)
+
+    def _wrong(self, place: Place, pod: Pod) -> list[str]:
+        """Say why a pod should not have been placed like this, sums aside."""
+        found = []
+        beside = [one for at, one in self.pods.items() if one.node == pod.node and at != place]
+        if self.keepers.get(pod.node) == "hami" and any(one.stage < 2 for one in beside):
+            found.append(f"{place}: {pod.node} was busy")
+        for uuid in {share.uuid for part in pod.parts for share in part.shares}:
+            card = self.cards.get((pod.node, uuid))
+            if card is None or not card.healthy or card.cordoned:
+                found.append(f"{place}: {uuid} of {pod.node} is not to be given")
+                continue
+            mine = pod.shares_of(uuid)
+            theirs = [share for one in beside for share in one.shares_of(uuid)]
+            if theirs and any(share.exclusive for share in (*mine, *theirs)):
+                found.append(f"{place}: {uuid} is not alone")
+            if _slices(mine) & _slices(theirs):
+                found.append(f"{place}: {uuid} has overlapping instances")
+            if (card.mode == "mig") != all(share.profile for share in mine):
+                found.append(f"{place}: {uuid} is not cut like this")
+        return found
+
+    def _over(self, place: Place, quotas: dict[tuple[str, str], int]) -> list[str]:
+        """Say which cards of a pod have no room for it, and which quotas rose over their limit."""
+        pod, found = self.pods[place], []
+        for uuid in {share.uuid for part in pod.parts for share in part.shares}:
+            card, used = self.cards.get((pod.node, uuid)), self.used_of_card((pod.node, uuid))
+            limits = (card.memory, card.cores, card.slots) if card is not None else (0, 0, 0)
+            known = self.before.get((pod.node, uuid), (0, 0, 0))
+            if any(
+                amount > limit and amount > before
+                for amount, limit, before in zip(used, limits, known, strict=True)
+            ):
+                found.append(f"{place}: {uuid} is promised {used} of {limits}")
+        limits_of = {
+            (one.account, line.key): line.limit
+            for one in self.limits.values()
+            for line in one.lines
+        }
+        for line, used_after in self.used().items():
+            if used_after > quotas[line] and used_after > limits_of[line]:
+                found.append(f"{place}: {line} is {used_after} of {limits_of[line]}")
+        return found
+
+    def remember(self) -> None:
+        """Note what is used of each card, for the next event to be compared with."""
+        self.before = {where: self.used_of_card(where) for where in self.taken_cards()}
+
+    def _restate(self, place: Place, uid: str, stands: Amounts) -> None:
+        """Charge a pod what stands, and lower the envelope that it draws from by what is less."""
+        bodies = self.bodies[place]
+        before = _most_of(bodies)
+        for (one, _), body in bodies.items():
+            if one == uid and body.demand and stands:
+                body.demand = {**body.demand, **stands}
+        after = _most_of(bodies)
+        roots = {body.root for body in bodies.values()}
+        root = (place[0], roots.pop()) if len(roots) == 1 else (place[0], "")
+        for (_, base), body in self.bodies.get(root, {}).items():
+            if base == events.OBJECT and root[1] not in ("", "-"):
+                self._lower(root, body, before, after)
+
+    def _lower(self, root: Place, envelope: Body, before: Amounts, after: Amounts) -> None:
+        pods = [
+            _most_of(bodies)
+            for (namespace, key), bodies in self.bodies.items()
+            if namespace == root[0]
+            and key.startswith("pods/")
+            and bodies
+            and {body.root for body in bodies.values()} == {root[1]}
+        ]
+        lowered = dict(envelope.demand)
+        for name, amount in envelope.demand.items():
+            saved = max(0, before.get(name, 0) - after.get(name, 0))
+            if saved:
+                floor = sum(pod.get(name, 0) for pod in pods)
+                lowered[name] = min(amount, max(amount - saved, floor))
+        envelope.demand = lowered
+
+
+def _most_of(bodies: dict[tuple[str, int], Body]) -> Amounts:
+    names = {name for body in bodies.values() for name in body.demand}
+    return {name: max(body.demand.get(name, 0) for body in bodies.values()) for name in names}
+
+
+def _slices(shares: list[Share]) -> set[int]:
+    return {at for one in shares for at in range(one.start, one.start + one.size)}

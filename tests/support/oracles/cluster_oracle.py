@@ -1,0 +1,305 @@
+"""What every quota must count, from plain lists of the API server alone.
+
+Written from the rules as the pages tell them, without any code of the product: a workload is
+charged the larger of what its spec may run at once and of what its pods ask for; pods without a
+workload, or of one that is charged nothing, one by one; a quota counts what it selects.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from support.oracles.kind_oracle import ENVELOPES, is_finished
+
+Manifest = dict[str, Any]
+Amounts = Counter[str]
+Limits = dict[str, int]
+Lines = dict[tuple[str, str, str], int]
+"""Used amounts by namespace (empty for a quota over many), quota and key."""
+
+CARDS: Final = "nvidia.com/gpu"
+PER_CARD: Final = ("nvidia.com/gpumem", "nvidia.com/gpucores")
+MANAGED: Final = (CARDS, *PER_CARD)
+TYPE_ANNOTATION: Final = "nvidia.com/use-gputype"
+GATE: Final = "gpuledger.io/quota"
+_SUFFIXES: Final = {"k": 10**3, "M": 10**6, "Ki": 2**10, "Mi": 2**20}
+
+
+class Face(NamedTuple):
+    """What a quota selects by: labels and the spec of a pod."""
+
+    labels: dict[str, str]
+    spec: Manifest
+
+
+class Standing(NamedTuple):
+    """What one object takes: a root its envelope, a pod its demand.
+
+    `root` is the name of the root that a pod draws from, empty when that has no envelope.
+    """
+
+    amounts: dict[str, int]
+    root: str = ""
+
+
+class Unit(NamedTuple):
+    """What is charged as one, and what quotas look at: any of the faces."""
+
+    namespace: str
+    key: str
+    amounts: Amounts
+    faces: list[Face]
+
+
+class Place(NamedTuple):
+    """How the service was told to call its cluster."""
+
+    cluster: str
+    region: str = ""
+    labels: Mapping[str, str] = MappingProxyType({})
+
+
+class Snapshot(NamedTuple):
+    """Everything of a cluster that matters, as listed. Every object says its kind.
+
+    `barred` are objects, `Kind/name`, that name a controller which did not make them: who made
+    something is not in any list.
+    """
+
+    place: Place
+    namespaces: list[Manifest]
+    pods: list[Manifest]
+    workloads: list[Manifest]
+    quotas: list[Manifest]
+    universe: list[Manifest]
+    policies: list[Manifest]
+    barred: frozenset[str] = frozenset()
+
+
+def lines_of(snapshot: Snapshot) -> Lines:
+    """Return what every line of every quota must count."""
+    found = list(units_of(snapshot))
+    lines: Lines = {}
+    for quota in snapshot.quotas:
+        space, name = quota["metadata"]["namespace"], quota["metadata"]["name"]
+        counted = [unit for unit in found if unit.namespace == space]
+        _count(lines, (space, name), quota["spec"], counted)
+    for quota in snapshot.universe:
+        spaces = _reached(quota["spec"], snapshot)
+        counted = [unit for unit in found if unit.namespace in spaces]
+        _count(lines, ("", quota["metadata"]["name"]), quota["spec"], counted)
+    return lines
+
+
+def units_of(snapshot: Snapshot) -> Iterator[Unit]:
+    """Yield what is charged as one: roots with their pods, and pods that draw from no root."""
+    owners = {found["metadata"]["uid"]: found for found in snapshot.workloads}
+    drawn: dict[str, Amounts] = {}
+    for pod in filter(_counts, snapshot.pods):
+        root = _live_root(pod, owners, snapshot.barred)
+        if root is None or not _is_charged(root, snapshot):
+            face = Face(pod["metadata"].get("labels", {}), pod["spec"])
+            yield Unit(pod["metadata"]["namespace"], _key(pod), demand_of(pod), [face])
+        else:
+            drawn.setdefault(root["metadata"]["uid"], Counter()).update(demand_of(pod))
+    for found in snapshot.workloads:
+        if _is_live_root(found, owners, snapshot.barred):
+            envelope, faces = _envelope(found, snapshot)
+            charge = envelope | drawn.get(found["metadata"]["uid"], Counter())
+            yield Unit(found["metadata"]["namespace"], _key(found), charge, faces)
+
+
+def standings_of(snapshot: Snapshot, namespace: str) -> dict[str, Standing]:
+    """Return what every object of a namespace that takes something takes, by its uid."""
+    owners = {found["metadata"]["uid"]: found for found in snapshot.workloads}
+    found: dict[str, Standing] = {}
+    for pod in filter(_counts, snapshot.pods):
+        root = _live_root(pod, owners, snapshot.barred)
+        name = root["metadata"]["name"] if root and _envelope(root, snapshot)[0] else ""
+        found[pod["metadata"]["uid"]] = Standing(demand_of(pod), name)
+    for workload in snapshot.workloads:
+        if _is_live_root(workload, owners, snapshot.barred):
+            found[workload["metadata"]["uid"]] = Standing(_envelope(workload, snapshot)[0])
+    here = {
+        one["metadata"]["uid"]
+        for one in (*snapshot.pods, *snapshot.workloads)
+        if one["metadata"]["namespace"] == namespace
+    }
+    return {uid: one for uid, one in found.items() if uid in here and one.amounts}
+
+
+def demand_of(template: Manifest) -> Amounts:
+    """Return what one pod asks for: containers, init containers, sidecars, types of cards."""
+    spec = template["spec"]
+    sidecars: Amounts = Counter()
+    peak: Amounts = Counter()
+    for container in spec.get("initContainers", ()):
+        asked = _asked(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars += asked
+            peak |= sidecars
+        else:
+            peak |= sidecars + asked
+    running = sum((_asked(one) for one in spec["containers"]), sidecars)
+    total = running | peak
+    types = template.get("metadata", {}).get("annotations", {}).get(TYPE_ANNOTATION, "")
+    for one in filter(None, types.lower().split(",")):
+        total += Counter({f"{one}.{name}": total[name] for name in MANAGED})
+    return total
+
+
+def _asked(container: Manifest) -> Amounts:
+    limits = container.get("resources", {}).get("limits", {})
+    cards = _integer(limits.get(CARDS, "0"))
+    return +Counter(
+        {CARDS: cards} | {name: cards * _integer(limits.get(name, "0")) for name in PER_CARD}
+    )
+
+
+def _envelope(found: Manifest, snapshot: Snapshot) -> tuple[Amounts, list[Face]]:
+    idle = not _is_charged(found, snapshot)
+    total: Amounts = Counter()
+    faces: list[Face] = []
+    labels = found["metadata"].get("labels", {})
+    reserve = _policy(found["metadata"]["namespace"], snapshot).get("surge") == "reserve"
+    for template, count in ENVELOPES[found["kind"]](found, reserve=reserve):
+        asked = demand_of(template)
+        if asked:
+            own = template.get("metadata", {}).get("labels", {})
+            faces.append(Face({**own, **labels}, template["spec"]))
+        for resource, amount in asked.items():
+            total[resource] += 0 if idle else count * amount
+    return +total, faces
+
+
+def _is_charged(found: Manifest, snapshot: Snapshot) -> bool:
+    """Return whether a root has an envelope, be it empty, that its pods draw from."""
+    policy = _policy(found["metadata"]["namespace"], snapshot)
+    pods_alone = policy.get("podsOnly", False) or policy.get("onExceeded") == "pending"
+    return found["kind"] != "DaemonSet" and not pods_alone
+
+
+def _root(found: Manifest, owners: dict[str, Manifest], barred: frozenset[str]) -> Manifest | None:
+    """Walk up the controllers by uid to the highest that is known."""
+    root = None
+    while f"{found['kind']}/{found['metadata']['name']}" not in barred:
+        references = found["metadata"].get("ownerReferences", ())
+        above = [owners.get(one["uid"]) for one in references if one.get("controller")]
+        if not above or above[0] is None:
+            break
+        found = root = above[0]
+    return root
+
+
+def _live_root(
+    pod: Manifest, owners: dict[str, Manifest], barred: frozenset[str]
+) -> Manifest | None:
+    """Return the root that a pod draws from; one that is finished is none any more."""
+    root = _root(pod, owners, barred)
+    return None if root is None or is_finished(root["kind"], root) else root
+
+
+def _is_live_root(found: Manifest, owners: dict[str, Manifest], barred: frozenset[str]) -> bool:
+    return _root(found, owners, barred) is None and not is_finished(found["kind"], found)
+
+
+def _counts(pod: Manifest) -> bool:
+    """Return whether a pod counts: not finished, not past its grace, not waiting for room."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return False
+    if GATE in [gate["name"] for gate in spec.get("schedulingGates", ())]:
+        return False
+    if "deletionTimestamp" not in metadata:
+        return True
+    grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds", 0))
+    return datetime.now(UTC) < datetime.fromisoformat(metadata["deletionTimestamp"]) + grace
+
+
+def _count(lines: Lines, account: tuple[str, str], spec: Manifest, counted: list[Unit]) -> None:
+    for key in spec["hard"]:
+        resource = key.removeprefix("limits.").removeprefix("requests.")
+        if resource == key or not resource.endswith(MANAGED):
+            continue
+        lines[*account, key] = sum(
+            unit.amounts[resource]
+            for unit in counted
+            if any(_selects(spec, face) for face in unit.faces)
+        )
+
+
+def _selects(spec: Manifest, face: Face) -> bool:
+    conditions = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes", ())]
+    conditions += spec.get("scopeSelector", {}).get("matchExpressions", ())
+    in_scope = all(_in_scope(condition, face.spec) for condition in conditions)
+    return in_scope and _labelled(spec.get("objectSelector", {}), face.labels)
+
+
+def _in_scope(condition: Manifest, spec: Manifest) -> bool:
+    scope = condition["scopeName"]
+    if scope == "PriorityClass":
+        name = spec.get("priorityClassName")
+        return _meets(condition, {"key": name} if name else {}, "key")
+    terminating = "activeDeadlineSeconds" in spec
+    return {"Terminating": terminating, "NotTerminating": not terminating}[str(scope)]
+
+
+def _labelled(selector: Manifest, labels: Mapping[str, str]) -> bool:
+    return all(
+        labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()
+    ) and all(_meets(one, labels, one["key"]) for one in selector.get("matchExpressions", ()))
+
+
+def _meets(condition: Manifest, values: Mapping[str, str], key: str) -> bool:
+    wanted, operator = condition.get("values", []), condition["operator"]
+    return {
+        "In": key in values and values[key] in wanted,
+        "NotIn": key not in values or values[key] not in wanted,
+        "Exists": key in values,
+        "DoesNotExist": key not in values,
+    }[str(operator)]
+
+
+def _reached(spec: Manifest, snapshot: Snapshot) -> set[str]:
+    """Return the names of the namespaces that a quota over many covers here."""
+    place = snapshot.place
+    here = (
+        place.cluster in spec.get("clusters", [place.cluster])
+        and place.region in spec.get("regions", [place.region])
+        and _labelled(spec.get("clusterSelector", {}), place.labels)
+    )
+    return {name for name, labels in _spaces(snapshot) if here and _covers(spec, name, labels)}
+
+
+def _spaces(snapshot: Snapshot) -> Iterator[tuple[str, dict[str, str]]]:
+    for found in snapshot.namespaces:
+        yield found["metadata"]["name"], found["metadata"].get("labels", {})
+
+
+def _covers(spec: Manifest, name: str, labels: dict[str, str]) -> bool:
+    named = name in spec.get("namespaces", [name])
+    return named and _labelled(spec.get("namespaceSelector", {}), labels)
+
+
+def _policy(namespace: str, snapshot: Snapshot) -> Manifest:
+    """Return the spec of the policy that holds in a namespace, nothing when none selects it."""
+    labels = dict(_spaces(snapshot)).get(namespace, {})
+    ranked = sorted(
+        snapshot.policies,
+        key=lambda found: (-found["spec"].get("priority", 0), found["metadata"]["name"]),
+    )
+    selecting = (one["spec"] for one in ranked if _covers(one["spec"], namespace, labels))
+    return next(selecting, {})
+
+
+def _key(found: Manifest) -> str:
+    return f"{found['kind']}/{found['metadata']['name']}"
+
+
+def _integer(quantity: str | int) -> int:
+    """Read a whole quantity; the API server writes `8000` as `8k`."""
+    text = str(quantity)
+    digits = text.rstrip("kKMi")
+    return int(digits) * _SUFFIXES.get(text[len(digits) :], 1)

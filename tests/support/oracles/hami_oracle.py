@@ -1,0 +1,126 @@
+"""HAMi's rules for containers on NVIDIA's cards, in HAMi's order: which a card breaks first.
+
+Written from what HAMi does, not from `extender`. Its words are ours, and so is the rule for cards
+whose cores are scaled, where docs/reference/hami-differences.md has a row.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Final, NamedTuple
+
+from support.oracles.fit_oracle import OneCard
+
+from ledger.kube.requests.device_requests import CardWish
+
+
+class Asked(NamedTuple):
+    """What one container asks of each card, and how many MiB quotas leave; -1 is no bound."""
+
+    wish: CardWish
+    mutex: bool = False
+    room: int = -1
+
+    def memory_of(self, card: OneCard) -> int:
+        """Return the MiB that are asked of a card."""
+        return self.wish.memory or card.memory * self.wish.percentage // 100
+
+
+Rule = tuple[str, Callable[[OneCard, Asked], bool]]
+"""The reason, and whether a card breaks the rule."""
+
+
+def _other_kind(card: OneCard, asked: Asked) -> bool:
+    choice, model = asked.wish.choice, card.type.lower()
+    used = [word.lower() in model for word in choice.use_types]
+    return (
+        (bool(used) and not any(used))
+        or any(word.lower() in model for word in choice.nouse_types)
+        or (bool(choice.mode and card.mode) and card.mode not in choice.mode)
+    )
+
+
+def _other_uuid(card: OneCard, asked: Asked) -> bool:
+    choice = asked.wish.choice
+    left_out = bool(choice.use_uuids) and card.uuid not in choice.use_uuids
+    return left_out or card.uuid in choice.nouse_uuids
+
+
+def _no_room(card: OneCard, asked: Asked) -> bool:
+    return 0 <= asked.room < asked.memory_of(card)
+
+
+def _shared(card: OneCard, asked: Asked) -> bool:
+    return asked.wish.cores == 100 and card.used_slots > 0
+
+
+def _spent(card: OneCard, asked: Asked) -> bool:
+    return card.cores != 0 and card.used_cores == card.cores and not asked.wish.cores
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    ("CardNotHealthy", lambda card, _: not card.healthy),
+    ("CardCordoned", lambda card, _: card.cordoned),
+    ("CardTypeMismatch", _other_kind),
+    ("CardUuidMismatch", _other_uuid),
+    ("CardTimeSlicingExhausted", lambda card, _: card.slots <= card.used_slots),
+    ("ExclusiveDeviceAllocateConflict", lambda card, asked: asked.mutex and card.used_slots > 0),
+    ("ResourceQuotaNotFit", _no_room),
+    (
+        "CardInsufficientMemory",
+        lambda card, asked: card.memory - card.used_memory < asked.memory_of(card),
+    ),
+    (
+        "CardInsufficientCore",
+        lambda card, asked: card.cores - card.used_cores < asked.wish.cores,
+    ),
+    ("ExclusiveDeviceAllocateConflict", _shared),
+    ("CardComputeUnitsExhausted", _spent),
+)
+
+
+def reasons(
+    cards: list[OneCard], asked: Asked, rules: tuple[Rule, ...] = RULES
+) -> Counter[str] | None:
+    """Return for how many cards which reason stands, None where the container fits."""
+    if asked.wish.count > len(cards):
+        return Counter({"NodeInsufficientDevice": 0})
+    first = [next((word for word, broken in rules if broken(one, asked)), "") for one in cards]
+    good = first.count("")
+    if good >= asked.wish.count:
+        return None
+    found = Counter(word for word in first if word)
+    return found + Counter({"AllocatedCardsInsufficientRequest": good})
+
+
+def bears(cards: list[OneCard], init: list[Asked], apps: list[Asked]) -> bool:
+    """Return whether a node bears a pod.
+
+    Each init container is fitted as if it were alone there, and the app containers one after the
+    other, each on the emptiest cards that fit.
+    """
+    if not all(_taken(deepcopy(cards), one) for one in init):
+        return False
+    shared = deepcopy(cards)
+    return all(_taken(shared, one) for one in apps)
+
+
+def _taken(cards: list[OneCard], asked: Asked) -> bool:
+    """Give a container its cards; return whether there were enough."""
+    good = [one for one in cards if not any(broken(one, asked) for _, broken in RULES)]
+    good.sort(key=lambda one: (_fullness(one, asked), one.index))
+    for one in good[: asked.wish.count]:
+        one.used_slots += 1
+        one.used_cores += asked.wish.cores
+        one.used_memory += asked.memory_of(one)
+    return len(good) >= asked.wish.count
+
+
+def _fullness(card: OneCard, asked: Asked) -> float:
+    """Return the sum of the shares of a card that would be in use."""
+    parts = (
+        (1 + card.used_slots, card.slots),
+        (card.used_cores + asked.wish.cores, card.cores),
+        (card.used_memory + asked.memory_of(card), card.memory),
+    )
+    return sum(used / limit for used, limit in parts if limit)

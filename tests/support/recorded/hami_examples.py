@@ -1,0 +1,160 @@
+"""Examples of HAMi's behaviour: nodes, a pod and what becomes of it, run through the extender."""
+
+from typing import Any, Final
+
+import msgspec
+import pytest
+from support.harness import extender_over_http
+from support.harness.extender_over_http import CLUSTER, Yard, listed, yard
+
+from ledger.core.model import commands
+from ledger.core.model.denials import Denial
+from ledger.kube.api.objects import Pod
+from ledger.kube.hami.node_annotations import announced
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.pod_demand import demand_of
+from ledger.kube.vendors.vendors import chosen
+
+Limits = dict[str, int | str]
+
+
+class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A pod: limits by container, where a name without a domain is one of nvidia.com.
+
+    A container of `sidecars` is an init container that restarts; they come after `init`.
+    """
+
+    containers: list[Limits] = []
+    init: list[Limits] = []
+    sidecars: list[Limits] = []
+    annotations: dict[str, str] = {}
+    node: str = "n1"
+
+
+class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is there, what is asked, and one or more answers that are expected.
+
+    `cards` are those of the node n1, each by what differs from a usual card; `register` is the
+    text that the node announces in their place. `before` are bound before the pod is asked about.
+    """
+
+    pod: Asking
+    cards: list[dict[str, Any]] = []
+    nodes: dict[str, list[dict[str, Any]]] = {}
+    register: str = ""
+    announces: dict[str, str] = {}
+    limits: dict[str, int] = {}
+    before: list[Asking] = []
+    vendors: tuple[str, ...] = ("nvidia",)
+
+    given: str | None = None
+    """The device list of nvidia's cards that the pod carries."""
+    cards_given: list[str] | None = None
+    """The uuids of its cards, in order of uuid."""
+    carries: dict[str, str] | None = None
+    """Annotations of the bound pod."""
+    reason: str | None = None
+    """Why it does not fit on n1."""
+    fits: list[str] | None = None
+    best: list[str] | None = None
+    """The nodes with the highest score."""
+    charged: dict[str, int] | None = None
+    denied: str | None = None
+    """The reason of the denial when it is created."""
+
+
+EXPECTED: Final = ["given", "cards_given", "carries", "reason", "fits", "best", "charged", "denied"]
+
+
+async def run(example: Example, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return what really becomes of an example, for everything that it expects."""
+    rules = DemandRules(vendors=chosen(example.vendors))
+    for module in ("support.harness.extender_harness", "support.harness.extender_over_http"):
+        monkeypatch.setattr(f"{module}.RULES", rules)
+    wanted = [name for name in EXPECTED if getattr(example, name) is not None]
+    found = dict.fromkeys(wanted)
+    thing = _pod("asks", example.pod)
+    if {"charged", "denied"}.intersection(wanted):
+        demand = demand_of(msgspec.convert(thing, Pod), rules)
+        refused = isinstance(demand, Denial)
+        answers = {
+            "charged": {} if refused else _short(demand.amounts),
+            "denied": str(demand.reason) if refused else "",
+        }
+        found |= {name: answers[name] for name in wanted if name in answers}
+    if set(wanted) <= {"charged", "denied"}:
+        return found
+    async with yard() as site:
+        await _prepare(site, example)
+        for name in ("reason", "fits", "best"):
+            if name in wanted:
+                found[name] = await _ASKING[name](site, thing, example)
+        if {"given", "cards_given", "carries"}.intersection(wanted):
+            found |= await _bound(site, thing, example)
+    return found
+
+
+async def _prepare(site: Yard, example: Example) -> None:
+    nodes = {name: listed(*cards) for name, cards in example.nodes.items()}
+    if example.cards or example.register:
+        nodes["n1"] = example.register or listed(*example.cards)
+    for name, register in nodes.items():
+        told = announced(
+            {extender_over_http.WORDS.register: register, **example.announces},
+            extender_over_http.OWN,
+        )
+        assert not told.problem, told.problem
+        cards = commands.RegisterCards(f"{CLUSTER}/{name}", told.keeper, told.cards)
+        await site.found.tell(cards)
+        site.found.inventory.set_scores(name, told.scores)
+    for number, one in enumerate(example.before):
+        await site.bind(_pod(f"before-{number}", one), one.node)
+    if example.limits:
+        await site.limit(**example.limits)
+
+
+async def _reason(site: Yard, thing: dict[str, Any], example: Example) -> str:
+    return await site.why_not(thing)
+
+
+async def _fits(site: Yard, thing: dict[str, Any], example: Example) -> list[str]:
+    return await site.fits(thing, *(example.nodes or ("n1",)))
+
+
+async def _best(site: Yard, thing: dict[str, Any], example: Example) -> list[str]:
+    await site.fits(thing, *example.nodes)
+    scores = await site.scores(thing, *example.nodes)
+    return sorted(name for name, score in scores.items() if score == max(scores.values()))
+
+
+_ASKING: Final = {"reason": _reason, "fits": _fits, "best": _best}
+
+
+async def _bound(site: Yard, thing: dict[str, Any], example: Example) -> dict[str, Any]:
+    """Bind the pod, and return what is expected of its annotations."""
+    await site.bind(thing, example.pod.node)
+    written = site.server.pods[thing["metadata"]["name"]].metadata.annotations or {}
+    text = written.get(extender_over_http.WORDS.allocated, "")
+    uuids = sorted(card.split(",")[0] for card in text.replace(";", "").split(":") if card)
+    answers: dict[str, Any] = {"given": text, "cards_given": uuids}
+    if example.carries is not None:
+        answers["carries"] = {key: written.get(key, "") for key in example.carries}
+    return {name: one for name, one in answers.items() if getattr(example, name) is not None}
+
+
+def _pod(name: str, asking: Asking) -> dict[str, Any]:
+    restart = {"restartPolicy": "Always"}
+    init = [*map(_container, asking.init), *(_container(one) | restart for one in asking.sidecars)]
+    containers = [_container(one) for one in asking.containers]
+    return extender_over_http.pod(
+        name, *containers, init=tuple(init), annotations=asking.annotations
+    )
+
+
+def _container(limits: Limits) -> dict[str, Any]:
+    full = {key if "/" in key else f"nvidia.com/{key}": str(one) for key, one in limits.items()}
+    return {"resources": {"limits": full} if full else {}}
+
+
+def _short(amounts: dict[str, int]) -> dict[str, int]:
+    return {key.removeprefix("nvidia.com/"): amount for key, amount in amounts.items()}

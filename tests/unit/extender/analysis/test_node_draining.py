@@ -1,0 +1,53 @@
+"""Which pods would have to leave a node."""
+
+from typing import Any
+
+import pytest
+from support.builders.card_nodes import NODE, TEAM, after, card, place, pod, register, share
+
+from extender.analysis.node_draining import victims
+from extender.fit.fit_engine import Preferences, Selecting
+from extender.inventory.inventory import Inventory
+from extender.inventory.overlay import Overlay
+from extender.scheduler_api.scheduling_request import asked
+from ledger.core.model.cards import Phase
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.device_requests import CardWish, Choice, PodWish, Wish
+
+
+def leaving(memory: int, *held: tuple[int, int], uuids: tuple[str, ...] = ()) -> list[str]:
+    """Return who leaves two cards of 40 MiB, of pods with `(card, MiB)`, for one that wants MiB."""
+    steps: list[Any] = [register(card(0), card(1))]
+    for number, (on, amount) in enumerate(held):
+        steps += [pod(f"p{number}"), place(f"p{number}", share(on, amount))]
+    state = after(*steps)
+    inventory = Inventory("c1", Overlay())
+    inventory.load(state)
+    choice = Choice(use_uuids=uuids)
+    wanted = CardWish("nvidia", 1, memory, 0, 0, False, choice)
+    wish = PodWish((Wish("main", Phase.APP, (wanted,)),))
+    there = {place: state.namespaces[TEAM].placed[place[1]] for place in state.residents[NODE]}
+    selecting = Selecting(inventory, Preferences(), lambda: 0.0)
+    return [one.pod for one in victims(selecting, asked(Pod(), wish, "c1"), "n1", there)]
+
+
+@pytest.mark.parametrize(
+    ("memory", "held", "expected"),
+    [
+        (25, [(0, 15), (0, 20), (1, 40)], ["p1"]),
+        (20, [(0, 10), (0, 10), (0, 20), (1, 40)], ["p2"]),
+        (40, [(0, 10), (0, 30), (1, 40)], ["p2"]),
+    ],
+)
+def test_one_pod_leaves_where_one_suffices(
+    memory: int, held: list[tuple[int, int]], expected: list[str]
+) -> None:
+    assert leaving(memory, *held) == expected
+
+
+def test_nobody_leaves_who_is_not_in_the_way() -> None:
+    assert leaving(35, (1, 5), (0, 10), (0, 20), uuids=("GPU-0",)) == ["p1", "p2"]
+
+
+def test_nobody_leaves_in_vain() -> None:
+    assert leaving(41, (0, 10), (1, 10)) == []

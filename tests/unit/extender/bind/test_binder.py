@@ -1,0 +1,510 @@
+"""A pod gets its cards and its Binding, or neither, whatever the API server answers."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.harness.extender_harness import CLUSTER, ModelServer, Stored, cards, held, pod, replica
+
+from extender.bind.binder import LATE, SEND_SECONDS
+from extender.bind.placement_service import AGAIN_SECONDS, TAKE_UP_SECONDS
+from extender.verbs.extender import ExtenderSettings
+from ledger.core.model import commands
+from ledger.core.model.cards import HAMI, Stage
+from ledger.core.model.denials import Denial
+from ledger.kube.api.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
+from ledger.kube.api.objects import Node, ObjectMeta
+from ledger.log.ledger import Accepted, Ledger
+from ledger.log.memory_log import MemoryStore
+
+QUICK = ExtenderSettings(bind_wait_seconds=0.2)
+PATIENT = ExtenderSettings(bind_wait_seconds=5.0)
+UNPLACED = commands.Unplace(f"{CLUSTER}/team", "pods/a", "uid-a", f"{CLUSTER}/n1", "unbound")
+"""What settlement tells once it is proved that no Binding of the pod can come any more."""
+REFUSALS = [
+    Forbidden("not permitted"),
+    Rejected("denied by a webhook", 422),
+    Conflict("someone was faster"),
+    NotFound("no such pod"),
+]
+
+
+async def test_a_pod_is_bound_with_its_annotations_in_one_write():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0", "GPU-1"))
+        await found.create(one)
+        assert await found.bind(one, "n1") == ""
+        [binding] = server.bindings
+        [uuid] = found.uuids("a")
+        assert binding.annotations["hami.io/vgpu-node"] == "n1"
+        assert binding.annotations["hami.io/vgpu-devices-allocated"] == f"{uuid},NVIDIA,8000,0:;"
+        assert binding.labels == {"hami.io/vgpu-node": "n1"}
+        assert (binding.uid, binding.version) == ("uid-a", one.metadata.resource_version)
+        assert found.counted[-1] == ("extender_answers_total", "bind", "bound")
+
+
+async def test_a_pod_that_was_filtered_is_not_read_again():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        await found.places(one, "n1")
+        server.read_fates.append(Unavailable("must not be asked"))
+        server.add(one)
+        assert await found.bind(one, "n1") == ""
+        assert len(server.read_fates) == 1
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda one: type(one).__name__)
+async def test_a_refused_binding_gives_the_cards_back(refusal: Exception):
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    server.fates.append(refusal)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        assert str(refusal) in await found.bind(one, "n1")
+        assert found.placed("a") is None
+        assert await found.bind(one, "n1") == ""
+
+
+async def test_a_pod_that_is_gone_gets_no_cards():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        await found.places(one, "n1")
+        assert "gone" in await found.bind(one, "n1")
+        assert found.placed("a") is None
+
+
+async def test_another_pod_of_that_name_is_not_bound_in_its_place():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(pod("a", gpu=1, gpumem=8000))
+    meta = server.pods["a"].metadata
+    server.pods["a"] = type(one)(
+        ObjectMeta(name="a", namespace=meta.namespace, uid="uid-other"), one.spec
+    )
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        await found.places(one, "n1")
+        assert "gone" in await found.bind(one, "n1")
+        assert found.placed("a") is None
+
+
+async def test_an_unclear_binding_that_was_stored_is_done():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    server.fates.append(Stored())
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        assert await found.bind(one, "n1") == ""
+        assert found.placed("a") is not None
+
+
+async def test_an_unclear_binding_to_another_node_gives_the_cards_back():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    server.fates.append(Stored(node="n2"))
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        assert "bound to n2" in await found.bind(one, "n1")
+        assert found.placed("a") is None
+
+
+async def test_an_unclear_binding_that_may_still_come_keeps_its_cards_for_the_next_try():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    server.fates.append(Unavailable("no answer in time"))
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0", "GPU-1"))
+        await found.register("n2", cards("GPU-2"))
+        await found.create(one)
+        assert "no answer in time" in await found.bind(one, "n1")
+        kept = found.uuids("a")
+        assert kept
+        assert await found.places(one, "n1", "n2") == ["n1"]
+        assert await found.bind(one, "n1") == ""
+        assert found.uuids("a") == kept
+
+
+@pytest.mark.parametrize(
+    "answer", [Unavailable("no answer in time"), Conflict("already assigned")], ids=["none", "no"]
+)
+async def test_nothing_is_undone_while_the_pod_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, answer: Exception
+):
+    monkeypatch.setattr("extender.bind.binding_write.PAUSE_SECONDS", 0.001)
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    server.fates.append(answer)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        await found.places(one, "n1")
+        server.read_fates.extend([Unavailable("unreachable")] * 3)
+        said = await found.bind(one, "n1")
+        assert "is not known" in said
+        assert "unreachable" in said
+        assert found.placed("a") is not None
+
+
+async def test_a_bind_that_died_between_placing_and_binding_is_begun_anew_once_it_is_settled():
+    store, server, one = MemoryStore(), ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(store, server) as first:
+        await first.register("n1", cards("GPU-0", "GPU-1"))
+        await first.register("n2", cards("GPU-2"))
+        await first.create(one)
+        async with held(server, first, one):
+            pass
+    async with replica(store, server, QUICK) as second:
+        assert await second.places(one, "n2", "n1") == ["n1"]
+        assert "may be under way" in await second.bind(one, "n1")
+        assert server.bindings == [], "the first one's may still come"
+        await second.tell(UNPLACED)
+        assert await second.bind(one, "n2") == ""
+        assert second.uuids("a") == ["GPU-2"]
+
+
+async def test_of_two_binds_of_one_pod_one_sends_a_binding_and_the_other_hears_of_it():
+    store, server, one = MemoryStore(), ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(store, server) as left, replica(store, server, PATIENT) as right:
+        await left.register("n1", cards("GPU-0"))
+        await left.create(one)
+        await right.caught_up(left)
+        async with held(server, left, one) as bind:
+            await right.caught_up(left)
+            waiting = asyncio.create_task(right.bind(one, "n1"))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            bind.go_on.set()
+            assert await bind.task == ""
+        assert not waiting.done()
+        await left.tell(commands.Advance(f"{CLUSTER}/team", "pods/a", "uid-a", Stage.BOUND))
+        assert await waiting == ""
+        assert len(server.bindings) == 1
+
+
+@pytest.mark.parametrize("lagging", [False, True])
+async def test_no_binding_is_sent_for_cards_that_another_bind_gives_back(lagging: bool):
+    store, server, one = MemoryStore(), ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(store, server) as left, replica(store, server, PATIENT) as right:
+        await left.register("n1", cards("GPU-0", "GPU-1"))
+        await left.create(one)
+        await right.caught_up(left)
+        server.fates.append(Forbidden("not permitted"))
+        async with held(server, left, one) as bind:
+            if not lagging:
+                await right.caught_up(left)
+            waiting = asyncio.create_task(right.bind(one, "n1"))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            server.before_bind = None
+            bind.go_on.set()
+            assert "not permitted" in await bind.task
+        assert await waiting == ""
+        assert len(server.bindings) == 2, "the second after the cards were given back"
+        await left.caught_up(right)
+        assert left.uuids("a") == right.uuids("a") != []
+
+
+async def test_a_pod_whose_status_changed_is_bound_as_it_is_now():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        await found.places(one, "n1")
+        server.change("a")
+        assert await found.bind(one, "n1") == ""
+        assert len(server.bindings) == 2
+
+
+async def test_a_pod_that_wants_other_cards_now_is_not_bound_to_the_old_ones():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0", "GPU-1"))
+        await found.create(one)
+        await found.places(one, "n1")
+        server.change("a", annotations={"nvidia.com/nouse-gpuuuid": "GPU-0"})
+        assert await found.bind(one, "n1") != ""
+        assert found.placed("a") is None
+        server.change("a", annotations={"nvidia.com/use-gpuuuid": "GPU-1"})
+        await found.places(server.pods["a"], "n1")
+        assert await found.bind(one, "n1") == ""
+        assert found.uuids("a") == ["GPU-1"]
+
+
+async def test_of_two_extenders_one_gets_the_last_slot_and_the_other_another_card():
+    store, server = MemoryStore(), ModelServer()
+    pods = [pod(name, gpu=1, gpumem=16_000) for name in ("a", "b")]
+    server.add(*pods)
+    async with replica(store, server) as left, replica(store, server) as right:
+        await left.register("n1", cards("GPU-0", "GPU-1"))
+        await left.create(*pods)
+        await right.caught_up(left)
+        errors = await asyncio.gather(left.bind(pods[0], "n1"), right.bind(pods[1], "n1"))
+        assert errors == ["", ""]
+        await left.caught_up(right)
+        assert {*left.uuids("a"), *left.uuids("b")} == {"GPU-0", "GPU-1"}
+
+
+async def test_where_no_other_card_fits_the_answer_says_why():
+    store, server = MemoryStore(), ModelServer()
+    pods = [pod(name, gpu=1, gpumem=16_000) for name in ("a", "b")]
+    server.add(*pods)
+    async with replica(store, server) as left, replica(store, server) as right:
+        await left.register("n1", cards("GPU-0"))
+        await left.create(*pods)
+        await right.caught_up(left)
+        errors = await asyncio.gather(left.bind(pods[0], "n1"), right.bind(pods[1], "n1"))
+        assert sorted(map(bool, errors)) == [False, True]
+        assert "CardInsufficientMemory" in max(errors)
+        assert len(server.bindings) == 1
+
+
+async def test_several_binds_on_one_node_at_once_get_different_cards():
+    server = ModelServer()
+    pods = [pod(f"p{number}", gpu=1, gpumem=16_000) for number in range(8)]
+    server.add(*pods)
+    async with replica(server=server) as found:
+        await found.register("n1", cards(*(f"GPU-{number}" for number in range(8))))
+        await found.create(*pods)
+        errors = await asyncio.gather(*(found.bind(one, "n1") for one in pods))
+        assert set(errors) == {""}
+        assert len({uuid for one in pods for uuid in found.uuids(one.metadata.name)}) == 8
+
+
+async def test_a_pod_that_the_ledger_hears_of_later_is_waited_for():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(server=server, settings=PATIENT) as found:
+        await found.register("n1", cards("GPU-0"))
+        binding = asyncio.create_task(found.bind(one, "n1"))
+        await asyncio.sleep(0)
+        await found.create(one)
+        assert await binding == ""
+
+
+async def test_a_pod_that_the_ledger_never_hears_of_is_not_bound():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(server=server, settings=QUICK) as found:
+        await found.register("n1", cards("GPU-0"))
+        assert "PodUnknown" in await found.bind(one, "n1")
+        assert server.bindings == []
+
+
+async def test_who_waits_does_not_ask_the_ledger_after_every_record():
+    asked: list[commands.AnyCommand] = []
+
+    class Counting:
+        def __init__(self, ledger: Ledger) -> None:
+            self._ledger = ledger
+
+        async def submit(
+            self, command: commands.AnyCommand, *, dry_run: bool = False
+        ) -> Accepted | Denial:
+            asked.append(command)
+            return await self._ledger.submit(command, dry_run=dry_run)
+
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(server=server, settings=QUICK, ledger=Counting) as found:
+        await found.register("n1", cards("GPU-0"))
+        binding = asyncio.create_task(found.bind(one, "n1"))
+        await asyncio.sleep(0)
+        for number in range(20):
+            await found.create(pod(f"p-{number}"))
+        assert "PodUnknown" in await binding
+    assert len(asked) <= 2 + QUICK.bind_wait_seconds / AGAIN_SECONDS
+
+
+@pytest.fixture
+def hami() -> ModelServer:
+    """A cluster whose node is kept by HAMi, with two pods."""
+    server = ModelServer()
+    server.nodes["n1"] = Node(ObjectMeta(name="n1", resource_version="5"))
+    server.add(pod("a", gpu=1, gpumem=1000), pod("b", gpu=1, gpumem=1000))
+    return server
+
+
+async def test_a_node_of_hami_is_locked_for_the_pod(hami: ModelServer):
+    async with replica(server=hami) as found:
+        await found.register("n1", cards("GPU-0"), HAMI)
+        await found.create(*hami.pods.values())
+        assert await found.bind(hami.pods["a"], "n1") == ""
+        annotations = hami.nodes["n1"].metadata.annotations or {}
+        assert annotations["hami.io/mutex.lock"].endswith(",team,a")
+
+
+async def test_on_a_node_of_hami_a_bind_waits_until_the_pod_before_has_its_cards(
+    hami: ModelServer,
+):
+    one, other = hami.pods["a"], hami.pods["b"]
+    async with replica(server=hami, settings=PATIENT) as found:
+        await found.register("n1", cards("GPU-0"), HAMI)
+        await found.create(one, other)
+        assert await found.bind(one, "n1") == ""
+        waiting = asyncio.create_task(found.bind(other, "n1"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        await hami.patch_node_annotations("n1", {"hami.io/mutex.lock": None})
+        namespace = f"{CLUSTER}/team"
+        await found.tell(commands.Advance(namespace, "pods/a", "uid-a", Stage.ALLOCATED))
+        assert await waiting == ""
+
+
+async def test_a_bind_waits_no_longer_than_it_may(hami: ModelServer):
+    one, other = hami.pods["a"], hami.pods["b"]
+    async with replica(server=hami, settings=QUICK) as found:
+        await found.register("n1", cards("GPU-0"), HAMI)
+        await found.create(one, other)
+        assert await found.bind(one, "n1") == ""
+        assert "NodeBusy" in await found.bind(other, "n1")
+        assert found.placed("b") is None
+
+
+async def test_a_lock_of_hamis_own_scheduler_is_waited_for_and_then_given_way_to(
+    hami: ModelServer,
+):
+    hami.add(pod("theirs", gpu=1))
+    lock = {"hami.io/mutex.lock": "2023-11-14T22:13:00+00:00,team,theirs"}
+    await hami.patch_node_annotations("n1", lock)
+    async with replica(server=hami, settings=QUICK) as found:
+        await found.register("n1", cards("GPU-0"), HAMI)
+        await found.create(hami.pods["a"])
+        assert "locked for team/theirs" in await found.bind(hami.pods["a"], "n1")
+        assert found.placed("a") is None
+        del hami.pods["theirs"]
+        assert await found.bind(hami.pods["a"], "n1") == ""
+
+
+async def test_a_refused_binding_unlocks_the_node(hami: ModelServer):
+    hami.fates.append(Forbidden("not permitted"))
+    async with replica(server=hami) as found:
+        await found.register("n1", cards("GPU-0"), HAMI)
+        await found.create(hami.pods["a"])
+        assert "not permitted" in await found.bind(hami.pods["a"], "n1")
+        assert hami.nodes["n1"].metadata.annotations == {}
+
+
+async def test_the_same_pod_is_not_bound_twice_at_once():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        errors = await asyncio.gather(found.bind(one, "n1"), found.bind(one, "n1"))
+        assert "" in errors
+        assert "being bound already" in max(errors)
+        assert len(server.bindings) == 1
+
+
+async def test_who_took_a_placement_up_does_not_undo_what_another_may_still_bind():
+    store, server, one = MemoryStore(), ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    server.fates.extend([Unavailable("no answer in time"), Forbidden("not permitted")])
+    async with replica(store, server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        assert "no answer" in await found.bind(one, "n1")
+        assert "not permitted" in await found.bind(one, "n1")
+        assert found.placed("a") is not None
+
+
+async def test_a_placement_that_settlement_is_about_to_undo_is_not_bound_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    server.fates.append(Unavailable("no answer in time"))
+    async with replica(server=server, settings=QUICK) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        assert "no answer" in await found.bind(one, "n1")
+        monkeypatch.setattr("extender.bind.placement_service.TAKE_UP_SECONDS", 0.0)
+        assert "being settled" in await found.bind(one, "n1")
+        assert len(server.bindings) == 1, "no second one was sent"
+        assert found.placed("a") is not None
+
+
+async def test_no_binding_is_sent_when_a_lock_took_too_long(
+    hami: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    async with replica(server=hami) as found:
+        await found.register("n1", cards("GPU-0"), HAMI)
+        await found.create(hami.pods["a"])
+        locking = hami.patch_node_annotations
+
+        async def lock_slowly(*change: Any) -> None:
+            await locking(*change)
+            found.ahead += SEND_SECONDS
+
+        monkeypatch.setattr(hami, "patch_node_annotations", lock_slowly)
+        assert await found.bind(hami.pods["a"], "n1") == LATE
+        assert hami.bindings == []
+        assert found.placed("a") is None
+        assert hami.nodes["n1"].metadata.annotations == {}
+
+
+async def test_a_placement_that_was_kept_is_bound_in_its_own_time_only(
+    hami: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    hami.fates.append(Unavailable("no answer in time"))
+    async with replica(server=hami) as found:
+        await found.register("n1", cards("GPU-0"), HAMI)
+        await found.create(hami.pods["a"])
+        assert "no answer" in await found.bind(hami.pods["a"], "n1")
+        found.ahead += TAKE_UP_SECONDS / 2
+        locking = hami.patch_node_annotations
+
+        async def lock_slowly(*change: Any) -> None:
+            await locking(*change)
+            found.ahead += SEND_SECONDS - TAKE_UP_SECONDS / 2
+
+        monkeypatch.setattr(hami, "patch_node_annotations", lock_slowly)
+        assert await found.bind(hami.pods["a"], "n1") == LATE
+        assert len(hami.bindings) == 1, "no second one was sent"
+        assert found.placed("a") is not None
+
+
+async def test_events_tell_of_binds_as_users_know_them():
+    server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
+    server.add(one)
+    server.fates.append(Forbidden("not permitted"))
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        await found.bind(one, "n1")
+        await found.bind(one, "n1")
+        async with asyncio.timeout(5):
+            for _ in range(2):
+                await server.told.acquire()
+        assert [event.reason for event in server.events] == ["BindingFailed", "BindingSucceed"]
+        assert "not permitted" in server.events[0].note
+
+
+async def test_a_quota_that_cards_exceed_is_said_at_once_and_not_tried_again_and_again():
+    server, one = ModelServer(), pod("a", gpu=1, **{"gpumem-percentage": 100})
+    server.add(one)
+    async with replica(server=server) as found:
+        quota = "quota/east/team/main"
+        limits = {"nvidia.com/gpumem": 10_000}
+        await found.tell(commands.SetLimits(quota, ("east/team",), limits))
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one)
+        position = found.inventory.position
+        assert "ResourceQuotaNotFit" in await found.bind(one, "n1")
+        assert found.inventory.position == position
+        assert server.bindings == []

@@ -1,0 +1,320 @@
+"""What a killed extender leaves is begun anew by another one, and no card is given twice."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from support.harness.extender_harness import (
+    CLUSTER,
+    DEADLINE_SECONDS,
+    ModelServer,
+    Replica,
+    cards,
+    held,
+    pod,
+    replica,
+)
+
+from extender.bind.binder import NOT_FENCED, UNDER_WAY
+from extender.verbs.extender import ExtenderSettings
+from ledger.core.model import commands
+from ledger.core.model.cards import HAMI
+from ledger.core.model.denials import Denial
+from ledger.kube.api.errors import ClusterError, Conflict, Forbidden, Unavailable
+from ledger.kube.api.objects import Node, ObjectMeta, Pod
+from ledger.kube.api.ports import Binding
+from ledger.kube.hami.fence_label import LABEL
+from ledger.log.ledger import Accepted, Ledger
+from ledger.log.memory_log import MemoryStore
+
+AT_ONCE = ExtenderSettings(bind_wait_seconds=0.2, fence_seconds=0.0)
+"""Another extender's Binding is fenced as soon as it is met."""
+
+LATER = ExtenderSettings(bind_wait_seconds=0.2, fence_seconds=60.0)
+LOCK = "hami.io/mutex.lock"
+
+
+class Older:
+    """A ledger whose leader knows no versions of placements, as those before the fence."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def submit(
+        self, command: commands.AnyCommand, *, dry_run: bool = False
+    ) -> Accepted | Denial:
+        if isinstance(command, commands.Place):
+            command = msgspec.structs.replace(command, version=0)
+        return await self._ledger.submit(command, dry_run=dry_run)
+
+
+@pytest.fixture
+def one() -> Pod:
+    return pod("a", gpu=1, gpumem=8000)
+
+
+@pytest.fixture
+def server(one: Pod) -> ModelServer:
+    found = ModelServer()
+    found.add(one)
+    return found
+
+
+async def prepared(by: Replica, one: Pod, keeper: str = "gpuledger") -> None:
+    await by.register("n1", cards("GPU-0", "GPU-1"), keeper)
+    await by.register("n2", cards("GPU-2"))
+    await by.create(one)
+
+
+def binding_of(one: Pod, found: Replica) -> Binding:
+    """Return the Binding that the extender which placed a pod first would send."""
+    meta = one.metadata
+    return Binding(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        node="n1",
+        annotations={"cards": ",".join(found.uuids("a"))},
+        version=meta.resource_version,
+    )
+
+
+def labels(server: ModelServer) -> dict[str, str]:
+    return server.pods["a"].metadata.labels or {}
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+async def test_a_killed_bind_is_begun_anew_and_its_binding_is_refused(
+    server: ModelServer, one: Pod, node: str
+) -> None:
+    store = MemoryStore()
+    async with replica(store, server) as killed:
+        await prepared(killed, one)
+        async with held(server, killed, one):
+            late = binding_of(one, killed)
+    async with replica(store, server, AT_ONCE) as other:
+        assert await other.bind(one, node) == ""
+        assert server.pods["a"].spec.node_name == node
+        assert LABEL in labels(server)
+        with pytest.raises(Conflict):
+            await server.bind(late)
+        placed = other.placed("a")
+        assert placed is not None
+        assert placed.node == f"{CLUSTER}/{node}"
+
+
+async def test_a_bind_that_may_be_under_way_is_given_time(server: ModelServer, one: Pod) -> None:
+    store = MemoryStore()
+    async with replica(store, server) as killed:
+        await prepared(killed, one)
+        async with held(server, killed, one):
+            pass
+    async with replica(store, server, LATER) as other:
+        assert UNDER_WAY in await other.bind(one, "n1")
+        assert LABEL not in labels(server)
+        other.ahead = LATER.fence_seconds
+        assert await other.bind(one, "n1") == ""
+
+
+async def test_a_pod_that_has_changed_by_itself_needs_no_label(
+    server: ModelServer, one: Pod
+) -> None:
+    store = MemoryStore()
+    async with replica(store, server) as killed:
+        await prepared(killed, one)
+        async with held(server, killed, one):
+            pass
+    server.change("a")
+    async with replica(store, server, LATER) as other:
+        await other.places(server.pods["a"], "n1")
+        assert await other.bind(server.pods["a"], "n1") == ""
+        assert LABEL not in labels(server)
+
+
+async def test_a_label_that_admission_takes_away_proves_nothing(
+    server: ModelServer, one: Pod
+) -> None:
+    server.strips_labels = True
+    await _nothing_is_proved(server, one)
+
+
+@pytest.mark.parametrize("error", [Forbidden("no"), Unavailable("no answer"), Conflict("changed")])
+async def test_a_label_that_is_not_written_proves_nothing(
+    server: ModelServer, one: Pod, error: ClusterError
+) -> None:
+    server.label_fates.append(error)
+    await _nothing_is_proved(server, one)
+
+
+async def test_a_label_that_the_tenant_has_written_before_proves_nothing(
+    server: ModelServer, one: Pod
+) -> None:
+    version = one.metadata.resource_version
+    meta = msgspec.structs.replace(one.metadata, labels={LABEL: version})
+    server.pods["a"] = one = msgspec.structs.replace(one, metadata=meta)
+    await _nothing_is_proved(server, one)
+
+
+async def _nothing_is_proved(server: ModelServer, one: Pod) -> None:
+    """Assert that the first extender's Binding is still good, and so are its cards."""
+    store = MemoryStore()
+    async with replica(store, server) as first, replica(store, server, AT_ONCE) as other:
+        await prepared(first, one)
+        await other.caught_up(first)
+        async with held(server, first, one) as bind:
+            await other.caught_up(first)
+            before = other.uuids("a")
+            assert NOT_FENCED in await other.bind(one, "n2")
+            assert server.bindings == []
+            bind.go_on.set()
+            assert await bind.task == ""
+        assert first.uuids("a") == other.uuids("a") == before
+
+
+async def test_while_the_pod_cannot_be_read_nothing_is_proved(
+    server: ModelServer, one: Pod
+) -> None:
+    store = MemoryStore()
+    async with replica(store, server) as first, replica(store, server, AT_ONCE) as other:
+        await prepared(first, one)
+        async with held(server, first, one):
+            await other.caught_up(first)
+            await other.places(one, "n1")
+            server.read_fates.append(Unavailable("unreachable"))
+            assert "unreachable" in await other.bind(one, "n1")
+            assert other.placed("a") is not None
+
+
+async def test_an_extender_that_was_only_slow_takes_nothing_from_the_one_that_fenced_it(
+    server: ModelServer, one: Pod
+) -> None:
+    store = MemoryStore()
+    async with replica(store, server, AT_ONCE) as slow, replica(store, server, AT_ONCE) as other:
+        await prepared(slow, one)
+        await other.caught_up(slow)
+        async with held(server, slow, one) as first:
+            await other.caught_up(slow)
+            async with held(server, other, one) as second:
+                await slow.caught_up(other)
+                placed = other.placed("a")
+                server.before_bind = None
+                slow_settings(slow)
+                first.go_on.set()
+                said = await first.task
+                assert UNDER_WAY in said
+                await other.caught_up(slow)
+                assert other.placed("a") == placed, "the slow one undoes its own placement only"
+                second.go_on.set()
+                assert await second.task == ""
+    assert server.pods["a"].spec.node_name == "n1"
+
+
+def slow_settings(slow: Replica) -> None:
+    """Have an extender wait before it fences, so that the two do not take turns."""
+    proposing: Any = slow.extender._proposing
+    proposing._fence_seconds = 60.0
+
+
+async def test_extenders_that_fence_one_another_wait_longer_each_time(
+    server: ModelServer, one: Pod
+) -> None:
+    store = MemoryStore()
+    settings = ExtenderSettings(bind_wait_seconds=0.0, fence_seconds=10.0)
+    async with replica(store, server) as first, replica(store, server, settings) as other:
+        await prepared(first, one)
+        for pause in (10.0, 20.0, 40.0):
+            await first.places(server.pods["a"], "n1")
+            async with held(server, first, server.pods["a"]):
+                await other.caught_up(first)
+                server.fates.append(Forbidden("not now"))
+                server.before_bind = None
+                assert UNDER_WAY in await other.bind(server.pods["a"], "n1")
+                other.ahead += pause - 1.0
+                assert UNDER_WAY in await other.bind(server.pods["a"], "n1")
+                other.ahead += 1.0
+                assert "not now" in await other.bind(server.pods["a"], "n1")
+            await first.caught_up(other)
+
+
+async def test_the_lock_of_hamis_node_goes_with_the_cards(server: ModelServer, one: Pod) -> None:
+    store = MemoryStore()
+    server.nodes["n1"] = Node(ObjectMeta(name="n1", resource_version="5"))
+    async with replica(store, server) as killed:
+        await prepared(killed, one, HAMI)
+        async with held(server, killed, one):
+            assert LOCK in (server.nodes["n1"].metadata.annotations or {})
+    async with replica(store, server, AT_ONCE) as other:
+        assert await other.bind(one, "n2") == ""
+    assert LOCK not in (server.nodes["n1"].metadata.annotations or {})
+
+
+async def test_the_lock_stays_with_the_extender_that_has_placed_the_pod_anew(
+    server: ModelServer, one: Pod
+) -> None:
+    store = MemoryStore()
+    server.nodes["n1"] = Node(ObjectMeta(name="n1", resource_version="5"))
+    async with replica(store, server, AT_ONCE) as slow, replica(store, server, AT_ONCE) as other:
+        await prepared(slow, one, HAMI)
+        await other.caught_up(slow)
+        async with held(server, slow, one) as first:
+            await other.caught_up(slow)
+            async with held(server, other, one) as second:
+                await slow.caught_up(other)
+                slow_settings(slow)
+                server.before_bind = None
+                first.go_on.set()
+                await first.task
+                assert LOCK in (server.nodes["n1"].metadata.annotations or {})
+                second.go_on.set()
+                assert await second.task == ""
+
+
+async def test_what_an_older_leader_has_placed_is_never_fenced(
+    server: ModelServer, one: Pod
+) -> None:
+    store = MemoryStore()
+    async with (
+        replica(store, server, AT_ONCE, Older) as first,
+        replica(store, server, AT_ONCE) as other,
+    ):
+        await prepared(first, one)
+        await other.caught_up(first)
+        async with held(server, first, one) as bind:
+            await other.caught_up(first)
+            assert UNDER_WAY in await other.bind(one, "n1")
+            server.change("a")
+            await other.places(server.pods["a"], "n1")
+            assert UNDER_WAY in await other.bind(server.pods["a"], "n1")
+            assert LABEL not in labels(server)
+            placed = other.placed("a")
+            server.before_bind = None
+            bind.go_on.set()
+            await bind.task
+        assert other.placed("a") == placed, "settlement gives back what has no version"
+
+
+async def test_an_undo_through_an_older_leader_gives_no_card_twice(
+    server: ModelServer, one: Pod
+) -> None:
+    """The fencing extender's new placement has no version where its leader is an older one."""
+    store = MemoryStore()
+    async with (
+        replica(store, server, LATER) as slow,
+        replica(store, server, AT_ONCE, ledger=Older) as other,
+    ):
+        await prepared(slow, one)
+        await other.caught_up(slow)
+        async with held(server, slow, one) as first:
+            await other.caught_up(slow)
+            async with held(server, other, one) as second:
+                await slow.caught_up(other)
+                placed = other.placed("a")
+                server.before_bind = None
+                first.go_on.set()
+                assert UNDER_WAY in await first.task
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    await other.caught_up(slow)
+                assert other.placed("a") == placed
+                second.go_on.set()
+                assert await second.task == ""

@@ -1,0 +1,70 @@
+"""While others place pods, too, nodes that have just room enough come after the others."""
+
+from support.harness.extender_harness import CLUSTER, Replica, cards, pod, replica
+
+from extender.fit.fit_engine import Preferences
+from extender.inventory.assumed import CONTESTED_SECONDS
+from extender.scheduler_api.extender_wire import Args
+from extender.verbs.extender import ExtenderSettings
+from ledger.core.model.cards import Part, Phase, Share
+from ledger.core.model.commands import Place
+from ledger.kube.api.objects import Pod
+
+FULLEST = ExtenderSettings(Preferences(node_policy="binpack"))
+THEIRS, OURS = pod("theirs", gpu=1, gpumem=8000), pod("ours", gpu=1, gpumem=8000)
+
+
+async def ready(found: Replica) -> None:
+    """Two nodes with a card of 16,000 MiB each, and two pods."""
+    await found.register("n1", cards("GPU-0"))
+    await found.register("n2", cards("GPU-1"))
+    await found.create(THEIRS, OURS)
+
+
+async def placed_by_others(found: Replica) -> None:
+    """Half of the first node's card goes to a pod that this extender was not asked about."""
+    meta = THEIRS.metadata
+    where = f"{CLUSTER}/{meta.namespace}", f"pods/{meta.name}", meta.uid, f"{CLUSTER}/n1"
+    share = Share("GPU-0", 8000, 0)
+    await found.tell(Place(*where, (Part("main", Phase.APP, (share,)),)))
+
+
+async def scores(found: Replica, one: Pod) -> dict[str, int]:
+    args = Args(one, None, ["n1", "n2"])
+    await found.extender.filter(args)
+    return {each.host: each.score for each in await found.extender.prioritize(args)}
+
+
+async def test_the_fullest_node_is_best_again_when_nobody_else_has_placed_pods_for_a_while():
+    async with replica(settings=FULLEST) as found:
+        await ready(found)
+        await placed_by_others(found)
+        assert (await scores(found, OURS))["n1"] < 10
+        found.ahead += CONTESTED_SECONDS
+        assert (await scores(found, OURS))["n1"] == 10
+
+
+async def test_a_node_with_room_for_one_more_only_comes_later_while_others_place_pods():
+    async with replica(settings=FULLEST) as found:
+        await ready(found)
+        await placed_by_others(found)
+        found_scores = await scores(found, OURS)
+        assert found_scores["n2"] == 10
+        assert 0 <= found_scores["n1"] < 5
+
+
+async def test_where_every_node_has_room_for_one_more_only_the_best_one_is_best():
+    async with replica(settings=FULLEST) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.register("n2", cards("GPU-1", memory=12_000))
+        await found.create(THEIRS, OURS)
+        await placed_by_others(found)
+        assert max((await scores(found, OURS)).values()) == 10
+
+
+async def test_what_this_extender_has_placed_itself_is_no_surprise():
+    async with replica(settings=FULLEST) as found:
+        await ready(found)
+        await scores(found, THEIRS)
+        await placed_by_others(found)
+        assert found.inventory.surprises == 0

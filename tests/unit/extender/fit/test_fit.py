@@ -1,0 +1,400 @@
+"""Where a pod fits, and on which cards: one case for each rule and policy."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec import structs
+from support.harness.fit_harness import answers, arrays_of, asked
+from support.oracles.fit_oracle import Answer, OneCard, OneNode, Terms
+
+from extender.fit import loads
+from extender.fit.failed_nodes import reasons_of
+from extender.fit.fit import Question, fit, parts_of, priorities
+from extender.fit.node_score import Expression
+from extender.inventory.overlay import Overlay
+from ledger.core.model.cards import Booking, Part, Parts, Phase, Profile, Share, booked
+from ledger.kube.requests.device_requests import CardWish, Choice, PodWish, Weights, Wish
+
+PLAIN = CardWish("nvidia", 1, 8_000, 0, 10, exclusive=False)
+WHOLE = CardWish("nvidia", 1, 0, 100, 100, exclusive=True)
+HALF = CardWish("nvidia", 1, 0, 50, 10, exclusive=False)
+SMALL = Profile("1g.10gb", 9_856, 14, 1, ((0, 1), (1, 1)))
+MIDDLE = Profile("2g.20gb", 19_968, 28, 2, ((0, 2),))
+
+
+def but(wish: CardWish, **fields: Any) -> CardWish:
+    return structs.replace(wish, **fields)
+
+
+def of(**fields: Any) -> CardWish:
+    return but(PLAIN, choice=Choice(**fields))
+
+
+def pod(*wishes: CardWish, numa_bind: bool = False) -> PodWish:
+    return PodWish((Wish("main", Phase.APP, wishes),), numa_bind=numa_bind)
+
+
+def card(uuid: str, index: int = 0, **fields: Any) -> OneCard:
+    return replace(OneCard(uuid, index), **fields)
+
+
+def node(*cards: OneCard, pairs: dict[tuple[str, str], int] | None = None) -> OneNode:
+    both = {(right, left): score for (left, right), score in (pairs or {}).items()}
+    return OneNode(list(cards), {**(pairs or {}), **both})
+
+
+def answer(found: OneNode, wish: PodWish, *policies: str, room: int = -1) -> Answer:
+    return answers([found], wish, Terms("binpack", policies or ("spread",), Weights(), room))[0]
+
+
+def parts(found: OneNode, wish: PodWish, *policies: str, room: int = -1) -> Parts:
+    given = answer(found, wish, *policies, room=room)
+    assert given.parts is not None, given.reason
+    return given.parts
+
+
+def chosen(found: OneNode, wish: PodWish, *policies: str, room: int = -1) -> list[str]:
+    return [one.uuid for part in parts(found, wish, *policies, room=room) for one in part.shares]
+
+
+@pytest.mark.parametrize(
+    ("bad", "wish", "reason"),
+    [
+        ({"healthy": False}, PLAIN, "CardNotHealthy"),
+        ({"cordoned": True}, PLAIN, "CardCordoned"),
+        ({"type": "NVIDIA T4"}, of(use_types=("a100", "A10")), "CardTypeMismatch"),
+        ({"type": "NVIDIA T4"}, of(nouse_types=("t4",)), "CardTypeMismatch"),
+        ({"mode": "mps"}, of(mode="hami-core"), "CardTypeMismatch"),
+        ({}, of(use_uuids=("good",)), "CardUuidMismatch"),
+        ({}, of(nouse_uuids=("bad",)), "CardUuidMismatch"),
+        ({"used_slots": 10}, PLAIN, "CardTimeSlicingExhausted"),
+        ({"used_slots": 1, "alone": 1}, PLAIN, "ExclusiveDeviceAllocateConflict"),
+        ({"used_slots": 1}, WHOLE, "ExclusiveDeviceAllocateConflict"),
+        ({"used_slots": 1, "cores": 200}, WHOLE, "ExclusiveDeviceAllocateConflict"),
+        ({"used_memory": 20_000}, PLAIN, "CardInsufficientMemory"),
+        ({"used_cores": 95}, PLAIN, "CardInsufficientCore"),
+        ({"used_cores": 100}, but(PLAIN, cores=0), "CardComputeUnitsExhausted"),
+        ({"mode": "mig"}, PLAIN, "CardMigTopologyInfeasible"),
+    ],
+)
+def test_a_card_that_breaks_a_rule_is_passed_over_and_named(
+    bad: dict[str, Any], wish: CardWish, reason: str
+) -> None:
+    found = node(card("bad", **bad), card("good", 1))
+    assert chosen(found, pod(wish), "binpack") == ["good"]
+    if bad.get("mode") != "mig":
+        refused = answer(found, pod(but(wish, count=2))).reason
+        assert refused == f"1/2 {reason}, 1/2 AllocatedCardsInsufficientRequest"
+
+
+def test_a_card_in_use_is_passed_over_where_only_unused_ones_will_do() -> None:
+    found = node(card("used", used_slots=1), card("unused", 1))
+    assert chosen(found, pod(PLAIN), "mutex", "binpack") == ["unused"]
+    assert "1/2 Exclusive" in answer(found, pod(but(PLAIN, count=2)), "mutex").reason
+
+
+def test_the_most_frequent_reason_is_named_first() -> None:
+    ill = [card(f"ill-{place}", place, healthy=False) for place in range(2)]
+    full = [card(f"full-{place}", 2 + place, used_memory=20_000) for place in range(6)]
+    reason = answer(node(*ill, *full), pod(PLAIN)).reason
+    assert reason == "6/8 CardInsufficientMemory, 2/8 CardNotHealthy"
+
+
+def test_a_node_without_cards_is_unregistered_and_one_with_few_is_insufficient() -> None:
+    assert answer(node(), pod(PLAIN)).reason == "NodeUnregistered"
+    other = node(card("a"), card("b", 1, vendor="hygon"))
+    assert answer(other, pod(but(PLAIN, count=2))).reason == "NodeInsufficientDevice"
+
+
+@pytest.mark.parametrize(
+    ("found", "wish", "helps"),
+    [
+        (node(card("a", used_slots=10)), PLAIN, True),
+        (node(card("a", used_slots=1, alone=1)), WHOLE, True),
+        (node(card("a", healthy=False)), PLAIN, False),
+        (node(card("a", used_memory=20_000)), but(PLAIN, memory=30_000), False),
+        (node(card("a")), of(use_types=("h100",)), False),
+        (node(card("a")), but(PLAIN, count=2), False),
+        (node(), PLAIN, False),
+    ],
+)
+def test_evicting_helps_only_where_the_pod_would_fit_on_empty_cards(
+    found: OneNode, wish: CardWish, helps: bool
+) -> None:
+    assert answer(found, pod(wish)).resolvable is helps
+
+
+def test_a_percentage_is_of_each_card_and_rounded_down() -> None:
+    found = node(card("a", memory=1_001), card("b", 1, memory=2_001))
+    shares = parts(found, pod(but(HALF, count=2)))[0].shares
+    assert {share.uuid: share.memory for share in shares} == {"a": 500, "b": 1_000}
+
+
+def test_quotas_bound_what_the_containers_of_a_pod_take_together() -> None:
+    found = node(card("a"), card("b", 1))
+    both = pod(but(PLAIN, count=2))
+    assert chosen(found, both, room=16_000) == ["a", "b"]
+    reason = answer(found, both, room=15_999).reason
+    assert reason == "1/2 ResourceQuotaNotFit, 1/2 AllocatedCardsInsufficientRequest"
+
+
+def test_quotas_are_asked_for_what_the_instance_has() -> None:
+    found = node(card("a", mode="mig", memory=81_920, profiles=(SMALL, MIDDLE)))
+    assert chosen(found, pod(PLAIN), room=9_856) == ["a"]
+    assert answer(found, pod(PLAIN), room=9_855).reason == "1/1 ResourceQuotaNotFit"
+
+
+def test_the_smallest_instance_that_fits_is_taken_at_the_first_free_place() -> None:
+    found = node(card("a", mode="mig", memory=81_920, profiles=(MIDDLE, SMALL), taken={0}))
+    assert parts(found, pod(PLAIN))[0].shares == (
+        Share("a", 9_856, 14, profile="1g.10gb", start=1, size=1),
+    )
+    large = but(PLAIN, memory=12_000)
+    assert answer(found, pod(large)).reason == "1/1 CardMigTopologyInfeasible"
+
+
+def test_one_card_gives_several_instances() -> None:
+    found = node(card("a", mode="mig", memory=81_920, profiles=(SMALL,)))
+    shares = parts(found, pod(but(PLAIN, count=2)))[0].shares
+    assert [(share.uuid, share.start) for share in shares] == [("a", 1), ("a", 0)]
+    assert answer(found, pod(but(PLAIN, count=3))).parts is None
+
+
+def test_a_whole_card_that_is_cut_is_its_largest_instance() -> None:
+    found = node(card("a", mode="mig", memory=81_920, profiles=(SMALL, MIDDLE)))
+    assert parts(found, pod(WHOLE))[0].shares[0].profile == "2g.20gb"
+
+
+def test_cards_of_one_container_are_on_the_numa_node_where_they_are_best() -> None:
+    cards = [
+        card(f"{numa}{place}", 2 * numa + place, numa=numa) for numa in (0, 1) for place in (0, 1)
+    ]
+    cards[0].used_slots = 5
+    two = pod(but(PLAIN, count=2), numa_bind=True)
+    assert chosen(node(*cards), two, "spread") == ["10", "11"]
+    assert chosen(node(*cards), two, "binpack") == ["00", "01"]
+    torn = answer(node(*cards), pod(but(PLAIN, count=3), numa_bind=True))
+    assert (torn.reason, torn.resolvable) == ("4/4 NumaNotFit", False)
+
+
+@pytest.mark.parametrize(
+    ("policies", "best"),
+    [
+        (("binpack",), "full"),
+        (("spread",), "empty"),
+        (("whole",), "tight"),
+        (("numa", "spread"), "tight"),
+        (("mutex",), "empty"),
+        (("numa", "binpack"), "full"),
+    ],
+)
+def test_a_policy_chooses_the_card(policies: tuple[str, ...], best: str) -> None:
+    found = node(
+        card("empty", 0, numa=1),
+        card("full", 1, used_slots=8, used_memory=12_000, used_cores=80),
+        card("tight", 2, used_slots=1, used_memory=16_000),
+    )
+    assert chosen(found, pod(PLAIN), *policies) == [best]
+
+
+def test_weights_say_what_makes_a_card_full() -> None:
+    found = node(card("slots", used_slots=8), card("memory", 1, used_memory=12_000))
+    for weights, best in [(Weights(1, 0, 0), "slots"), (Weights(0, 0, 1), "memory")]:
+        given = answers([found], pod(PLAIN), Terms("binpack", ("binpack",), weights))[0]
+        assert given.parts is not None
+        assert given.parts[0].shares[0].uuid == best
+
+
+def test_ties_go_to_the_lowest_index_then_uuid() -> None:
+    found = node(card("b", 1), card("c", 1), card("a", 2))
+    for policy in ("binpack", "spread", "whole", "numa", "mutex", "topology-aware"):
+        assert chosen(found, pod(PLAIN), policy) == ["b"], policy
+
+
+def test_linked_cards_are_chosen_together_and_one_card_breaks_no_good_link() -> None:
+    pairs = {("a", "b"): 10, ("a", "c"): 200, ("b", "c"): 10, ("c", "d"): 20}
+    found = node(*(card(name, place) for place, name in enumerate("abcd")), pairs=pairs)
+    assert sorted(chosen(found, pod(but(PLAIN, count=2)), "topology-aware")) == ["a", "c"]
+    assert chosen(found, pod(PLAIN), "topology-aware") == ["b"]
+
+
+def test_links_of_many_cards_are_followed_without_trying_all_sets() -> None:
+    names = [f"{place:02}" for place in range(16)]
+    pairs = {
+        (one, other): 100 if (one < "08") == (other < "08") else 1
+        for one in names
+        for other in names
+        if one < other
+    }
+    found = node(*(card(name, place) for place, name in enumerate(names)), pairs=pairs)
+    found.cards[0].healthy = False
+    eight = pod(but(PLAIN, count=8))
+    assert sorted(chosen(found, eight, "topology-aware")) == names[8:]
+
+
+def test_a_tight_quota_does_not_shrink_the_choice_of_linked_cards() -> None:
+    found = node(*(card(name, place) for place, name in enumerate("abc")), pairs={("b", "c"): 200})
+    assert sorted(chosen(found, pod(but(PLAIN, count=2)), "topology-aware", room=16_000)) == [
+        "b",
+        "c",
+    ]
+
+
+def test_containers_add_up_and_init_containers_use_what_the_pod_has() -> None:
+    wish = PodWish(
+        (
+            Wish("early", Phase.INIT, (but(PLAIN, memory=20_000),)),
+            Wish("side", Phase.SIDECAR, (but(PLAIN, memory=4_000),)),
+            Wish("late", Phase.INIT, (but(PLAIN, memory=20_000),)),
+            Wish("none", Phase.APP),
+            Wish("app", Phase.APP, (but(PLAIN, memory=20_000),)),
+        )
+    )
+    given = parts(node(card("a"), card("b", 1)), wish, "binpack")
+    assert [part.container for part in given] == ["early", "side", "late", "none", "app"]
+    assert given[3] == Part("none", Phase.APP)
+    assert booked(given) == {"a": Booking(24_000, 20, 2)}
+
+
+def test_init_containers_do_not_fit_beside_a_sidecar_that_leaves_no_room() -> None:
+    side = Wish("side", Phase.SIDECAR, (but(PLAIN, memory=20_000),))
+    init = Wish("init", Phase.INIT, (PLAIN,))
+    assert answer(node(card("a")), PodWish((init, side))).parts is not None
+    assert answer(node(card("a")), PodWish((side, init))).reason == "1/1 CardInsufficientMemory"
+
+
+def test_two_containers_of_one_pod_do_not_share_a_card_that_one_has_alone() -> None:
+    wish = PodWish((Wish("a", Phase.APP, (WHOLE,)), Wish("b", Phase.APP, (PLAIN,))))
+    assert answer(node(card("a")), wish).parts is None
+    assert chosen(node(card("a"), card("b", 1)), wish) == ["a", "b"]
+
+
+def test_a_card_that_bears_more_than_its_cores_is_not_shared_within_a_pod_either() -> None:
+    wish = PodWish(
+        (Wish("a", Phase.APP, (but(WHOLE, percentage=10),)), Wish("b", Phase.APP, (PLAIN,)))
+    )
+    reason = answer(node(card("a", cores=300)), wish).reason
+    assert reason == "1/1 ExclusiveDeviceAllocateConflict"
+
+
+def test_an_init_container_rather_uses_a_card_of_the_pod_than_a_better_one() -> None:
+    wish = PodWish((Wish("init", Phase.INIT, (PLAIN,)), Wish("app", Phase.APP, (PLAIN,))))
+    found = node(card("full", used_slots=8, used_cores=85), card("empty", 1))
+    assert chosen(found, wish, "binpack") == ["full", "full"]
+    larger = PodWish((Wish("init", Phase.INIT, (but(PLAIN, cores=20),)), wish.wishes[1]))
+    assert chosen(found, larger, "binpack") == ["empty", "full"]
+
+
+def test_a_node_is_as_full_as_its_fullest_moment() -> None:
+    app = Wish("app", Phase.APP, (PLAIN,))
+    init = Wish("init", Phase.INIT, (but(PLAIN, memory=24_000),))
+    found = node(card("a"))
+    assert answer(found, PodWish((init, app))).score > answer(found, PodWish((app,))).score
+
+
+def test_several_cards_are_taken_of_a_numa_node_that_has_enough() -> None:
+    found = node(card("a"), card("b", 1, numa=1), card("c", 2, numa=1))
+    assert chosen(found, pod(but(PLAIN, count=2)), "numa") == ["b", "c"]
+    assert chosen(found, pod(but(PLAIN, count=3)), "numa") == ["a", "b", "c"]
+
+
+def test_cards_of_several_vendors_are_given_to_one_pod() -> None:
+    found = node(card("a"), card("b", 1, vendor="hygon"))
+    assert chosen(found, pod(PLAIN, but(PLAIN, vendor="hygon"))) == ["a", "b"]
+
+
+def test_what_is_being_placed_counts_as_used() -> None:
+    found = [node(card("a"), card("b", 1))]
+    arrays, overlay = arrays_of(found), Overlay(1, 2)
+    overlay.add("uid", 0, {0: Booking(8_000, 10, 1)}, {0})
+    fits = fit(arrays, overlay, Question(pod(but(PLAIN, count=2)), np.array([0])))
+    assert reasons_of(fits) == [
+        "1/2 ExclusiveDeviceAllocateConflict, 1/2 AllocatedCardsInsufficientRequest"
+    ]
+    assert overlay.memory.tolist() == [[8_000, 0]], "fitting leaves no trace"
+    assert not arrays.used_memory.any()
+    for booking, reason in [
+        (Booking(20_000, 0, 1), "1/2 CardInsufficientMemory"),
+        (Booking(0, 95, 1), "1/2 CardInsufficientCore"),
+        (Booking(0, 0, 10), "1/2 CardTimeSlicingExhausted"),
+    ]:
+        overlay.add("uid", 0, {0: booking})
+        fits = fit(arrays, overlay, Question(pod(but(PLAIN, count=2)), np.array([0])))
+        assert reasons_of(fits)[0].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("policy", "order"), [("binpack", [1, 0, 2]), ("spread", [2, 0, 1]), ("whole", [1, 0, 2])]
+)
+def test_nodes_are_scored_by_how_full_they_become(policy: str, order: list[int]) -> None:
+    half = node(card("a", used_slots=5, used_memory=8_000), card("b", 1))
+    full = node(card("a", used_slots=9, used_memory=16_000), card("b", 1, used_slots=10))
+    empty = node(card("a"), card("b", 1))
+    given = answers([half, full, empty], pod(PLAIN), Terms(policy, ("binpack",)))
+    scores = [one.score for one in given]
+    assert sorted(range(3), key=lambda place: -scores[place]) == order
+
+
+def test_an_own_expression_scores_nodes() -> None:
+    found = [node(card("a")), node(card("a"), card("b", 1)), node()]
+    fits, _ = asked(found, pod(PLAIN), own=Expression("10*cards - 100*whole"))
+    assert fits.score[:2].tolist() == [10.0, -30.0]
+    assert priorities(fits).tolist() == [10, 0, 0]
+
+
+def test_the_best_node_has_ten_and_all_have_ten_when_they_are_equal() -> None:
+    found = [node(card("a", used_slots=used)) for used in (0, 2, 8, 10)]
+    fits, _ = asked(found, pod(PLAIN))
+    assert priorities(fits).tolist() == [0, 2, 10, 0]
+    fits, _ = asked([found[0]] * 3, pod(PLAIN))
+    assert priorities(fits).tolist() == [10, 10, 10]
+
+
+def test_nodes_are_answered_in_the_order_in_which_they_are_asked_about() -> None:
+    found = [node(card(f"card-{place}")) for place in range(9)]
+    fits, arrays = asked(found, pod(PLAIN), order=[7, 2])
+    assert [parts_of(fits, place, arrays, pod(PLAIN))[0].shares[0].uuid for place in (0, 1)] == [
+        "card-7",
+        "card-2",
+    ]
+
+
+def test_more_nodes_than_are_worked_on_at_a_time_are_answered_like_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [node(*(card(str(at), at, numa=at % 2) for at in range(1 + size))) for size in range(7)]
+    wish = pod(but(PLAIN, count=3), numa_bind=True)
+    together = answers(found, wish, order=[6, 0, 5, 1, 4, 2, 3])
+    for rows in (1, 2, 3):
+        monkeypatch.setattr(loads, "BLOCK_ROWS", rows)
+        assert answers(found, wish, order=[6, 0, 5, 1, 4, 2, 3]) == together
+        assert answers(found, wish, order=[6, 0]) == together[:2]
+
+
+def test_containers_are_given_cards_as_long_as_any_node_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    two = node(card("a", slots=2))
+    found = [node(), two, node(card("b", slots=10)), two]
+    wish = PodWish(
+        tuple(
+            Wish(str(number), phase, (but(PLAIN, memory=1, cores=0),))
+            for number, phase in enumerate((Phase.SIDECAR, Phase.INIT, *[Phase.APP] * 3))
+        )
+    )
+    for rows in (1, 4):
+        monkeypatch.setattr(loads, "BLOCK_ROWS", rows)
+        together = answers(found, wish)
+        assert [one.parts is not None for one in together] == [False, False, True, False]
+        assert together[1].reason == "1/1 CardTimeSlicingExhausted"
+        fits, _ = asked(found, wish)
+        assert len(fits.steps) == 5
+    assert len(asked([two], wish)[0].steps) < 5
+
+
+def test_nothing_is_answered_about_no_nodes() -> None:
+    fits, _ = asked([node(card("a"))], pod(PLAIN), order=[])
+    assert reasons_of(fits) == []
+    assert priorities(fits).tolist() == []

@@ -1,0 +1,170 @@
+"""What an extender guesses about pods, the others take into account as soon as they hear of it."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+from support.harness.extender_harness import (
+    CLUSTER,
+    NAMESPACE,
+    ModelServer,
+    Replica,
+    cards,
+    pod,
+    replica,
+)
+
+from extender.fit.fit_engine import Preferences
+from extender.inventory.assumed import CONTESTED_SECONDS, GUESS_SECONDS, WARNING_SECONDS
+from extender.scheduler_api.extender_wire import Args
+from extender.verbs.extender import ExtenderSettings
+from ledger.core.model.amounts import AMOUNT_MAX
+from ledger.kube.api.objects import Pod
+from ledger.log.memory_log import MemoryStore
+
+THEIRS, OURS = pod("theirs", gpu=1, gpumem=16_000), pod("ours", gpu=1, gpumem=16_000)
+
+
+@contextlib.asynccontextmanager
+async def both() -> AsyncIterator[tuple[Replica, Replica, list[bytes]]]:
+    """Run two extenders of one node with a card of 16,000 MiB; collect what the first one tells."""
+    store, told = MemoryStore(), list[bytes]()
+    settings = ExtenderSettings(Preferences(node_policy="binpack"))
+    server = ModelServer()
+    server.add(THEIRS)
+    async with (
+        replica(store, server, settings, tell=told.append) as one,
+        replica(store, settings=settings) as other,
+    ):
+        await one.register("n1", cards("GPU-0"))
+        await one.create(THEIRS, OURS)
+        await other.caught_up(one)
+        yield one, other, told
+
+
+async def scored(found: Replica, one: Pod, *nodes: str) -> dict[str, int]:
+    args = Args(one, None, list(nodes))
+    await found.extender.filter(args)
+    return {each.host: each.score for each in await found.extender.prioritize(args)}
+
+
+async def test_a_card_that_another_extender_is_about_to_give_away_is_taken() -> None:
+    async with both() as (one, other, told):
+        await scored(one, THEIRS, "n1")
+        assert await other.places(OURS, "n1") == ["n1"], "nothing was heard yet"
+        other.extender.hear(told[-1])
+        assert await other.places(OURS, "n1") == []
+
+
+async def test_the_pod_itself_is_not_kept_out_by_what_is_guessed_about_it() -> None:
+    async with both() as (one, other, told):
+        await scored(one, THEIRS, "n1")
+        other.extender.hear(told[-1])
+        assert await other.places(THEIRS, "n1") == ["n1"]
+
+
+async def test_what_others_guess_ends_by_itself() -> None:
+    async with both() as (one, other, told):
+        await scored(one, THEIRS, "n1")
+        other.extender.hear(told[-1])
+        other.ahead += GUESS_SECONDS
+        assert await other.places(OURS, "n1") == ["n1"]
+
+
+async def test_what_is_heard_after_the_pod_was_placed_is_not_taken_twice() -> None:
+    async with both() as (one, other, told):
+        await one.register("n2", cards("GPU-1", memory=32_000))
+        await scored(one, THEIRS, "n2")
+        assert await one.bind(THEIRS, "n2") == ""
+        await other.caught_up(one)
+        other.extender.hear(told[-1])
+        assert len(other.inventory.overlay) == 0
+
+
+async def test_who_hears_of_others_leaves_nodes_that_have_room_for_one_more_only() -> None:
+    async with both() as (one, other, told):
+        await one.register("n2", cards("GPU-1", memory=160_000))
+        await scored(one, THEIRS, "n2")
+        await other.caught_up(one)
+        assert (await scored(other, OURS, "n1", "n2"))["n1"] == 10
+        other.extender.hear(told[-1])
+        assert (await scored(other, OURS, "n1", "n2"))["n2"] == 10
+        other.ahead += CONTESTED_SECONDS
+        assert (await scored(other, OURS, "n1", "n2"))["n1"] == 10
+
+
+def hint(**changes: Any) -> bytes:
+    """Return a hint about a card of the node, changed so that nothing good can come of it."""
+    fields = {
+        "cluster": CLUSTER,
+        "namespace": f"{CLUSTER}/{NAMESPACE}",
+        "key": "pods/theirs",
+        "uid": "u",
+        "node": "n1",
+        "bookings": {"GPU-0": [16_000, 100, 1]},
+        "alone": [],
+    }
+    return msgspec.msgpack.encode(list((fields | changes).values()))
+
+
+def booking(*amounts: int) -> bytes:
+    return hint(bookings={"GPU-0": amounts})
+
+
+DEEP = b"\x98" + hint()[1:] + b"\x91" * 100_000 + b"\xc0"
+"""A hint of a later version, which says something more, and that is nested without end."""
+
+WRONG = {
+    "nothing": b"",
+    "another language": b"no guess",
+    "a part": msgspec.msgpack.encode([CLUSTER, "ns"]),
+    "no text": hint().replace(b"pods/theirs", b"pods/\xff\xff\xff\xff\xff\xff"),
+    "nested without end": DEEP,
+    "less than nothing of memory": booking(-1, 0, 1),
+    "less than nothing of cores": booking(0, -1, 1),
+    "less than no slots": booking(0, 0, -1),
+    "more than can be counted": booking(AMOUNT_MAX + 1, 0, 1),
+    "more than 64 bits": booking(2**64 - 1, 0, 1),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+async def test_a_hint_that_cannot_be_right_is_counted_told_and_changes_nothing(
+    wrong: bytes,
+) -> None:
+    async with both() as (_, other, _):
+        with capture_logs() as logs:
+            other.extender.hear(wrong)
+        assert other.counted == [("hints_refused_total",)]
+        assert [one["event"] for one in logs] == ["hint_refused"]
+        assert not other.inventory.overlay.memory.any()
+        assert len(other.inventory.overlay) == 0
+        assert await other.places(OURS, "n1") == ["n1"]
+        other.extender.hear(hint())
+        assert await other.places(OURS, "n1") == [], "what is heard later is taken into account"
+
+
+async def test_many_hints_that_cannot_be_right_are_counted_and_told_once_in_a_while() -> None:
+    async with both() as (_, other, _):
+        with capture_logs() as logs:
+            for _ in range(50):
+                other.extender.hear(b"no guess")
+            other.ahead += WARNING_SECONDS
+            other.extender.hear(b"no guess")
+        assert len(other.counted) == 51
+        assert [one["refused"] for one in logs] == [1, 51]
+
+
+@pytest.mark.parametrize(
+    "other_place", [{"cluster": "west"}, {"node": "n9"}, {"bookings": {"GPU-9": [9, 9, 9]}}]
+)
+async def test_a_hint_about_what_is_not_known_here_is_no_fault(
+    other_place: dict[str, Any],
+) -> None:
+    async with both() as (_, other, _):
+        other.extender.hear(hint(**other_place))
+        assert not other.inventory.overlay.memory.any()
+        assert not other.counted

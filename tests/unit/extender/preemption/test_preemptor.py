@@ -1,0 +1,457 @@
+"""Room is made for an important pod: claimed first, then evicted, whatever happens in between."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from support.harness.extender_harness import (
+    CLUSTER,
+    DEADLINE_SECONDS,
+    NAMESPACE,
+    ModelServer,
+    Replica,
+    cards,
+    pod,
+    replica,
+)
+
+from extender.preemption import preemptor
+from extender.verbs import filter_wait
+from ledger.core.model import commands
+from ledger.core.model.cards import Claim
+from ledger.core.model.denials import Denial, Reason
+from ledger.kube.api.disruption_budgets import Budget, BudgetSpec, BudgetStatus
+from ledger.kube.api.errors import BudgetExhausted, Conflict, Unavailable
+from ledger.kube.api.objects import ObjectMeta, Pod
+from ledger.kube.api.ports import Listed
+from ledger.kube.api.selectors import LabelSelector
+from ledger.log.ledger import Accepted, Ledger
+from ledger.log.memory_log import MemoryStore
+
+SPACE = f"{CLUSTER}/{NAMESPACE}"
+CARD = 16_000
+
+
+class EvictingServer(ModelServer):
+    """A model of an API server that evicts: a pod that is evicted ends when the test says so.
+
+    `evicted` are names, `refusals` errors by name. `before_evict` is awaited before each eviction.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.evicted: list[str] = []
+        self.refusals: dict[str, Exception] = {}
+        self.budgets: list[Budget] = []
+        self.before_evict: Callable[[], Awaitable[None]] | None = None
+
+    async def list_pods_on(self, node: str) -> Listed[Pod]:
+        return Listed(1, [one for one in self.pods.values() if one.spec.node_name == node])
+
+    async def list_budgets(self, namespace: str) -> Listed[Budget]:
+        return Listed(1, self.budgets)
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        if self.before_evict is not None:
+            await self.before_evict()
+        if name in self.refusals:
+            raise self.refusals[name]
+        one = self.pods.get(name)
+        if one is None or one.metadata.uid != uid:
+            raise Conflict(f"{name} is another one")
+        self.evicted.append(name)
+        self.pods[name] = ending(one)
+
+
+class Site:
+    """A node with two cards, an extender, and the pods on it by name."""
+
+    def __init__(self, found: Replica, server: EvictingServer, store: MemoryStore) -> None:
+        self.found, self.server, self.store = found, server, store
+
+    async def running(self, name: str, priority: int, **asked: int) -> Pod:
+        """Bind a pod."""
+        one = important(name, priority, **asked)
+        self.server.add(one)
+        await self.found.create(one)
+        for node in await self.found.places(one, "n1", "n2"):
+            if not await self.found.bind(one, node):
+                return one
+        raise AssertionError(f"{name} fits nowhere")
+
+    async def waiting(self, name: str, priority: int, **asked: int) -> Pod:
+        """Create a pod that is not scheduled yet."""
+        one = important(name, priority, **asked)
+        self.server.add(one)
+        await self.found.create(one)
+        return one
+
+    async def asked(self, one: Pod, *nodes: str) -> str:
+        """Filter a pod that fits nowhere, and return what became of it."""
+        before = len(self.outcomes())
+        assert not await self.found.places(one, *(nodes or ("n1",)))
+        outcome = await self.outcome_after(before)
+        self.found.ahead += preemptor.PAUSE_SECONDS_MAX
+        return outcome
+
+    async def outcome_after(self, before: int) -> str:
+        """Return what became of the next try after so many."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while len(self.outcomes()) == before:
+                self.found.has_counted.clear()
+                await self.found.has_counted.wait()
+        return self.outcomes()[before]
+
+    async def tried_until(self, outcome: str) -> None:
+        """Let pauses pass until this became of a try."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while outcome not in self.outcomes():
+                self.found.has_counted.clear()
+                await self.found.has_counted.wait()
+                self.found.ahead += preemptor.PAUSE_SECONDS_MAX
+
+    def outcomes(self) -> list[str]:
+        counted = self.found.counted
+        return [one[1] for one in counted if one[0] == "preemptions_total"]
+
+    def claims(self) -> list[Claim]:
+        return [one for kept in self.found.writer.state.claims.values() for one in kept]
+
+    async def ended(self, name: str) -> None:
+        """Let a pod be gone, and the ledger know."""
+        one = self.server.pods.pop(name)
+        end = commands.End(SPACE, f"pods/{name}", one.metadata.uid, 10**6, "deleted")
+        await self.found.tell(end)
+
+
+def important(name: str, priority: int, **asked: int) -> Pod:
+    one = pod(name, **asked)
+    meta = msgspec.structs.replace(one.metadata, labels={"pod": name})
+    spec = msgspec.structs.replace(one.spec, priority=priority, preemption_policy=None)
+    return msgspec.structs.replace(one, metadata=meta, spec=spec)
+
+
+def budget(name: str, allowed: int) -> Budget:
+    """Return a budget of the pod of a name."""
+    selector = LabelSelector(match_labels={"pod": name})
+    meta = ObjectMeta(name=f"of-{name}", namespace=NAMESPACE)
+    return Budget(meta, BudgetSpec(selector), BudgetStatus(allowed))
+
+
+def victims_of(claim: Claim) -> list[str]:
+    return [key.removeprefix("pods/") for _, key, _ in claim.victims]
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    """Run an extender that may evict."""
+    server, store = EvictingServer(), MemoryStore()
+    async with replica(store, server, evicting=server) as found:
+        await found.register("n1", cards("GPU-0", "GPU-1"))
+        yield Site(found, server, store)
+
+
+WHOLE: dict[str, int] = {"gpu": 1, "gpumem": CARD}
+
+
+async def test_the_cards_of_less_important_pods_are_claimed_and_the_pods_evicted(site: Site):
+    await site.running("low", 1, **WHOLE)
+    await site.running("lower", 0, **WHOLE)
+    high = await site.waiting("high", 5, **WHOLE)
+    assert await site.asked(high) == "evicted"
+    assert site.server.evicted == ["lower"]
+    [claim] = site.claims()
+    assert (claim.key, victims_of(claim)) == ("pods/high", ["lower"])
+    assert ("pods_preempted_total",) in site.found.counted
+
+
+async def test_nobody_is_evicted_before_the_claim_is_in_the_log(site: Site):
+    await site.running("low", 0, gpu=2, gpumem=CARD)
+    claimed: list[bool] = []
+
+    async def look() -> None:
+        claimed.append(bool(site.claims()))
+
+    site.server.before_evict = look
+    await site.asked(await site.waiting("high", 5, **WHOLE))
+    assert claimed == [True]
+
+
+async def test_what_the_victims_leave_goes_to_the_pod_and_to_no_other(site: Site):
+    await site.running("low", 0, gpu=2, gpumem=CARD)
+    high = await site.waiting("high", 5, gpu=2, gpumem=CARD)
+    thief = await site.waiting("thief", 5, gpu=1, gpumem=1000)
+    await site.asked(high)
+    await site.ended("low")
+    assert await site.found.places(thief, "n1") == []
+    assert "CardClaimed" in await site.found.bind(thief, "n1")
+    assert await site.found.places(high, "n1") == ["n1"]
+    assert await site.found.bind(high, "n1") == ""
+    assert not site.claims()
+
+
+async def test_filter_waits_for_the_end_of_victims_that_the_scheduler_saw_first(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(filter_wait, "AGAIN_SECONDS", 0.0)
+    await site.running("low", 0, gpu=2, gpumem=CARD)
+    high = await site.waiting("high", 5, **WHOLE)
+    await site.asked(high)
+    asking = asyncio.create_task(site.found.places(high, "n1"))
+    await asyncio.sleep(0)
+    await site.ended("low")
+    assert await asking == ["n1"]
+
+
+async def test_equals_are_never_evicted(site: Site):
+    await site.running("low", 5, gpu=2, gpumem=CARD)
+    assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "nowhere"
+    assert not site.claims()
+    assert not site.server.evicted
+
+
+async def test_a_pod_that_is_to_preempt_nobody_waits(site: Site):
+    await site.running("low", 0, gpu=2, gpumem=CARD)
+    patient = await site.waiting("patient", 5, **WHOLE)
+    spec = msgspec.structs.replace(patient.spec, preemption_policy="Never")
+    assert not await site.found.places(msgspec.structs.replace(patient, spec=spec), "n1")
+    assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "evicted"
+    assert [claim.key for claim in site.claims()] == ["pods/high"]
+
+
+async def test_pods_that_end_anyway_are_counted_on_and_not_evicted(site: Site):
+    await site.running("ending", 9, **WHOLE)
+    await site.running("low", 0, **WHOLE)
+    site.server.pods["ending"] = ending(site.server.pods["ending"])
+    assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "evicted"
+    assert not site.server.evicted
+    [claim] = site.claims()
+    assert victims_of(claim) == ["ending"]
+
+
+async def test_what_somebody_else_placed_stays(site: Site):
+    low = await site.running("low", 0, gpu=2, gpumem=CARD)
+    placed = site.found.placed("low")
+    assert placed is not None
+    key = (SPACE, "pods/low", low.metadata.uid)
+    await site.found.tell(commands.Unplace(*key, f"{CLUSTER}/n1", "unbound"))
+    await site.found.tell(commands.Place(*key, f"{CLUSTER}/n1", placed.parts, seen=True))
+    assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "nowhere"
+
+
+async def test_a_budget_that_lets_nobody_go_is_respected(site: Site):
+    await site.running("guarded", 0, **WHOLE)
+    await site.running("low", 1, **WHOLE)
+    site.server.budgets = [budget("guarded", 0)]
+    await site.asked(await site.waiting("high", 5, **WHOLE))
+    assert site.server.evicted == ["low"]
+
+
+async def test_a_refusal_by_a_budget_withdraws_the_claim_and_takes_another_node_next(site: Site):
+    await site.running("low", 1, gpu=2, gpumem=CARD)
+    await site.found.register("n2", cards("GPU-2"))
+    await site.running("guarded", 0, **WHOLE)
+    site.server.refusals = {"guarded": BudgetExhausted("the budget needs it")}
+    high = await site.waiting("high", 5, **WHOLE)
+    assert await site.asked(high, "n1", "n2") == "protected"
+    assert not site.claims()
+    assert await site.asked(high, "n1", "n2") == "evicted"
+    assert site.server.evicted == ["low"]
+
+
+async def test_a_victim_that_is_gone_or_another_one_by_now_is_passed_over(site: Site):
+    await site.running("one", 0, **WHOLE)
+    await site.running("two", 0, **WHOLE)
+    high = await site.waiting("high", 5, gpu=2, gpumem=CARD)
+
+    async def replaced() -> None:
+        site.server.pods["one"] = _renamed(site.server.pods["one"])
+        site.server.before_evict = None
+
+    site.server.before_evict = replaced
+    assert await site.asked(high) == "evicted"
+    assert site.server.evicted == ["two"]
+
+
+async def test_evicting_ends_with_the_claim(site: Site):
+    await site.running("one", 0, **WHOLE)
+    await site.running("two", 0, **WHOLE)
+    high = await site.waiting("high", 5, gpu=2, gpumem=CARD)
+
+    async def gone() -> None:
+        site.server.before_evict = None
+        await site.ended("high")
+
+    site.server.before_evict = gone
+    assert await site.asked(high) == "overtaken"
+    assert len(site.server.evicted) == 1
+    assert not site.claims()
+
+
+async def test_another_replica_goes_on_with_the_claim_of_one_that_died(site: Site):
+    await site.running("one", 0, **WHOLE)
+    await site.running("two", 0, **WHOLE)
+    high = await site.waiting("high", 5, gpu=2, gpumem=CARD)
+    site.server.refusals = {"one": Unavailable("it died"), "two": Unavailable("it died")}
+    assert await site.asked(high) == "unavailable"
+    before = site.claims()
+    site.server.refusals = {}
+    async with replica(site.store, site.server, evicting=site.server) as other:
+        await other.caught_up(site.found)
+        successor = Site(other, site.server, site.store)
+        assert await successor.asked(high) == "evicted"
+        assert sorted(site.server.evicted) == ["one", "two"]
+        assert successor.claims() == before
+
+
+async def test_nobody_is_evicted_for_a_pod_that_is_gone_or_bound(site: Site):
+    await site.running("low", 0, gpu=2, gpumem=CARD)
+    high = await site.waiting("high", 5, **WHOLE)
+    site.server.change("high", node="n9")
+    assert await site.asked(high) == "gone"
+    del site.server.pods["high"]
+    assert await site.asked(high) == "gone"
+    assert not site.claims()
+
+
+async def test_nobody_is_evicted_where_only_a_guess_is_in_the_way(site: Site):
+    await site.running("low", 0, gpu=1, gpumem=CARD)
+    guessed = await site.waiting("guessed", 5, **WHOLE)
+    high = await site.waiting("high", 5, **WHOLE)
+    assert await site.found.places(guessed, "n1") == ["n1"]
+    assert await site.asked(high) == "fits"
+    assert not site.server.evicted
+
+
+async def test_room_is_made_without_being_asked_again_once_a_guess_has_come_true(site: Site):
+    await site.running("low", 0, gpu=1, gpumem=CARD)
+    guessed = await site.waiting("guessed", 0, **WHOLE)
+    high = await site.waiting("high", 5, **WHOLE)
+    assert await site.found.places(guessed, "n1") == ["n1"]
+    assert await site.asked(high) == "fits"
+    assert await site.found.bind(guessed, "n1") == ""
+    await site.tried_until("evicted")
+    assert len(site.server.evicted) == 1
+
+
+async def test_a_pod_that_fits_and_is_asked_about_again_is_tried_at_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(preemptor, "_pause_longer", lambda one: setattr(one, "pause", 600.0))
+    monkeypatch.setattr(preemptor, "PAUSE_SECONDS_MAX", 0.0)
+    await site.running("low", 0, gpu=1, gpumem=CARD)
+    guessed = await site.waiting("guessed", 0, **WHOLE)
+    high = await site.waiting("high", 5, **WHOLE)
+    assert await site.found.places(guessed, "n1") == ["n1"]
+    assert await site.asked(high) == "fits"
+    assert await site.found.bind(guessed, "n1") == ""
+    assert await site.asked(high) == "evicted"
+
+
+async def test_who_leaves_for_one_pod_leaves_nothing_for_another(site: Site):
+    await site.running("low", 0, gpu=2, gpumem=CARD)
+    assert await site.asked(await site.waiting("high", 5, gpu=2, gpumem=CARD)) == "evicted"
+    await site.asked(await site.waiting("other", 9, **WHOLE))
+    await site.outcome_after(2)
+    assert sorted(site.outcomes()[1:3]) == ["evicted", "nowhere"], "the first one goes on"
+    assert site.server.evicted == ["low"]
+    assert len(site.claims()) == 1
+
+
+async def test_pods_and_their_victims_are_told(site: Site):
+    await site.running("low", 0, gpu=2, gpumem=CARD)
+    await site.asked(await site.waiting("high", 5, **WHOLE))
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not {"Preempted", "PreemptionStarted"} <= {one.reason for one in site.server.events}:
+            await site.server.told.acquire()
+    told = {one.reason: one for one in site.server.events}
+    assert told["Preempted"].name == "low"
+    assert told["Preempted"].note == ("by pod uid-high of priority 5, for want of cards on node n1")
+    assert (told["PreemptionStarted"].name, told["PreemptionStarted"].action) == (
+        "high",
+        "Preempting",
+    )
+
+
+def ending(one: Pod) -> Pod:
+    meta = msgspec.structs.replace(one.metadata, deletion_timestamp=datetime.now(UTC))
+    return msgspec.structs.replace(one, metadata=meta)
+
+
+def _renamed(one: Pod) -> Pod:
+    return msgspec.structs.replace(
+        one, metadata=msgspec.structs.replace(one.metadata, uid="another")
+    )
+
+
+async def test_room_is_made_without_being_asked_again_once_a_budget_allows_it(site: Site):
+    await site.running("guarded", 0, gpu=2, gpumem=CARD)
+    site.server.budgets = [budget("guarded", 0)]
+    assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "nowhere"
+    site.server.budgets = []
+    assert await site.outcome_after(1) == "evicted"
+    assert site.server.evicted == ["guarded"]
+
+
+async def test_a_pod_that_the_scheduler_asks_no_more_about_is_given_up(site: Site):
+    await site.running("low", 9, gpu=2, gpumem=CARD)
+    assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "nowhere"
+    site.found.ahead += preemptor.ASKED_SECONDS
+    assert await site.outcome_after(1) == "given up"
+
+
+async def test_nodes_are_looked_at_some_at_a_time_until_all_were(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(preemptor, "NODES_MAX", 1)
+    await site.running("high", 9, gpu=2, gpumem=CARD)
+    await site.found.register("n2", cards("GPU-2"))
+    await site.running("low", 0, **WHOLE)
+    wanting = await site.waiting("high-2", 5, **WHOLE)
+    assert await site.asked(wanting, "n1", "n2") == "nowhere"
+    assert await site.asked(wanting, "n1", "n2") == "evicted"
+    assert site.server.evicted == ["low"]
+
+
+async def test_no_more_pods_than_the_bound_wait(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(preemptor, "WANTING_MAX", 1)
+    await site.running("low", 9, gpu=2, gpumem=CARD)
+    one, other = [await site.waiting(name, 5, **WHOLE) for name in ("one", "other")]
+    assert await site.asked(one) == "nowhere"
+    await site.found.places(other, "n1")
+    assert await site.asked(one) == "nowhere"
+    assert site.outcomes() == ["nowhere", "nowhere"]
+
+
+async def test_who_is_protected_is_asked_to_leave_before_anybody_has_left(site: Site):
+    await site.running("free", 0, **WHOLE)
+    await site.running("guarded", 0, **WHOLE)
+    site.server.budgets = [budget("guarded", 1)]
+    site.server.refusals = {"guarded": BudgetExhausted("somebody else was faster")}
+    assert await site.asked(await site.waiting("high", 5, gpu=2, gpumem=CARD)) == "protected"
+    assert not site.server.evicted
+
+
+async def test_nobody_is_evicted_when_the_ledger_keeps_nothing(site: Site):
+    async with replica(server=site.server, ledger=Refusing, evicting=site.server) as found:
+        await found.register("n1", cards("GPU-0"))
+        other = Site(found, site.server, site.store)
+        await other.running("low", 0, **WHOLE)
+        assert await other.asked(await other.waiting("high", 5, **WHOLE)) == "nowhere"
+    assert not site.server.evicted
+
+
+class Refusing:
+    """A ledger that keeps cards for nobody."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def submit(
+        self, command: commands.AnyCommand, *, dry_run: bool = False
+    ) -> Accepted | Denial:
+        if isinstance(command, commands.MakeRoom):
+            return Denial(Reason.CARD_CLAIMED, "somebody else holds it", transient=True)
+        return await self._ledger.submit(command, dry_run=dry_run)

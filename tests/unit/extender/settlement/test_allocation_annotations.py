@@ -1,0 +1,133 @@
+"""The annotation of a resized pod gets the amounts of the log, after its event is there."""
+
+import logging
+
+import pytest
+from support.harness.card_settlement import ALLOCATED, NAMESPACE, CardWorld, carded, settling_cards
+
+from extender.settlement import allocation_annotations
+from ledger.core.model.cards import Part, Parts, Phase, Share, Stage
+from ledger.core.model.commands import Resize
+from ledger.kube.api.errors import ClusterError, Conflict, Forbidden, Rejected, Unavailable
+from ledger.kube.hami import annotation_names
+from ledger.log.memory_log import MemoryStore
+
+
+def parts(memory: int, uuid: str = "GPU-0") -> Parts:
+    return (Part("main", Phase.APP, (Share(uuid, memory, 10),)),)
+
+
+def annotated(one: CardWorld, name: str = "p", key: str = ALLOCATED) -> str:
+    text: str = one.server.objects["pods", "red", name]["metadata"]["annotations"][key]
+    return text
+
+
+async def placed(one: CardWorld, *names: str) -> None:
+    """Have pods run on a node, as HAMi has placed them."""
+    one.add_node("n1")
+    await one.settles_nodes("n1")
+    await one.synced()
+    for name in names:
+        one.add_pod(name, node="n1", parts=parts(1000))
+        await one.until(lambda name=name: one.placed(name) is not None)
+
+
+async def resize(one: CardWorld, name: str, memory: int) -> None:
+    there = one.placed(name)
+    assert there is not None
+    await one.writer.submit(Resize(NAMESPACE, f"pods/{name}", there.uid, parts(memory), {}))
+
+
+async def test_a_resize_is_written_into_the_annotation_and_nothing_else_is():
+    async with carded() as one, settling_cards(one):
+        await placed(one, "p", "q")
+        before = dict(one.server.objects["pods", "red", "p"]["metadata"]["annotations"])
+        await resize(one, "p", 500)
+        await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
+        after = one.server.objects["pods", "red", "p"]["metadata"]["annotations"]
+        assert after == before | {ALLOCATED: "GPU-0,NVIDIA,500,10:;"}
+        assert after[annotation_names.WORDS["nvidia"].to_allocate] == "GPU-0,NVIDIA,1000,10:;"
+        assert annotated(one, "q") == "GPU-0,NVIDIA,1000,10:;"
+        assert one.nodes.allocations == ["p"]
+
+
+async def test_an_annotation_that_a_crash_has_left_behind_is_repaired_at_the_start():
+    store = MemoryStore()
+    async with carded(store=store) as one:
+        async with settling_cards(one):
+            await placed(one, "p", "q")
+        await resize(one, "p", 500)  # nothing settles: the service that wrote it is gone
+        assert annotated(one) == "GPU-0,NVIDIA,1000,10:;"
+        async with settling_cards(one):
+            await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
+        assert one.nodes.allocations == ["p"]
+
+
+@pytest.mark.parametrize("error", [Conflict("changed"), Forbidden("no"), Unavailable("gone")])
+async def test_a_write_that_fails_is_tried_again(
+    error: Exception, caplog: pytest.LogCaptureFixture
+):
+    async with carded() as one, settling_cards(one):
+        await placed(one, "p")
+        one.nodes.refused.append(error)
+        with caplog.at_level(logging.WARNING):
+            await resize(one, "p", 500)
+            await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
+        told = caplog.messages.count("allocation_not_written")
+        assert told == (0 if isinstance(error, Conflict) else 1)
+
+
+async def test_a_pod_that_may_not_be_written_holds_up_no_other():
+    async with carded() as one, settling_cards(one):
+        await placed(one, "p", "q")
+        one.nodes.refused.extend([Forbidden("no")])
+        await resize(one, "p", 500)
+        await resize(one, "q", 600)
+        await one.until(lambda: annotated(one, "q") == "GPU-0,NVIDIA,600,10:;")
+        await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Rejected("metadata.annotations: Too long", 422), Unavailable("failed calling webhook")],
+)
+async def test_a_pod_whose_write_always_fails_delays_no_other(
+    monkeypatch: pytest.MonkeyPatch, error: ClusterError
+):
+    """A tenant may fill a pod's annotations, or its namespace have a webhook that is away."""
+    monkeypatch.setattr(allocation_annotations, "RETRY_SECONDS", 600.0)
+    async with carded() as one, settling_cards(one):
+        await placed(one, "p", "q")
+        one.nodes.refused.append(error)
+        await resize(one, "p", 500)
+        await one.until(lambda: not one.nodes.refused)
+        await resize(one, "q", 600)
+        await one.until(lambda: annotated(one, "q") == "GPU-0,NVIDIA,600,10:;")
+        assert annotated(one) == "GPU-0,NVIDIA,1000,10:;"
+
+
+async def test_an_annotation_with_other_cards_is_drift_and_stays():
+    async with carded() as one, settling_cards(one):
+        await placed(one, "p")
+        other = one.given(parts(700, "GPU-1"), "n1")
+        one.server.update("pods", "red", "p", metadata={"annotations": other})
+        await one.until(lambda: one.counted["placement_drift_total", "cards"] == 1)
+        await resize(one, "p", 500)
+        one.add_pod("q", node="n1", parts=parts(1000))
+        await one.until(lambda: one.placed("q") is not None)
+        await resize(one, "q", 600)
+        await one.until(lambda: annotated(one, "q") == "GPU-0,NVIDIA,600,10:;")
+        assert one.nodes.allocations == ["q"]
+
+
+async def test_amounts_that_are_right_are_not_written_again():
+    async with carded() as one, settling_cards(one):
+        await placed(one, "p", "q")
+        await resize(one, "q", 600)
+        await one.until(lambda: one.nodes.allocations == ["q"])
+        one.server.update("pods", "red", "p", status={"phase": "Running"})
+        await one.until(lambda: one.placed("p").stage == Stage.ALLOCATED)
+        one.server.update("pods", "red", "q", metadata={"labels": {"a": "b"}})
+        await resize(one, "p", 500)
+        await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
+        assert one.nodes.allocations == ["q", "p"]

@@ -1,0 +1,48 @@
+"""What one node announces fills no log: some at once, a steady rate after that."""
+
+from support.harness.card_settlement import card_text, carded, settling_cards
+
+from extender.settlement import node_registration
+from ledger.log.memory_log import MemoryStore
+
+CHANGES = 24
+PROFILES = [
+    {"name": "p" * 200 + str(number), "memoryMB": number, "sliceCount": 1} for number in range(60)
+]
+
+
+def forged(number: int) -> str:
+    """Return an announcement of about 200 kB that differs from all others."""
+    return card_text(12, type=f"T{number}", migProfiles=PROFILES)
+
+
+def taken(one, model: str) -> bool:
+    return one.registered("n1").cards[0].type == model
+
+
+async def test_a_node_that_announces_something_else_all_the_time_is_held_back():
+    store = MemoryStore()
+    async with carded(store=store) as one, settling_cards(one):
+        one.add_node("n1")
+        one.add_node("n2")
+        await one.settles_nodes("n1", "n2")
+        for number in range(CHANGES):
+            one.change_node("n1", text=forged(number))
+            await one.until(lambda n=number: taken(one, f"T{n}") or one.cards.warnings())
+        assert 200_000 < store.size < node_registration.ANNOUNCED_BURST_BYTES + 300_000
+        one.change_node("n2", text=card_text(devmem=40_000))
+        await one.until(lambda: one.registered("n2").cards[0].memory == 40_000)
+        assert "node n1: its announcements change too often" in one.cards.warnings()[0]
+
+
+async def test_a_node_that_was_held_back_is_registered_as_it_is_when_there_is_room(monkeypatch):
+    monkeypatch.setattr(node_registration, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(node_registration, "ANNOUNCED_BYTES_PER_SECOND", 1_000_000)
+    monkeypatch.setattr(node_registration, "ANNOUNCED_BURST_BYTES", 100_000)
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1", text=forged(0))
+        await one.settles_nodes("n1")
+        for number in (1, 2, 3):
+            one.change_node("n1", text=forged(number))
+        await one.until(lambda: taken(one, "T3"))
+        await one.until(lambda: not one.cards.warnings())

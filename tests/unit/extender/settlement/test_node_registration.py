@@ -1,0 +1,224 @@
+"""What nodes announce becomes accounts, and what they stop announcing can be had by nobody."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from support.harness.card_settlement import card_text, carded, settling_cards
+from support.harness.settlement import CLUSTER
+
+from extender.settlement import node_registration
+from extender.settlement.node_reader import NodeRules
+from extender.settlement.overcommit import Scaling
+from ledger.core.model.accounts import card
+from ledger.core.model.cards import HAMI, OWN, Part, Phase, Share
+from ledger.core.model.commands import RegisterCards
+from ledger.core.model.denials import Denial
+from ledger.kube.hami import annotation_names
+
+GIVEN = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
+
+
+def limits(one, uuid: str) -> dict[str, int]:
+    account = one.state.accounts[card(CLUSTER, "n1", uuid)]
+    return {key: one.state.limit[line] for key, line in account.lines.items()}
+
+
+async def test_a_node_that_announces_cards_gets_an_account_for_each():
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+        assert one.registered("n1").keeper == HAMI
+        assert limits(one, "GPU-1") == {"memory": 24_576, "cores": 100, "slots": 10}
+
+
+async def test_the_older_form_means_the_same():
+    text = "GPU-0,10,24576,100,NVIDIA A10,0,true:GPU-1,10,24576,100,NVIDIA A10,0,true:"
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1", text=text)
+        await one.settles_nodes("n1")
+        assert limits(one, "GPU-1") == {"memory": 24_576, "cores": 100, "slots": 10}
+
+
+async def test_a_node_without_cards_is_no_node_of_the_ledger():
+    async with carded() as one, settling_cards(one):
+        one.add_node("plain", text="")
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+
+
+async def test_cards_that_are_announced_in_another_order_are_no_news():
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+        position = one.state.position
+        one.change_node("n1", text=json.dumps(json.loads(card_text())[::-1]))
+        one.add_node("n2")
+        await one.settles_nodes("n1", "n2")
+        assert one.state.position == position + 1
+        assert one.cards.warnings() == []
+
+
+async def test_a_card_that_changes_is_registered_anew():
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+        one.change_node("n1", text=card_text(devmem=40_000))
+        await one.until(lambda: limits(one, "GPU-0")["memory"] == 40_000)
+
+
+async def test_a_node_that_is_deleted_is_gone_and_may_come_back():
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+        one.server.delete("nodes", "", "n1")
+        await one.settles_nodes()
+        assert card(CLUSTER, "n1", "GPU-0") not in one.state.accounts
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+
+
+async def test_a_node_that_vanished_unwatched_is_removed_by_the_list():
+    async with carded() as one:
+        one.add_node("n1")
+        async with settling_cards(one):
+            await one.settles_nodes("n1")
+        one.server.delete("nodes", "", "n1")
+        one.add_node("n2")
+        async with settling_cards(one):
+            await one.settles_nodes("n2")
+
+
+async def test_a_node_that_a_stale_replica_registers_after_its_end_is_removed_again():
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+        cards = one.registered("n1").cards
+        one.server.delete("nodes", "", "n1")
+        one.add_node("n2")
+        await one.settles_nodes("n2")
+        stale = RegisterCards(f"{CLUSTER}/n1", HAMI, cards, version=1)
+        answer = await one.writer.submit(stale)
+        assert not isinstance(answer, Denial), answer
+        await one.settles_nodes("n2")
+
+
+async def test_cards_of_a_deleted_node_stay_charged_until_their_pods_are_gone():
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1")
+        one.add_pod("p", node="n1", parts=GIVEN)
+        await one.until(lambda: one.placed("p") is not None)
+        one.server.delete("nodes", "", "n1")
+        await one.until(lambda: one.registered("n1").gone)
+        assert [lost.uuid for lost in one.registered("n1").lost] == ["GPU-0"]
+        one.server.delete("pods", "red", "p")
+        await one.until(lambda: one.registered("n1") is None)
+
+
+async def test_an_announcement_that_cannot_be_read_leaves_everything_as_it_was():
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+        before = one.registered("n1")
+        one.change_node("n1", text="[{")
+        await one.until(lambda: one.cards.nodes.not_understood == 1)
+        one.add_node("n2")
+        await one.settles_nodes("n1", "n2")
+        assert one.registered("n1") == before
+        assert "n1" in one.cards.warnings()[0]
+        assert annotation_names.WORDS["nvidia"].register in one.cards.warnings()[0]
+
+
+async def test_without_their_announcement_cards_stay_and_are_not_healthy():
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+        one.server.update("nodes", "", "n1", metadata={"annotations": {}})
+        await one.until(lambda: one.health("n1") == [False, False])
+        one.change_node("n1")
+        await one.until(lambda: one.health("n1") == [True, True])
+
+
+async def test_cards_of_which_the_kubelet_has_none_are_not_healthy():
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+        one.server.update("nodes", "", "n1", status={"allocatable": {"nvidia.com/gpu": "0"}})
+        await one.until(lambda: one.health("n1") == [False, False])
+        one.server.update("nodes", "", "n1", status={"allocatable": {"nvidia.com/gpu": "20"}})
+        await one.until(lambda: one.health("n1") == [True, True])
+
+
+async def test_a_handshake_that_nobody_answers_ends_cards_by_time_alone(monkeypatch):
+    monkeypatch.setattr(node_registration, "LOOK_SECONDS", 0.02)
+    async with carded() as one, settling_cards(one):
+        asked = f"Requesting_{one.clock():%Y-%m-%d %H:%M:%S}"
+        one.add_node("n1", HANDSHAKE=asked)
+        one.server.update("nodes", "", "n1", status={"allocatable": {}})
+        await one.settles_nodes("n1")
+        assert one.health("n1") == [True, True]
+        one.now += timedelta(seconds=61) // timedelta(microseconds=1)
+        await one.until(lambda: one.health("n1") == [False, False])
+
+
+async def test_a_node_that_is_not_ready_for_a_while_has_no_healthy_cards(monkeypatch):
+    monkeypatch.setattr(node_registration, "LOOK_SECONDS", 0.02)
+    async with carded(unready_seconds=0.3) as one:
+        async with settling_cards(one):
+            one.add_node("n1", ready=False)
+            await one.settles_nodes("n1")
+            assert one.health("n1") == [True, True]
+            await one.until(lambda: one.health("n1") == [False, False])
+        async with settling_cards(one):
+            one.add_node("n2")
+            await one.settles_nodes("n1", "n2")
+            assert one.health("n1") == [False, False], "another replica gives no second chance"
+            one.change_node("n1")
+            await one.until(lambda: one.health("n1") == [True, True])
+
+
+async def test_only_cards_that_our_agent_keeps_are_scaled():
+    rules = NodeRules(scalings=(Scaling(memory=150, type="a10"),))
+    async with carded(rules=rules) as one, settling_cards(one):
+        one.add_node("n1", KEEPER=OWN)
+        one.add_node("n2")
+        await one.settles_nodes("n1", "n2")
+        assert limits(one, "GPU-0")["memory"] == 36_864
+        assert {one.memory_scale for one in one.registered("n1").cards} == {150}
+        assert {one.memory for one in one.registered("n2").cards} == {24_576}
+
+
+async def test_scores_of_pairs_reach_whoever_chooses_cards():
+    heard = {}
+    async with carded() as one:
+        one.cards.nodes.set_scores = heard.__setitem__
+        async with settling_cards(one):
+            one.add_node("n1", PAIR_SCORES='[{"uuid":"GPU-0","score":{"GPU-1":60}}]')
+            await one.settles_nodes("n1")
+            assert heard["n1"] == {("GPU-0", "GPU-1"): 60, ("GPU-1", "GPU-0"): 60}
+            one.server.delete("nodes", "", "n1")
+            await one.settles_nodes()
+            assert heard["n1"] == {}
+
+
+async def test_a_passive_replica_tells_nothing_and_knows_the_nodes():
+    async with carded() as one:
+        one.active = False
+        async with settling_cards(one):
+            one.add_node("n1")
+            await one.until(lambda: "n1" in one.cards.nodes.known)
+            assert one.state.nodes == {}
+            one.active = True
+            await one.settles_nodes("n1")
+
+
+@pytest.mark.parametrize("text", ["[]", card_text(1)])
+async def test_a_card_that_is_announced_no_more_loses_its_account(text):
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1")
+        await one.settles_nodes("n1")
+        one.change_node("n1", text=text)
+        await one.until(lambda: card(CLUSTER, "n1", "GPU-1") not in one.state.accounts)
+        assert {each.uuid for each in one.registered("n1").cards} == (
+            set() if text == "[]" else {"GPU-0"}
+        )

@@ -1,0 +1,419 @@
+"""Where pods are is told as it is: ours come further, others' are charged, and drift is counted."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from support.harness.card_settlement import ALLOCATED, NAMESPACE, card_text, carded, settling_cards
+from support.harness.settlement import CLUSTER
+
+from extender.settlement import node_locks
+from ledger.core.model.accounts import card
+from ledger.core.model.cards import OWN, Part, Phase, Placement, Share, Stage
+from ledger.core.model.commands import MakeRoom, Place, Resize, Unplace
+from ledger.core.model.denials import Denial
+from ledger.core.model.events import Cause
+from ledger.kube.api.errors import Rejected, Unavailable
+from ledger.kube.api.objects import Pod
+from ledger.kube.hami import annotation_names, node_lock
+
+ON_0 = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
+ON_1 = (Part("main", Phase.APP, (Share("GPU-1", 1000, 10),)),)
+WHERE = NAMESPACE, "pods/p"
+
+
+def used(one, uuid: str, node: str = "n1") -> tuple[int, ...]:
+    account = one.state.accounts[card(CLUSTER, node, uuid)]
+    return tuple(one.state.used[line] for line in account.lines.values())
+
+
+async def ready(one, *nodes: str) -> None:
+    for name in nodes or ("n1",):
+        one.add_node(name)
+    await one.settles_nodes(*(nodes or ("n1",)))
+    await one.synced()
+
+
+async def test_a_pod_that_somebody_else_placed_is_charged_on_its_cards():
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        one.add_pod("p", node="n1", parts=ON_0)
+        await one.until(lambda: one.placed("p") is not None)
+        assert one.placed("p").observed
+        assert one.placed("p").stage == Stage.BOUND
+        assert used(one, "GPU-0") == (1000, 10, 1)
+
+
+async def test_pods_that_were_there_before_are_charged_after_the_first_list():
+    async with carded() as one:
+        one.add_node("n1")
+        for number in range(3):
+            one.add_pod(f"p{number}", node="n1", parts=ON_0)
+        async with settling_cards(one):
+            await one.until(lambda: all(one.placed(f"p{number}") for number in range(3)))
+            assert used(one, "GPU-0") == (3000, 30, 3)
+
+
+async def test_a_pod_whose_node_announces_nothing_yet_is_charged_as_soon_as_it_does():
+    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+        await ready(one, "n2")
+        one.add_pod("p", node="n1", parts=ON_0)
+        await one.until(lambda: one.cards.astray == 1)
+        assert one.placed("p") is None
+        assert "red/p" in one.cards.warnings()[0]
+        one.add_node("n1")
+        await one.until(lambda: one.placed("p") is not None)
+        await one.until(lambda: one.cards.astray == 0)
+
+
+async def test_why_a_pod_cannot_be_charged_is_logged_once(caplog: pytest.LogCaptureFixture):
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        with caplog.at_level(logging.WARNING):
+            one.add_pod("p", node="n9", parts=ON_0)
+            await one.until(lambda: one.cards.astray == 1)
+            for number in range(3):
+                one.server.update("pods", "red", "p", metadata={"labels": {"n": str(number)}})
+            one.add_pod("q", node="n1", parts=ON_0)
+            await one.until(lambda: one.placed("q") is not None)
+        assert caplog.messages.count("placement_not_known") == 1
+
+
+async def test_what_a_pod_was_given_may_exceed_a_card_because_it_is_the_truth():
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        share = Share("GPU-0", 20_000, 10)
+        for name in ("a", "b"):
+            one.add_pod(name, node="n1", parts=(Part("main", Phase.APP, (share,)),))
+        await one.until(lambda: one.placed("a") is not None and one.placed("b") is not None)
+        assert used(one, "GPU-0") == (40_000, 20, 2)
+
+
+async def test_annotations_of_a_pod_that_is_not_bound_count_nothing():
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        one.add_pod("p", parts=ON_0)
+        one.add_pod("q", node="n1", parts=ON_0)
+        await one.until(lambda: one.placed("q") is not None)
+        assert one.placed("p") is None
+        assert one.cards.astray == 0
+
+
+async def test_a_placement_whose_pod_changes_before_its_binding_stays():
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        await one.place("p", uid, "n1", ON_0)
+        one.server.update("pods", "red", "p", metadata={"labels": {"a": "b"}})
+        one.add_pod("q", node="n1", parts=ON_0)
+        await one.until(lambda: one.placed("q") is not None)
+        assert one.placed("p").stage == Stage.PROPOSED
+
+
+async def test_annotations_that_speak_of_another_node_are_of_an_earlier_choice():
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        one.add_pod("p", node="n1")
+        one.server.update("pods", "red", "p", metadata={"annotations": one.given(ON_0, "n9")})
+        await one.until(lambda: one.cards.astray == 1)
+        assert "n9" in one.cards.warnings()[0]
+        assert one.placed("p") is None
+
+
+async def test_a_pod_whose_request_makes_no_sense_is_charged_on_its_cards_all_the_same():
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        one.add_pod("p", node="n1", parts=ON_0, gpumem="16Gi")
+        await one.until(lambda: one.placed("p") is not None)
+        assert used(one, "GPU-0") == (1000, 10, 1)
+
+
+async def test_the_end_of_a_pod_gives_its_cards_back():
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        one.add_pod("p", node="n1", parts=ON_0)
+        await one.until(lambda: one.placed("p") is not None)
+        one.server.update("pods", "red", "p", status={"phase": "Succeeded"})
+        await one.until(lambda: one.placed("p") is None)
+        assert used(one, "GPU-0") == (0, 0, 0)
+
+
+@pytest.mark.parametrize("phase", [annotation_names.SUCCESS, ""])
+async def test_a_placement_of_ours_comes_further_as_its_pod_does(phase):
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        await one.place("p", uid, "n1", ON_0)
+        one.server.update(
+            "pods",
+            "red",
+            "p",
+            spec={"nodeName": "n1"},
+            metadata={"annotations": one.given(ON_0, "n1")},
+        )
+        await one.until(lambda: one.placed("p").stage == Stage.BOUND)
+        if phase:
+            given = one.given(ON_0, "n1") | {annotation_names.BIND_PHASE: phase}
+            one.server.update("pods", "red", "p", metadata={"annotations": given})
+        else:
+            one.server.update("pods", "red", "p", status={"phase": "Running"})
+        await one.until(lambda: one.placed("p").stage == Stage.ALLOCATED)
+        assert not one.placed("p").observed
+        assert one.counted["placement_drift_total", "cards"] == 0
+
+
+async def test_init_containers_that_are_over_book_nothing_any_more():
+    parts = (
+        Part("prepare", Phase.INIT, (Share("GPU-0", 9000, 50),)),
+        Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),
+    )
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        one.add_pod("p", node="n1", parts=parts)
+        limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "9000", "nvidia.com/gpucores": "50"}
+        init = [{"name": "prepare", "resources": {"limits": limits}}]
+        one.server.update("pods", "red", "p", spec={"initContainers": init})
+        await one.until(lambda: one.placed("p") is not None)
+        assert used(one, "GPU-0") == (9000, 50, 1)
+        over = [{"name": "prepare", "state": {"terminated": {"exitCode": 0}}}]
+        one.server.update("pods", "red", "p", status={"initContainerStatuses": over})
+        await one.until(lambda: one.placed("p").initialised)
+        assert used(one, "GPU-0") == (1000, 10, 1)
+        assert one.entry("p").charge["nvidia.com/gpumem"] == 1000
+
+
+async def test_an_annotation_that_disagrees_with_our_placement_is_drift_and_not_believed():
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        await one.place("p", uid, "n1", ON_0)
+        said = one.given(ON_1, "n1")
+        for _ in range(2):
+            one.server.update(
+                "pods", "red", "p", spec={"nodeName": "n1"}, metadata={"annotations": said}
+            )
+        await one.until(lambda: one.placed("p").stage == Stage.BOUND)
+        assert one.placed("p").parts == ON_0
+        assert used(one, "GPU-1") == (0, 0, 0)
+        assert one.counted["placement_drift_total", "cards"] == 1
+
+
+async def test_what_a_resize_has_changed_is_no_drift():
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        one.add_pod("p", node="n1", parts=ON_0)
+        await one.until(lambda: one.placed("p") is not None)
+        smaller = (Part("main", Phase.APP, (Share("GPU-0", 500, 10),)),)
+        await one.writer.submit(Resize(*WHERE, one.placed("p").uid, smaller, {}))
+        one.server.update("pods", "red", "p", status={"phase": "Running"})
+        await one.until(lambda: one.placed("p").stage == Stage.ALLOCATED)
+        assert one.placed("p").parts == smaller
+        assert one.counted["placement_drift_total", "cards"] == 0
+
+
+async def test_a_pod_that_is_bound_elsewhere_has_the_cards_that_it_was_given_there():
+    async with carded() as one, settling_cards(one):
+        await ready(one, "n1", "n2")
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        await one.place("p", uid, "n1", ON_0)
+        said = one.given(ON_1, "n2")
+        one.server.update(
+            "pods", "red", "p", spec={"nodeName": "n2"}, metadata={"annotations": said}
+        )
+        await one.until(lambda: getattr(one.placed("p"), "node", "") == f"{CLUSTER}/n2")
+        assert used(one, "GPU-0") == (0, 0, 0)
+        assert used(one, "GPU-1", "n2") == (1000, 10, 1)
+        assert one.counted["placement_drift_total", "node"] == 1
+
+
+async def test_a_placement_that_never_was_bound_is_undone_after_a_read_and_not_before():
+    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+        await ready(one)
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        one.nodes.unreadable = Unavailable("later")
+        await one.place("p", uid, "n1", ON_0)
+        await one.until(lambda: one.nodes.reads == ["p"])
+        assert one.placed("p") is not None
+        assert one.cards.unbound == 1
+        one.nodes.unreadable = None
+        await one.until(lambda: one.placed("p") is None)
+        assert used(one, "GPU-0") == (0, 0, 0)
+        assert one.cards.unbound == 0
+
+
+async def test_a_read_that_shows_the_pod_bound_keeps_its_cards():
+    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+        await ready(one)
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        body = one.server.objects["pods", "red", "p"]
+        await one.place("p", uid, "n1", ON_0)
+        body["spec"]["nodeName"] = "n1"  # the watch does not tell of it
+        await one.until(lambda: one.placed("p").stage == Stage.BOUND)
+        assert one.cards.unbound == 0
+
+
+async def test_what_a_read_shows_undoes_no_placement_that_was_made_during_it(monkeypatch):
+    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+        await ready(one)
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        await one.place("p", uid, "n1", ON_0)
+        read = one.nodes.get_pod
+        stood: list[bool] = []
+
+        async def placed_anew(namespace: str, name: str) -> Pod | None:
+            stood.append(one.placed("p") is not None)
+            found = await read(namespace, name)
+            if len(stood) == 1:
+                await one.writer.submit(Unplace(*WHERE, uid, f"{CLUSTER}/n1", Cause.UNBOUND))
+                await one.place("p", uid, "n1", ON_0)
+            return found
+
+        monkeypatch.setattr(one.nodes, "get_pod", placed_anew)
+        await one.until(lambda: len(stood) == 2)
+        assert stood == [True, True]
+
+
+async def test_who_is_not_bound_gives_back_the_lock_of_the_node_too():
+    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+        one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
+        await one.settles_nodes("n1")
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        await one.place("p", uid, "n1", ON_0)
+        await one.until(lambda: bool(one.nodes.writes))
+        assert one.nodes.writes[0][:2] == ("n1", {annotation_names.LOCK: None})
+        await one.until(lambda: one.placed("p") is None)
+
+
+async def test_an_unbound_placement_is_found_by_whoever_becomes_active_with_an_age_of_zero():
+    async with carded(settle_seconds=0.4) as one:
+        async with settling_cards(one):
+            await ready(one)
+            uid = one.add_pod("p")
+            await one.until(lambda: one.entry("p") is not None)
+        await one.place("p", uid, "n1", ON_0)
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        async with settling_cards(one):
+            await one.until(lambda: bool(one.nodes.reads))
+            assert clock() - begun >= 0.4
+            await one.until(lambda: one.placed("p") is None)
+
+
+async def test_cards_are_kept_for_a_pod_no_longer_than_their_time():
+    async with carded(claim_seconds=0.3) as one, settling_cards(one):
+        one.add_node("n1", KEEPER=OWN)
+        await one.settles_nodes("n1")
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        answer = await one.writer.submit(MakeRoom(*WHERE, uid, f"{CLUSTER}/n1", ON_0, ()))
+        assert not isinstance(answer, Denial), answer
+        assert one.state.claims
+        await one.until(lambda: not one.state.claims)
+        assert clock() - begun >= 0.3
+
+
+async def test_the_lock_of_a_pod_that_is_gone_is_cleared(monkeypatch):
+    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
+    async with carded() as one, settling_cards(one):
+        one.add_node("n1", LOCK=node_lock.write("red", "gone", one.clock()))
+        await one.until(lambda: bool(one.nodes.writes))
+        (name, changes, _) = one.nodes.writes[0]
+        assert (name, changes) == ("n1", {annotation_names.LOCK: None})
+
+
+async def test_a_lock_that_may_not_be_cleared_keeps_no_other_from_being(monkeypatch):
+    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
+    async with carded() as one, settling_cards(one):
+        clear = one.nodes.patch_node_annotations
+
+        async def refuse_first(name: str, *change: Any) -> None:
+            if name == "n1":
+                raise Rejected("denied by a webhook", 422)
+            await clear(name, *change)
+
+        monkeypatch.setattr(one.nodes, "patch_node_annotations", refuse_first)
+        for name in ("n1", "n2"):
+            one.add_node(name, LOCK=node_lock.write("red", "gone", one.clock()))
+        await one.until(lambda: bool(one.nodes.writes))
+        assert one.nodes.writes[0][0] == "n2"
+
+
+async def test_the_lock_of_a_pod_that_is_there_stays(monkeypatch):
+    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
+    async with carded() as one, settling_cards(one):
+        one.add_pod("p")
+        one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
+        await one.until(lambda: len(one.nodes.reads) > 2)
+        assert one.nodes.writes == []
+
+
+async def test_the_lock_of_a_pod_that_is_on_another_node_is_cleared(monkeypatch):
+    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
+    async with carded() as one, settling_cards(one):
+        one.add_pod("p", node="n2")
+        one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
+        await one.until(lambda: bool(one.nodes.writes))
+        assert one.nodes.writes[0][:2] == ("n1", {annotation_names.LOCK: None})
+
+
+async def test_settlement_gives_back_no_placement_that_another_extender_made_anew(monkeypatch):
+    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+        await ready(one)
+        uid = one.add_pod("p")
+        await one.until(lambda: one.entry("p") is not None)
+        where, node = (*WHERE, uid), f"{CLUSTER}/n1"
+        assert_accepted(await one.writer.submit(Place(*where, node, ON_0, version=7)))
+        submit, left = one.writer.submit, list[Placement | None]()
+
+        async def anew_first(command: Any, **more: Any) -> Any:
+            if not isinstance(command, Unplace) or left:
+                return await submit(command, **more)
+            await submit(Unplace(*where, node, Cause.UNBOUND, version=7))
+            await submit(Place(*where, node, ON_0, version=9))
+            answer = await submit(command, **more)
+            left.append(one.placed("p"))
+            return answer
+
+        monkeypatch.setattr(one.writer, "submit", anew_first)
+        await one.until(lambda: bool(left))
+        assert left[0] is not None
+        assert left[0].version == 9
+
+
+def assert_accepted(answer: Any) -> None:
+    assert not isinstance(answer, Denial), answer
+
+
+async def test_a_list_of_cards_that_makes_no_sense_is_reported_and_charges_nothing():
+    async with carded() as one, settling_cards(one):
+        await ready(one)
+        one.add_pod("p", node="n1", parts=ON_0)
+        await one.until(lambda: one.placed("p") is not None)
+        one.add_pod("q", node="n1", parts=ON_0)
+        one.add_node("n2", text=card_text(1))
+        body = {
+            "metadata": {
+                "annotations": {ALLOCATED: "GPU-0,NVIDIA,x:;", annotation_names.NODE: "n1"}
+            }
+        }
+        one.server.create(
+            "pods",
+            "red",
+            {
+                "metadata": {"name": "r", **body["metadata"]},
+                "spec": {"containers": [{"name": "main"}], "nodeName": "n1"},
+            },
+        )
+        await one.until(lambda: one.cards.astray == 1)
+        assert ALLOCATED in one.cards.warnings()[0]

@@ -1,0 +1,381 @@
+"""Filter says of every node whether the pod fits, and why not; prioritize scores what is left."""
+
+import asyncio
+
+import msgspec
+import pytest
+from support.harness.extender_harness import CLUSTER, ModelServer, announcing, cards, pod, replica
+
+from extender.fit.fit_engine import Preferences
+from extender.scheduler_api.extender_wire import (
+    Args,
+    MetaPod,
+    MetaVictims,
+    NodeList,
+    PreemptionArgs,
+)
+from extender.verbs import filter_nodes
+from extender.verbs.extender import LOOK_AGAIN_SECONDS, ExtenderSettings, Unavailable
+from extender.verbs.filter_wait import AGAIN_SECONDS
+from ledger.core.model.cards import HAMI, MIG, OWN, Card, Profile
+from ledger.core.model.commands import End, RegisterCards, SetLimits
+from ledger.kube.api.objects import Node, ObjectMeta
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.vendors.vendors import chosen
+from ledger.log.memory_log import MemoryStore
+
+WANTS = pod("a", gpu=1, gpumem=8000)
+NEVER = "NodeUnregistered"
+
+
+async def test_every_node_is_answered_and_in_the_order_asked():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.register("n2", cards("GPU-1", memory=4000))
+        await found.register("n3", cards("GPU-2"))
+        answer = await found.extender.filter(Args(WANTS, None, ["n3", "n2", "n0", "n1"]))
+        assert answer.node_names == ["n3", "n1"]
+        assert answer.nodes is None
+        assert answer.failed_nodes == {}
+        assert answer.failed_and_unresolvable_nodes == {
+            "n2": "1/1 CardInsufficientMemory",
+            "n0": NEVER,
+        }
+
+
+async def test_a_node_that_evictions_would_free_is_no_lost_cause():
+    server = ModelServer()
+    one, other = pod("a", gpu=1, gpumem=16_000), pod("b", gpu=1, gpumem=16_000)
+    server.add(one, other)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one, other)
+        assert await found.bind(one, "n1") == ""
+        answer = await found.extender.filter(Args(other, None, ["n1", "n9"]))
+        assert answer.failed_nodes == {"n1": "1/1 CardInsufficientMemory"}
+        assert answer.failed_and_unresolvable_nodes == {"n9": NEVER}
+
+
+async def test_a_pod_that_wants_no_card_passes_everywhere():
+    async with replica() as found:
+        answer = await found.extender.filter(Args(pod("a"), None, ["n1", "n2"]))
+        assert answer.node_names == ["n1", "n2"]
+        scores = await found.extender.prioritize(Args(pod("a"), None, ["n1"]))
+        assert [(one.host, one.score) for one in scores] == [("n1", 0)]
+
+
+async def test_cards_that_nodes_only_count_are_left_to_the_scheduler(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """No node announces single cards of such a vendor, so the extender knows none of them."""
+    rules = DemandRules(vendors=chosen(["nvidia", "metax"]))
+    monkeypatch.setattr("support.harness.extender_harness.RULES", rules)
+    both = pod("a", gpu=1, gpumem=8000)
+    [container] = both.spec.containers or []
+    assert container.resources is not None
+    container.resources.limits["metax-tech.com/gpu"] = "1"
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        answer = await found.extender.filter(Args(both, None, ["n1", "n2"]))
+        assert answer.node_names == ["n1"]
+        assert answer.failed_and_unresolvable_nodes == {"n2": NEVER}
+
+
+async def test_a_request_that_makes_no_sense_fits_nowhere_and_no_eviction_helps():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        one = pod("a", {"hami.io/node-scheduler-policy": "random"}, gpu=1)
+        answer = await found.extender.filter(Args(one, None, ["n1"]))
+        [reason] = answer.failed_and_unresolvable_nodes.values()
+        assert "random" in reason
+
+
+async def test_nodes_in_full_are_answered_in_full_as_they_came():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        raw = [
+            msgspec.Raw(b'{"metadata":{"name":"n1"},"odd":  [1, 2]}'),
+            msgspec.Raw(b'{"metadata":{"name":"n2"}}'),
+        ]
+        answer = await found.extender.filter(Args(WANTS, NodeList({}, raw), None))
+        assert answer.node_names is None
+        assert answer.nodes is not None
+        assert [bytes(one) for one in answer.nodes.items or ()] == [bytes(raw[0])]
+        assert answer.failed_and_unresolvable_nodes == {"n2": NEVER}
+
+
+async def test_nodes_that_do_not_exist_yet_are_taken_at_their_word():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        nodes = [
+            announcing("new", *cards("GPU-7")),
+            announcing("small", *cards("GPU-8", memory=4000)),
+        ]
+        raw = [msgspec.Raw(msgspec.json.encode({"metadata": one})) for one in nodes]
+        args = Args(WANTS, NodeList({}, [*raw, msgspec.Raw(b'{"metadata":{"name":"n1"}}')]), None)
+        answer = await found.extender.filter(args)
+        assert answer.nodes is not None
+        assert len(answer.nodes.items or ()) == 2
+        assert answer.failed_and_unresolvable_nodes == {"small": "1/1 CardInsufficientMemory"}
+        scores = {one.host: one.score for one in await found.extender.prioritize(args)}
+        assert scores == {"new": 10, "small": 0, "n1": 10}
+        assert sorted(found.inventory.rows) == ["n1"]
+
+
+@pytest.mark.parametrize(("policy", "best"), [("binpack", "n1"), ("spread", "n2")])
+async def test_the_best_node_has_ten_by_policy(policy: str, best: str):
+    server = ModelServer()
+    first, second = pod("a", gpu=1, gpumem=8000), pod("b", gpu=1, gpumem=8000)
+    server.add(first, second)
+    settings = ExtenderSettings(Preferences(node_policy=policy))
+    async with replica(server=server, settings=settings) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.register("n2", cards("GPU-1"))
+        await found.create(first, second)
+        assert await found.bind(first, "n1") == ""
+        names = await found.places(second, "n1", "n2", "n3")
+        scores = await found.extender.prioritize(Args(second, None, names))
+        assert {one.host: one.score for one in scores} == {best: 10, ({*names} - {best}).pop(): 0}
+
+
+async def test_what_was_just_scored_is_probably_taken_when_the_next_pod_is_filtered():
+    pods = [pod(name, gpu=1, gpumem=16_000) for name in ("a", "b")]
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.register("n2", cards("GPU-1"))
+        names = await found.places(pods[0], "n1", "n2")
+        await found.extender.prioritize(Args(pods[0], None, names))
+        assert len(await found.places(pods[0], "n1", "n2")) == 2
+        assert len(await found.places(pods[1], "n1", "n2")) == 1
+
+
+async def test_a_pod_that_fits_on_one_node_is_on_its_way_there():
+    pods = [pod(name, gpu=1, gpumem=16_000) for name in ("a", "b")]
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        assert await found.places(pods[0], "n1") == ["n1"]
+        assert await found.places(pods[1], "n1") == []
+
+
+async def test_until_the_cards_are_known_nothing_is_answered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("extender.verbs.extender.READY_SECONDS", 0.05)
+    async with replica() as found:
+        found.inventory.loaded = False
+        answer = await found.extender.filter(Args(WANTS, None, ["n1"]))
+        assert "not open yet" in answer.error
+        with pytest.raises(Unavailable):
+            await found.extender.prioritize(Args(WANTS, None, ["n1"]))
+        assert "not open yet" in await found.bind(WANTS, "n1")
+
+
+async def test_a_pod_that_fits_nowhere_is_told_once_why():
+    server = ModelServer()
+    async with replica(server=server) as found:
+        for _ in range(3):
+            await found.extender.filter(Args(WANTS, None, ["n1", "n2"]))
+        await found.register("n1", cards("GPU-0", memory=4000))
+        await found.extender.filter(Args(WANTS, None, ["n1", "n2"]))
+        async with asyncio.timeout(5):
+            for _ in range(2):
+                await server.told.acquire()
+        first, second = server.events
+        assert first.reason == second.reason == "FilteringFailed"
+        assert first.note == "no available node, 2 nodes do not meet: 2 nodes: NodeUnregistered"
+        assert "1 nodes: 1/1 CardInsufficientMemory" in second.note
+
+
+async def test_of_the_schedulers_victims_those_count_that_leave_enough_room():
+    server = ModelServer()
+    holders = [pod(f"h{number}", gpu=1, gpumem=16_000) for number in (1, 2)]
+    wants = pod("w", gpu=1, gpumem=16_000)
+    server.add(*holders)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-1"))
+        await found.register("n2", cards("GPU-2"))
+        await found.create(*holders, wants)
+        for number, one in enumerate(holders, 1):
+            assert await found.bind(one, f"n{number}") == ""
+        victims = {
+            "n1": MetaVictims([MetaPod("uid-h1")], 1),
+            "n2": MetaVictims([MetaPod("uid-other")]),
+            "n3": MetaVictims([]),
+        }
+        answer = await found.extender.preempt(PreemptionArgs(wants, None, victims))
+        assert answer.node_name_to_meta_victims == {"n1": victims["n1"]}
+        used = found.inventory.arrays.used_memory[found.inventory.rows["n1"]].max()
+        assert used == 16_000
+
+
+async def test_a_node_that_is_gone_fits_nobody():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        assert await found.places(WANTS, "n1") == ["n1"]
+        command = RegisterCards("east/n1", "gpuledger", ())
+        await found.tell(command)
+        assert await found.places(pod("b", gpu=1), "n1") == []
+
+
+QUOTA = "quota/east/team/main"
+TYPED = DemandRules(types=(CardType("t4"),))
+
+
+@pytest.mark.parametrize("cores", [{}, {"gpucores": 100}], ids=["a part", "the whole"])
+async def test_cards_of_which_a_quota_does_not_bear_the_part_that_is_asked_for_do_not_fit(
+    cores: dict[str, int],
+):
+    one = pod("a", gpu=1, **{"gpumem-percentage": 100}, **cores)
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0", memory=10_000))
+        await found.register("n2", cards("GPU-1", memory=10_001))
+        await found.create(one)
+        assert await found.places(one, "n1", "n2") == ["n1", "n2"], "nothing bounds it"
+        await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10_000}))
+        answer = await found.extender.filter(Args(one, None, ["n1", "n2"]))
+        assert answer.node_names == ["n1"]
+        assert answer.failed_and_unresolvable_nodes == {"n2": "1/1 ResourceQuotaNotFit"}
+
+
+async def test_a_quota_bounds_all_containers_of_a_pod_together():
+    one = pod("a", gpu=2, **{"gpumem-percentage": 50})
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0", "GPU-1", memory=10_000))
+        await found.register("n2", cards("GPU-2", "GPU-3", memory=12_000))
+        await found.create(one)
+        await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10_000}))
+        assert await found.places(one, "n1", "n2") == ["n1"]
+
+
+async def test_memory_that_is_known_was_charged_before_and_is_not_bounded_again():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(WANTS)
+        await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10}))
+        assert await found.places(WANTS, "n1") == ["n1"]
+
+
+async def test_a_quota_of_one_type_bounds_pods_of_this_type(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("support.harness.extender_harness.RULES", TYPED)
+    annotations = {"nvidia.com/use-gputype": "T4"}
+    one = pod("a", annotations, gpu=1, **{"gpumem-percentage": 100})
+    other = pod("b", gpu=1, **{"gpumem-percentage": 100})
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(one, other)
+        limits = {"limits.t4.nvidia.com/gpumem": 10_000}
+        await found.tell(SetLimits(QUOTA, ("east/team",), limits))
+        assert await found.places(one, "n1") == []
+        assert await found.places(other, "n1") == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("keeper", "scores"),
+    [(OWN, {"n1": 10, "n2": 0, "n3": 0}), (HAMI, {"n1": 4, "n2": 10, "n3": 10})],
+)
+async def test_a_node_where_the_pod_would_wait_for_another_comes_after_all_others(
+    keeper: str, scores: dict[str, int]
+):
+    server, one, other = ModelServer(), pod("a", gpu=1), pod("b", gpu=1, gpumem=1000)
+    for name in ("n1", "n2", "n3"):
+        server.nodes[name] = Node(ObjectMeta(name=name, resource_version="5"))
+    server.add(one, other)
+    async with replica(server=server) as found:
+        for name in ("n1", "n2", "n3"):
+            await found.register(name, cards(f"GPU-{name}a", f"GPU-{name}b"), keeper)
+        await found.create(one, other)
+        assert await found.bind(one, "n1") == ""
+        names = await found.places(other, "n1", "n2", "n3")
+        assert {
+            each.host: each.score
+            for each in await found.extender.prioritize(Args(other, None, names))
+        } == scores
+        only = await found.extender.prioritize(Args(other, None, ["n1"]))
+        assert [each.score for each in only] == [10], "there is no other to go to"
+
+
+async def test_a_node_that_another_pod_is_on_its_way_to_comes_after_others_where_it_would_wait():
+    pods = [pod(name, gpu=1, gpumem=1000) for name in ("a", "b", "c")]
+    best = []
+    async with replica() as found:
+        for name in ("n1", "n2"):
+            await found.register(name, cards(f"GPU-{name}"), HAMI)
+        for one in pods:
+            names = await found.places(one, "n1", "n2")
+            scored = await found.extender.prioritize(Args(one, None, names))
+            best.append({each.host: each.score for each in scored})
+    assert best == [{"n1": 10, "n2": 10}, {"n1": 4, "n2": 10}, {"n1": 10, "n2": 10}]
+
+
+async def test_an_instance_that_is_larger_than_what_was_asked_for_must_fit_the_quota():
+    one = pod("a", gpu=1, gpumem=5000)
+    profile = Profile("1g.10gb", 10_000, 14, 1, ((0, 1),))
+    async with replica() as found:
+        await found.register(
+            "n1", (Card("GPU-0", 0, "A100", 80_000, 100, 7, mode=MIG, profiles=(profile,)),)
+        )
+        await found.create(one)
+        await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 9_999}))
+        answer = await found.extender.filter(Args(one, None, ["n1"]))
+        assert answer.failed_and_unresolvable_nodes == {"n1": "1/1 ResourceQuotaNotFit"}
+        await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10_000}))
+        assert await found.places(one, "n1") == ["n1"]
+
+
+async def test_nodes_are_scored_as_they_were_filtered_last_also_by_another_extender():
+    store = MemoryStore()
+    settings = ExtenderSettings(Preferences(node_policy="binpack"))
+    async with replica(store, settings=settings) as one, replica(store, settings=settings) as other:
+        await one.register("n1", cards("GPU-1", memory=32_000))
+        await one.register("n2", cards("GPU-2", memory=16_000))
+        await one.create(WANTS)
+        await other.caught_up(one)
+        both = Args(WANTS, None, ["n1", "n2"])
+        await one.extender.filter(both)
+        assert [each.score for each in await one.extender.prioritize(both)] == [0, 10]
+        await one.register("n1", cards("GPU-1", memory=10_000))
+        await other.caught_up(one)
+        await other.extender.filter(both)
+        assert [each.score for each in await one.extender.prioritize(both)] == [10, 0]
+
+
+async def test_a_pod_that_is_asked_about_again_waits_a_moment_for_what_the_ledger_learns():
+    server = ModelServer()
+    first, late = pod("a", gpu=1, gpumem=16_000), pod("b", gpu=1, gpumem=16_000)
+    server.add(first, late)
+    async with replica(server=server) as found:
+        await found.register("n1", cards("GPU-0"))
+        await found.create(first, late)
+        assert await found.bind(first, "n1") == ""
+        assert await found.places(late, "n1") == []
+        asked = asyncio.create_task(found.places(late, "n1"))
+        await asyncio.sleep(0)
+        meta = first.metadata
+        namespace = f"{CLUSTER}/{meta.namespace}"
+        await found.tell(End(namespace, f"pods/{meta.name}", meta.uid, 9, "deleted"))
+        assert await asked == ["n1"]
+
+
+async def test_of_many_pods_that_are_asked_about_again_only_the_first_waits():
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0", memory=1_000))
+        many = [pod(f"p-{number}", gpu=1, gpumem=8_000) for number in range(20)]
+        async with asyncio.timeout(10 * AGAIN_SECONDS):
+            for one in many * 2:
+                assert await found.places(one, "n1") == []
+
+
+async def test_who_waits_does_not_look_at_all_nodes_after_every_record(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    looked = []
+    filtered = filter_nodes.filtered
+    monkeypatch.setattr(filter_nodes, "filtered", lambda *what: looked.append(1) or filtered(*what))
+    late = pod("b", gpu=1, gpumem=8_000)
+    async with replica() as found:
+        await found.register("n1", cards("GPU-0", memory=1_000))
+        assert await found.places(late, "n1") == []
+        asked = asyncio.create_task(found.places(late, "n1"))
+        for number in range(20):
+            await found.create(pod(f"p-{number}"))
+        assert await asked == []
+    assert len(looked) <= 2 + AGAIN_SECONDS / LOOK_AGAIN_SECONDS + 1

@@ -1,0 +1,106 @@
+"""What a service does before its cluster is known under its name."""
+
+import asyncio
+
+import pytest
+from support.harness.replicas import running
+
+from gpuledger.server import cluster_side
+from gpuledger.server.cluster_side import Kubernetes
+from gpuledger.server.registered_cluster import Confirmed
+from ledger.core.model.commands import RegisterCluster, Reserve
+from ledger.core.model.denials import Denial, Reason
+from ledger.kube.api.errors import Unavailable
+from ledger.log.ledger import Accepted
+from ledger.log.memory_log import MemoryStore
+from ledger.log.writer.writer import Writer
+from ledger.runtime.settings.settings import Settings
+from webhook.settlement_controller import ClusterNameTaken
+
+NAME = "east-1"
+UID = "uid-of-kube-system"
+RESERVE = Reserve(f"{NAME}/red", "pods/p", "u", {"nvidia.com/gpu": 1})
+
+
+class Namespaces:
+    """A client of an API server that has the namespace `kube-system` and nothing else."""
+
+    async def get(self, path: str, *_: object, **__: object) -> bytes:
+        if not path.endswith("/kube-system"):
+            raise Unavailable("there is nothing else here")
+        return b'{"metadata": {"uid": "%s"}}' % UID.encode()
+
+    async def request(self, *_: object, **__: object) -> bytes:
+        raise Unavailable("there is nothing else here")
+
+
+class Replica:
+    """A replica whose log is open; it is not the one that settles."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.opened = asyncio.Event()
+        self.opened.set()
+        self.submit, self.subscribe, self._writer = writer.submit, writer.subscribe, writer
+
+    @property
+    def state(self):
+        return self._writer.state
+
+    def is_active(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """Collect how often webhooks are registered."""
+    found = []
+
+    async def register(*_: object) -> None:
+        found.append(1)
+
+    monkeypatch.setattr(cluster_side.registration, "register", register)
+    return found
+
+
+def service(writer: Writer) -> Kubernetes:
+    settings = Settings(cluster=NAME, register_webhook="https://gpuledger.example:8443")
+    return Kubernetes(settings, Namespaces(), Replica(writer), lambda *_: None)
+
+
+async def test_webhooks_are_registered_for_a_cluster_that_has_its_name(registered):
+    async with running(MemoryStore()) as writer:
+        one = service(writer)
+        task = asyncio.create_task(one.run(b""))
+        async with asyncio.timeout(30):
+            while not registered:  # noqa: ASYNC110 - told by a list
+                await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert writer.state.clusters == {NAME: UID}
+        assert isinstance(await one.ledger.submit(RESERVE), Accepted)
+
+
+async def test_a_cluster_under_the_name_of_another_registers_no_webhook_and_charges_nothing(
+    registered,
+):
+    async with running(MemoryStore()) as writer:
+        await writer.submit(RegisterCluster(NAME, "uid-of-another-cluster"))
+        one = service(writer)
+        with pytest.RaisesGroup(pytest.RaisesExc(ClusterNameTaken, match="--cluster")):
+            await asyncio.wait_for(one.run(b""), 5)
+        assert not registered
+        assert isinstance(await one.ledger.submit(RESERVE), Denial)
+        assert not writer.state.namespaces
+
+
+async def test_nothing_is_decided_for_a_cluster_whose_name_is_not_confirmed():
+    confirmed = asyncio.Event()
+    async with running(MemoryStore()) as writer:
+        ledger = Confirmed(writer, confirmed, NAME)
+        denial = await ledger.submit(RESERVE)
+        assert isinstance(denial, Denial)
+        assert denial.reason is Reason.LEDGER_UNAVAILABLE
+        assert denial.transient
+        assert NAME in denial.message
+        confirmed.set()
+        assert isinstance(await ledger.submit(RESERVE), Accepted)

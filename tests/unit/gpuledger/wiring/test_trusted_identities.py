@@ -1,0 +1,100 @@
+"""Who is trusted by the settings, and what an import advises about HAMi's accounts."""
+
+import tomllib
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from extender.settlement.hami_import import Imported, Problem
+from gpuledger.changes.hami_takeover import with_accounts
+from gpuledger.commands.ledger.import_hami import about_accounts
+from gpuledger.wiring import service_parts
+from ledger.kube.hami.hami_accounts import Account, Accounts
+from ledger.runtime.settings.settings import Settings
+from webhook.api.admission_settings import HAMI_IDENTITIES
+
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "from-hami.md"
+OWN = (
+    "system:serviceaccount:gpuledger-system:gpuledger",
+    "system:serviceaccount:gpuledger-system:gpuledger-scheduler",
+)
+SCHEDULER = Account("system:serviceaccount:gpu:vgpu-hami-scheduler", "Deployment gpu/scheduler")
+PLUGIN = Account("system:serviceaccount:gpu:vgpu-hami-device-plugin", "DaemonSet gpu/plugin")
+COPY = Account("system:serviceaccount:team:default", "Deployment team/copy")
+NOTHING = Imported(False, 0, 0, 0, 0, (), ())
+
+
+def test_the_setting_adds_to_hamis_usual_accounts() -> None:
+    settings = Settings(trusted_identities=(PLUGIN.user,))
+    assert service_parts.trusted(settings) == (*HAMI_IDENTITIES, PLUGIN.user, *OWN)
+    assert service_parts.policy(settings).trusted == service_parts.trusted(settings)
+
+
+def test_hamis_usual_accounts_can_be_left_out() -> None:
+    settings = Settings(trusted_identities=(PLUGIN.user,), trust_hami_defaults=False)
+    assert service_parts.trusted(settings) == (PLUGIN.user, *OWN)
+    assert service_parts.reviewed(settings).trusted == (PLUGIN.user, *OWN)
+
+
+def test_an_import_prints_the_whole_setting_with_what_it_has_already() -> None:
+    settings = Settings(trusted_identities=(PLUGIN.user,))
+    found = with_accounts(settings, NOTHING, Accounts((SCHEDULER, PLUGIN), (COPY,)))
+    [line] = found.settings
+    assert tomllib.loads(line) == {"trusted_identities": [PLUGIN.user, SCHEDULER.user]}
+    said = about_accounts(found.accounts or Accounts(), found.settings)
+    assert said == [
+        f"HAMi writes as {SCHEDULER.user} (Deployment gpu/scheduler).",
+        f"HAMi writes as {PLUGIN.user} (DaemonSet gpu/plugin).",
+        f"Not HAMi's: {COPY.user} (Deployment team/copy) may not patch all pods and nodes.",
+        "The webhooks refuse what HAMi writes until the settings have this line:",
+        line,
+    ]
+
+
+def test_an_import_names_a_scheduler_of_another_name() -> None:
+    trusted = Settings(trusted_identities=(SCHEDULER.user,), card_schedulers=("mine",))
+    usual = replace(SCHEDULER, scheduler="hami-scheduler")
+    assert with_accounts(trusted, NOTHING, Accounts((usual,))).settings == ()
+    found = with_accounts(trusted, NOTHING, Accounts((replace(SCHEDULER, scheduler="theirs"),)))
+    assert found.settings == ('card_schedulers = ["mine", "theirs"]',)
+    assert about_accounts(Accounts((SCHEDULER,)), found.settings)[1:] == [
+        "The webhooks take HAMi's scheduler for one without cards until they have:",
+        *found.settings,
+    ]
+
+
+def test_an_import_prints_no_setting_where_all_are_trusted() -> None:
+    usual = Account(HAMI_IDENTITIES[0], "Deployment kube-system/hami-scheduler")
+    found = with_accounts(Settings(), NOTHING, Accounts((usual,)))
+    assert found.settings == ()
+    assert about_accounts(found.accounts or Accounts(), ())[-1] == (
+        "The webhooks let these accounts write."
+    )
+
+
+def test_an_import_says_what_it_did_not_look_at() -> None:
+    said = about_accounts(Accounts(unproven_more=3, unasked=7), ())
+    assert said == [
+        "No HAMi was found: no Deployment or DaemonSet with its labels or image has its rights.",
+        "Not HAMi's, without these rights: 3 more accounts.",
+        "Not asked about: 7 more accounts of workloads that look like HAMi's.",
+    ]
+
+
+def test_an_import_that_may_not_look_for_accounts_says_so() -> None:
+    problem = Problem("accounts", "of HAMi", "403")
+    found = with_accounts(Settings(), NOTHING, problem)
+    assert (found.problems, found.accounts, found.settings) == ((problem,), None, ())
+
+
+def test_the_page_shows_what_an_import_prints() -> None:
+    pairs = (("scheduler", "Deployment"), ("device-plugin", "DaemonSet"))
+    names = [(kind, f"vgpu-hami-{part}") for part, kind in pairs]
+    accounts = Accounts(
+        tuple(
+            Account(f"system:serviceaccount:gpu-tools:{name}", f"{kind} gpu-tools/{name}")
+            for kind, name in names
+        )
+    )
+    found = with_accounts(Settings(), NOTHING, accounts)
+    assert "\n".join(about_accounts(accounts, found.settings)) in PAGE.read_text()

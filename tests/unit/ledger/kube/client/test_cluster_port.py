@@ -1,0 +1,80 @@
+"""One suite for everything that stands behind the cluster port: the model and the real adapter."""
+
+import contextlib
+
+import pytest
+from support.fakes.apiserver import (
+    ApiServer,
+    ModelCluster,
+    http_api,
+    on_loopback,
+    pod_body,
+    quota_body,
+)
+
+from ledger.kube.api.ports import Changed, Cluster, Listed
+from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.client.http_client import Client
+
+
+@pytest.fixture
+def server() -> ApiServer:
+    return ApiServer()
+
+
+@pytest.fixture(params=["model", "http"])
+async def cluster(request, server, tmp_path):
+    if request.param == "model":
+        yield ModelCluster(server)
+        return
+    async with (
+        on_loopback(http_api(server), tmp_path) as kubeconfig,
+        await Client.connect(kubeconfig) as client,
+    ):
+        yield KubernetesCluster(client)
+
+
+async def test_a_cluster_is_known_by_the_uid_of_kube_system(cluster: Cluster, server: ApiServer):
+    assert await cluster.kube_system_uid() == server.uid
+
+
+async def test_a_list_holds_the_pods_of_its_namespace_alone(cluster: Cluster, server: ApiServer):
+    server.create("pods", "red", pod_body("mine"))
+    server.create("pods", "blue", pod_body("other"))
+    listed = await cluster.list_pods("red")
+    assert [pod.metadata.name for pod in listed.objects] == ["mine"]
+    assert listed.version == server.version
+
+
+async def test_a_watch_begins_with_everything_at_one_version(cluster: Cluster, server: ApiServer):
+    server.create("pods", "red", pod_body("p"))
+    async with contextlib.aclosing(cluster.watch_pods()) as changes:
+        first = await anext(changes)
+    assert isinstance(first, Listed)
+    assert first.version == server.version
+    assert [pod.metadata.name for pod in first.objects] == ["p"]
+
+
+async def test_a_watch_tells_creation_change_and_deletion(cluster: Cluster, server: ApiServer):
+    async with contextlib.aclosing(cluster.watch_pods()) as changes:
+        await anext(changes)
+        created = server.create("pods", "red", pod_body("p"))
+        server.update("pods", "red", "p", status={"phase": "Running"})
+        server.delete("pods", "red", "p")
+        seen = [await anext(changes) for _ in range(3)]
+    assert all(isinstance(one, Changed) for one in seen)
+    assert [one.deleted for one in seen] == [False, False, True]
+    assert [one.object.status.phase for one in seen] == ["Pending", "Running", "Running"]
+    assert {one.object.metadata.uid for one in seen} == {created["metadata"]["uid"]}
+    assert [one.version for one in seen] == sorted({one.version for one in seen})
+    assert seen[-1].version == server.version
+
+
+async def test_quotas_are_watched_like_pods(cluster: Cluster, server: ApiServer):
+    server.create("resourcequotas", "red", quota_body("q", **{"limits.nvidia.com/gpu": "2"}))
+    async with contextlib.aclosing(cluster.watch_quotas()) as changes:
+        listed = await anext(changes)
+        server.delete("resourcequotas", "red", "q")
+        gone = await anext(changes)
+    assert listed.objects[0].spec.hard == {"limits.nvidia.com/gpu": "2"}
+    assert gone.deleted

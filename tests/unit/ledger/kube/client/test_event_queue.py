@@ -1,0 +1,74 @@
+"""Events on their way: what is written, and what is dropped is counted."""
+
+import asyncio
+import logging
+
+import pytest
+from support.harness.waiting import until
+
+from ledger.kube.api.errors import ClusterError, Forbidden
+from ledger.kube.api.ports import PodEvent
+from ledger.kube.client import event_queue
+from ledger.kube.client.event_queue import EventQueue
+
+
+class Server:
+    """Takes events; `refusing` is what it answers."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.refusing: ClusterError | None = None
+
+    async def create_event(self, event: PodEvent) -> None:
+        if self.refusing is not None:
+            raise self.refusing
+        self.events.append(event.note)
+
+
+def event(note: str) -> PodEvent:
+    return PodEvent(namespace="red", name="p", uid="u", reason="R", note=note, action="A")
+
+
+async def test_events_are_written_in_their_order() -> None:
+    server = Server()
+    queue = EventQueue(server, "tests", _uncounted)
+    task = asyncio.create_task(queue.run())
+    for number in range(5):
+        assert queue.put(event(str(number)))
+    await until(lambda: len(server.events) == 5)
+    task.cancel()
+    assert server.events == list("01234")
+
+
+async def test_events_beyond_the_bound_are_dropped_counted_and_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    counted: list[tuple[str, ...]] = []
+    queue = EventQueue(Server(), "tests", lambda *what: counted.append(what))
+    with caplog.at_level(logging.WARNING):
+        taken = [queue.put(event("e")) for _ in range(event_queue.WAITING_MAX + 7)]
+        assert [record.message for record in caplog.records] == ["events_dropped"]
+        queue._log_from = 0.0
+        queue.put(event("e"))
+    assert taken == [True] * event_queue.WAITING_MAX + [False] * 7
+    assert counted == [("events_dropped_total", "tests", "full")] * 8
+    assert [getattr(record, "count", 0) for record in caplog.records] == [1, 7]
+
+
+async def test_events_that_the_api_server_refuses_are_counted_and_hold_up_no_others() -> None:
+    server, counted = Server(), list[tuple[str, ...]]()
+    queue = EventQueue(server, "tests", lambda *what: counted.append(what))
+    server.refusing = Forbidden("no rights")
+    task = asyncio.create_task(queue.run())
+    queue.put(event("refused"))
+    await until(lambda: bool(counted))
+    server.refusing = None
+    queue.put(event("written"))
+    await until(lambda: bool(server.events))
+    task.cancel()
+    assert counted == [("events_dropped_total", "tests", "refused")]
+    assert server.events == ["written"]
+
+
+def _uncounted(*_: str) -> None:
+    """Count nothing."""

@@ -1,0 +1,32 @@
+"""How one client shares its connections between watches and everything else."""
+
+import asyncio
+import contextlib
+
+from aiohttp import web
+from support.fakes.apiserver import on_loopback
+
+from ledger.kube.client import http_client as clients
+from ledger.kube.client.http_client import Client
+
+
+async def test_watches_take_no_connection_from_reads_and_writes(answers, tmp_path, monkeypatch):
+    monkeypatch.setattr(clients, "CONNECTIONS_MAX", 1)
+
+    async def silence(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"{}\n")
+        await asyncio.Event().wait()
+        return response
+
+    answers.by_path |= {"/watched": silence, "/read": {"a": 1}}
+    async with contextlib.AsyncExitStack() as stack:
+        kubeconfig = await stack.enter_async_context(on_loopback(answers.app(), tmp_path))
+        client = await stack.enter_async_context(await Client.connect(kubeconfig))
+        for _ in range(3):
+            watch = await stack.enter_async_context(
+                contextlib.aclosing(client.watch("/watched", {"watch": "1"}))
+            )
+            assert await asyncio.wait_for(anext(watch), 10) == b"{}\n"
+        assert await asyncio.wait_for(client.get("/read"), 10) == b'{"a": 1}'

@@ -1,0 +1,21 @@
+"""An API server of prepared answers, and a client of it."""
+
+import pytest
+from support.fakes.apiserver import on_loopback
+from support.fakes.canned_apiserver import Answers
+
+from ledger.kube.client.http_client import Client
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+async def client(answers, tmp_path):
+    async with (
+        on_loopback(answers.app(), tmp_path) as kubeconfig,
+        await Client.connect(kubeconfig) as client,
+    ):
+        yield client

@@ -1,0 +1,16 @@
+"""What tests of tables of public names have in common."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[4]
+TABLES = {ROOT / "ledger/runtime/settings/settings.py", ROOT / "ledger/runtime/metrics.py"}
+
+
+@pytest.fixture(scope="session")
+def product() -> str:
+    """The source of the product, without the tables in which settings and metrics are declared."""
+    packages = ("ledger", "projections", "webhook", "extender", "gpuledger")
+    files = [path for one in packages for path in sorted((ROOT / one).rglob("*.py"))]
+    return "\n".join(path.read_text() for path in files if path not in TABLES)

@@ -1,0 +1,127 @@
+"""Drift: which events are corrections, and what is told of them."""
+
+from pathlib import Path
+
+import pytest
+from support.builders.decide_and_fold import record
+from support.harness.projecting import SECOND, START, log_of, project, viewing
+
+from ledger.core.model import commands
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.state import State
+from ledger.log import records
+from projections.queries.drift_report import Correction, Over, Unbelieved, drift, unbelieved
+from projections.queries.scopes import EVERYTHING, Scope
+from projections.tables.drift_table import RECOUNT
+from webhook.context.settlement_session import RECOUNTED
+from webhook.settlement.drift_counter import drift_of
+
+GPU = "nvidia.com/gpu"
+ACCOUNT = "quota/c1/red/main"
+
+
+def where(name: str, namespace: str = "c1/red") -> tuple[str, str, str]:
+    return namespace, f"pods/{name}", name
+
+
+STEPS: list[list[AnyCommand]] = [
+    [commands.SetLimits(ACCOUNT, ("c1/red",), {f"limits.{GPU}": 3}, "admin")],
+    [commands.Reserve(*where("asked"), {GPU: 1}), commands.Reserve(*where("late"), {GPU: 1})],
+    [commands.Observe(*where("asked"), 5, {GPU: 1}, "settlement")],
+    [commands.Observe(*where("asked"), 6, {GPU: 1}, "settlement", traits=("app=a",))],
+    [commands.Observe(*where("bypassed"), 7, {GPU: 3}, RECOUNT)],
+    [commands.Refute(*where("late"), 0, actor="settlement")],
+    [commands.Observe(*where("late"), 8, {GPU: 1}, "settlement")],
+    [commands.Observe(*where("other", "c1/blue"), 9, {GPU: 1}, "settlement")],
+    [commands.End(*where("asked"), 10, "deleted", RECOUNT)],
+    [commands.End(*where("late"), 11, "deleted", "settlement")],
+    [commands.End(*where("other", "c1/blue"), 12, "moved", RECOUNT)],
+]
+
+
+def payloads() -> list[bytes]:
+    """Return the records that the steps lead to."""
+    state = State()
+    found = [record(state, step, time=START + n * SECOND) for n, step in enumerate(STEPS)]
+    assert all(found)
+    return [payload for payload in found if payload is not None]
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    path = tmp_path / "ledger.sqlite"
+    await project(path, log_of(payloads()))
+    return path
+
+
+async def told(path: Path, scope: Scope = EVERYTHING, since: int = 0) -> list[Correction]:
+    async with viewing(path) as view:
+        rows, more = await drift(view, scope, limit=100, since=since)
+    assert more is None
+    return rows
+
+
+async def test_corrections_are_told_newest_first_and_nothing_else_is(path: Path) -> None:
+    assert [(one.position, one.key, one.cause) for one in await told(path)] == [
+        (9, "pods/asked", "deleted"),
+        (8, "pods/other", "unreserved"),
+        (7, "pods/late", "late"),
+        (5, "pods/bypassed", "unreserved"),
+    ]
+
+
+async def test_a_correction_tells_what_it_brought_over_which_limit(path: Path) -> None:
+    released, elsewhere, late, bypassed = await told(path)
+    assert bypassed.over == [Over(ACCOUNT, f"limits.{GPU}", 5, 3)]
+    assert late.over == [Over(ACCOUNT, f"limits.{GPU}", 5, 3)]
+    assert elsewhere.over == []
+    assert released.over == [], "what frees brings nothing over a limit, though it is over"
+    assert (bypassed.type, bypassed.amounts, bypassed.uid) == ("Observed", {GPU: 3}, "bypassed")
+    assert (released.type, released.amounts) == ("Released", {GPU: 1})
+
+
+async def test_corrections_of_a_namespace_and_since_a_time(path: Path) -> None:
+    assert [one.position for one in await told(path, Scope("blue"))] == [8]
+    assert [one.position for one in await told(path, since=START + 7 * SECOND)] == [9, 8]
+
+
+async def test_small_pages_together_are_the_whole(path: Path) -> None:
+    pages: list[Correction] = []
+    before = None
+    async with viewing(path) as view:
+        for _ in range(9):
+            rows, before = await drift(view, EVERYTHING, limit=1, before=before)
+            pages += rows
+            if before is None:
+                break
+    assert pages == await told(path)
+
+
+async def test_the_metric_counts_what_is_told(path: Path) -> None:
+    state, counted = State(), list[tuple[int, str]]()
+    for position, payload in enumerate(payloads(), start=1):
+        for item in records.fold(state, position, payload).items:
+            cause = drift_of(item.event, None)
+            counted += [(position, cause)] if cause else []
+    assert counted == [(one.position, one.cause) for one in reversed(await told(path))]
+
+
+def test_the_actor_of_a_comparison_is_the_one_that_settlement_names() -> None:
+    assert RECOUNT == RECOUNTED
+
+
+async def test_who_made_objects_that_count_beside_their_owner_is_told(tmp_path: Path) -> None:
+    state, path = State(), tmp_path / "barred.sqlite"
+    made = [("a", "red", "ops"), ("b", "red", "ops"), ("c", "blue", "ada"), ("d", "red", "")]
+    step: list[AnyCommand] = [
+        commands.Reserve(
+            *where(name, f"c1/{space}"), {GPU: 1}, actor=actor, root=commands.BARRED * bool(actor)
+        )
+        for name, space, actor in made
+    ]
+    payload = record(state, step, time=START)
+    assert payload is not None
+    await project(path, log_of([payload]))
+    async with viewing(path) as view:
+        assert await unbelieved(view, EVERYTHING) == [Unbelieved("ops", 2), Unbelieved("ada", 1)]
+        assert await unbelieved(view, Scope("blue", "c1")) == [Unbelieved("ada", 1)]

@@ -1,0 +1,133 @@
+"""Shares of a quota over many namespaces: by cluster, by namespace, now and then."""
+
+from pathlib import Path
+
+import pytest
+from support.builders.decide_and_fold import record
+from support.harness.projecting import SECOND, START, log_of, project, viewing
+
+from ledger.core.model import accounts, commands
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.state import State
+from ledger.core.model.traits import Reach, Requirement
+from projections.queries.scopes import EVERYTHING, Scope
+from projections.queries.shares import By, Share, shares
+from projections.queries.usage import usage
+
+GPU = "nvidia.com/gpu"
+KEY = f"limits.{GPU}"
+GOLD = Reach(namespaces=(Requirement("tier", "In", ("gold",)),))
+ALL = accounts.universe("all")
+READ = "!read=1"
+"""Of an object whose labels were looked at."""
+
+
+def reserve(namespace: str, name: str, cards: int, *traits: str) -> commands.Reserve:
+    return commands.Reserve(namespace, f"pods/{name}", name, {GPU: cards}, traits=traits)
+
+
+STEPS: list[list[AnyCommand]] = [
+    [
+        commands.SetLimits(ALL, (), {KEY: 100}, reach=Reach()),
+        commands.SetLimits(accounts.universe("gold"), (), {KEY: 100}, reach=GOLD),
+        commands.SetLimits(
+            accounts.universe("batch"),
+            (),
+            {KEY: 100},
+            reach=Reach(),
+            selects=(Requirement("app", "In", ("batch",)),),
+        ),
+        commands.SetLimits("quota/c1/red/own", ("c1/red",), {KEY: 50}),
+    ],
+    [reserve("c1/red", "p1", 1, READ), reserve("c1/blue", "p2", 2, f"{READ},app=batch")],
+    [
+        reserve("c2/red", "p3", 4, READ),
+        commands.Observe("c1/red", "pods/p1", "p1", 9, {GPU: 1}, traits=(READ,)),
+    ],
+    [commands.Describe("c2/red", "!name=red,tier=gold")],
+    [commands.Describe("c2/red", "!name=red")],
+    [commands.SetLimits("quota/c3/new/own", ("c3/new",), {KEY: 50})],
+    [reserve("c3/new", "p4", 8, READ)],
+]
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    state, path = State(), tmp_path / "ledger.sqlite"
+    payloads = [record(state, step, time=START + n * SECOND) for n, step in enumerate(STEPS)]
+    await project(path, log_of([payload for payload in payloads if payload is not None]))
+    return path
+
+
+async def read(
+    path: Path, position: int, by: By, quota: str = "", scope: Scope = EVERYTHING
+) -> list[Share]:
+    async with viewing(path) as view:
+        rows, more = await shares(view, position, scope, by, limit=100, quota=quota)
+    assert not more
+    return rows
+
+
+async def test_a_quota_is_broken_down_by_namespace(path: Path) -> None:
+    rows = await read(path, 3, By.NAMESPACE, "all")
+    assert [(one.cluster, one.namespace, one.used, one.committed) for one in rows] == [
+        ("c1", "blue", 2, 0),
+        ("c1", "red", 1, 1),
+        ("c2", "red", 4, 0),
+    ]
+
+
+async def test_a_quota_is_broken_down_by_cluster_as_of_a_position(path: Path) -> None:
+    now, then = await read(path, 5, By.CLUSTER, "all"), await read(path, 2, By.CLUSTER, "all")
+    assert [(one.cluster, one.namespace, one.used) for one in now] == [("c1", "", 3), ("c2", "", 4)]
+    assert [(one.cluster, one.used, one.reserved) for one in then] == [("c1", 3, 3)]
+
+
+async def test_only_what_a_quota_selects_is_its_share(path: Path) -> None:
+    rows = await read(path, 5, By.NAMESPACE, "batch")
+    assert [(one.cluster, one.namespace, one.used) for one in rows] == [("c1", "blue", 2)]
+
+
+async def test_what_a_quota_reaches_follows_the_labels_of_namespaces(path: Path) -> None:
+    assert await read(path, 3, By.NAMESPACE, "gold") == []
+    (one,) = await read(path, 4, By.NAMESPACE, "gold")
+    assert (one.cluster, one.namespace, one.used) == ("c2", "red", 4)
+    assert await read(path, 5, By.NAMESPACE, "gold") == []
+
+
+async def test_a_namespace_that_is_first_named_by_a_quota_of_its_own_is_reached(path: Path) -> None:
+    (one,) = await read(path, 7, By.NAMESPACE, "all", Scope("new"))
+    assert (one.cluster, one.used) == ("c3", 8)
+
+
+async def test_without_a_name_the_quotas_over_many_namespaces_are_broken_down(path: Path) -> None:
+    assert {one.quota for one in await read(path, 4, By.CLUSTER)} == {"all", "batch", "gold"}
+    (own,) = await read(path, 4, By.NAMESPACE, "own")
+    assert (own.namespace, own.used) == ("red", 1)
+
+
+async def test_nothing_outside_the_scope_is_told(path: Path) -> None:
+    rows = await read(path, 5, By.CLUSTER, "all", Scope("red", "c1"))
+    assert [(one.cluster, one.used) for one in rows] == [("c1", 1)]
+
+
+@pytest.mark.parametrize("by", By)
+async def test_small_pages_together_are_the_whole(path: Path, by: By) -> None:
+    pages: list[Share] = []
+    after = ""
+    async with viewing(path) as view:
+        for _ in range(9):
+            rows, after = await shares(view, 4, EVERYTHING, by, limit=1, after=after)
+            pages += rows
+            if not after:
+                break
+    assert pages == await read(path, 4, by)
+
+
+async def test_shares_add_up_to_what_is_used(path: Path) -> None:
+    async with viewing(path) as view:
+        for position in range(1, len(STEPS) + 1):
+            lines, _ = await usage(view, position, EVERYTHING, limit=10, quota="all")
+            for by in By:
+                rows = await read(path, position, by, "all")
+                assert sum(one.used for one in rows) == lines[0].used

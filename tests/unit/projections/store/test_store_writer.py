@@ -1,0 +1,127 @@
+"""The projection file: whose it is, which schema it has, and what readers see of it."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from support.harness.projecting import digest_of, log_of, project, random_payloads
+
+from projections.store.readers import Readers
+from projections.store.store_writer import VERSION, Store, StoreError, delete
+
+PAGE_BYTES = 4_096
+
+
+async def test_a_new_file_is_empty(tmp_path: Path) -> None:
+    async with await Store.open(tmp_path / "deep" / "ledger.sqlite") as store:
+        assert (await store.head()).position == 0
+
+
+async def test_a_file_of_another_schema_is_built_again(tmp_path: Path) -> None:
+    path, log = tmp_path / "ledger.sqlite", log_of(random_payloads(1, 60))
+    await project(path, log)
+    before = await digest_of(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+    async with await Store.open(path) as store:
+        assert (await store.head()).position == 0
+    await project(path, log)
+    assert await digest_of(path) == before
+
+
+async def test_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE precious (x)")
+        connection.execute("INSERT INTO precious VALUES (1)")
+    connection.close()
+    with pytest.raises(StoreError, match=r"other\.sqlite is not a projection.*move it away"):
+        async with await Store.open(path):
+            pass
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT x FROM precious").fetchall() == [(1,)]
+    connection.close()
+
+
+async def test_a_file_that_is_no_database_is_named_with_a_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    path.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(StoreError, match=r"ledger\.sqlite.*delete the file"):
+        await Store.open(path)
+
+
+async def test_a_file_that_is_damaged_further_in_is_named_with_a_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    await project(path, log_of(random_payloads(1, 60)))
+    with sqlite3.connect(path) as connection:
+        statement = "SELECT rootpage FROM sqlite_master WHERE name = 'records'"
+        (page,) = connection.execute(statement).fetchone()
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * PAGE_BYTES)
+        file.write(b"\xa5" * PAGE_BYTES)
+    with pytest.raises(StoreError, match=r"ledger\.sqlite.*projection rebuild"):
+        await digest_of(path)
+    async with await Store.open(path) as store:
+        with pytest.raises(StoreError, match=r"ledger\.sqlite.*delete the file"):
+            async with store.transaction() as connection:
+                await connection.execute("DELETE FROM records")
+
+
+async def test_reading_before_there_is_a_projection_says_how_to_get_one(tmp_path: Path) -> None:
+    async with Readers(tmp_path / "ledger.sqlite") as readers:
+        with pytest.raises(StoreError, match=r"no projection at .*gpuledger serve"):
+            async with readers.view():
+                pass
+
+
+async def test_readers_cannot_write(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    await project(path, log_of(random_payloads(1, 60)))
+    async with Readers(path) as readers:
+        with pytest.raises(StoreError, match="readonly"):
+            async with readers.view() as view:
+                await view.connection.execute("DELETE FROM records")
+
+
+async def test_a_view_stays_at_its_position_while_the_projection_goes_on(tmp_path: Path) -> None:
+    path, log = tmp_path / "ledger.sqlite", log_of(random_payloads(1, 60))
+    await project(path, log, 5)
+    async with Readers(path) as readers:
+        async with readers.view() as view:
+            await project(path, log, 9)
+            async with view.connection.execute("SELECT max(position) FROM records") as rows:
+                assert await rows.fetchone() == (5,)
+            assert view.head.position == 5
+        async with readers.view() as view:
+            assert view.head.position == 9
+
+
+async def test_readers_go_over_to_a_file_that_was_built_again(tmp_path: Path) -> None:
+    path, log = tmp_path / "ledger.sqlite", log_of(random_payloads(1, 60))
+    await project(path, log, 9)
+    async with Readers(path) as readers:
+        async with readers.view() as view:
+            assert view.head.position == 9
+        delete(path)
+        await project(path, log, 3)
+        async with readers.view() as view:
+            assert view.head.position == 3
+
+
+async def test_a_view_that_takes_too_long_ends_and_leaves_room_for_the_next(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    await project(path, log_of(random_payloads(1, 60)))
+    async with Readers(path, seconds=0.2) as readers:
+        endless = (
+            "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
+        )
+        for _ in range(6):
+            with pytest.raises(TimeoutError):
+                async with readers.view() as view:
+                    await view.connection.execute(endless)
+        async with readers.view() as view:
+            assert view.head.position > 0

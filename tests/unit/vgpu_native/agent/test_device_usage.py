@@ -1,0 +1,360 @@
+"""What containers use: by their regions, by the driver, and what is told when the two differ."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+from support.builders.region_files import region
+from support.fakes.fake_nvml import ModelNvml, gpu
+
+from ledger.core.model.cards import Share
+from ledger.kube.api.errors import BudgetExhausted, NotFound
+from ledger.kube.api.ports import PodEvent
+from vgpu_native.agent.bypass_detection import SLACK, Comparer, Drift, Said, Seen
+from vgpu_native.agent.bypass_reports import Reporter
+from vgpu_native.agent.card_inventory import Inventory
+from vgpu_native.agent.card_mapping import Offer
+from vgpu_native.agent.cgroups import ProcCgroups, pod_in
+from vgpu_native.agent.device_usage import Held, Observer
+from vgpu_native.agent.limits_writer import Limiter
+from vgpu_native.agent.node_metrics import AgentCollector
+from vgpu_native.nvml.nvml_port import Driver, Process
+from vgpu_native.plugin.allocation.allocation_store import Owner
+from vgpu_native.plugin.placement_source import Container
+from vgpu_native.shared import limits_page
+from vgpu_native.shared.container_limits import limits_of
+from vgpu_native.shared.limits_page import MEBIBYTE
+
+UID = "01234567-89ab-cdef-0123-456789abcdef"
+CARD = "GPU-0"
+POD = Owner("team", "p", UID, "main")
+
+
+class ModelCgroups:
+    """Pids from 1000 on are in the pod."""
+
+    def pod_of(self, pid: int) -> str:
+        return UID if pid >= 1000 else ""
+
+
+class ModelPods:
+    def __init__(self) -> None:
+        self.events: list[PodEvent] = []
+        self.evicted: list[str] = []
+        self.failing: list[Exception] = []
+
+    async def create_event(self, event: PodEvent) -> None:
+        self.events.append(event)
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        if self.failing:
+            raise self.failing.pop()
+        self.evicted.append(f"{namespace}/{name}/{uid}")
+
+
+@pytest.fixture
+def nvml() -> ModelNvml:
+    return ModelNvml(gpu(0))
+
+
+@pytest.fixture
+def driver(nvml: ModelNvml) -> Iterator[Driver]:
+    driver = Driver(nvml, 2.0)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def observer(driver: Driver) -> Observer:
+    return Observer(driver, ModelCgroups(), Comparer())
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Held:
+    limits_page.write(tmp_path / "limits", limits_of((Share(CARD, 100, 30),)))
+    return Held(POD, tmp_path / "limits", tmp_path / "region")
+
+
+def use(held: Held, *amounts: int, spent: int = 0) -> None:
+    held.region.write_bytes(region({CARD: amounts}, spent=(spent,)))
+
+
+async def test_what_a_container_uses_is_beside_what_it_may(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    use(held, 3, 4, spent=5_000_000_000)
+    nvml.running[CARD] = (Process(1000, 50), Process(1001, 60), Process(7, 1000))
+    [found] = (await observer.look([held], [CARD])).uses
+    assert (found.memory_used, found.memory_limit, found.cores_limit) == (7, 100 * MEBIBYTE, 30)
+    assert (found.busy_seconds, found.busy, found.processes, found.seen) == (5.0, 0.0, 2, 110)
+    use(held, 3, 4, spent=6_000_000_000)
+    [found] = (await observer.look([held], [CARD])).uses
+    assert found.busy > 0
+    assert (found.namespace, found.pod, found.container, found.index) == ("team", "p", "main", 0)
+
+
+async def test_a_container_without_a_region_uses_nothing_yet(
+    observer: Observer, held: Held
+) -> None:
+    found = await observer.look([held], [CARD])
+    assert [one.memory_used for one in found.uses] == [0]
+    assert not found.broken
+
+
+async def test_a_broken_region_is_told_and_claims_nothing(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    held.region.write_bytes(b"nonsense")
+    nvml.running[CARD] = (Process(1000, SLACK + 1),)
+    found = await observer.look([held], [CARD])
+    assert set(found.broken) == {str(held.region)}
+    assert [(one.uid, one.card, one.said) for one in found.drifts] == [(UID, CARD, 0)]
+
+
+async def test_whose_files_cannot_be_read_is_logged_once_until_they_can(
+    observer: Observer, held: Held
+) -> None:
+    with capture_logs() as lines:
+        for content in (b"nonsense", b"nonsense", None, b"nonsense"):
+            held.region.unlink(missing_ok=True)
+            if content is not None:
+                held.region.write_bytes(content)
+            await observer.look([held], [CARD])
+    told = [one for one in lines if one["event"] == "container_not_read"]
+    assert [(one["namespace"], one["pod"], one["container"]) for one in told] == [
+        ("team", "p", "main")
+    ] * 2
+    assert all(str(held.region) in one["reason"] for one in told)
+
+
+async def test_who_bypasses_the_library_is_drift_and_who_does_not_is_not(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    use(held, 7)
+    nvml.running[CARD] = (Process(1000, SLACK + 7), Process(8, 10 * SLACK))
+    assert not (await observer.look([held], [CARD])).drifts
+    nvml.running[CARD] = (Process(1000, SLACK + 8),)
+    [drift] = (await observer.look([held], [CARD])).drifts
+    assert (drift.excess, drift.seconds) == (SLACK + 1, 0.0)
+
+
+GIBIBYTE = 1024 * MEBIBYTE
+
+
+async def test_a_region_that_claims_more_than_the_limit_hides_nothing(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    limits_page.write(held.page, limits_of((Share(CARD, 8 * 1024, 30),)))
+    use(held, 80 * GIBIBYTE)
+    nvml.running[CARD] = (Process(1000, 80 * GIBIBYTE),)
+    found = await observer.look([held], [CARD])
+    [drift] = found.drifts
+    assert (drift.said, drift.seen) == (8 * GIBIBYTE, 80 * GIBIBYTE)
+    assert found.within == {str(held.page): (1, ())}
+    await observer.look([held], [CARD])
+    again = await observer.look([held], [CARD])
+    assert again.overhead == {str(held.page): {CARD: 72 * GIBIBYTE}}
+
+
+async def test_what_is_in_use_when_a_limit_is_lowered_is_no_drift_until_it_was_given_back(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    one = Container("team", "p", UID, "main", 0, (Share(CARD, 4096, 30),), 1)
+    limiter = Limiter()
+    for memory in (4096, 2048, 1024):
+        smaller = msgspec.structs.replace(one, shares=(Share(CARD, memory, 30),))
+        limiter.apply({one.key: held.page}, [smaller])
+
+    async def drifts(used: int) -> int:
+        use(held, used)
+        nvml.running[CARD] = (Process(1000, used),)
+        found = await observer.look([held], [CARD])
+        for page, (generation, cards) in found.within.items():
+            limiter.settle(Path(page), generation, cards)
+        return len(found.drifts)
+
+    assert await drifts(4 * GIBIBYTE) == 0
+    assert await drifts(GIBIBYTE) == 0
+    assert await drifts(4 * GIBIBYTE) == 1, "it had been given back"
+    limiter.close()
+
+
+async def test_what_the_containers_of_a_pod_say_is_summed(
+    observer: Observer, held: Held, nvml: ModelNvml, tmp_path: Path
+) -> None:
+    other = Held(Owner("team", "p", UID, "second"), held.page, tmp_path / "second")
+    use(held, 100)
+    use(other, 200)
+    nvml.running[CARD] = (Process(1000, SLACK + 301),)
+    assert [one.said for one in (await observer.look([held, other], [CARD])).drifts] == [300]
+
+
+async def test_a_blind_driver_makes_nobody_drift(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    use(held, 7)
+    nvml.failing = "no permission"
+    found = await observer.look([held], [CARD])
+    assert found.drifts == ()
+    assert found.uses[0].seen is None
+
+
+async def test_a_card_that_does_not_answer_hides_nobody_on_another(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    use(held, 7)
+    nvml.failing_cards = {"GPU-lost": "the card is lost"}
+    nvml.running[CARD] = (Process(1000, SLACK + 8),)
+    for cards in (["GPU-lost", CARD], [CARD, "GPU-lost"]):
+        found = await observer.look([held], cards)
+        assert [one.excess for one in found.drifts] == [SLACK + 1]
+        assert found.uses[0].seen == SLACK + 8
+        assert set(found.loads) == {CARD}
+    found = await observer.look([held], ["GPU-lost"])
+    assert found.uses[0].seen is None
+
+
+async def test_overhead_is_what_lasts_and_only_where_it_is_known_whose_it_is(
+    observer: Observer, held: Held, nvml: ModelNvml, tmp_path: Path
+) -> None:
+    use(held, 10)
+    nvml.running[CARD] = (Process(1000, 40),)
+    assert (await observer.look([held], [CARD])).overhead == {str(held.page): {CARD: 0}}
+    assert (await observer.look([held], [CARD])).overhead == {str(held.page): {CARD: 30}}
+    nvml.running[CARD] = (Process(1000, 15),)
+    assert (await observer.look([held], [CARD])).overhead == {str(held.page): {CARD: 5}}
+    other = Held(Owner("team", "p", UID, "second"), held.page, tmp_path / "none")
+    assert (await observer.look([held, other], [CARD])).overhead == {}
+
+
+def test_a_drift_lasts_from_its_first_look_and_begins_anew_after_a_pause() -> None:
+    comparer = Comparer(slack=10)
+    said, much, little = [Said("u", "c", 5)], [Seen("u", "c", 16, 1)], [Seen("u", "c", 15, 1)]
+    assert [one.seconds for one in comparer.compare(said, much, 100.0)] == [0.0]
+    assert [one.seconds for one in comparer.compare(said, much, 107.0)] == [7.0]
+    assert comparer.compare(said, little, 110.0) == ()
+    assert [one.seconds for one in comparer.compare(said, much, 120.0)] == [0.0]
+    assert comparer.compare(said, [Seen("u", "c", 25, 2)], 121.0) == ()
+    assert comparer.compare([], much, 122.0) == ()
+
+
+def test_a_drift_goes_on_and_an_overhead_stays_while_a_card_tells_nothing() -> None:
+    comparer, where = Comparer(slack=10), ("u", "c")
+    said, much = [Said("u", "c", 5)], [Seen("u", "c", 16, 1)]
+    comparer.compare(said, much, 100.0)
+    assert comparer.compare(said, [], 105.0, {"c"}) == ()
+    assert [one.seconds for one in comparer.compare(said, much, 107.0)] == [7.0]
+    assert comparer.compare(said, [], 110.0, {"another"}) == ()
+    assert [one.seconds for one in comparer.compare(said, much, 112.0)] == [0.0]
+    for _ in range(2):
+        comparer.overhead({where: 5}, much)
+    assert comparer.overhead({where: 5}, [], {"c"}) == {where: 11}
+    assert comparer.overhead({where: 5}, much) == {where: 11}
+    assert comparer.overhead({}, [], {"c"}) == {}, "the pod is gone"
+
+
+async def test_the_overhead_of_a_card_that_does_not_answer_is_what_it_was(
+    observer: Observer, held: Held, nvml: ModelNvml
+) -> None:
+    use(held, 10)
+    nvml.running[CARD] = (Process(1000, 40),)
+    for _ in range(2):
+        await observer.look([held], [CARD])
+    nvml.failing_cards[CARD] = "it does not answer"
+    assert (await observer.look([held], [CARD])).overhead == {str(held.page): {CARD: 30}}
+
+
+def drift(seconds: float) -> Drift:
+    return Drift(UID, CARD, 5, 10 * MEBIBYTE, seconds)
+
+
+async def test_a_drift_is_told_once_and_evicted_only_by_policy() -> None:
+    pods = ModelPods()
+    reporter = Reporter(pods, "report")
+    for seconds in (0.0, 14.0, 20.0, 100.0):
+        await reporter.report([drift(seconds)], [POD])
+    assert [one.reason for one in pods.events] == ["GPUMemoryNotAccountedFor"]
+    assert "10 MiB of card GPU-0" in pods.events[0].note
+    assert not pods.evicted
+    await reporter.report([], [POD])
+    await reporter.report([drift(20.0)], [POD])
+    assert len(pods.events) == 2
+
+
+async def test_an_eviction_that_a_budget_forbids_is_tried_again() -> None:
+    pods = ModelPods()
+    pods.failing = [BudgetExhausted("not now")]
+    reporter = Reporter(pods, "evict")
+    for _ in range(3):
+        await reporter.report([drift(61.0)], [POD])
+    assert pods.evicted == [f"team/p/{UID}"]
+    assert [one.reason for one in pods.events] == [
+        "GPUMemoryNotAccountedFor",
+        "EvictedForGPUMemory",
+    ]
+
+
+async def test_a_pod_that_is_gone_is_not_evicted_again() -> None:
+    pods = ModelPods()
+    pods.failing = [NotFound("gone")]
+    reporter = Reporter(pods, "evict")
+    for _ in range(3):
+        await reporter.report([drift(61.0)], [POD])
+    assert not pods.evicted
+
+
+async def test_without_a_cluster_drift_is_only_logged() -> None:
+    await Reporter(None, "evict").report([drift(100.0)], [POD])
+
+
+@pytest.mark.parametrize(
+    ("text", "uid"),
+    [
+        (f"0::/kubepods/burstable/pod{UID}/abc\n", UID),
+        (f"11:memory:/kubepods/pod{UID}/abc\n0::/\n", UID),
+        (
+            "0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod"
+            f"{UID.replace('-', '_')}.slice/cri-containerd-abc.scope\n",
+            UID,
+        ),
+        (f"0::/kubepods/pod{UID}/abc/pod{UID[::-1]}\n", UID),
+        (f"0::/kubepods/pod{UID}\n", UID),
+        (
+            "0::/kubepods/pod0123456789abcdef0123456789abcdef/x\n",
+            "0123456789abcdef0123456789abcdef",
+        ),
+        ("0::/system.slice/podman.service\n", ""),
+        (f"0::/user.slice/xpod{UID}/abc\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_process_is_in_the_pod_of_its_cgroup(tmp_path: Path, text: str, uid: str) -> None:
+    assert pod_in(text) == uid
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text(text)
+    assert ProcCgroups(tmp_path).pod_of(7) == uid
+    assert ProcCgroups(tmp_path).pod_of(8) == ""
+
+
+async def test_everything_is_exported_under_the_names_that_are_promised(
+    observer: Observer, held: Held, nvml: ModelNvml, driver: Driver
+) -> None:
+    inventory = Inventory(driver, Offer())
+    await inventory.look()
+    use(held, 7)
+    collector = AgentCollector("n0", inventory)
+    collector.show(await observer.look([held], [CARD]))
+    samples = {sample.name: sample for family in collector.collect() for sample in family.samples}
+    assert samples["hami_vgpu_memory_used_bytes"].value == 7
+    assert samples["hami_vgpu_memory_limit_bytes"].labels == {
+        "namespace": "team",
+        "pod": "p",
+        "container": "main",
+        "vdevice_index": "0",
+        "device_uuid": CARD,
+    }
+    assert samples["hami_host_gpu_memory_used_bytes"].labels["device_type"] == "NVIDIA H200"
+    assert samples["gpuledger_card_healthy"].value == 1
+    assert "gpuledger_container_gpu_busy_seconds_total" in samples

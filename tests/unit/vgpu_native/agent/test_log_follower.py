@@ -1,0 +1,275 @@
+"""Following the log: from nothing, a file or a snapshot; a lost log leaves what was known."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from support.builders.decide_and_fold import record
+
+from ledger.core import snapshots
+from ledger.core.model import commands
+from ledger.core.model.cards import OWN, Card, Part, Parts, Phase, Share
+from ledger.core.model.state import State
+from ledger.log.memory_log import MemoryLog, MemoryStore
+from ledger.log.port import Extent, Snapshot, Unreachable
+from vgpu_native.agent import log_follower
+from vgpu_native.agent.log_follower import Follower
+from vgpu_native.agent.node_placements import Image, Tracker
+
+NODE, POD, UID = "c1/n0", "pods/p", "uid-p"
+SPACE = "c1/team"
+SECONDS = 5.0
+
+
+class Ledger:
+    """A store with somebody who writes it."""
+
+    def __init__(self) -> None:
+        self.state, self.store = State(), MemoryStore(exists=True)
+        self.do(commands.RegisterCards(NODE, OWN, (Card("GPU-a", 0, "H200", 1000, 100, 10),)))
+
+    def do(self, *those: commands.AnyCommand) -> None:
+        for one in those:
+            payload = record(self.state, [one], time=self.state.position)
+            assert payload is not None, f"{one} is denied"
+            self.store.store(payload, self.state.position - 1)
+
+    def place(self, memory: int = 100, name: str = "p") -> None:
+        where = (SPACE, f"pods/{name}", f"uid-{name}")
+        self.do(commands.Reserve(*where, {"nvidia.com/gpu": 1}))
+        self.do(commands.Observe(*where, 1, {"nvidia.com/gpu": 1}))
+        self.do(commands.Place(*where, NODE, parts(memory), {}))
+
+    async def connect(self) -> MemoryLog:
+        return MemoryLog(self.store)
+
+
+def parts(memory: int) -> Parts:
+    first = Part("prepare", Phase.INIT)
+    return (first, Part("main", Phase.APP, (Share("GPU-a", memory, 30),)))
+
+
+@contextlib.asynccontextmanager
+async def running(follower: Follower) -> AsyncIterator[Follower]:
+    task = asyncio.create_task(follower.run())
+    try:
+        yield follower
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+async def test_placements_and_their_changes_are_told(ledger: Ledger, tmp_path: Path) -> None:
+    async with running(Follower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+        await until(lambda: not follower.trouble)
+        version = follower.version
+        ledger.place()
+        await asyncio.wait_for(follower.wait(version), SECONDS)
+        [found] = follower.containers()
+        assert (found.namespace, found.pod, found.uid, found.name) == ("team", "p", UID, "main")
+        assert (found.order, found.shares[0].memory, found.allocated) == (1, 100, False)
+        ledger.do(commands.Resize(SPACE, POD, UID, parts(200), {}))
+        await until(lambda: follower.containers()[0].shares[0].memory == 200)
+        ledger.do(commands.Advance(SPACE, POD, UID, 2, True, {}))
+        await until(lambda: follower.containers()[0].allocated)
+        ledger.do(commands.End(SPACE, POD, UID, 2, "deleted"))
+        await until(lambda: not follower.containers())
+
+
+async def test_who_asks_is_told_when_all_that_was_written_is_known(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    async with running(Follower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+        for number in range(3):
+            ledger.place(1, f"p{number}")
+            await asyncio.wait_for(follower.caught_up(), SECONDS)
+            assert follower.position == ledger.state.position
+            assert len(follower.containers()) == number + 1
+
+
+async def test_who_asks_while_the_log_is_lost_waits_until_it_is_there(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = MemoryLog.extent
+
+    async def away(self: MemoryLog) -> Extent:
+        raise Unreachable("the log is away")
+
+    async with running(Follower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+        await until(lambda: not follower.trouble)
+        monkeypatch.setattr(MemoryLog, "extent", away)
+        asking = asyncio.create_task(follower.caught_up())
+        # Said at once, and not when the follower looks the next time.
+        await until(lambda: follower.trouble == "the log is away")
+        assert not asking.done()
+        monkeypatch.setattr(MemoryLog, "extent", original)
+        await asyncio.wait_for(asking, SECONDS)
+        assert not follower.trouble
+
+
+async def test_what_concerns_others_is_no_news(ledger: Ledger, tmp_path: Path) -> None:
+    async with running(Follower("c1/other", ledger.connect, tmp_path / "placements")) as follower:
+        await until(lambda: follower.is_current)
+        version = follower.version
+        ledger.place()
+        await until(lambda: follower.position == ledger.state.position)
+        assert follower.version == version
+
+
+async def test_what_was_kept_is_not_current_before_the_log_was_read_to_its_end(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    ledger.place()
+    file = tmp_path / "placements"
+    async with running(Follower(NODE, ledger.connect, file)) as follower:
+        await until(lambda: bool(follower.containers()))
+    again = Follower(NODE, ledger.connect, file)
+    assert again.containers()
+    assert not again.is_current
+    version = again.version
+    async with running(again):
+        await asyncio.wait_for(again.wait(version), SECONDS)
+        assert again.is_current
+
+
+async def test_who_starts_again_goes_on_where_it_was(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.place()
+    file = tmp_path / "placements"
+    async with running(Follower(NODE, ledger.connect, file)) as follower:
+        await until(lambda: bool(follower.containers()))
+    read: list[int] = []
+    original = MemoryLog.follow
+
+    def counted(self: MemoryLog, first: int) -> object:
+        read.append(first)
+        return original(self, first)
+
+    monkeypatch.setattr(MemoryLog, "follow", counted)
+    again = Follower(NODE, ledger.connect, file)
+    assert again.containers() == follower.containers()
+    async with running(again):
+        await until(lambda: not again.trouble)
+    assert read == [ledger.state.position + 1]
+
+
+async def test_what_is_kept_is_taken_between_two_records(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: set[int] = set()
+    original = Tracker.image
+
+    def seen(self: Tracker) -> Image:
+        taken.add(threading.get_ident())
+        return original(self)
+
+    monkeypatch.setattr(Tracker, "image", seen)
+    monkeypatch.setattr(log_follower, "KEEP_SECONDS", 0.01)
+    ledger.place()
+    file = tmp_path / "placements"
+    async with running(Follower(NODE, ledger.connect, file)):
+        await until(file.exists)
+    assert taken == {threading.get_ident()}
+
+
+async def test_a_snapshot_saves_reading_everything(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.place()
+    log = await ledger.connect()
+    await log.save_snapshot(Snapshot(ledger.state.position, snapshots.encode(ledger.state)))
+    ledger.store.records[0] = b"nobody reads this"
+    async with running(Follower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+        await until(lambda: not follower.trouble)
+        assert len(follower.containers()) == 1
+
+
+async def test_a_log_that_is_not_the_one_of_before_is_not_followed(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    ledger.place()
+    file = tmp_path / "placements"
+    async with running(Follower(NODE, ledger.connect, file)) as follower:
+        await until(lambda: bool(follower.containers()))
+    other = Ledger()
+    other.place(300)
+    other.place(200, "q")
+    for changed in (other.store.records, ledger.store.records[:-1]):
+        ledger.store.records = changed
+        async with running(Follower(NODE, ledger.connect, file)) as again:
+            await until(lambda: "has seen" in again.trouble)
+            [found] = again.containers()
+            assert found.shares[0].memory == 100
+
+
+async def test_a_log_that_comes_and_goes_is_found_again(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_follower, "RETRY_SECONDS", 0.01)
+    away = True
+
+    async def connect() -> MemoryLog:
+        if away:
+            raise Unreachable("nobody is there")
+        return MemoryLog(ledger.store)
+
+    async with running(Follower(NODE, connect, tmp_path / "placements")) as follower:
+        await until(lambda: follower.trouble == "nobody is there")
+        ledger.place()
+        away = False
+        await until(lambda: bool(follower.containers()))
+        assert not follower.trouble
+
+
+async def test_a_log_that_falls_silent_while_it_is_followed_is_told(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_follower, "ASK_SECONDS", 0.01)
+    silent = False
+    original = MemoryLog.extent
+
+    async def extent(self: MemoryLog) -> Extent:
+        if silent:
+            raise Unreachable("nobody there")
+        return await original(self)
+
+    monkeypatch.setattr(MemoryLog, "extent", extent)
+    async with running(Follower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+        for _ in range(2):
+            await until(lambda: not follower.trouble)
+            silent = True
+            await until(lambda: follower.trouble == "nobody there")
+            silent = False
+        await until(lambda: not follower.trouble)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"{}"])
+async def test_a_file_that_cannot_be_read_costs_only_time(
+    ledger: Ledger, tmp_path: Path, content: bytes
+) -> None:
+    ledger.place()
+    (tmp_path / "placements").write_bytes(content)
+    async with running(Follower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+        await until(lambda: bool(follower.containers()))
+
+
+async def test_what_was_kept_of_another_node_is_not_believed(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    ledger.place()
+    async with running(Follower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+        await until(lambda: bool(follower.containers()))
+    assert not Follower("c1/other", ledger.connect, tmp_path / "placements").containers()

@@ -1,0 +1,227 @@
+"""What a node says of its cards: read back by the ledger's own reader, and by HAMi's two forms."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+from support.fakes.fake_nvml import GIB, ModelNvml, gpu
+
+from ledger.core.model.cards import OWN
+from ledger.kube.api.errors import Conflict, Unavailable
+from ledger.kube.api.objects import Node, ObjectMeta
+from ledger.kube.hami import annotation_names, node_annotations
+from vgpu_native.agent import node_annotator
+from vgpu_native.agent.card_inventory import Inventory
+from vgpu_native.agent.card_mapping import Form, Offer, annotations, answer, cards_of
+from vgpu_native.agent.node_annotator import Announcer
+from vgpu_native.nvml.nvml_port import Driver, Xid
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+class ModelNode:
+    """One Node, with its annotations."""
+
+    def __init__(self) -> None:
+        self.annotations: dict[str, str] = {}
+        self.writes: list[dict[str, str | None]] = []
+        self.exists, self.version = True, 1
+        self.failing: list[Exception] = []
+
+    async def get_node(self, name: str) -> Node | None:
+        if self.failing:
+            raise self.failing.pop()
+        assert name == "n0"
+        if not self.exists:
+            return None
+        meta = ObjectMeta(
+            name=name, annotations=dict(self.annotations), resource_version=str(self.version)
+        )
+        return Node(meta)
+
+    async def patch_node_annotations(
+        self, name: str, changes: dict[str, str | None], version: str = ""
+    ) -> None:
+        assert version == str(self.version)
+        self.version += 1
+        self.writes.append(changes)
+        for key, value in changes.items():
+            self.annotations.pop(key, None)
+            if value is not None:
+                self.annotations[key] = value
+
+
+@pytest.fixture
+def nvml() -> ModelNvml:
+    return ModelNvml(gpu(1, numa=1), gpu(0))
+
+
+@pytest.fixture
+def driver(nvml: ModelNvml) -> Iterator[Driver]:
+    driver = Driver(nvml, seconds=2.0)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def inventory(driver: Driver) -> Inventory:
+    return Inventory(driver, Offer(slots=4))
+
+
+@pytest.mark.parametrize("form", ["json", "colons"])
+def test_the_ledger_reads_what_is_announced(form: Form) -> None:
+    cards = cards_of([gpu(1, numa=1), gpu(0, name="Tesla T4, 16G")], Offer(slots=4), {"GPU-1": "x"})
+    scores = {("GPU-0", "GPU-1"): 60, ("GPU-1", "GPU-0"): 60}
+    said = annotations(cards, scores, Offer(memory_scaling=150), form)
+    found = node_annotations.announced(
+        {key: text for key, text in said.items() if text is not None}
+    )
+    assert (found.problem, found.warning, found.keeper) == ("", "", OWN)
+    assert found.cards == cards
+    assert [card.type for card in cards] == ["NVIDIA-Tesla T4 16G", "NVIDIA H200"]
+    assert [card.healthy for card in cards] == [True, False]
+    assert found.scores == scores
+    assert said[annotation_names.MEMORY_SCALING] == "150"
+    assert said[annotation_names.CORES_SCALING] is None
+
+
+def test_a_card_in_mig_mode_is_not_offered() -> None:
+    assert [one.uuid for one in cards_of([gpu(0, cut=True), gpu(1)], Offer(), {})] == ["GPU-1"]
+
+
+def test_a_question_is_answered_and_an_answer_is_not() -> None:
+    assert answer("Requesting_2026-01-31 11:59:00", NOW) == "Reported 2026-01-31 12:00:00"
+    for said in (None, "Reported 2026-01-31 12:00:00", "Deleted_2026"):
+        assert answer(said, NOW) is None
+
+
+async def test_only_what_is_not_said_yet_is_written(inventory: Inventory) -> None:
+    node = ModelNode()
+    node.annotations = {annotation_names.CORES_SCALING: "200", "another": "stays"}
+    announcer = Announcer(node, "n0", inventory, Offer(slots=4), "json")
+    await inventory.look()
+    assert await announcer.announce()
+    assert not await announcer.announce()
+    [written] = node.writes
+    assert set(written) == {
+        annotation_names.KEEPER,
+        "hami.io/node-nvidia-register",
+        annotation_names.CORES_SCALING,
+    }
+    assert node.annotations["another"] == "stays"
+    assert annotation_names.CORES_SCALING not in node.annotations
+    node.annotations[annotation_names.HANDSHAKE] = "Requesting_2026-01-31 11:59:00"
+    assert await announcer.announce()
+    assert set(node.writes[1]) == {annotation_names.HANDSHAKE}
+
+
+async def test_nothing_is_said_before_it_is_known(inventory: Inventory, nvml: ModelNvml) -> None:
+    node, nvml.failing = ModelNode(), "no driver"
+    announcer = Announcer(node, "n0", inventory, Offer(), "json")
+    await inventory.look()
+    assert not await announcer.announce()
+    assert "not known" in announcer.trouble
+    assert inventory.trouble == "no driver"
+    node.exists, nvml.failing = False, ""
+    await inventory.look()
+    assert not await announcer.announce()
+    assert "--node" in announcer.trouble
+
+
+async def test_an_ill_card_is_announced_within_a_moment(
+    inventory: Inventory, nvml: ModelNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_annotator, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(node_annotator, "CONFLICT_SECONDS", 0.01)
+    node = ModelNode()
+    node.failing = [Conflict("somebody wrote"), Unavailable("no answer")]
+    announcer = Announcer(node, "n0", inventory, Offer(slots=4), "json")
+    tasks = [asyncio.create_task(one) for one in (inventory.run(), announcer.run())]
+    try:
+        await until(lambda: not announcer.trouble)
+        nvml.errors.put(Xid("GPU-1", 79))
+        await until(lambda: len(node.writes) == 2)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    found = node_annotations.announced(node.annotations)
+    assert [card.healthy for card in found.cards] == [True, False]
+
+
+async def test_errors_of_programs_make_no_card_ill(inventory: Inventory) -> None:
+    await inventory.look()
+    before = inventory.changes.version
+    for number in (13, 31, 43, 45, 68, 109):
+        inventory.hear(Xid("GPU-0", number))
+    assert (inventory.ill, inventory.changes.version) == ({}, before)
+    assert inventory.xids["GPU-0", 31] == 1
+
+
+async def test_an_error_of_no_known_card_is_one_of_all(inventory: Inventory) -> None:
+    await inventory.look()
+    inventory.hear(Xid("", 48))
+    assert set(inventory.ill) == {"GPU-0", "GPU-1"}
+
+
+async def test_a_card_that_is_silent_is_ill_until_it_answers_and_one_that_failed_for_good(
+    inventory: Inventory, nvml: ModelNvml
+) -> None:
+    await inventory.look()
+    nvml.failing_cards = {"GPU-0": "GPU is lost"}
+    inventory.hear(Xid("GPU-1", 79))
+    await inventory.look()
+    assert inventory.ill == {"GPU-0": "GPU is lost", "GPU-1": "XID 79"}
+    nvml.failing_cards = {}
+    await inventory.look()
+    assert inventory.ill == {"GPU-1": "XID 79"}
+
+
+async def test_a_card_that_is_gone_is_kept_as_ill(inventory: Inventory, nvml: ModelNvml) -> None:
+    await inventory.look()
+    nvml.listed = (gpu(0),)
+    await inventory.look()
+    assert [(one.uuid, one.healthy) for one in inventory.cards] == [
+        ("GPU-0", True),
+        ("GPU-1", False),
+    ]
+    nvml.failing = "the driver was removed"
+    await inventory.look()
+    assert not any(one.healthy for one in inventory.cards)
+
+
+async def test_a_driver_that_hangs_is_not_waited_for(nvml: ModelNvml) -> None:
+    held = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    driver = Driver(nvml, seconds=0.05)
+    inventory = Inventory(driver, Offer())
+    await inventory.look()
+    original = nvml.gpus
+
+    def hang() -> object:
+        asyncio.run_coroutine_threadsafe(held.wait(), loop).result(10)
+        return original()
+
+    nvml.gpus = hang  # type: ignore[assignment, method-assign]
+    async with asyncio.timeout(9.0):
+        await inventory.look()
+        await inventory.look()
+    assert "not answered for long" in inventory.trouble
+    assert set(inventory.ill) == {"GPU-0", "GPU-1"}
+    held.set()
+    nvml.gpus = original  # type: ignore[method-assign]
+    await until(lambda: driver._pending is None or driver._pending.done())
+    await inventory.look()
+    assert not inventory.ill
+    driver.close()
+
+
+def test_cards_have_mebibytes() -> None:
+    assert cards_of([gpu(0, memory=80 * GIB + 1)], Offer(), {})[0].memory == 80 * 1024
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5.0):
+        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+            await asyncio.sleep(0.005)

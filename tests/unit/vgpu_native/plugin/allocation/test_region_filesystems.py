@@ -1,0 +1,179 @@
+"""Slots: a container's region is in a small file system, so that it cannot fill the node's disk.
+
+What has to be mounted is mounted by the script of deploy/agent, in a mount namespace of a child.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.builders.manifests import DEPLOY, documents
+
+from ledger.core.model.cards import Share
+from vgpu_native.plugin.allocation.allocation_store import Allocations
+from vgpu_native.plugin.allocation.assignment import tie
+from vgpu_native.plugin.allocation.region_filesystems import Slots, slot_in
+from vgpu_native.plugin.grpc_status import Refused
+from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.plugin_settings import PluginSettings
+from vgpu_native.shared.layout import REGION_SIZE
+
+[SLOTS] = [
+    one
+    for manifest in documents(DEPLOY / "agent" / "daemonset.yaml")
+    for one in manifest["spec"]["template"]["spec"]["initContainers"]
+    if one["name"] == "slots"
+]
+ROOT: Final = Path(__file__).parents[5]
+SLOT_BYTES: Final = 4 * 1024**2
+
+WRITING: Final = """
+import os, sys
+from pathlib import Path
+from vgpu_native.plugin.allocation.allocation_store import Allocations
+from vgpu_native.plugin.grpc_status import Refused
+from vgpu_native.plugin.allocation.region_filesystems import Slots, slot_in
+
+state = Path(sys.argv[1])
+slots = Slots(state / "slots")
+allocations = Allocations(state / "allocations", slots)
+allocations.load()
+
+
+def fill(region):
+    written = 0
+    with (region / "junk").open("wb", buffering=0) as file:
+        try:
+            for _ in range(64):
+                written += file.write(bytes(1024**2))
+        except OSError as error:
+            return written, error.errno
+    return written, 0
+
+
+def refused():
+    try:
+        allocations.make(["x"], cdi=False)
+    except Refused as error:
+        return str(error)
+    return ""
+"""
+
+
+def mounting() -> list[str]:
+    """Return what begins a command that may mount, or skip."""
+    for command in (["unshare", "-m"], ["unshare", "-Urm"]):
+        if (
+            shutil.which("unshare")
+            and not subprocess.run([*command, "true"], check=False).returncode
+        ):
+            return command
+    pytest.skip("this machine lets no test mount: no slot was mounted")
+
+
+def played(tmp_path: Path, code: str, slots: int = 2) -> str:
+    """Run the init container's script twice, then code, where only they see what is mounted."""
+    [script] = SLOTS["args"]
+    directory = tmp_path / "slots"
+    environment = os.environ | {"DIRECTORY": str(directory), "SLOTS": str(slots)}
+    environment["PYTHONPATH"] = str(ROOT)
+    (tmp_path / "code.py").write_text(WRITING + code)
+    child = f"{script}\n{script}\n{sys.executable} {tmp_path / 'code.py'} {tmp_path}"
+    command = [*mounting(), "sh", "-ec", child]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_container_writes_no_more_than_its_slot_has(tmp_path: Path) -> None:
+    code = """
+one = allocations.make(["x"], cdi=False)
+allocations.put(one)
+region = allocations.region(one)
+assert region == slots.path(slot_in(one.token)), region
+print(*fill(region))
+"""
+    written, errno = map(int, played(tmp_path, code).split())
+    assert REGION_SIZE < written <= SLOT_BYTES
+    assert errno == 28, "no space is left on the device"
+    assert sum(one.stat().st_size for one in tmp_path.rglob("junk")) == 0
+
+
+def test_files_without_content_are_bounded_as_well(tmp_path: Path) -> None:
+    code = """
+region = allocations.region(allocations.make(["x"], cdi=False))
+made = 0
+try:
+    for made in range(100_000):
+        (region / str(made)).mkdir()
+except OSError:
+    print(made)
+"""
+    assert 0 < int(played(tmp_path, code)) < 200
+
+
+def test_each_slot_is_of_one_container_until_what_it_left_is_removed(tmp_path: Path) -> None:
+    code = """
+first, second = (allocations.make([name], cdi=False) for name in "ab")
+for one in (first, second):
+    allocations.put(one)
+assert allocations.region(first) != allocations.region(second)
+(allocations.region(first) / "deep" / "deeper").mkdir(parents=True)
+allocations.region(first).chmod(0)
+print(refused())
+allocations.drop(first)
+assert refused(), "its directory is there still"
+allocations.release(allocations.directory(first))
+third = allocations.make(["c"], cdi=True)
+assert slot_in(third.token) == slot_in(first.token)
+region = allocations.region(third)
+assert list(region.iterdir()) == []
+assert region.stat().st_mode & 0o7777 == 0o1777
+assert slots.mounted() == ["0", "1"]
+# What is restored runs already: nothing of it is removed.
+(region / "region").write_bytes(b"x")
+allocations.restore(third.token, ["c"], ["GPU-0"], limited=True, cdi=True)
+assert (region / "region").read_bytes() == b"x"
+"""
+    assert "all slots below" in played(tmp_path, code)
+
+
+def test_without_slots_regions_are_on_the_disk_and_readiness_warns(tmp_path: Path) -> None:
+    slots = Slots(tmp_path / "slots")
+    for name in ("0", "1", "x"):
+        slots.path(name).mkdir(parents=True)
+    allocations = Allocations(tmp_path / "allocations", slots)
+    allocations.load()
+    made = allocations.make(["x"], cdi=False)
+    assert slot_in(made.token) == ""
+    assert allocations.region(made) == allocations.directory(made) / "region"
+    assert "no slots are mounted" in slots.warning
+    allocations.release(allocations.directory(made))
+    assert played(tmp_path, "print(slots.warning)").strip() == ""
+
+
+def test_a_container_whose_slot_is_not_mounted_does_not_start(tmp_path: Path) -> None:
+    settings = PluginSettings(state_dir=tmp_path, library=tmp_path / "libvgpu.so")
+    settings.library.touch()
+    allocations = Allocations(tmp_path / "allocations", Slots(tmp_path / "slots"))
+    allocations.load()
+    allocations.slots.path("7").mkdir(parents=True)
+    one = Container("team", "p", "uid", "main", 0, (Share("GPU-0", 100, 30),), 1)
+    answered = allocations.restore(f"a{'0' * 24}-7", ["x"], one.cards, limited=True, cdi=False)
+    with pytest.raises(Refused, match=r"slots/7 is not mounted.*start the agent's pod again"):
+        tie(allocations, answered, one, settings)
+
+
+def test_a_large_file_system_is_no_slot(tmp_path: Path) -> None:
+    code = """
+import subprocess
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "x", slots.path("0")], check=True)
+print(*slots.mounted())
+"""
+    assert played(tmp_path, code).strip() == "1"

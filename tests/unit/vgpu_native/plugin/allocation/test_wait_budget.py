@@ -1,0 +1,107 @@
+"""Patience: calls in a row share the time for which a kubelet is kept waiting."""
+
+import asyncio
+
+import pytest
+from support.harness.device_plugin import Placed
+
+from vgpu_native.plugin.allocation.wait_budget import LEAST_SECONDS, ROW_SECONDS, Patience
+from vgpu_native.plugin.plugin_settings import PluginSettings
+
+SETTINGS = PluginSettings(allocate_seconds=4.0, outage_seconds=20.0)
+
+
+class Clock:
+    """A time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.time = 1_000.0
+
+    def now(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def placed() -> Placed:
+    found = Placed()
+    found.trouble = "the log is away"
+    return found
+
+
+@pytest.fixture
+def patience(placed: Placed, clock: Clock) -> Patience:
+    return Patience(SETTINGS, placed, clock.now)
+
+
+async def test_a_ledger_out_of_reach_is_waited_for_and_not_for_ever(
+    patience: Patience, clock: Clock
+) -> None:
+    with patience.waiting() as call:
+        clock.time += 19.9
+        assert (call.is_over, call.known, call.again) == (False, False, False)
+        clock.time += 0.1
+        assert (call.is_over, call.known, call.again) == (True, False, False)
+
+
+async def test_a_ledger_in_reach_is_waited_for_from_when_it_is(
+    patience: Patience, placed: Placed, clock: Clock
+) -> None:
+    with patience.waiting() as call:
+        clock.time += 19.0
+        placed.trouble = ""
+        async with asyncio.timeout(20):
+            while not call.known:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.001)
+        assert (call.again, call.is_over) == (False, False)
+        clock.time += 2.0
+        assert (call.again, call.is_over) == (True, False)
+        clock.time += 2.0
+        assert (call.again, call.is_over) == (True, True)
+
+
+async def test_calls_in_a_row_share_the_time(patience: Patience, clock: Clock) -> None:
+    with patience.waiting():
+        clock.time += 15.0
+    clock.time += ROW_SECONDS
+    with patience.waiting() as second:
+        clock.time += 3.9
+        assert not second.is_over
+        clock.time += 0.1
+        assert second.is_over
+    with patience.waiting() as third:
+        assert not third.is_over, "each may wait a little"
+        clock.time += LEAST_SECONDS
+        assert third.is_over
+
+
+async def test_calls_at_the_same_time_share_it_too(patience: Patience, clock: Clock) -> None:
+    with patience.waiting() as first:
+        clock.time += 15.0
+        with patience.waiting() as second:
+            clock.time += 5.0
+            assert first.is_over
+            assert second.is_over
+
+
+async def test_a_kubelet_that_was_free_for_a_while_may_wait_again(
+    patience: Patience, clock: Clock
+) -> None:
+    with patience.waiting():
+        clock.time += 20.0
+    clock.time += ROW_SECONDS + 0.1
+    with patience.waiting() as second:
+        clock.time += 19.0
+        assert not second.is_over
+
+
+async def test_it_is_told_for_how_long_the_kubelet_waits(patience: Patience, clock: Clock) -> None:
+    assert patience.seconds == 0
+    with patience.waiting():
+        clock.time += 7.0
+        assert patience.seconds == 7.0
+    assert patience.seconds == 0

@@ -1,0 +1,82 @@
+"""The kubelet's checkpoint is read beside the event loop, and as it is when the reading ends."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.harness.device_plugin import Placed, settings_in
+
+from vgpu_native.plugin.kubelet import checkpoint
+from vgpu_native.plugin.kubelet.checkpoint import Entry
+from vgpu_native.plugin.kubelet.kubelet_state import READS_MAX, Witness
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Witness:
+    settings = settings_in(tmp_path)
+    settings.checkpoint.parent.mkdir(parents=True)
+    write(settings.checkpoint, "a")
+    return Witness(settings, Placed())
+
+
+def write(path: Path, uid: str) -> None:
+    """Replace the checkpoint, as the kubelet does, by one that has a pod."""
+    fresh = path.with_suffix(".new")
+    entry = {"PodUID": uid, "ResourceName": "nvidia.com/gpu"}
+    fresh.write_text(json.dumps({"Data": {"PodDeviceEntries": [entry]}}))
+    fresh.rename(path)
+
+
+def reading(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Path], None]) -> None:
+    """Let something happen after a checkpoint was read, and before that is known."""
+    read = checkpoint.read
+
+    def slow(path: Path, resource: str) -> tuple[Entry, ...]:
+        found = read(path, resource)
+        meanwhile(path)
+        return found
+
+    monkeypatch.setattr(checkpoint, "read", slow)
+
+
+async def test_others_go_on_while_a_checkpoint_is_read(
+    witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    went_on = threading.Event()
+    waited: list[bool] = []
+    reading(monkeypatch, lambda _: waited.append(went_on.wait(SECONDS)))
+    asking = asyncio.create_task(witness.entries())
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_later(0.05, went_on.set)
+    assert await asking
+    assert waited == [True]
+
+
+async def test_a_checkpoint_that_was_written_meanwhile_is_read_again(
+    witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = ["b"]
+    reading(monkeypatch, lambda path: write(path, left.pop()) if left else None)
+    found = await witness.entries()
+    assert found is not None
+    assert [one.uid for one in found] == ["b"]
+
+
+async def test_a_checkpoint_that_is_written_all_the_time_is_not_read_for_ever(
+    witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def again(path: Path) -> None:
+        read.append("")
+        write(path, f"pod-{len(read)}")
+
+    reading(monkeypatch, again)
+    found = await witness.entries()
+    assert found is not None
+    assert [one.uid for one in found] == [f"pod-{READS_MAX - 1}"]

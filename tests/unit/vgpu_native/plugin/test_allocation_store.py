@@ -1,0 +1,153 @@
+"""What the plugin keeps and describes: allocations, CDI specifications, devices, changes."""
+
+import asyncio
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from support.harness.device_plugin import CARDS, card, container, settings_in, share
+
+from vgpu_native.plugin.allocation import allocation_store as kept
+from vgpu_native.plugin.allocation import cdi, response
+from vgpu_native.plugin.allocation.allocation_store import Allocations, owner_of
+from vgpu_native.plugin.device_ids import Devices
+from vgpu_native.plugin.grpc_status import Refused
+from vgpu_native.shared.atomic_file import write_whole
+from vgpu_native.shared.versioned import Changes
+
+
+def test_allocations_are_there_again_after_a_restart(tmp_path: Path) -> None:
+    first = Allocations(tmp_path)
+    first.load()
+    made = first.make([f"{CARDS[0]}-0"], cdi=False)
+    first.put(made)
+    again = Allocations(tmp_path)
+    again.load()
+    assert again.all() == [made]
+
+
+def test_nobody_of_the_host_gets_to_what_containers_leave(tmp_path: Path) -> None:
+    directory = tmp_path / "allocations"
+    directory.mkdir(mode=0o755)
+    some = Allocations(directory)
+    some.load()
+    made = some.make([f"{CARDS[0]}-0"], cdi=False)
+    assert stat.S_IMODE(some.region(made).stat().st_mode) == 0o1777
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+def test_a_record_that_cannot_be_read_harms_no_other_and_is_left_there(tmp_path: Path) -> None:
+    first = Allocations(tmp_path)
+    first.load()
+    good, bad = (first.make([f"{CARDS[0]}-{slot}"], cdi=False) for slot in range(2))
+    first.put(good)
+    (first.directory(bad) / "record").write_text("{")
+    again = Allocations(tmp_path)
+    again.load()
+    assert again.all() == [good]
+    assert again.orphans(2**62) == []
+    assert (first.directory(bad) / "record").exists()
+
+
+def test_there_is_a_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "ALLOCATIONS_MAX", 1)
+    some = Allocations(tmp_path)
+    some.load()
+    some.put(some.make(["A-0"], cdi=False))
+    with pytest.raises(Refused, match=r"1 allocations in .*: that is the most"):
+        some.make(["A-1"], cdi=False)
+
+
+def test_a_file_that_cannot_be_written_whole_is_what_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "record"
+    write_whole(path, b"before", 0o644)
+
+    def broken(_: int) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="no"):
+        write_whole(path, b"after")
+    assert path.read_bytes() == b"before"
+    assert [one.name for one in tmp_path.iterdir()] == ["record"]
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_cdi_specification_says_all_that_an_answer_would(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path, oversubscribe=True, cores_off=True, log_level=3)
+    one = container("a", share(1, 5, 20), share(0, 7, 30))
+    variables = response.environment(one.cards, one.shares, settings, limited=True)
+    cdi.write(
+        settings.cdi_dir,
+        "a1",
+        variables,
+        response.mounts(tmp_path / "limits", tmp_path / "region", settings, limited=True),
+    )
+    found = json.loads((settings.cdi_dir / "gpuledger.io-gpu-a1.json").read_text())
+    assert (found["cdiVersion"], found["kind"]) == ("0.5.0", "gpuledger.io/gpu")
+    ((name, edits),) = [(it["name"], it["containerEdits"]) for it in found["devices"]]
+    assert name == "a1"
+    assert response.cdi_answer("a1").cdi_devices[0].name == "gpuledger.io/gpu=a1"
+    assert sorted(edits["env"]) == [
+        "CUDA_DEVICE_MEMORY_LIMIT_0=5m",
+        "CUDA_DEVICE_MEMORY_LIMIT_1=7m",
+        "CUDA_DEVICE_MEMORY_SHARED_CACHE=/run/gpuledger/region",
+        "CUDA_DEVICE_SM_LIMIT=20",
+        "CUDA_OVERSUBSCRIBE=true",
+        "GPU_CORE_UTILIZATION_POLICY=disable",
+        "LIBCUDA_LOG_LEVEL=3",
+        f"NVIDIA_VISIBLE_DEVICES={CARDS[1]},{CARDS[0]}",
+    ]
+    where = {it["containerPath"]: (it["hostPath"], it["options"][0]) for it in edits["mounts"]}
+    assert where == {
+        str(settings.library): (str(settings.library), "ro"),
+        "/etc/ld.so.preload": (str(settings.preload), "ro"),
+        "/etc/gpuledger/limits": (str(tmp_path / "limits"), "ro"),
+        "/run/gpuledger": (str(tmp_path / "region"), "rw"),
+    }
+
+
+def test_devices_name_their_cards_numa_node_only_where_that_is_wanted() -> None:
+    for numa in (True, False):
+        devices = Devices(numa=numa)
+        devices.replace([card(0, numa=1)])
+        (first, *_) = devices.listed().devices
+        assert [node.ID for node in first.topology.nodes] == ([1] if numa else [])
+
+
+def test_the_same_cards_again_are_no_change() -> None:
+    devices = Devices()
+    devices.replace([card(1), card(0)])
+    version = devices.changes.version
+    devices.replace([card(0), card(1)])
+    assert devices.changes.version == version
+
+
+def test_a_uuid_too_long_for_the_kubelet_is_refused_and_the_old_cards_stay() -> None:
+    devices = Devices()
+    devices.replace([card(0)])
+    long = type(card(0))("G" * 62, 1, "NVIDIA", 1, 100, 1)
+    with pytest.raises(ValueError, match="more than 63 characters"):
+        devices.replace([long])
+    assert devices.cards == (card(0),)
+
+
+async def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
+    changes = Changes()
+    version = changes.version
+    changes.tell()
+    await asyncio.wait_for(changes.wait(version), 1)
+    waiting = [asyncio.create_task(changes.wait(changes.version)) for _ in range(3)]
+    await asyncio.sleep(0)
+    changes.tell()
+    await asyncio.wait_for(asyncio.gather(*waiting), 1)
+
+
+def test_an_owner_is_named_as_its_container() -> None:
+    one = container("a", share(0))
+    assert owner_of(one).key == one.key
+    assert str(one) == "container main of pod team/a (a-uid)"

@@ -1,0 +1,231 @@
+"""Regions: what honest ones say, and that no lie, cut or strange file does any harm."""
+
+import os
+import random
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.builders.region_files import DEAD, FREE, compiled, put_use, region
+
+from vgpu_native.shared import layout, usage_region
+from vgpu_native.shared.binary_fields import put_number, put_text
+from vgpu_native.shared.layout import REGION, REGION_SIZE, SLOTS_MAX
+from vgpu_native.shared.usage_region import LARGEST, BadRegion
+
+GPU, OTHER = "GPU-a", "GPU-b"
+
+WRITER = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <sys/mman.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+#include "layout.h"
+static void own(vgpu_region *region, int slot) {
+  pthread_mutex_t *mutex = (pthread_mutex_t *)&region->slot[slot].owner;
+  pthread_mutexattr_t kind;
+  pthread_mutexattr_init(&kind);
+  pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(mutex, &kind);
+  pthread_mutex_lock(mutex);
+}
+int main(int argc, char **argv) {
+  int file = open(argv[1], O_RDWR | O_CREAT, 0666);
+  if (ftruncate(file, sizeof(vgpu_region))) return 1;
+  vgpu_region *region = mmap(0, sizeof *region, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  region->magic = VGPU_MAGIC; region->version = VGPU_VERSION; region->size = sizeof *region;
+  region->slots = VGPU_SLOTS_MAX; region->generation = 5; region->high = 3;
+  strcpy(region->uuid[0], "GPU-a"); strcpy(region->uuid[1], "GPU-b");
+  region->budget[1].spent = 77;
+  for (int slot = 0; slot < 3; slot++) {
+    region->used[0].slot[slot] = 100 + slot; region->used[1].slot[slot] = 1000;
+    region->slot[slot].pid = 40 + slot;
+  }
+  own(region, 0);
+  pid_t child = fork();
+  if (!child) { own(region, 1); _exit(0); }
+  waitpid(child, NULL, 0);
+  puts("ready"); fflush(stdout);
+  getchar();
+  return 0;
+}
+"""
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def test_what_lives_is_summed(tmp_path: Path) -> None:
+    content = region({GPU: (1, 2, 4), OTHER: (10, 0, 5)}, spent=(70, 80))
+    found = usage_region.read(written(tmp_path / "region", content))
+    assert [(one.uuid, one.memory, one.busy) for one in found.devices] == [
+        (GPU, 7, 70),
+        (OTHER, 15, 80),
+    ]
+    assert found.memory_of(OTHER) == 15
+    assert found.busy_of("GPU-c") == 0
+
+
+def test_who_is_dead_or_gone_uses_nothing(tmp_path: Path) -> None:
+    content = region({GPU: (1, 2, 4)}, owners={1: DEAD, 2: FREE})
+    found = usage_region.read(written(tmp_path / "region", content))
+    assert found.memory_of(GPU) == 1
+    assert len(found.processes) == 1
+
+
+def test_a_region_of_c_is_read_and_its_killed_process_left_out(tmp_path: Path) -> None:
+    program = compiled(tmp_path, WRITER)
+    with subprocess.Popen(
+        [program, tmp_path / "region"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        found = usage_region.read(tmp_path / "region")
+        process.communicate("\n", timeout=20)
+    assert found.generation == 5
+    assert [(one.memory, one.busy) for one in found.devices] == [(100, 0), (1000, 77)]
+    assert [(one.pid, one.memory) for one in found.processes] == [(40, (100, 1000))]
+
+
+def test_sums_end_at_the_largest_number(tmp_path: Path) -> None:
+    content = region({GPU: (2**64 - 1,) * 3}, spent=(2**64 - 1,))
+    found = usage_region.read(written(tmp_path / "region", content))
+    assert found.devices[0].memory == LARGEST
+    assert found.devices[0].busy == LARGEST
+
+
+def test_more_slots_than_there_are_is_no_more_than_all(tmp_path: Path) -> None:
+    content = region({GPU: (1,) * SLOTS_MAX})
+    put_number(content, REGION["high"], 2**64 - 1)
+    assert usage_region.read(written(tmp_path / "region", content)).memory_of(GPU) == SLOTS_MAX
+
+
+def test_a_device_named_twice_is_summed_and_text_that_is_none_ends_the_list(tmp_path: Path) -> None:
+    content = region({GPU: (1,), OTHER: (2,), "GPU-c": (4,)})
+    put_text(content, REGION["uuid"], GPU, 1)
+    start = REGION["uuid"].offset + 2 * layout.UUID_BYTES
+    content[start : start + layout.UUID_BYTES] = b"\xff\x1b[31m".ljust(layout.UUID_BYTES, b"\0")
+    found = usage_region.read(written(tmp_path / "region", content))
+    assert found.memory_of(GPU) == 3
+    assert [one.uuid for one in found.devices] == [GPU, GPU]
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 8192, REGION_SIZE - 1, REGION_SIZE + 1, 2**30])
+def test_a_file_of_another_size_is_refused(tmp_path: Path, size: int) -> None:
+    with (tmp_path / "region").open("wb") as file:
+        file.write(region({GPU: (1,)})[:size])
+        file.truncate(size)
+    with pytest.raises(BadRegion, match=f"{size} bytes"):
+        usage_region.read(tmp_path / "region")
+
+
+@pytest.mark.parametrize("name", ["magic", "version", "size", "slots"])
+def test_another_header_is_refused(tmp_path: Path, name: str) -> None:
+    content = region({GPU: (1,)})
+    put_number(content, REGION[name], 99)
+    with pytest.raises(BadRegion, match="no region of version"):
+        usage_region.read(written(tmp_path / "region", content))
+
+
+def test_no_link_is_followed_and_no_pipe_waited_for(tmp_path: Path) -> None:
+    written(tmp_path / "real", region({GPU: (1,)}))
+    (tmp_path / "link").symlink_to("real")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "directory").mkdir()
+    for name in ("link", "pipe", "directory"):
+        with pytest.raises(BadRegion):
+            usage_region.read(tmp_path / name)
+    with pytest.raises(BadRegion):
+        usage_region.read(Path("/dev/null"))
+
+
+def test_what_is_no_file_is_not_even_opened(tmp_path: Path) -> None:
+    """As to open a device can do something; who waits at a pipe goes on when it is opened."""
+    os.mkfifo(tmp_path / "pipe")
+    writing = threading.Event()
+
+    def write() -> None:
+        os.close(os.open(tmp_path / "pipe", os.O_WRONLY))
+        writing.set()
+
+    worker = threading.Thread(target=write)
+    worker.start()
+    try:
+        for _ in range(20):
+            with pytest.raises(BadRegion, match="no file"):
+                usage_region.read(tmp_path / "pipe")
+            assert not writing.wait(0.01)
+    finally:
+        opened = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        worker.join(10)
+        os.close(opened)
+
+
+def test_what_is_not_there_yet_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        usage_region.read(tmp_path / "region")
+
+
+def test_a_region_that_is_cut_while_it_is_read_does_no_harm(tmp_path: Path) -> None:
+    path, content = tmp_path / "region", region({GPU: (1, 2)})
+    written(path, content)
+    ended = threading.Event()
+
+    def cut() -> None:
+        source = random.Random(1)
+        while not ended.is_set():
+            os.truncate(path, source.choice((0, 100, 9000, REGION_SIZE)))
+
+    worker = threading.Thread(target=cut)
+    worker.start()
+    until, refused = time.monotonic() + 30, 0
+    while not refused and time.monotonic() < until:
+        try:
+            usage_region.read(path)
+        except BadRegion:
+            refused += 1
+    ended.set()
+    worker.join(10)
+    assert refused
+
+
+def test_no_bytes_do_any_harm(tmp_path: Path) -> None:
+    source = random.Random(7)
+    honest = region({GPU: (1, 2), OTHER: (3, 4)}, spent=(5, 6))
+    for _ in range(300):
+        content = bytearray(honest)
+        for _ in range(source.choice((1, 10, 1000))):
+            content[source.randrange(24, REGION_SIZE)] = source.randrange(256)
+        put_use(content, source.randrange(SLOTS_MAX), source.getrandbits(64))
+        found = usage_region.decode(bytes(content))
+        assert all(0 <= one.memory <= LARGEST for one in found.devices)
+
+
+def test_a_region_that_is_full_is_read_as_fast_as_anybody_could_want(tmp_path: Path) -> None:
+    content = region({f"GPU-{number}": (5,) * SLOTS_MAX for number in range(layout.DEVICES_MAX)})
+    written(tmp_path / "region", content)
+    fastest = 1.0
+    for _ in range(5):
+        begun = time.process_time()
+        found = usage_region.read(tmp_path / "region")
+        fastest = min(fastest, time.process_time() - begun)
+    assert [one.memory for one in found.devices] == [5 * SLOTS_MAX] * layout.DEVICES_MAX
+    assert fastest < 0.1
+
+
+def test_a_device_that_nobody_uses_is_there_with_nothing(tmp_path: Path) -> None:
+    content = region({GPU: (), OTHER: ()}, spent=(9,))
+    found = usage_region.read(written(tmp_path / "region", content))
+    assert [(one.uuid, one.memory, one.busy) for one in found.devices] == [
+        (GPU, 0, 9),
+        (OTHER, 0, 0),
+    ]

@@ -1,0 +1,190 @@
+"""An explanation is the decision itself, and changes nothing."""
+
+import json
+from typing import Any
+
+import pytest
+from support.builders.admission_reviews import (
+    GPU,
+    MEMORY,
+    CoreLedger,
+    pod,
+    recorded,
+    review,
+    serving,
+)
+from support.fakes.owner_cluster import (
+    CRONJOBS,
+    DEPLOYMENTS,
+    OwnedCluster,
+    around,
+    manifest,
+    template,
+)
+
+from ledger.core.model.commands import Describe, RegisterCluster
+from ledger.kube.api.errors import ClusterError
+from webhook.admission.dry_run import Elsewhere, Explanation, NamespaceMissing, explain
+from webhook.api.admission_review import BadReview
+
+
+async def explained(thing: Any, ledger: CoreLedger, **more: Any) -> Explanation:
+    """Explain what is given as a value."""
+    async with serving(ledger, surroundings=around(ledger)) as service:
+        body = json.dumps(thing).encode()
+        found = await explain(service.validating, body, deadline=5, **more)
+    assert ledger.commands() == [], "an explanation is a dry run"
+    return found
+
+
+async def test_a_review_is_explained_with_its_numbers() -> None:
+    ledger = CoreLedger()
+    ledger.limit(memory=7000)
+    found = await explained(review(pod({GPU: "1", MEMORY: "8k"})), ledger)
+    assert not found.allowed
+    assert found.denial is not None
+    assert "allows 7000, nothing is used" in found.answer
+    assert (found.namespace, found.key) == ("east/team", "pods/p")
+    assert found.demand == {GPU: 1, MEMORY: 8000}
+
+
+async def test_a_bare_manifest_is_explained_as_its_creation() -> None:
+    manifest = pod({GPU: "1", MEMORY: "8k"})
+    del manifest["metadata"]
+    manifest["metadata"] = {"generateName": "g-"}
+    ledger = CoreLedger()
+    found = await explained(manifest, ledger, namespace="team", username="ada")
+    assert found.allowed
+    assert found.answer == "Allowed: there is room."
+    assert (found.namespace, found.key) == ("east/team", "pods/g-explain")
+    [(command, dry_run)] = ledger.submitted
+    assert dry_run
+    assert command.actor == "ada"
+
+
+async def test_a_manifest_says_its_own_namespace() -> None:
+    found = await explained(pod({GPU: "1", MEMORY: "1"}), CoreLedger())
+    assert found.namespace == "east/team"
+
+
+async def test_an_object_of_another_namespace_than_the_one_asked_for_is_refused_with_both() -> None:
+    ledger = CoreLedger()
+    ledger.limit(cards=2)
+    with pytest.raises(Elsewhere, match=r"namespace 'team', .* match the namespace 'other' that"):
+        await explained(pod({GPU: "1", MEMORY: "1"}), ledger, namespace="other")
+    assert ledger.submitted == [], "it is not even asked about"
+
+
+async def test_a_namespace_that_the_cluster_does_not_have_is_named_and_nothing_is_judged() -> None:
+    ledger, cluster = CoreLedger(), OwnedCluster()
+    cluster.namespace("team")
+    one = pod({GPU: "1"}, namespace="")
+    async with serving(ledger, surroundings=around(ledger, cluster)) as service:
+        body = json.dumps(one).encode()
+        with pytest.raises(NamespaceMissing, match="'nowhere' does not exist in cluster east"):
+            await explain(service.validating, body, deadline=5, namespace="nowhere")
+        assert ledger.submitted == []
+        assert (await explain(service.validating, body, deadline=5, namespace="team")).allowed
+        cluster.failing = ClusterError("refused")
+        assert (await explain(service.validating, body, deadline=5, namespace="nowhere")).allowed
+
+
+async def test_from_the_log_of_a_watched_cluster_an_undescribed_namespace_is_missing() -> None:
+    ledger, one = CoreLedger(), pod({GPU: "1"}, namespace="")
+    ledger.apply(RegisterCluster("east", "uid"))
+    assert (await explained(one, ledger, namespace="nowhere")).allowed, "none is described yet"
+    ledger.apply(Describe("east/team", "kubernetes.io/metadata.name=team"))
+    assert (await explained(one, ledger, namespace="team")).allowed
+    with pytest.raises(NamespaceMissing, match="'nowhere' does not exist in cluster east"):
+        await explained(one, ledger, namespace="nowhere")
+
+
+async def test_without_a_watched_cluster_a_namespace_that_the_ledger_does_not_know_is_named() -> (
+    None
+):
+    ledger, one = CoreLedger(), pod({GPU: "1"}, namespace="")
+    ledger.limit(cards=2)
+    with pytest.raises(NamespaceMissing, match="'nowhere' of cluster east is not in the ledger"):
+        await explained(one, ledger, namespace="nowhere")
+    assert (await explained(one, ledger)).allowed, "nobody named a namespace"
+    assert (await explained(one, ledger, namespace="team")).allowed
+
+
+async def test_nothing_is_explained_about_another_namespace_than_the_one_that_may_be_asked() -> (
+    None
+):
+    ledger = CoreLedger()
+    card = {GPU: "1", MEMORY: "1"}
+    elsewhere, nowhere = review(pod(card)), review(pod(card))
+    elsewhere["request"]["object"]["metadata"]["namespace"] = "mine"
+    nowhere["request"]["namespace"] = ""
+    old = review(pod(card, namespace="mine"), pod(card), operation="UPDATE", namespace="mine")
+    for thing in (pod(card), review(pod(card)), elsewhere, nowhere, old):
+        with pytest.raises(Elsewhere, match="team"):
+            await explained(thing, ledger, namespace="mine")
+    assert ledger.submitted == [], "it is not even asked about"
+    assert (await explained(pod(card), ledger, namespace="team")).allowed
+
+
+async def test_a_manifest_of_any_known_kind_is_explained_as_its_creation() -> None:
+    ledger = CoreLedger()
+    ledger.limit(cards=2)
+    web = manifest(DEPLOYMENTS, "web", replicas=3)
+    for field in ("uid", "resourceVersion", "namespace"):
+        del web["metadata"][field]
+    found = await explained(web, ledger, namespace="team", username="ada")
+    assert not found.allowed
+    assert "allows 2, nothing is used" in found.answer
+    assert (found.namespace, found.key) == ("east/team", "deployments.apps/web")
+    assert found.demand == {GPU: 3, MEMORY: 24_000}
+
+
+async def test_a_manifest_of_a_kind_that_is_only_looked_at_tells_what_could_never_run() -> None:
+    ledger = CoreLedger()
+    ledger.limit(cards=0)
+    nightly = manifest(CRONJOBS, "nightly")
+    nightly["spec"] = {"jobTemplate": {"spec": {"template": template()}}}
+    found = await explained(nightly, ledger)
+    assert found.allowed
+    assert found.warnings[0].startswith("its pods can never run all at once")
+
+
+async def test_a_recorded_update_of_a_workload_can_be_explained() -> None:
+    one = recorded("deployment-update-image", "validate")[0][1]
+    assert (await explained(one, CoreLedger())).allowed
+
+
+async def test_what_charges_nothing_says_so() -> None:
+    found = await explained({"apiVersion": "v1", "kind": "Pod"}, CoreLedger())
+    assert found.allowed
+    assert found.answer == "Allowed: nothing would be charged."
+
+
+async def test_a_recorded_review_of_the_mutating_webhook_can_be_explained() -> None:
+    [(_, one)] = recorded("pod-create-generate-name", "mutate")
+    found = await explained(one, CoreLedger())
+    assert found.allowed
+    assert found.key == "pods/g-explain"
+
+
+async def test_a_recorded_update_can_be_explained() -> None:
+    [(_, one)] = recorded("pod-resize", "validate")
+    assert (await explained(one, CoreLedger())).allowed
+
+
+@pytest.mark.parametrize(
+    ("thing", "field"),
+    [
+        ([], "$"),
+        ({"kind": "Pod"}, "$.apiVersion"),
+        ({"apiVersion": "apps/v2/x", "kind": "Deployments"}, "$.kind"),
+        ({"apiVersion": "example.com/v1", "kind": "Deployment"}, "$.kind"),
+        ({"apiVersion": "apps/v1", "kind": "Deployment", "spec": 5}, "$.request.object.spec"),
+        ({"apiVersion": "v1", "kind": "Pod", "spec": 5}, "$.request.object.spec"),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": 5}, "$.metadata"),
+    ],
+)
+async def test_what_cannot_be_explained_names_the_field(thing: Any, field: str) -> None:
+    with pytest.raises(BadReview) as caught:
+        await explained(thing, CoreLedger())
+    assert caught.value.field == field

@@ -1,0 +1,149 @@
+"""What was admitted is not raised by a larger card that came later."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from support.fakes.apiserver import Object, pod_body
+from support.fakes.full_cluster import (
+    DEPLOYMENTS,
+    FullWorld,
+    full_world,
+    settling_everything,
+    workload,
+)
+from support.harness.settlement import CLUSTER
+
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model import accounts
+from ledger.core.model.cards import Card, Part, Phase, Share
+from ledger.core.model.commands import AnyCommand, Observe, Place, RegisterCards, Reserve, SetLimits
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.core.model.traits import Reach, Requirement
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.demand_rules import CardSize, DemandRules
+from ledger.log.ledger import Accepted
+from webhook.context.assumed_demand import as_promised
+from webhook.settlement.observation import Sighting, news
+from webhook.settlement.pod_observation import sight
+
+GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
+SPACE, KEY, UID = "c/red", "pods/p", "u1"
+PROMISED = {GPU: 1, MEMORY: 16_000, CORES: 100}
+PLACE = SPACE, KEY, UID
+
+
+def doing(*commands: AnyCommand) -> State:
+    state = State()
+    for command in commands:
+        decided = decide(state, command)
+        assert not isinstance(decided, Denial), decided
+        for event in decided:
+            evolve(state, event, 1)
+    return state
+
+
+def seen(memory: int, version: int = 20, **requests: Any) -> Sighting:
+    """Return the sighting of a pod that asks for a whole card; the largest has so many MiB."""
+    body = pod_body("p", gpumem=0, gpucores=0)
+    body["metadata"] |= {"namespace": "red", "uid": UID, "resourceVersion": str(version)}
+    body["spec"]["containers"][0]["resources"]["limits"] |= requests
+    rules = DemandRules(sizes=(CardSize("nvidia", "A100", memory),), managed=("cpu",))
+    return sight(msgspec.convert(body, Pod), "c", rules, 0, deleted=False)
+
+
+ADMITTED = Reserve(SPACE, KEY, UID, PROMISED)
+EXISTS = Observe(SPACE, KEY, UID, 10, PROMISED, traits=("!best-effort",))
+
+
+@pytest.mark.parametrize("before", [[ADMITTED], [EXISTS], [ADMITTED, EXISTS]])
+def test_a_larger_card_raises_nothing_that_was_promised(before: list[AnyCommand]) -> None:
+    found = as_promised(doing(*before), seen(80_000))
+    assert found.demand == PROMISED
+
+
+def test_a_status_that_changes_is_no_news_when_a_larger_card_has_come() -> None:
+    state = doing(EXISTS)
+    entry = state.namespaces[SPACE].entries[KEY]
+    assert news(entry, as_promised(state, seen(80_000)), "a") is None
+    assert news(entry, seen(80_000), "a") is not None
+
+
+def test_where_the_largest_card_is_gone_less_is_charged() -> None:
+    assert as_promised(doing(EXISTS), seen(8000)).demand[MEMORY] == 8000
+
+
+def test_memory_that_nobody_knew_at_admission_is_not_charged_afterwards() -> None:
+    known = {GPU: 1, CORES: 100}
+    found = as_promised(doing(Observe(SPACE, KEY, UID, 10, known)), seen(80_000))
+    assert found.demand == known
+
+
+def test_another_pod_of_the_name_is_charged_in_full() -> None:
+    found = as_promised(doing(Observe(SPACE, KEY, "other", 10, PROMISED)), seen(80_000))
+    assert found.demand[MEMORY] == 80_000
+    assert as_promised(State(), seen(80_000)).demand[MEMORY] == 80_000
+
+
+def test_what_asks_for_more_cards_than_were_promised_is_charged_in_full() -> None:
+    found = as_promised(doing(EXISTS), seen(80_000, **{GPU: "2"}))
+    assert found.demand[MEMORY] == 160_000
+
+
+def test_more_of_a_native_resource_is_no_more_cards() -> None:
+    found = as_promised(doing(EXISTS), seen(80_000, cpu="2"))
+    assert (found.demand[MEMORY], found.demand["cpu"]) == (16_000, 2000)
+
+
+def test_what_stands_of_a_placed_pod_is_what_it_is_charged() -> None:
+    card = Card("GPU-1", 0, "A100", 40_000, 100, 10)
+    parts = (Part("main", Phase.APP, (Share("GPU-1", 40_000, 100, exclusive=True),)),)
+    state = doing(
+        EXISTS,
+        RegisterCards("c/n1", "hami", (card,)),
+        Place(*PLACE, "c/n1", parts, {MEMORY: 40_000}),
+    )
+    assert as_promised(state, seen(80_000)).demand[MEMORY] == 40_000
+    assert as_promised(state, seen(8000)).demand[MEMORY] == 40_000
+
+
+async def register(one: FullWorld, node: str, memory: int) -> None:
+    card = Card(f"GPU-{node}", 0, "A100", memory, 100, 10)
+    command = RegisterCards(f"{CLUSTER}/{node}", "hami", (card,))
+    assert isinstance(await one.writer.submit(command), Accepted)
+
+
+def whole_card(name: str) -> Object:
+    return pod_body(name, gpumem=0, gpucores=0)
+
+
+async def test_a_larger_node_raises_neither_pods_nor_workloads_that_are_settled() -> None:
+    memory = {"p": 16_000, "later": 80_000}
+    web = "deployments.apps/web"
+    async with full_world(rules=DemandRules()) as one, settling_everything(one):
+        await one.synced()
+        await register(one, "n1", 16_000)
+        one.server.create("pods", "red", whole_card("p"))
+        template = {"spec": whole_card("x")["spec"]}
+        made = workload(DEPLOYMENTS, "web", replicas=2, template=template)
+        one.server.create(DEPLOYMENTS.name, "red", made)
+        await one.until(lambda: one.entry("p") is not None and one.root(web) is not None)
+
+        by_label = (Requirement("a", "Exists"),)
+        await one.writer.submit(
+            SetLimits(accounts.universe("a"), (), {}, reach=Reach(), selects=by_label)
+        )
+        # A second node confirms the size.
+        await register(one, "n2", 80_000)
+        await register(one, "n3", 80_000)
+        one.server.update("pods", "red", "p", metadata={"labels": {"a": "b"}})
+        again = {"generation": 2, "labels": {"a": "b"}}
+        one.server.update(DEPLOYMENTS.name, "red", "web", metadata=again, spec={"paused": True})
+        one.server.create("pods", "red", whole_card("later"))
+        await one.until(
+            lambda: one.entry("later") is not None and one.root(web).committed.generation == 2
+        )
+        assert {name: one.entry(name).charge[MEMORY] for name in memory} == memory
+        assert one.root(web).charge[MEMORY] == 2 * 16_000

@@ -1,0 +1,226 @@
+"""What a replica learns of its cluster by watching, and reads as long as it has not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from support.fakes.owner_cluster import (
+    CRONJOBS,
+    DEPLOYMENTS,
+    JOBS,
+    OwnedCluster,
+    Viewed,
+    around,
+    manifest,
+    policy,
+)
+
+from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
+from ledger.kube.api.resources import PODS
+from webhook.context import cluster_context, context_informers
+from webhook.context.cluster_context import Surroundings
+from webhook.context.owner_digest import remembered
+
+
+def workload(thing: object) -> Workload:
+    return msgspec.convert(thing, Workload)
+
+
+@asynccontextmanager
+async def followed(cluster: OwnedCluster) -> AsyncIterator[Surroundings]:
+    """Follow a cluster for the block."""
+    surroundings = around(Viewed(), cluster, policies_known=False)
+    assert surroundings.following is not None
+    running = asyncio.create_task(surroundings.following.run())
+    try:
+        yield surroundings
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not true():  # noqa: ASYNC110 - what is waited for tells nobody
+            await asyncio.sleep(0)
+
+
+async def test_kinds_of_roots_that_are_served_are_remembered_and_no_others() -> None:
+    cluster = OwnedCluster()
+    cluster.serves = (PODS, DEPLOYMENTS, CRONJOBS)
+    async with followed(cluster) as surroundings:
+        await until(lambda: "deployments.apps" in cluster.kinds)
+        web = workload(manifest(DEPLOYMENTS, "web"))
+        cluster.kinds["deployments.apps"].put_nowait(Listed(3, [web]))
+        await until(lambda: len(surroundings.parents) == 1)
+        assert set(cluster.kinds) == {"deployments.apps"}
+        assert surroundings.problems() == []
+
+
+async def test_a_kind_that_is_defined_later_is_found_and_followed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(context_informers, "DISCOVER_SECONDS", 0.001)
+    cluster = OwnedCluster()
+    cluster.serves = (DEPLOYMENTS,)
+    async with followed(cluster):
+        await until(lambda: cluster.discovered == 2)
+        cluster.serves = (DEPLOYMENTS, JOBS)
+        await until(lambda: "jobs.batch" in cluster.kinds)
+        await until(lambda: cluster.discovered == 5)
+        assert cluster.watches == ["deployments.apps", "jobs.batch"]
+
+
+async def test_a_kind_is_followed_in_the_version_that_is_preferred_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(context_informers, "DISCOVER_SECONDS", 0.001)
+    cluster = OwnedCluster()
+    cluster.serves = (JOBS,)
+    async with followed(cluster) as surroundings:
+        await until(lambda: "jobs.batch" in cluster.kinds)
+        train = workload(manifest(JOBS, "train"))
+        cluster.kinds["jobs.batch"].put_nowait(Listed(3, [train]))
+        await until(lambda: surroundings.parents.is_current(JOBS))
+        newer = msgspec.structs.replace(JOBS, version="v2")
+        cluster.serves = (newer,)
+        await until(lambda: cluster.versions == ["v1", "v2"])
+        assert not surroundings.parents.is_current(newer)
+        cluster.kinds["jobs.batch"].put_nowait(Listed(4, [train]))
+        await until(lambda: surroundings.parents.is_current(newer))
+        known = surroundings.parents.get("u-train")
+        assert known is not None
+        assert known.resource == newer
+        await until(lambda: cluster.discovered > 10)
+        assert cluster.versions == ["v1", "v2"]
+
+
+async def test_a_discovery_that_fails_is_a_problem_until_it_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(context_informers, "RETRY_SECONDS", 0.001)
+    cluster = OwnedCluster()
+    cluster.failing = Unavailable("the API server is down")
+    async with followed(cluster) as surroundings:
+        await until(lambda: cluster.discovered == 2)
+        assert surroundings.problems() == ["discovery: the API server is down"]
+        cluster.failing = None
+        await until(lambda: surroundings.problems() == [])
+
+
+async def test_policies_and_labels_of_namespaces_are_followed() -> None:
+    cluster = OwnedCluster()
+    async with followed(cluster) as surroundings:
+        selector = {"matchLabels": {"env": "prod"}}
+        cluster.policies.put_nowait(Listed(1, [policy("p", namespaceSelector=selector)]))
+        labelled = workload({"metadata": {"name": "team", "labels": {"env": "prod"}}})
+        cluster.namespaces.put_nowait(Listed(1, [labelled]))
+        await until(lambda: surroundings.policies.of("team").name == "p")
+        assert surroundings.namespaces.traits_of("team") == "!name=team,env=prod"
+
+
+async def test_a_namespace_that_is_deleted_is_forgotten() -> None:
+    namespaces = around(Viewed()).namespaces
+    team = workload({"metadata": {"name": "team", "labels": {"env": "prod"}}})
+    assert namespaces.take(Changed(1, team)) == ("team",)
+    assert namespaces.take(Changed(2, team)) == ()
+    assert namespaces.take(Changed(3, team, deleted=True)) == ("team",)
+    assert namespaces.labels_of("team") is None
+    assert namespaces.take(Listed(4, [team])) == ("team",)
+    assert namespaces.take(Listed(5, [])) == ("team",)
+    assert namespaces.take(Reached(6)) == ()
+
+
+# What is not known yet
+
+
+async def soon(surroundings: Surroundings, namespace: str, seconds: float = 5.0) -> str:
+    """Return the name of a namespace's policy, as a review gets it."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    return (await surroundings.policy_of(namespace, deadline)).name
+
+
+async def test_a_review_waits_for_the_first_list_of_policies() -> None:
+    surroundings = around(Viewed(), OwnedCluster(), policies_known=False)
+    asking = asyncio.create_task(soon(surroundings, "team"))
+    await asyncio.sleep(0)
+    assert not asking.done()
+    surroundings.policies.take(Listed(1, [policy("p", namespaces=["team"])]))
+    assert await asking == "p"
+
+
+async def test_where_policies_are_not_defined_nobody_waits_for_them() -> None:
+    surroundings = around(Viewed(), OwnedCluster(), policies_known=False)
+    surroundings.policies.take(Interrupted("not served, nobody may read why", absent=True))
+    async with asyncio.timeout(cluster_context.LOOK_SECONDS / 2):
+        assert await soon(surroundings, "team", 3600) == ""
+
+
+async def test_a_list_that_does_not_come_is_waited_for_within_bounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_context, "LOOK_SECONDS", 0.01)
+    surroundings = around(Viewed(), OwnedCluster(), policies_known=False)
+    async with asyncio.timeout(5):
+        assert await soon(surroundings, "team", 3600) == ""
+
+
+async def test_a_namespace_that_was_just_made_is_read() -> None:
+    cluster = OwnedCluster()
+    cluster.namespace("team", env="prod")
+    surroundings = around(Viewed(), cluster)
+    surroundings.policies.take(
+        Listed(2, [policy("p", namespaceSelector={"matchLabels": {"env": "prod"}})])
+    )
+    assert await soon(surroundings, "team") == "p"
+    assert await soon(surroundings, "team") == "p"
+    assert cluster.asked == [("namespaces", "team")]
+
+
+async def test_without_policies_no_namespace_is_read() -> None:
+    cluster = OwnedCluster()
+    assert await soon(around(Viewed(), cluster), "team") == ""
+    assert cluster.asked == []
+
+
+@pytest.mark.parametrize("how", ["fails", "is silent", "does not know it"])
+async def test_a_namespace_that_cannot_be_read_has_no_labels(how: str) -> None:
+    cluster = OwnedCluster()
+    cluster.failing = Unavailable("down") if how == "fails" else None
+    cluster.silent = how == "is silent"
+    surroundings = around(Viewed(), cluster)
+    surroundings.policies.take(
+        Listed(2, [policy("p", namespaceSelector={"matchLabels": {"env": "prod"}})])
+    )
+    assert await soon(surroundings, "team", 0.02) == ""
+    deadline = asyncio.get_running_loop().time() + 0.02
+    assert await surroundings.traits_of("team", deadline) is None
+
+
+# What is remembered
+
+
+async def test_of_what_asks_for_nothing_only_the_metadata_is_remembered() -> None:
+    surroundings = around(Viewed())
+    plain = manifest(DEPLOYMENTS, "plain", template={"spec": {"containers": [{"name": "a"}]}})
+    parent = surroundings.parents.parent_of(DEPLOYMENTS, workload(plain))
+    assert parent.digest == b""
+    assert remembered(parent) is None
+
+
+async def test_what_asks_for_something_is_remembered_whole_also_at_no_replicas() -> None:
+    surroundings = around(Viewed())
+    seen = workload(manifest(DEPLOYMENTS, "web", replicas=0, huge=2**70))
+    parent = surroundings.parents.parent_of(DEPLOYMENTS, seen)
+    assert remembered(parent) == seen
+
+
+async def test_what_cannot_be_understood_is_remembered_and_harms_nobody() -> None:
+    surroundings = around(Viewed())
+    seen = workload(manifest(DEPLOYMENTS, "web", replicas="many"))
+    assert remembered(surroundings.parents.parent_of(DEPLOYMENTS, seen)) == seen
+    assert surroundings.parents.parent_of(PODS, seen).digest == b""

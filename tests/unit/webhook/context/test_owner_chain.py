@@ -1,0 +1,229 @@
+"""The root of a pod is found by uid, through what is remembered or read, and never guessed."""
+
+import asyncio
+from copy import deepcopy
+from typing import Any
+
+import msgspec
+import pytest
+from support.builders.admission_reviews import CLUSTER, NAMESPACE
+from support.fakes.owner_cluster import (
+    CRONJOBS,
+    DEPLOYMENTS,
+    JOBS,
+    LEADERS,
+    SETS,
+    STATEFUL,
+    Manifest,
+    OwnedCluster,
+    Viewed,
+    around,
+    controlled_by,
+    manifest,
+    remember,
+)
+
+from ledger.core.decide.decider import decide
+from ledger.core.evolve.evolver import evolve
+from ledger.core.model.commands import BARRED, Observe, Reserve
+from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.objects import ObjectMeta
+from webhook.context.owner_chain import DEPTH_MAX
+from webhook.kinds.schema import Kind
+
+WEB = manifest(DEPLOYMENTS, "web", replicas=3)
+SET = manifest(SETS, "web-1", owner=WEB)
+
+
+def under(owner: Manifest, **changed: Any) -> ObjectMeta:
+    """Return the metadata of a pod that names its controller."""
+    reference = controlled_by(owner, **changed)
+    return msgspec.convert({"name": "p", "ownerReferences": [reference]}, ObjectMeta)
+
+
+def charged(view: Viewed, key: str, uid: str, **more: Any) -> None:
+    """Have the ledger hold something for an object."""
+    decision = decide(view.state, Reserve(NAMESPACE, key, uid, {"nvidia.com/gpu": 1}, **more))
+    assert isinstance(decision, list)
+    for event in decision:
+        evolve(view.state, event, 1)
+
+
+async def found(
+    meta: ObjectMeta, *objects: Manifest, view: Viewed | None = None, seconds: float = 5.0
+) -> tuple[str, str] | None:
+    """Return key and uid of the root, reading from a cluster with these objects."""
+    surroundings = around(view or Viewed(), OwnedCluster(*objects))
+    deadline = asyncio.get_running_loop().time() + seconds
+    root = await surroundings.ancestry.root_of("team", meta, deadline=deadline)
+    return None if root is None else (root.key, root.uid)
+
+
+async def test_a_pod_without_a_controller_has_no_root() -> None:
+    assert await found(ObjectMeta(name="p")) is None
+
+
+async def test_the_walk_goes_up_to_the_highest_known_owner() -> None:
+    assert await found(under(SET), SET, WEB) == ("deployments.apps/web", "u-web")
+
+
+async def test_an_owner_that_controls_nothing_is_not_followed() -> None:
+    assert await found(under(SET, controller=False), SET, WEB) is None
+
+
+async def test_a_kind_that_nobody_knows_ends_the_walk_below_it() -> None:
+    unknown = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": WEB["metadata"]}
+    child = manifest(SETS, "web-1", owner=unknown)
+    assert await found(under(child), child) == ("replicasets.apps/web-1", "u-web-1")
+    assert await found(under(unknown), unknown) is None
+
+
+async def test_a_cron_job_is_no_root_but_its_jobs_are() -> None:
+    cron = manifest(CRONJOBS, "nightly")
+    job = manifest(JOBS, "nightly-1", owner=cron)
+    assert await found(under(job), job, cron) == ("jobs.batch/nightly-1", "u-nightly-1")
+
+
+async def test_a_reference_to_another_uid_leads_nowhere() -> None:
+    assert await found(under(SET, uid="u-forged"), SET, WEB) is None
+    gone = manifest(SETS, "web-1", owner=WEB | {"metadata": WEB["metadata"] | {"uid": "u-old"}})
+    assert await found(under(gone), gone, WEB) == ("replicasets.apps/web-1", "u-web-1")
+
+
+@pytest.mark.parametrize("changed", [{"name": "other"}, {"kind": "Deployment"}])
+async def test_a_remembered_uid_counts_only_at_its_own_name_and_kind(
+    changed: dict[str, str],
+) -> None:
+    surroundings = around(Viewed())
+    await remember(surroundings, SETS, SET)
+    assert surroundings.ancestry.known_root_of("team", under(SET)) is not None
+    assert surroundings.ancestry.known_root_of("team", under(SET, **changed)) is None
+
+
+async def test_a_remembered_uid_counts_only_in_its_own_namespace() -> None:
+    surroundings = around(Viewed())
+    await remember(surroundings, SETS, SET)
+    assert surroundings.ancestry.known_root_of("other", under(SET)) is None
+
+
+async def test_what_is_remembered_is_not_read() -> None:
+    cluster = OwnedCluster()
+    surroundings = around(Viewed(), cluster)
+    await remember(surroundings, SETS, SET)
+    await remember(surroundings, DEPLOYMENTS, WEB)
+    root = await surroundings.ancestry.root_of("team", under(SET), deadline=0)
+    assert root is not None
+    assert root.key == "deployments.apps/web"
+    assert root.seen is not None
+    assert root.seen.version == 5
+    assert cluster.asked == []
+
+
+async def test_whoever_the_ledger_charges_ends_the_walk() -> None:
+    view = Viewed()
+    charged(view, "replicasets.apps/web-1", "u-web-1", root=BARRED)
+    assert await found(under(SET), SET, WEB, view=view) == ("replicasets.apps/web-1", "u-web-1")
+
+
+async def test_a_charge_for_another_uid_at_the_name_does_not_end_the_walk() -> None:
+    view = Viewed()
+    charged(view, "replicasets.apps/web-1", "u-earlier")
+    assert await found(under(SET), SET, WEB, view=view) == ("deployments.apps/web", "u-web")
+
+
+async def test_a_root_that_the_ledger_has_is_found_without_a_cluster() -> None:
+    view = Viewed()
+    charged(view, "jobs.batch/train", "u-train")
+    root = around(view).ancestry.known_root_of("team", under(manifest(JOBS, "train")))
+    assert root is not None
+    assert (root.key, root.seen) == ("jobs.batch/train", None)
+
+
+async def test_the_pod_that_leads_a_group_is_followed_by_what_the_ledger_has_for_it() -> None:
+    view = Viewed()
+    charged(view, "leaderworkersets.leaderworkerset.x-k8s.io/llm", "u-llm")
+    leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "llm-0", "uid": "u-llm-0"}}
+    charged(view, "pods/llm-0", "u-llm-0", root="leaderworkersets.leaderworkerset.x-k8s.io/llm")
+    workers = manifest(STATEFUL, "llm-0", owner=leader)
+    assert await found(under(workers), workers, view=view) == (
+        "leaderworkersets.leaderworkerset.x-k8s.io/llm",
+        "u-llm",
+    )
+
+
+async def test_a_pod_of_another_uid_leads_nobody_to_a_root() -> None:
+    view = Viewed()
+    charged(view, "jobs.batch/train", "u-train")
+    charged(view, "pods/x", "u-earlier", root="jobs.batch/train")
+    leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "u-x"}}
+    workers = manifest(STATEFUL, "w", owner=leader)
+    assert await found(under(workers), workers, view=view) == ("statefulsets.apps/w", "u-w")
+
+
+async def test_the_pod_that_leads_a_group_is_read_when_the_ledger_does_not_know_it() -> None:
+    group = manifest(LEADERS, "llm")
+    leaders = manifest(STATEFUL, "llm", owner=group)
+    leader = manifest(STATEFUL, "llm-0", owner=leaders) | {"apiVersion": "v1", "kind": "Pod"}
+    workers = manifest(STATEFUL, "llm-0", owner=leader)
+    workers["metadata"]["uid"] = "u-workers"
+    assert await found(under(workers), workers, leader, leaders, group) == (
+        "leaderworkersets.leaderworkerset.x-k8s.io/llm",
+        "u-llm",
+    )
+
+
+async def test_a_pod_that_may_not_draw_leads_nobody_to_a_root() -> None:
+    view = Viewed()
+    leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "u-x"}}
+    charged(view, "pods/x", "u-x", root=BARRED)
+    workers = manifest(STATEFUL, "w", owner=leader)
+    assert await found(under(workers), workers, view=view) == ("statefulsets.apps/w", "u-w")
+
+
+async def test_owners_in_a_circle_are_followed_for_a_bounded_number_of_steps() -> None:
+    one, other = manifest(SETS, "one"), manifest(SETS, "other")
+    one["metadata"]["ownerReferences"] = [controlled_by(other)]
+    other["metadata"]["ownerReferences"] = [controlled_by(one)]
+    cluster = OwnedCluster(one, other)
+    deadline = asyncio.get_running_loop().time() + 5
+    await around(Viewed(), cluster).ancestry.root_of("team", under(one), deadline=deadline)
+    assert len(cluster.asked) == DEPTH_MAX
+
+
+@pytest.mark.parametrize("how", ["fails", "is silent", "has no version"])
+async def test_an_owner_that_cannot_be_read_ends_the_walk_at_what_is_known(how: str) -> None:
+    broken = deepcopy(WEB)
+    broken["metadata"]["resourceVersion"] = "x"
+    cluster = OwnedCluster(broken)
+    cluster.failing = Unavailable("down") if how == "fails" else None
+    cluster.silent = how == "is silent"
+    surroundings = around(Viewed(), cluster)
+    await remember(surroundings, SETS, SET)
+    deadline = asyncio.get_running_loop().time() + 0.02
+    root = await surroundings.ancestry.root_of("team", under(SET), deadline=deadline)
+    assert root is not None
+    assert root.key == "replicasets.apps/web-1"
+    assert cluster.asked == [("deployments.apps", "web")]
+
+
+def test_the_kind_of_a_controller_is_told_for_kinds_of_roots_alone() -> None:
+    ancestry = around(Viewed()).ancestry
+
+    def kind_of(owner: Manifest) -> Kind | None:
+        return ancestry.controller_kind(under(owner))
+
+    assert kind_of(WEB) is not None
+    assert kind_of(manifest(CRONJOBS, "nightly")) is None
+    assert kind_of({**WEB, "apiVersion": "example.com/v1"}) is None
+    assert ancestry.controller_kind(ObjectMeta()) is None
+
+
+async def test_a_root_that_is_committed_is_charged_as_well() -> None:
+    view = Viewed()
+    observe = Observe(NAMESPACE, "jobs.batch/train", "u-train", 7, {"nvidia.com/gpu": 1})
+    decision = decide(view.state, observe)
+    assert isinstance(decision, list)
+    for event in decision:
+        evolve(view.state, event, 1)
+    assert NAMESPACE.startswith(CLUSTER)
+    assert await found(under(manifest(JOBS, "train")), view=view) is not None

@@ -1,0 +1,209 @@
+"""Which policy a namespace is under, also while somebody is changing them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from support.fakes.owner_cluster import Viewed, around, policy
+
+from ledger.kube.api.objects import Workload
+from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
+from webhook.api.admission_review import UserInfo
+from webhook.context.cluster_context import Surroundings
+from webhook.context.policies import NamespacePolicy, lint
+
+
+def namespaces(**labels: dict[str, str]) -> Listed[Workload]:
+    found = [{"metadata": {"name": name, "labels": of}} for name, of in labels.items()]
+    return Listed(1, msgspec.convert(found, list[Workload]))
+
+
+def known(*policies: Workload, **labels: dict[str, str]) -> Surroundings:
+    """Return surroundings with these policies and these namespaces."""
+    found = around(Viewed(), default=NamespacePolicy(mode="warn"))
+    found.policies.relabelled(found.namespaces.take(namespaces(**labels)))
+    found.policies.take(Listed(1, list(policies)))
+    return found
+
+
+def name_of(surroundings: Surroundings, namespace: str) -> str:
+    return surroundings.policies.of(namespace).name
+
+
+def test_a_namespace_that_no_policy_selects_is_treated_as_the_settings_say() -> None:
+    found = known(policy("p", namespaces=["other"]), team={})
+    assert found.policies.of("team") == NamespacePolicy(mode="warn")
+
+
+def test_what_a_policy_leaves_out_is_enforced_and_not_taken_from_the_settings() -> None:
+    found = known(policy("p", namespaces=["team"]), team={})
+    assert found.policies.of("team") == NamespacePolicy(name="p")
+
+
+def test_everything_that_a_policy_says_is_read() -> None:
+    found = known(
+        policy(
+            "p",
+            mode="warn",
+            onExceeded="pending",
+            surge="strict",
+            elastic="max",
+            podsOnly=True,
+            exempt={"users": ["ada"], "groups": ["ops"]},
+            defaultQuota={"hard": {"limits.nvidia.com/gpu": 4}},
+            foreignHolders="none",
+        ),
+        team={},
+    ).policies.of("team")
+    assert found.default_quota is not None
+    assert (found.default_quota.name, found.default_quota.hard) == (
+        "gpuledger-default",
+        {"limits.nvidia.com/gpu": 4},
+    )
+    assert msgspec.structs.replace(found, default_quota=None) == NamespacePolicy(
+        mode="warn",
+        on_exceeded="pending",
+        surge="strict",
+        elastic="max",
+        pods_only=True,
+        exempt_users=("ada",),
+        exempt_groups=("ops",),
+        foreign_holders="none",
+        name="p",
+    )
+
+
+def test_the_highest_priority_wins_and_among_equals_the_first_name() -> None:
+    found = known(policy("b", priority=1), policy("a", priority=1), policy("c"), team={})
+    assert name_of(found, "team") == "a"
+    found.policies.take(Changed(2, policy("c", priority=2)))
+    assert name_of(found, "team") == "c"
+    found.policies.take(Changed(3, policy("c"), deleted=True))
+    assert name_of(found, "team") == "a"
+
+
+def test_policies_select_by_name_and_by_labels_and_both_must_hold() -> None:
+    selector = {"matchLabels": {"env": "prod"}}
+    found = known(
+        policy("p", namespaces=["team", "lab"], namespaceSelector=selector),
+        team={"env": "prod"},
+        lab={"env": "test"},
+        other={"env": "prod"},
+    )
+    assert [name_of(found, one) for one in ("team", "lab", "other")] == ["p", "", ""]
+
+
+def test_a_new_label_chooses_anew() -> None:
+    found = known(policy("p", namespaceSelector={"matchLabels": {"env": "prod"}}), team={})
+    assert name_of(found, "team") == ""
+    labelled = msgspec.convert({"metadata": {"name": "team", "labels": {"env": "prod"}}}, Workload)
+    found.policies.relabelled(found.namespaces.take(Changed(2, labelled)))
+    assert name_of(found, "team") == "p"
+
+
+def test_a_namespace_that_is_not_known_yet_is_chosen_for_again_once_it_is() -> None:
+    found = known(policy("p", namespaceSelector={"matchLabels": {"env": "prod"}}))
+    assert name_of(found, "team") == ""
+    found.namespaces.take(namespaces(team={"env": "prod"}))
+    assert name_of(found, "team") == "p"
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"mode": "perhaps"}, "spec.mode"),
+        ({"priority": 2**40}, "spec.priority"),
+        ({"podsOnly": "yes"}, "spec.podsOnly"),
+        (
+            {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}},
+            "spec.namespaceSelector.matchExpressions[0]",
+        ),
+    ],
+)
+def test_a_policy_without_sense_keeps_what_it_last_said_and_is_named(
+    spec: dict[str, Any], said: str
+) -> None:
+    found = known(policy("p", mode="off"), team={})
+    found.policies.take(Changed(2, policy("p", **spec)))
+    assert found.policies.of("team").mode == "off"
+    [problem] = found.problems()[-1:]
+    assert problem.startswith("LedgerPolicy p: ")
+    assert said in problem
+    assert lint(policy("p", **spec))[0].startswith("this policy is not used: ")
+    found.policies.take(Changed(3, policy("p", mode="enforce")))
+    assert found.policies.of("team").mode == "enforce"
+    assert found.problems() == []
+
+
+def test_a_policy_that_never_made_sense_selects_nothing() -> None:
+    found = known(policy("p", mode="perhaps"), team={})
+    assert name_of(found, "team") == ""
+    found.policies.take(Listed(2, []))
+    assert found.problems() == []
+
+
+def test_a_list_replaces_what_was_known() -> None:
+    found = known(policy("p"), team={})
+    assert name_of(found, "team") == "p"
+    found.policies.take(Reached(2))
+    assert name_of(found, "team") == "p"
+    found.policies.take(Listed(3, []))
+    assert name_of(found, "team") == ""
+
+
+def test_what_cannot_be_told_is_not_waited_for() -> None:
+    found = around(Viewed(), policies_known=False)
+    for one in (found.policies, found.namespaces):
+        one.take(Reached(1))
+        assert not one.listed.is_set()
+        one.take(Interrupted("forbidden"))
+        assert one.listed.is_set()
+
+
+@pytest.mark.parametrize(
+    ("user", "exempt"),
+    [
+        (UserInfo("ada"), True),
+        (UserInfo("bob", ("ops", "all")), True),
+        (UserInfo("bob", ("all",)), False),
+        (UserInfo("ops", ("ada",)), False),
+    ],
+)
+def test_who_is_exempt_is_an_authenticated_user_or_group(user: UserInfo, exempt: bool) -> None:
+    treated = NamespacePolicy(exempt_users=("ada",), exempt_groups=("ops",))
+    assert treated.yields_to(user) is exempt
+
+
+def test_where_nobody_is_exempt_nobody_is_yielded_to_but_in_mode_warn() -> None:
+    assert not NamespacePolicy().yields_to(UserInfo("ada", ("ops",)))
+    assert NamespacePolicy(mode="warn").yields_to(UserInfo("ada"))
+
+
+@pytest.mark.parametrize(
+    ("treated", "charges"),
+    [
+        (NamespacePolicy(), True),
+        (NamespacePolicy(pods_only=True), False),
+        (NamespacePolicy(on_exceeded="pending"), False),
+    ],
+)
+def test_roots_are_charged_unless_pods_alone_are_or_wait(
+    treated: NamespacePolicy, charges: bool
+) -> None:
+    assert treated.charges_roots is charges
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"mode": "off", "defaultQuota": {"hard": {}}}, "spec.defaultQuota"),
+        ({"onExceeded": "pending", "surge": "strict"}, "onExceeded is pending"),
+        ({"podsOnly": True, "surge": "reserve"}, "podsOnly is true"),
+        ({"onExceeded": "pending", "elastic": "max"}, "spec.elastic"),
+        ({"podsOnly": True, "elastic": "max"}, "spec.elastic"),
+    ],
+)
+def test_what_has_no_effect_is_said(spec: dict[str, Any], said: str) -> None:
+    [warning] = lint(policy("p", **spec))
+    assert said in warning
+    assert lint(policy("p")) == ()

@@ -1,0 +1,65 @@
+"""Quotas that nobody refused and that are odd: what they limit, and where that is shown."""
+
+import pytest
+from support.fakes.full_cluster import full_world, settling_everything
+
+from ledger.core.model import accounts
+from ledger.kube.api.resources import UNIVERSE_QUOTAS
+from webhook.quotas import quota_warnings
+
+MEM = "limits.nvidia.com/gpumem"
+
+
+def body(name: str, value: str) -> dict:
+    return {"metadata": {"name": name, "generation": 1}, "spec": {"hard": {MEM: value}}}
+
+
+async def test_a_stored_quota_in_bytes_counts_as_mebibytes_and_is_shown_until_it_is_mended():
+    async with full_world() as one:
+        one.server.create("resourcequotas", "red", body("q", "16Gi"))
+        async with settling_everything(one):
+            await one.synced()
+            assert one.limits("q") == {MEM: 16_384}
+            assert one.settlement.odd_quotas == 1
+            [line] = one.settlement.warnings()
+            assert line.startswith(f"quota/c/red/q: {MEM}: 16Gi has a binary suffix")
+            assert "write 16384 for 16Gi" in line
+            one.server.update("resourcequotas", "red", "q", spec={"hard": {MEM: "16384"}})
+            await one.until(lambda: one.settlement.odd_quotas == 0)
+            assert one.settlement.warnings() == []
+            assert one.limits("q") == {MEM: 16_384}
+
+
+async def test_a_universe_quota_in_bytes_counts_as_mebibytes_and_is_shown_until_it_is_gone():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        one.server.create(UNIVERSE_QUOTAS.name, "", body("all", "16Gi"))
+        await one.until(lambda: accounts.universe("all") in one.state.accounts)
+        account = one.state.accounts[accounts.universe("all")]
+        assert one.state.limit[account.lines[MEM]] == 16_384
+        assert one.settlement.odd_quotas == 1
+        one.server.delete(UNIVERSE_QUOTAS.name, "", "all")
+        await one.until(lambda: one.settlement.odd_quotas == 0)
+
+
+@pytest.mark.parametrize("value", ["8200Ti", "1e400", "10e399", "-1", "0.5", "1e3", "", "9" * 400])
+async def test_no_amount_of_a_quota_keeps_the_other_quotas_from_being_followed(value: str):
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        one.server.create("resourcequotas", "red", body("odd", value))
+        one.server.create(UNIVERSE_QUOTAS.name, "", body("odd", value))
+        one.server.create("resourcequotas", "red", body("plain", "7"))
+        await one.until(lambda: one.limits("plain") == {MEM: 7})
+
+
+async def test_readiness_names_some_odd_quotas_and_counts_the_others():
+    found = quota_warnings.QuotaWarnings()
+    for number in range(quota_warnings.SHOWN_MAX + 3):
+        found.note(f"quota/c/red/{number}", ("odd", "and more"))
+    lines = found.shown()
+    assert len(lines) == quota_warnings.SHOWN_MAX + 1
+    assert lines[0] == "quota/c/red/0: odd"
+    assert lines[-1] == "3 more quotas have warnings"
+    found.keep({"quota/c/red/0"})
+    found.note("quota/c/red/0", ())
+    assert (len(found), found.shown()) == (0, [])

@@ -1,0 +1,128 @@
+"""The status of ResourceQuotas: what is written, when, and what is left alone."""
+
+import asyncio
+
+import msgspec
+import pytest
+from support.fakes.apiserver import pod_body
+from support.fakes.full_cluster import FullWorld, full_world, settling_everything
+from support.harness.settlement import RULES
+
+from ledger.kube.api.errors import Conflict, Unavailable
+from ledger.kube.quotas import hard_limits
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors.vendors import NVIDIA
+from webhook.quotas import resource_quota_status
+
+GPUS = "limits.nvidia.com/gpu"
+MEMORY = "limits.nvidia.com/gpumem"
+NATIVE = "requests.nvidia.com/gpu"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(resource_quota_status, "WRITE_SECONDS", 0.05)
+    monkeypatch.setattr(resource_quota_status, "RETRY_SECONDS", 0.1)
+
+
+def quota(one: FullWorld, name: str = "q", **hard: str) -> None:
+    body = {"metadata": {"name": name}, "spec": {"hard": hard}, "status": {"used": {NATIVE: "7"}}}
+    one.server.create("resourcequotas", "red", body)
+
+
+def used(one: FullWorld, name: str = "q") -> dict:
+    return one.server.objects["resourcequotas", "red", name]["status"]["used"]
+
+
+def outcomes(one: FullWorld, resource: str = "resourcequotas") -> dict[str, int]:
+    """Return how often statuses were written, by outcome."""
+    name = "status_writes_total"
+    return {key[2]: many for key, many in one.counted.items() if key[:2] == (name, resource)}
+
+
+async def test_what_is_charged_is_shown_by_the_keys_that_kubernetes_does_not_count():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        quota(one, **{GPUS: "4", MEMORY: "8000", NATIVE: "9"})
+        await one.until(lambda: used(one) == {NATIVE: "7", GPUS: "0", MEMORY: "0"})
+        one.server.create("pods", "red", pod_body("p"))
+        await one.until(lambda: used(one) == {NATIVE: "7", GPUS: "1", MEMORY: "1000"})
+        one.server.delete("pods", "red", "p")
+        await one.until(lambda: used(one)[GPUS] == "0")
+
+
+async def test_nothing_is_written_while_nothing_changes():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        quota(one, **{GPUS: "4", MEMORY: "64000"})
+        await one.until(lambda: GPUS in used(one))
+        one.server.update("resourcequotas", "red", "q", status={"used": {GPUS: 0, MEMORY: "0k"}})
+        await asyncio.sleep(0.3)  # some rounds, to give a needless write its chance
+        assert len(one.every.writes) == 1
+
+
+async def test_without_the_setting_nothing_is_written():
+    async with full_world(write_quota_status=False) as one, settling_everything(one):
+        await one.synced()
+        quota(one, **{GPUS: "4"})
+        one.server.create("pods", "red", pod_body("p"))
+        await one.until(lambda: one.entry("p") is not None)
+        await asyncio.sleep(0.2)
+        assert one.every.writes == []
+
+
+async def test_a_quota_that_somebody_else_has_written_holds_up_no_other():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        honest, conflicts = one.every.patch_quota_status, []
+
+        async def conflicting(namespace, name, used, version):
+            if name == "q" and len(conflicts) < 100:
+                conflicts.append(version)
+                raise Conflict("somebody was faster")
+            await honest(namespace, name, used, version)
+
+        one.every.patch_quota_status = conflicting
+        quota(one, **{GPUS: "4"})
+        quota(one, "r", **{GPUS: "4"})
+        await one.until(lambda: used(one, "r").get(GPUS) == "0")
+        assert 0 < len(conflicts) < 100
+        assert outcomes(one) == {"conflict": len(conflicts), "done": 1}
+        conflicts += [0] * 100
+        await one.until(lambda: used(one).get(GPUS) == "0")
+
+
+async def test_a_failure_is_tried_again_after_a_pause():
+    async with full_world() as one, settling_everything(one):
+        await one.synced()
+        one.every.refusing = Unavailable("the API server is down")
+        quota(one, **{GPUS: "4"})
+        await one.until(lambda: one.limits("q") == {GPUS: 4})
+        await asyncio.sleep(0.2)
+        assert GPUS not in used(one)
+        assert outcomes(one)["failed"] >= 1
+        one.every.refusing = None
+        await one.until(lambda: used(one).get(GPUS) == "0")
+
+
+@pytest.mark.parametrize(
+    ("key", "amount", "shown"),
+    [
+        (GPUS, 3, "3"),
+        (MEMORY, 1024, "2"),
+        (MEMORY, 1025, "3"),
+        ("limits.cpu", 1500, "1500m"),
+        ("limits.cpu", 2000, "2"),
+        ("limits.memory", 4096, "4096"),
+        ("limits.example.com/unknown", 5, "5"),
+    ],
+)
+def test_amounts_are_shown_in_the_unit_of_their_key(key, amount, shown):
+    vendor = msgspec.structs.replace(NVIDIA, memory_factor=512)
+    rules = DemandRules(vendors=(vendor,), managed=("cpu", "memory"))
+    assert hard_limits.quantity(key, amount, rules) == shown
+
+
+def test_a_limit_that_is_shown_is_read_as_the_same_limit():
+    limits = hard_limits.read({MEMORY: "64k"}, RULES, pytest.fail, zero_is_unlimited=False)
+    assert hard_limits.quantity(MEMORY, limits[MEMORY], RULES) == "64000"

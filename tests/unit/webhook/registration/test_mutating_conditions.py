@@ -1,0 +1,131 @@
+"""When the condition of the mutating webhook is written, and which one."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+from support.fakes.owner_cluster import policy
+
+from ledger.kube.api.errors import Forbidden, NotFound, Unavailable
+from ledger.kube.api.ports import Changed, Listed
+from ledger.kube.client.http_client import Client
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.vendors.vendors import chosen
+from webhook.api.card_schedulers import Schedulers
+from webhook.context.namespaces import Namespaces
+from webhook.context.policies import NamespacePolicy, Policies
+from webhook.registration import mutating_conditions
+from webhook.registration.mutating_conditions import Narrowing, condition
+
+
+class Cluster(Client):
+    """An API server that notes which conditions are written; it may refuse."""
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self.written: list[str] = []
+        self.refusal = refusal
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        [webhook] = msgspec.json.decode(options["body"])["webhooks"]
+        [one] = webhook["matchConditions"]
+        self.written.append(one["expression"])
+        if self.refusal is not None:
+            raise self.refusal
+        return b"{}"
+
+    async def has(self, count: int) -> None:
+        """Return when so many conditions were written."""
+        async with asyncio.timeout(30):
+            while len(self.written) < count:  # noqa: ASYNC110 - another task writes
+                await asyncio.sleep(0.001)
+
+    async def has_last(self, expression: str) -> None:
+        """Return when this condition was the last to be written."""
+        async with asyncio.timeout(30):
+            while self.written[-1] != expression:  # noqa: ASYNC110 - another task writes
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutating_conditions, "LOOK_SECONDS", 0.001)
+
+
+@contextlib.asynccontextmanager
+async def running(cluster: Cluster, policies: Policies) -> Any:
+    task = asyncio.create_task(Narrowing(cluster, policies, DemandRules(), Schedulers()).run())
+    yield task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def policies_of(default: NamespacePolicy | None = None) -> Policies:
+    return Policies(default or NamespacePolicy(), Namespaces(None))
+
+
+async def test_nothing_is_written_before_the_policies_are_known() -> None:
+    cluster, policies = Cluster(), policies_of()
+    async with running(cluster, policies):
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not cluster.written
+        policies.take(Listed(1, []))
+        await cluster.has(1)
+
+
+async def test_the_condition_follows_the_policies_and_is_written_once_each_time() -> None:
+    cluster, policies = Cluster(), policies_of()
+    policies.take(Listed(1, []))
+    async with running(cluster, policies):
+        await cluster.has(1)
+        policies.take(Changed(2, policy("p", onExceeded="pending")))
+        await cluster.has(2)
+        policies.take(Changed(3, policy("p", version=3, onExceeded="deny")))
+        await cluster.has(3)
+        await asyncio.sleep(0.02)
+    narrow = condition(DemandRules(), Schedulers())
+    assert cluster.written == [narrow, mutating_conditions.WIDE, narrow]
+
+
+async def test_the_condition_is_written_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mutating_conditions, "AGAIN_SECONDS", 0.01)
+    cluster, policies = Cluster(), policies_of()
+    policies.take(Listed(1, []))
+    async with running(cluster, policies):
+        await cluster.has(3)
+    assert set(cluster.written) == {condition(DemandRules(), Schedulers())}
+
+
+async def test_a_condition_that_could_not_be_written_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mutating_conditions, "RETRY_SECONDS", 0.01)
+    cluster, policies = Cluster(Unavailable("busy")), policies_of()
+    policies.take(Listed(1, []))
+    async with running(cluster, policies):
+        await cluster.has(2)
+        policies.take(Changed(2, policy("p", onExceeded="pending")))
+        await cluster.has_last(mutating_conditions.WIDE)
+        count = len(cluster.written)
+        cluster.refusal = None
+        await cluster.has(count + 1)
+    assert cluster.written[-1] == mutating_conditions.WIDE
+
+
+@pytest.mark.parametrize("refusal", [Forbidden("no"), NotFound("gone")], ids=["right", "absent"])
+async def test_what_cannot_be_narrowed_stays_wide_and_ends_nothing(refusal: Exception) -> None:
+    cluster, policies = Cluster(refusal), policies_of()
+    policies.take(Listed(1, []))
+    async with running(cluster, policies) as task:
+        await cluster.has(1)
+        policies.take(Changed(2, policy("p", onExceeded="pending")))
+        await cluster.has(2)
+        assert not task.done()
+
+
+def test_where_nothing_is_completed_nobody_is_asked_about() -> None:
+    assert condition(DemandRules(vendors=chosen(["hygon"])), Schedulers()) == "false"

@@ -1,0 +1,205 @@
+"""The barrier's negative controls: what is not proof."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from support.fakes.apiserver import pod_body
+from support.harness.settlement import CLUSTER, DEMAND, RULES, World, world
+
+from ledger.core.model.commands import CREATE, Observe, Reserve
+from ledger.kube.api.errors import Forbidden
+from ledger.log.command_queue import Courier
+from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSettings, Site, Tenure
+from webhook.settlement.absence_proof import Barrier
+from webhook.settlement.attempt_ages import Ages, OpenAttempt
+from webhook.settlement.invalid_objects import Puzzling
+from webhook.settlement.pod_reconciler import Pods
+from webhook.settlement.recount import find_open
+
+BOUND = 60.0
+
+
+class Scene:
+    """A barrier over a world, with ages that a test sets."""
+
+    def __init__(self, one: World, courier: Courier) -> None:
+        self.world = one
+        self.courier = courier
+        self.ages = Ages()
+        settings = SettlementSettings(rules=RULES, settle_seconds=BOUND)
+        self.tenure = Tenure(
+            one.writer,
+            Site(one.cluster, CLUSTER),
+            settings,
+            lambda: one.now,
+            self.courier,
+            one.count,
+        )
+        pods = Pods(self.tenure, self.ages, Puzzling())
+        self.barrier = Barrier(self.tenure, self.ages, {"pods": pods}.get)
+        one.writer.subscribe(self._follow)
+
+    async def hold(self, name: str, uid: str, *, age: float, base: int = CREATE) -> OpenAttempt:
+        await self.world.reserve(name, uid, base=base)
+        attempt = OpenAttempt(f"{CLUSTER}/red", f"pods/{name}", uid, base)
+        self.ages.start(attempt, asyncio.get_running_loop().time() - age)
+        return attempt
+
+    async def settle(self) -> None:
+        await self.barrier.settle()
+        await self.courier.flush()
+
+    def _follow(self, record) -> None:
+        for item in record.items:
+            self.ages.follow(item.event, asyncio.get_running_loop().time())
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    async with world() as one:
+        courier = Courier(one.writer)
+        task = asyncio.create_task(courier.run())
+        yield Scene(one, courier)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_an_attempt_beyond_the_bound_that_a_list_does_not_show_is_released(scene):
+    await scene.hold("p", "u1", age=BOUND + 1)
+    await scene.settle()
+    assert scene.world.entry("p") is None
+    assert len(scene.ages) == 0
+
+
+async def test_an_attempt_below_the_bound_is_not_even_asked_about(scene):
+    await scene.hold("p", "u1", age=BOUND - 1)
+    await scene.settle()
+    assert scene.world.entry("p").holds
+    assert scene.world.server.lists == 0
+
+
+async def test_a_list_begun_before_the_bound_proves_nothing(scene):
+    await scene.hold("p", "old", age=BOUND + 1)
+    await scene.hold("p", "young", age=BOUND - 2)
+    listing = scene.world.cluster.list_pods
+
+    async def slow(namespace: str):
+        listed = await listing(namespace)
+        await asyncio.sleep(2.1)  # meanwhile the young attempt passes the bound
+        return listed
+
+    scene.world.cluster.list_pods = slow
+    await scene.settle()
+    assert [hold.uid for hold in scene.world.entry("p").holds] == ["young"]
+
+
+async def test_a_hold_that_is_raised_while_the_list_is_under_way_is_young_again(scene):
+    created = scene.world.server.create("pods", "red", pod_body("p"), "u1")
+    base = int(created["metadata"]["resourceVersion"])
+    attempt = await scene.hold("p", "u1", base=base, age=BOUND + 1)
+    listing = scene.world.cluster.list_pods
+
+    async def raising(namespace: str):
+        listed = await listing(namespace)
+        more = {**DEMAND, "nvidia.com/gpumem": 9000}
+        command = Reserve(attempt.namespace, attempt.key, "u1", more, base)
+        await scene.world.writer.submit(command)
+        return listed
+
+    scene.world.cluster.list_pods = raising
+    await scene.settle()
+    holds = scene.world.entry("p").holds
+    assert [hold.demand["nvidia.com/gpumem"] for hold in holds] == [9000]
+
+
+async def test_a_failed_list_proves_nothing_and_is_not_repeated_at_once(scene):
+    await scene.hold("p", "u1", age=BOUND + 1)
+    scene.world.server.failing = Forbidden("pods is forbidden")
+    for _ in range(3):
+        await scene.settle()
+    assert scene.world.entry("p").holds
+    assert scene.world.server.lists == 1
+    assert scene.world.counted == {("settle_lists_total",): 1, ("settle_failures_total",): 1}
+
+
+async def test_another_object_at_the_key_proves_the_attempt_dead_and_is_charged(scene):
+    scene.world.server.create("pods", "red", pod_body("p"), "u2")
+    await scene.hold("p", "u1", age=BOUND + 1)
+    await scene.settle()
+    entry = scene.world.entry("p")
+    assert entry.committed.uid == "u2"
+    assert not entry.holds
+
+
+async def test_a_namespace_that_cannot_be_listed_does_not_hold_up_the_others(scene):
+    await scene.hold("p", "u1", age=BOUND + 2)
+    blue = OpenAttempt(f"{CLUSTER}/blue", "pods/q", "u2", CREATE)
+    await scene.world.reserve("q", "u2", namespace=blue.namespace)
+    scene.ages.start(blue, asyncio.get_running_loop().time() - BOUND - 1)
+    listing = scene.world.cluster.list_pods
+
+    async def partly(namespace: str):
+        if namespace == "red":
+            raise Forbidden("not this one")
+        return await listing(namespace)
+
+    scene.world.cluster.list_pods = partly
+    await scene.settle()
+    assert scene.world.entry("p").holds
+    assert scene.world.entry("q", blue.namespace) is None
+
+
+async def test_ages_begin_at_zero_when_a_tenure_begins(scene):
+    attempt = await scene.hold("p", "u1", age=BOUND + 1)
+    fresh = Ages()
+    await find_open(scene.tenure, fresh)
+    assert len(fresh) == 1
+    assert fresh.of(attempt, asyncio.get_running_loop().time()) < BOUND
+
+
+async def test_what_was_judged_has_another_whole_bound_to_settle(scene):
+    await scene.hold("p", "u1", age=BOUND + 1)
+    await scene.barrier.settle()
+    await scene.barrier.settle()  # the proof is still on its way
+    assert scene.world.server.lists == 1
+
+
+async def shown_by_a_review(scene: Scene, name: str, uid: str, version: int, age: float) -> None:
+    """Have a review of an update show an object, as long ago as `age` seconds."""
+    where = (f"{CLUSTER}/red", f"pods/{name}", uid, version)
+    await scene.world.writer.submit(Observe(*where, DEMAND, "admin"))
+    scene.ages.start(OpenAttempt(*where), asyncio.get_running_loop().time() - age)
+
+
+async def test_what_only_a_review_has_shown_is_looked_for_too(scene):
+    await scene.world.writer.submit(Observe(f"{CLUSTER}/red", "pods/p", "u1", 5, DEMAND, "admin"))
+    assert [one.uid for one in scene.ages.at_least(0.0, asyncio.get_running_loop().time())] == [
+        "u1"
+    ]
+
+
+async def test_what_a_watch_has_shown_needs_no_second_look(scene):
+    for actor in (WATCHED, RECOUNTED):
+        seen = Observe(f"{CLUSTER}/red", f"pods/{actor}", actor, 5, DEMAND, actor)
+        await scene.world.writer.submit(seen)
+    assert len(scene.ages) == 0
+
+
+async def test_an_object_that_was_deleted_while_its_review_waited_does_not_stay_charged(scene):
+    await shown_by_a_review(scene, "p", "u1", 1, BOUND + 1)
+    assert scene.world.entry("p").committed
+    await scene.settle()
+    assert scene.world.entry("p") is None
+    assert len(scene.ages) == 0
+
+
+async def test_an_object_that_a_review_has_shown_and_that_is_there_stays_charged(scene):
+    created = scene.world.server.create("pods", "red", pod_body("p"), "u1")
+    version = int(created["metadata"]["resourceVersion"])
+    await shown_by_a_review(scene, "p", "u1", version, BOUND + 1)
+    await scene.settle()
+    assert scene.world.entry("p").committed
+    assert len(scene.ages) == 0

@@ -1,0 +1,195 @@
+"""What a sighting or a missing object means, rule by rule."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from support.fakes.apiserver import pod_body
+
+from ledger.core.model.commands import End, Observe, Refute
+from ledger.core.model.state import Entry, Hold, Object
+from ledger.kube.api.objects import Pod
+from ledger.kube.requests.demand_rules import DemandRules
+from webhook.settlement.observation import Sighting, is_let_in, missing, news, unwritten
+from webhook.settlement.pod_observation import sight
+
+ONE = {"nvidia.com/gpu": 1}
+TWO = {"nvidia.com/gpu": 2}
+NOW = 1_800_000_000_000_000
+SEEN = Sighting("c/red", "pods/p", "u1", 20, ONE)
+
+
+def hold(uid: str = "u1", base: int = 0, demand=ONE) -> Hold:
+    return Hold(uid, base, demand, 0, "", "", "")
+
+
+def entry(*holds: Hold, stored: Object | None = None) -> Entry:
+    return Entry(stored, holds, ONE)
+
+
+def stored(uid: str = "u1", version: int = 10, demand=ONE) -> Object:
+    return Object(uid, version, demand, 0)
+
+
+def pod(**metadata) -> Pod:
+    body = pod_body("p", gpumem=0, gpucores=0)
+    body["metadata"] |= {"namespace": "red", "uid": "u1", "resourceVersion": "20", **metadata}
+    return msgspec.convert(body, Pod)
+
+
+def see(one: Pod, *, now: int = NOW, deleted: bool = False) -> Sighting:
+    return sight(one, "c", DemandRules(worst_card_memory=80_000), now, deleted=deleted)
+
+
+def test_a_pod_is_read_with_its_qualified_key_version_and_demand():
+    seen = see(pod())
+    assert (seen.namespace, seen.key, seen.uid, seen.version) == ("c/red", "pods/p", "u1", 20)
+    assert seen.demand["nvidia.com/gpu"] == 1
+    assert seen.cause == ""
+
+
+@pytest.mark.parametrize(
+    ("phase", "cause"),
+    [("Pending", ""), ("Running", ""), ("Succeeded", "finished"), ("Failed", "finished")],
+)
+def test_a_pod_counts_until_its_phase_is_terminal(phase, cause):
+    one = msgspec.structs.replace(
+        pod(), status=msgspec.convert({"phase": phase}, type(pod().status))
+    )
+    assert see(one).cause == cause
+
+
+def test_a_terminating_pod_counts_until_its_grace_period_has_passed():
+    instant = datetime.fromtimestamp(NOW / 1e6, UTC)
+    one = pod(
+        deletionTimestamp=instant.isoformat(),
+        deletionGracePeriodSeconds=30,
+    )
+    ends = NOW + timedelta(seconds=30) // timedelta(microseconds=1)
+    assert see(one).grace_ends == ends
+    assert see(one, now=ends).cause == ""
+    assert see(one, now=ends + 1).cause == "finished"
+
+
+def test_a_request_that_makes_no_sense_charges_nothing_and_says_why():
+    body = pod_body("p")
+    body["metadata"] |= {"namespace": "red", "uid": "u1", "resourceVersion": "20"}
+    body["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] = "16Gi"
+    seen = see(msgspec.convert(body, Pod))
+    assert seen.demand == {}
+    assert "16Gi" in seen.problem
+
+
+def test_an_open_creation_is_observed_when_its_object_is_seen():
+    assert news(entry(hold()), SEEN, "a") == Observe("c/red", "pods/p", "u1", 20, ONE, "a")
+
+
+def test_an_unknown_pod_with_a_demand_is_observed():
+    assert isinstance(news(None, SEEN, "a"), Observe)
+    assert news(None, msgspec.structs.replace(SEEN, demand={}), "a") is None
+
+
+def test_a_change_of_status_alone_costs_no_command():
+    assert news(entry(stored=stored()), SEEN, "a") is None
+
+
+def test_a_change_of_demand_is_observed():
+    assert isinstance(news(entry(stored=stored(demand=TWO)), SEEN, "a"), Observe)
+
+
+def test_a_version_above_an_updates_base_ends_its_attempt():
+    assert isinstance(news(entry(hold(base=19), stored=stored()), SEEN, "a"), Observe)
+
+
+def test_a_version_at_an_updates_base_says_nothing_about_it():
+    assert news(entry(hold(base=20), stored=stored()), SEEN, "a") is None
+
+
+def test_another_object_at_the_key_is_observed():
+    assert isinstance(news(entry(stored=stored("u0")), SEEN, "a"), Observe)
+
+
+def test_an_end_is_told_only_where_the_ledger_names_the_uid():
+    over = msgspec.structs.replace(SEEN, cause="deleted")
+    assert news(None, over, "a") is None
+    assert news(entry(stored=stored("u0")), over, "a") is None
+    for known in (entry(hold()), entry(hold(base=5)), entry(stored=stored())):
+        assert news(known, over, "a") == End("c/red", "pods/p", "u1", 20, "deleted", "a")
+
+
+def absent(known: Entry, *, present: str = "", version: int = 30, proven=None) -> list:
+    return list(missing("c/red", "pods/p", known, present, version, "a", proven))
+
+
+def test_what_was_known_to_exist_and_is_not_listed_is_deleted():
+    assert absent(entry(stored=stored())) == [End("c/red", "pods/p", "u1", 30, "deleted", "a")]
+
+
+def test_what_was_seen_after_the_list_is_not_deleted_by_it():
+    assert absent(entry(stored=stored(version=31))) == []
+
+
+def test_what_the_list_holds_is_not_missing():
+    assert absent(entry(stored=stored()), present="u1", proven=lambda _: True) == []
+
+
+def test_a_creation_that_was_never_seen_is_refuted_only_with_proof():
+    assert absent(entry(hold())) == []
+    assert absent(entry(hold()), proven=lambda _: False) == []
+    proof = Refute("c/red", "pods/p", "u1", 0, "absent", "a")
+    assert absent(entry(hold()), proven={("u1", 0)}.__contains__) == [proof]
+
+
+def test_an_update_of_an_object_that_is_gone_ends_with_it():
+    assert absent(entry(hold(base=15))) == [End("c/red", "pods/p", "u1", 30, "deleted", "a")]
+    assert absent(entry(hold(base=31))) == []
+
+
+def test_an_update_is_refuted_only_with_proof_and_while_its_base_is_stored():
+    known = entry(hold(base=20), hold("u2", 20), stored=stored())
+    assert list(unwritten(known, SEEN, "a", lambda _: False)) == []
+    refuted = list(unwritten(known, SEEN, "a", lambda _: True))
+    assert refuted == [Refute("c/red", "pods/p", "u1", 20, "absent", "a", raises=0)]
+    assert list(unwritten(entry(hold(base=19)), SEEN, "a", lambda _: True)) == []
+
+
+GATED = msgspec.structs.replace(SEEN, gated=True, traits=("tier=gold",))
+
+
+def with_traits(one: Hold, *traits: str) -> Hold:
+    return msgspec.structs.replace(one, traits=traits)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        entry(stored=stored()),
+        entry(hold(base=0)),
+        entry(with_traits(hold(base=10), "tier=gold")),
+    ],
+    ids=["charged", "created", "changed"],
+)
+def test_a_gated_pod_is_let_in_by_what_is_reserved_for_it(known):
+    assert is_let_in(known, GATED)
+    assert isinstance(news(known, GATED, "settlement"), Observe)
+    assert not list(unwritten(known, GATED, "settlement", lambda _: True))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        with_traits(hold(base=10), "tier=silver"),
+        with_traits(hold(base=20), "tier=gold"),
+        with_traits(hold(base=10, demand={"nvidia.com/gpumem": 1}), "tier=gold"),
+        with_traits(hold(uid="u2", base=10), "tier=gold"),
+    ],
+    ids=["another quota", "not written", "less", "another pod"],
+)
+def test_a_gated_pod_waits_on_where_only_another_change_of_it_holds_room(held):
+    assert not is_let_in(entry(held), GATED)
+    assert news(entry(held), GATED, "settlement") is None
+    ends = list(unwritten(entry(held), GATED, "settlement", lambda _: True))
+    assert [(one.uid, one.base) for one in ends] == (
+        [("u1", held.base)] if held.uid == "u1" else []
+    )
+    assert not list(unwritten(entry(held), GATED, "settlement", lambda _: False))
