@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from simulation.run import run
 
+TESTS = Path(__file__).parents[1]
 SEEDS = (0, 3, 9)
 SCRIPT = "import sys; from simulation.run import run; print(run(int(sys.argv[1])).digest)"
 
@@ -15,6 +17,7 @@ SCRIPT = "import sys; from simulation.run import run; print(run(int(sys.argv[1])
 def digest_with(hash_seed: str, seed: int) -> str:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(seed)],
+        cwd=TESTS,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,

@@ -24,7 +24,7 @@ from vgpu_native.shared.layout import (
 from vgpu_native.shared.usage_region import OWNER_DIED
 
 ROOT = Path(__file__).parents[3]
-HEADER = ROOT / "vgpu_native" / "tools" / "header.py"
+HEADER = ROOT / "vgpu_native" / "tools" / "generate_layout.py"
 ALIVE = 1234
 DEAD = OWNER_DIED
 FREE = 0

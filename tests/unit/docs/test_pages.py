@@ -114,7 +114,7 @@ def decoded(payload: bytes) -> list[object]:
 
 
 def test_every_check_of_readiness_is_explained() -> None:
-    source = (ROOT / "gpuledger" / "application.py").read_text()
+    source = (ROOT / "gpuledger" / "server" / "service_app.py").read_text()
     assert Application.__name__ in source
     checks = [*re.findall(r'health\.add\("([\w-]+)"', source), "stopping"]
     page = text_of("how-to/operating.md")
@@ -123,8 +123,8 @@ def test_every_check_of_readiness_is_explained() -> None:
 
 
 def test_every_check_and_metric_of_the_agent_is_explained() -> None:
-    served = (ROOT / "gpuledger" / "agent_app.py").read_text()
-    exported = (ROOT / "vgpu_native" / "agent" / "exporting.py").read_text()
+    served = (ROOT / "gpuledger" / "node" / "agent_app.py").read_text()
+    exported = (ROOT / "vgpu_native" / "agent" / "node_metrics.py").read_text()
     page = text_of("how-to/node.md")
     checks = re.findall(r'_health\.add\("(\w+)"', served)
     metrics = re.findall(r'"((?:hami|gpuledger)_\w+)"', served + exported)
@@ -144,9 +144,9 @@ def test_every_alert_has_a_runbook() -> None:
 def test_alerts_ask_for_metrics_that_exist() -> None:
     known = {one.full_name for one in METRICS}
     known |= {f"{name}_{end}" for name in known for end in ("bucket", "count", "sum")}
-    source = (ROOT / "projections" / "metrics.py").read_text()
+    source = (ROOT / "projections" / "api" / "usage_metrics.py").read_text()
     known |= {f"gpuledger_quota_{one}" for one in ("limit", "used", "committed")}
-    source += (ROOT / "vgpu_native" / "agent" / "exporting.py").read_text()
+    source += (ROOT / "vgpu_native" / "agent" / "node_metrics.py").read_text()
     known |= set(re.findall(r'"(gpuledger_\w+)"', source))
     asked = set(re.findall(r"\bgpuledger_\w+", ALERTS.read_text()))
     assert asked

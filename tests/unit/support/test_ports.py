@@ -12,7 +12,7 @@ TESTS = Path(__file__).parents[2]
 CLIENTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 HOLD = """
 import sys
-from support import ports
+from support.servers import ports
 ports._candidates = iter(range(int(sys.argv[1]), int(sys.argv[1]) + 20))
 print(ports.free_port(), flush=True)
 sys.stdin.read()

@@ -58,7 +58,7 @@ def registered(monkeypatch):
     async def register(*_: object) -> None:
         found.append(1)
 
-    monkeypatch.setattr(cluster_side.registration, "register", register)
+    monkeypatch.setattr(cluster_side.webhook_configurations, "register", register)
     return found
 
 

@@ -47,7 +47,7 @@ async def test_every_metric_without_labels_is_there_from_the_start() -> None:
 
 def test_every_metric_is_measured_somewhere() -> None:
     root = Path(__file__).parents[4]
-    table = root / "ledger" / "runtime" / "telemetry.py"
+    table = root / "ledger" / "runtime" / "metrics.py"
     files = [one for of in PACKAGES for one in (root / of).rglob("*.py") if one != table]
     source = "".join(one.read_text() for one in files)
     assert [one.name for one in METRICS if f'"{one.name}"' not in source] == []
