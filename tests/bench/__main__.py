@@ -1,4 +1,4 @@
-"""Measure everything, print a table and write it as JSON. `--only NAME`, `--quick`."""
+"""Measure everything, print a table and write it as JSON. `--only NAME`, `--quick`, `--json`."""
 
 import argparse
 import importlib
@@ -24,6 +24,7 @@ NAMES = (
     "extending",
     "scheduling",
     "native",
+    "trips",
 )
 
 COLUMNS_MIN = 120
@@ -35,8 +36,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--only", choices=NAMES, action="append", help="may be given several times")
     parser.add_argument("--quick", action="store_true", help="small and imprecise, in two minutes")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON alone")
     arguments = parser.parse_args()
-    console = Console()
+    console = Console(stderr=arguments.json)
     console.width = max(console.width, COLUMNS_MIN)
     machine, found = results.machine(), list[Result]()
     skipped, failed = list[str](), list[str]()
@@ -51,6 +53,8 @@ def main() -> int:
         console.print(f"[dim]{name}: {time.perf_counter() - started:.0f} s[/]")
     console.print(results.table(found))
     console.print(results.notes(found), highlight=False, style="dim")
+    if arguments.json:
+        print(results.encoded(Report(machine, found)).decode(), end="")
     if not (arguments.only or arguments.quick or skipped):
         results.write(Report(machine, found))
     for reason in skipped:

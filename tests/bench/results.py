@@ -108,8 +108,13 @@ def write(report: Report, path: Path = LATEST) -> None:
     """Write a report as JSON, in one step."""
     path.parent.mkdir(exist_ok=True)
     new = path.with_suffix(".tmp")
-    new.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    new.write_bytes(encoded(report))
     new.replace(path)
+
+
+def encoded(report: Report) -> bytes:
+    """Return a report as JSON, with a line for each value."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
 
 
 def table(results: Iterable[Result]) -> Table:
