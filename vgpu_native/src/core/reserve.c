@@ -71,21 +71,13 @@ static uint64_t sum_of_living(int entry) {
   unsigned high = vgpu_slots_high(region());
   for (unsigned i = 0; i < high; i++) {
     uint64_t used = __atomic_load_n(&uses[i], __ATOMIC_SEQ_CST);
-#ifdef BREAK_LIVENESS /* a negative control: the dead count */
-    if (used) total = vgpu_sum(total, used);
-#else
     if (used && vgpu_slot_lives(&region()->slot[i])) total = vgpu_sum(total, used);
-#endif
   }
   return total;
 }
 
 static void publish(uint64_t *own, uint64_t bytes) {
-#ifdef BREAK_ORDER_OF_STORES /* a negative control: others may see it after we have added up */
-  __atomic_store_n(own, *own + bytes, __ATOMIC_RELAXED);
-#else
   __atomic_fetch_add(own, bytes, __ATOMIC_SEQ_CST);
-#endif
 }
 
 /* Never below zero: a release too many must not look like memory that is used for ever. */
@@ -110,11 +102,6 @@ static inline bool ask(const struct request *request, summing *sum, uint64_t exp
   uint64_t room = limit > beyond ? limit - beyond : 0;
   if (request->bytes > room) return false;
   uint64_t most = room - request->bytes;
-#ifdef BREAK_CHECK_THEN_ADD /* a negative control: what was seen is believed */
-  if (sum(request->entry) > most) return false;
-  publish(request->own, request->bytes);
-  return true;
-#endif
   if (expected > most && sum(request->entry) > most) return false;
   publish(request->own, request->bytes);
   uint64_t all = sum(request->entry);
@@ -129,9 +116,6 @@ static inline bool ask(const struct request *request, summing *sum, uint64_t exp
  * here because of him makes room for him, so that never all are refused while there is room for
  * one. */
 static bool ask_again(const struct request *request) {
-#ifdef BREAK_GATE /* a negative control: all at once again */
-  return ask(request, sum_of_living, UINT64_MAX);
-#endif
   uint64_t taken = vgpu_gate_take(&region()->gate);
   bool granted = false;
   for (int i = 0; i < TRIES && !(granted = ask(request, sum_of_living, UINT64_MAX)); i++)

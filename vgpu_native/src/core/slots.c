@@ -43,9 +43,7 @@ static bool take(vgpu_slot *slot, uint32_t thread) {
   /* Not announced for a slot that lives: in another pid namespace its owner may have our number. */
   if (before && !(before & VGPU_OWNER_DIED)) return false;
   point_to(&slot->owner);
-#ifndef BREAK_ANNOUNCEMENT /* a negative control: a kill right after the next line loses a slot */
   __atomic_store_n(&head.list_op_pending, &node, __ATOMIC_SEQ_CST);
-#endif
   bool taken = __atomic_compare_exchange_n(&slot->owner, &before, thread, false, __ATOMIC_SEQ_CST,
                                            __ATOMIC_SEQ_CST);
   if (taken) __atomic_store_n(&head.list.next, &node, __ATOMIC_SEQ_CST);

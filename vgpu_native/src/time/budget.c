@@ -37,13 +37,8 @@ static bool replace(vgpu_budget *budget, uint64_t *before, uint64_t after) {
 void vgpu_budget_charge(vgpu_budget *budget, int64_t ns, unsigned share) {
   int64_t now = (int64_t)vgpu_monotonic();
   uint64_t before = __atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), after;
-  do {
-    after = used_with(before, now, ns, share);
-#ifdef BREAK_BUDGET /* for a test that must fail: two processes charge, and one charge is lost */
-    __atomic_store_n(&budget->used_until, after, __ATOMIC_RELAXED);
-    break;
-#endif
-  } while (!replace(budget, &before, after));
+  do after = used_with(before, now, ns, share);
+  while (!replace(budget, &before, after));
 }
 
 static uint64_t wait_of(uint64_t word, uint64_t now) {
@@ -57,12 +52,6 @@ uint64_t vgpu_budget_wait(const vgpu_budget *budget, uint64_t now) {
 
 uint64_t vgpu_budget_take(vgpu_budget *budget, int64_t ns, unsigned share, uint64_t now) {
   uint64_t before = __atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), wait;
-#ifdef BREAK_TAKING /* for a test that must fail: several see that work may begin, and all begin */
-  wait = wait_of(before, now);
-  for (volatile int i = 0; i < 10000; i++) continue;
-  if (!wait) vgpu_budget_charge(budget, ns, share);
-  return wait;
-#endif
   do {
     if ((wait = wait_of(before, now))) return wait;
   } while (!replace(budget, &before, used_with(before, (int64_t)now, ns, share)));

@@ -29,9 +29,6 @@ static inline struct vgpu_cost *vgpu_cost_find(uint64_t key) {
 /* Make a launch of a kind if it is paid for, which is all that most launches do. */
 static inline bool vgpu_cost_spend(struct vgpu_cost *cost) {
   if (__atomic_load_n(&cost->left, __ATOMIC_RELAXED) <= 0) return false;
-#ifdef BREAK_SPENDING /* for a test that must fail: two threads make the same launch */
-  return cost->left--;
-#endif
   if (__atomic_fetch_sub(&cost->left, 1, __ATOMIC_RELAXED) > 0) return true;
   __atomic_fetch_add(&cost->left, 1, __ATOMIC_RELAXED); /* another thread has made the last one */
   return false;

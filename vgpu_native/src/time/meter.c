@@ -48,15 +48,12 @@ static bool doubted(const struct vgpu_sample *sample) {
 /* A sample has ended after so much work, or 0: nobody knows, and what was charged stands. */
 static void ended(const struct vgpu_sample *sample, uint64_t ns) {
   struct vgpu_work *work = &vgpu_works[sample->entry];
-  uint64_t took = sample->charged, charged = sample->charged;
+  uint64_t took = sample->charged;
   if (ns && !doubted(sample)) {
     vgpu_cost_learn(sample->cost, sample->key, ns);
     took = ns * sample->launches;
   }
-#ifdef BREAK_QUEUE
-  charged = 0;
-#endif
-  vgpu_meter_charge(sample->entry, (int64_t)(took - charged));
+  vgpu_meter_charge(sample->entry, (int64_t)(took - sample->charged));
   count(sample->entry, took);
   __atomic_fetch_sub(&work->queued, (int64_t)sample->queued, __ATOMIC_RELAXED);
   if (sample->first) __atomic_fetch_sub(&work->unknown, 1, __ATOMIC_RELAXED);

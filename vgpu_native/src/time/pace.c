@@ -73,24 +73,8 @@ static int64_t all_of(const struct price *price) { return (int64_t)(price->ns * 
 
 /* Whether so much is queued that more has to wait until some of it has ended. */
 static bool full(int entry, unsigned share) {
-#ifdef BREAK_QUEUE /* for a test that must fail: work is charged when it has ended */
-  return false;
-#endif
   const struct vgpu_work *work = &vgpu_works[entry];
   return get(&work->queued) > vgpu_burst(share) || get(&work->unknown) >= UNKNOWN_MAX;
-}
-
-static void charge(vgpu_budget *budget, int64_t ns, unsigned share) {
-#ifndef BREAK_QUEUE
-  vgpu_budget_charge(budget, ns, share);
-#endif
-}
-
-static uint64_t take(vgpu_budget *budget, int64_t ns, unsigned share, uint64_t now) {
-#ifdef BREAK_QUEUE
-  return vgpu_budget_wait(budget, now);
-#endif
-  return vgpu_budget_take(budget, ns, share, now);
 }
 
 /* Pay for a launch that waits since `waited`, or say for how long it has to wait before it is asked
@@ -101,11 +85,11 @@ static uint64_t ask(int entry, int64_t ns, uint64_t now, uint64_t waited) {
   if (!mapped || share >= 100) return 0;
   if (waited < QUEUED_NS && full(entry, share)) return READING_NS;
   vgpu_budget *budget = &mapped->region->budget[entry];
-  uint64_t wait = take(budget, ns, share, now), most = PAID_NS * 100 / share;
+  uint64_t wait = vgpu_budget_take(budget, ns, share, now), most = PAID_NS * 100 / share;
   if (!wait) return 0;
   if (waited < most) return wait < most - waited ? wait : most - waited;
   if (!vgpu_budget_let_on(budget, now, most)) return wait;
-  charge(budget, ns, share);
+  vgpu_budget_charge(budget, ns, share);
   return 0;
 }
 
@@ -231,9 +215,7 @@ bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream strea
 
 static void give_back(const struct vgpu_launch *launch) {
   add(&vgpu_works[launch->entry].unmeasured, -launch->charged);
-#ifndef BREAK_QUEUE
   vgpu_meter_charge(launch->entry, -launch->charged);
-#endif
 }
 
 /* A launch that the driver refused costs nothing. */

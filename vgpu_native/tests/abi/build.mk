@@ -28,5 +28,4 @@ $(ABI)/libvgpu.so: src/intercept/hook_table.c $(ABI)/hooks.inc $(ABI)/forwards.o
 
 abi: $(ABI)/calls $(ABI)/libvgpu.so
 
-include tests/core/programs.mk
 .PHONY: abi
