@@ -7,7 +7,8 @@ RUNNABLE := .venv/.runnable
 STORE ?= var/gpuledger
 SEEDS ?= 2000
 SECONDS ?= 600
-WORKERS ?= 2
+# A third of the time of tests is waiting, so that three workers keep two cores busy.
+WORKERS ?= 3
 LOCKING := --quiet --python-version 3.11 --universal --generate-hashes --no-annotate --no-header
 
 .DEFAULT_GOAL := help
@@ -33,8 +34,8 @@ run: setup ## start the service without a cluster and keep it up; STORE=DIR
 	$(BIN)/gpuledger serve --store-dir $(STORE) --no-kubernetes --log-format console
 
 test: setup ## all tests; those on a real API server when KUBEBUILDER_ASSETS is set
-	@# Several at once; then what measures shares of time, with nothing beside it; then end to end.
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not e2e and not long and not alone"
+	@# Several at once, those of processes first; then what measures shares of time, with nothing beside it; then end to end.
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not e2e and not long and not alone"
 	$(BIN)/pytest -q tests/native -m "alone and not long"
 	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
 

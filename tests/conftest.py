@@ -1,7 +1,10 @@
-"""Shared by all tests: the property-test profile, and what tests do not take from the machine."""
+"""Shared by all tests: profiles of property tests, the environment, and the report of skips."""
 
 import os
 import signal
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,3 +27,19 @@ def _no_settings_of_the_machine() -> None:
     """
     for name in [one for one in os.environ if one.startswith("GPULEDGER_")]:
         del os.environ[name]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
+    """Report tests of one folder that are skipped for one reason as one line, with a number."""
+    report: pytest.TestReport = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        _file, _line, reason = report.longrepr
+        report.longrepr = (_suite_of(item), None, reason)  # type: ignore[assignment]
+    return report
+
+
+def _suite_of(item: pytest.Item) -> str:
+    """Return the folder below the folder of this file that a test belongs to."""
+    inside = item.path.relative_to(Path(__file__).parent).parts
+    return str(Path(__file__).with_name(inside[0]))
