@@ -8,7 +8,7 @@ import msgspec
 from msgspec import structs
 
 from extender.settlement.hami_import import ACTOR, Imported, Importing, Problem
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.offline_writer import submit, writer_on
 from gpuledger.storage.open_log import log_of
 from gpuledger.storage.store_projection import show_written
@@ -33,7 +33,8 @@ Decide = Callable[[AnyCommand], Awaitable[Denial | None]]
 
 
 async def import_hami(settings: Settings, *, dry_run: bool) -> Imported:
-    """Import nodes and bound pods. Raises ClusterError, Stop, and what finding the log raises.
+    """Import nodes and bound pods. Raises ClusterError, CommandError, and what finding the log
+    raises.
 
     A dry run decides on a copy of the state and writes nothing.
     """
@@ -64,7 +65,7 @@ async def _copied(settings: Settings) -> State:
     try:
         async with log_of(settings) as found, writer_on(settings, found) as writer:
             return snapshots.decode(snapshots.encode(writer.state))
-    except Stop as stop:
+    except CommandError as stop:
         if stop.status is not Exit.NOT_FOUND:
             raise
         return State()
@@ -102,11 +103,12 @@ async def _accounts(client: Client) -> Accounts | Problem:
 async def _read(
     settings: Settings,
 ) -> tuple[str, list[Node], list[Pod], Accounts | Problem]:
-    """Return the cluster's identity, nodes, pods and HAMi's accounts. Raises ClusterError, Stop."""
+    """Return the cluster's identity, nodes, pods and HAMi's accounts. Raises ClusterError,
+    CommandError."""
     try:
         connected = await Client.connect(service_parts.kubeconfig(settings))
     except NoCredentials as error:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE, f"{error.problem}; name a readable kubeconfig with --kubeconfig"
         ) from error
     async with connected as client:

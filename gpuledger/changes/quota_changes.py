@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.offline_writer import ACTOR, submit, writer_on
 from gpuledger.storage.open_log import log_of
 from gpuledger.storage.store_projection import show_written
@@ -34,23 +34,23 @@ def read(texts: Sequence[str], settings: Settings) -> dict[str, int]:
     """Read `KEY=QUANTITY` texts as the hard limits of a ResourceQuota.
 
     What would only earn a warning in a cluster, where the object exists already, is refused here.
-    Raises Stop naming the text.
+    Raises CommandError naming the text.
     """
     given: dict[str, str] = {}
     for text in texts:
         key, equals, quantity = text.partition("=")
         if not (key and equals and quantity):
-            raise Stop(
+            raise CommandError(
                 Exit.USAGE, f"{text!r} is not KEY=QUANTITY, as limits.nvidia.com/gpumem=8000"
             )
         if key in given:
-            raise Stop(Exit.USAGE, f"{key} is given twice, as {given[key]} and {quantity}")
+            raise CommandError(Exit.USAGE, f"{key} is given twice, as {given[key]} and {quantity}")
         given[key] = quantity
     limits: dict[str, int] = {}
     for key, quantity in given.items():
         limits |= _limit(key, quantity, settings)
     if not limits:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE,
             "0 means unlimited by the setting zero_is_unlimited, so nothing would be limited;"
             " use `gpuledger quota delete`",
@@ -61,15 +61,17 @@ def read(texts: Sequence[str], settings: Settings) -> dict[str, int]:
 def _limit(key: str, quantity: str, settings: Settings) -> dict[str, int]:
     rules = service_parts.demand_rules(settings)
     for mistake in hard_limits.mistakes({key: quantity}, {}, rules):
-        raise Stop(Exit.USAGE, f"{key} is {mistake.value}, which {mistake.why}; {mistake.remedy}")
+        raise CommandError(
+            Exit.USAGE, f"{key} is {mistake.value}, which {mistake.why}; {mistake.remedy}"
+        )
     quota = ResourceQuota(spec=ResourceQuotaSpec(hard={key: quantity}))
     found = resource_quota.limits_of(quota, rules)
     if found.warnings:
         why = "; ".join(one.removeprefix(f"{key}: ") for one in found.warnings)
-        raise Stop(Exit.USAGE, f"{key}={quantity} is refused: {why}")
+        raise CommandError(Exit.USAGE, f"{key}={quantity} is refused: {why}")
     if not found.limits:
         managed = ", ".join(rules.charged)
-        raise Stop(
+        raise CommandError(
             Exit.USAGE,
             f"{key}={quantity} is refused: {key} limits no managed resource; write limits. or"
             f" requests. and one of {managed}",
@@ -80,14 +82,15 @@ def _limit(key: str, quantity: str, settings: Settings) -> dict[str, int]:
 async def set_limits(
     settings: Settings, namespace: str, name: str, limits: dict[str, int]
 ) -> Written:
-    """Set all limits of a quota. Raises Stop, and what opening and reading the log raises."""
+    """Set all limits of a quota. Raises CommandError, and what opening and reading the log
+    raises."""
     account = _account(settings, namespace, name)
     covers = (accounts.qualified(settings.cluster, namespace),)
     return await _write(settings, SetLimits(account, covers, limits, ACTOR), create=True)
 
 
 async def close(settings: Settings, namespace: str, name: str) -> Written:
-    """Delete a quota. Raises Stop when there is none, and what opening the log raises."""
+    """Delete a quota. Raises CommandError when there is none, and what opening the log raises."""
     account = _account(settings, namespace, name)
     return await _write(settings, CloseAccount(account, ACTOR), create=False)
 
@@ -102,15 +105,16 @@ async def _write(settings: Settings, command: SetLimits | CloseAccount, *, creat
 
 
 def _check(state: State, settings: Settings, command: SetLimits | CloseAccount) -> None:
-    """Refuse what a watched cluster would undo, and to delete what is not there. Raises Stop."""
+    """Refuse what a watched cluster would undo, and to delete what is not there. Raises
+    CommandError."""
     if settings.cluster in state.clusters:
-        raise Stop(
+        raise CommandError(
             Exit.DENIED,
             f"the quotas of cluster {settings.cluster} come from its ResourceQuotas:"
             " change them with kubectl, or name another cluster with --cluster",
         )
     if isinstance(command, CloseAccount) and command.account not in state.accounts:
-        raise Stop(
+        raise CommandError(
             Exit.NOT_FOUND,
             f"there is no quota {command.account}; `gpuledger quota list` shows what there is",
         )
@@ -118,9 +122,9 @@ def _check(state: State, settings: Settings, command: SetLimits | CloseAccount) 
 
 def _account(settings: Settings, namespace: str, name: str) -> str:
     if not _LABEL.fullmatch(namespace):
-        raise Stop(
+        raise CommandError(
             Exit.USAGE, f"--namespace {namespace!r} is no name of a namespace: use a-z, 0-9, -"
         )
     if not _SUBDOMAIN.fullmatch(name):
-        raise Stop(Exit.USAGE, f"{name!r} is no name of a quota: use a-z, 0-9, - and .")
+        raise CommandError(Exit.USAGE, f"{name!r} is no name of a quota: use a-z, 0-9, - and .")
     return accounts.quota(settings.cluster, namespace, name)

@@ -3,7 +3,7 @@
 import msgspec
 
 from gpuledger.changes import resize_advice
-from gpuledger.cli.exit_codes import Exit, Stop, denied
+from gpuledger.cli.exit_codes import CommandError, Exit, denied
 from gpuledger.storage.offline_writer import ACTOR, writer_on
 from gpuledger.storage.open_log import log_of
 from gpuledger.storage.store_projection import show_written
@@ -56,7 +56,8 @@ class Resized(msgspec.Struct, frozen=True):
 
 
 async def resize(settings: Settings, wanted: Wanted, *, dry_run: bool) -> Resized:
-    """Decide on a resize and write it, unless `dry_run`. Raises Stop, and what the log raises."""
+    """Decide on a resize and write it, unless `dry_run`. Raises CommandError, and what the log
+    raises."""
     rules = service_parts.demand_rules(settings)
     async with log_of(settings) as found:
         async with writer_on(settings, found) as writer:
@@ -73,7 +74,7 @@ async def resize(settings: Settings, wanted: Wanted, *, dry_run: bool) -> Resize
 
 def _denied(
     state: State, denial: Denial, settings: Settings, wanted: Wanted, placed: Placement
-) -> Stop:
+) -> CommandError:
     """Return how a resize ends that was denied."""
     rules = service_parts.demand_rules(settings)
     given = {cards.MEMORY: wanted.memory, cards.CORES: wanted.cores}
@@ -108,18 +109,19 @@ def _part(part: Part, wanted: Wanted) -> Part:
 
 
 def _placed(state: State, cluster: str, wanted: Wanted) -> Placement:
-    """Return where the pod is placed. Raises Stop when it, or the container, has no card."""
+    """Return where the pod is placed. Raises CommandError when it, or the container, has no
+    card."""
     space = state.namespaces.get(accounts.qualified(cluster, wanted.namespace))
     placed = space.placed.get(f"{PODS}{wanted.pod}") if space is not None else None
     if placed is None or not placed.node:
-        raise Stop(
+        raise CommandError(
             Exit.NOT_FOUND,
             f"pod {wanted.pod} of namespace {wanted.namespace} in cluster {cluster} has no card;"
             " `gpuledger cards --pods` shows who has some",
         )
     having = [part.container for part in placed.parts if part.shares]
     if wanted.container not in having:
-        raise Stop(
+        raise CommandError(
             Exit.NOT_FOUND,
             f"container {wanted.container!r} of pod {wanted.pod} has no card; those that have:"
             f" {', '.join(having)}",
@@ -129,11 +131,11 @@ def _placed(state: State, cluster: str, wanted: Wanted) -> Placement:
 
 
 def refuse_instances(parts: Parts, wanted: Wanted) -> None:
-    """Raise Stop when the container has an instance of a card that is cut (MIG)."""
+    """Raise CommandError when the container has an instance of a card that is cut (MIG)."""
     for part in parts:
         for share in part.shares:
             if part.container == wanted.container and share.profile:
-                raise Stop(
+                raise CommandError(
                     Exit.DENIED,
                     f"container {wanted.container!r} of pod {wanted.pod} has the instance"
                     f" {share.profile} of {share.uuid}, and an instance (MIG) keeps its size;"

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.offline_writer import ACTOR, submit, writer_on
 from gpuledger.storage.open_log import log_of
 from gpuledger.storage.store_projection import show_written
@@ -20,13 +20,14 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 async def settle(settings: Settings, fate: Fate, uid: str) -> Settled:
-    """Settle an object. Raises Stop when there is nothing to settle, and what the log raises."""
+    """Settle an object. Raises CommandError when there is nothing to settle, and what the log
+    raises."""
     async with log_of(settings) as found:
         async with writer_on(settings, found) as writer:
             try:
                 commands = commands_of(writer.state, uid, fate, ACTOR)
             except NothingToSettle as error:
-                raise Stop(Exit.NOT_FOUND, str(error)) from error
+                raise CommandError(Exit.NOT_FOUND, str(error)) from error
             accepted = [await submit(writer, command) for command in commands]
         position = max(one.position for one in accepted)
         await show_written(settings, found, position)

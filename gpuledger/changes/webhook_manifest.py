@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import service_parts, store_layout
 from ledger.runtime.settings.settings import Settings
 from webhook.registration import webhook_configurations
@@ -21,10 +21,10 @@ def printed(settings: Settings, url: str, service: str, authority: str) -> str:
     """Return the configurations for a base URL, or for a Service of the own namespace.
 
     `authority` names the PEM file of the CA; empty means the one that the service has made for
-    itself. Raises Stop when neither or both are given, or the CA cannot be read.
+    itself. Raises CommandError when neither or both are given, or the CA cannot be read.
     """
     if bool(url) == bool(service):
-        raise Stop(Exit.USAGE, "give one of --url and --service")
+        raise CommandError(Exit.USAGE, "give one of --url and --service")
     _check(url, service)
     target = url or Service(settings.namespace, service)
     found = webhook_configurations.configurations(
@@ -35,11 +35,13 @@ def printed(settings: Settings, url: str, service: str, authority: str) -> str:
 
 
 def _check(url: str, service: str) -> None:
-    """Raise Stop for an address that the API server would refuse."""
+    """Raise CommandError for an address that the API server would refuse."""
     if service and not _SERVICE.fullmatch(service):
-        raise Stop(Exit.USAGE, f"--service {service!r} is no name of a Service: use a-z, 0-9, -")
+        raise CommandError(
+            Exit.USAGE, f"--service {service!r} is no name of a Service: use a-z, 0-9, -"
+        )
     if url and not (_URL.fullmatch(url) and _port(url)):
-        raise Stop(
+        raise CommandError(
             Exit.USAGE,
             f"--url {url!r} is no https://HOST[:PORT][/PATH], such as"
             " https://gpuledger.example:8443: the API server takes nothing else",
@@ -59,7 +61,7 @@ def _authority(settings: Settings, given: str) -> bytes:
     try:
         found = path.read_bytes()
     except OSError as error:
-        raise Stop(
+        raise CommandError(
             Exit.NOT_FOUND,
             f"{path} cannot be read ({error.strerror}): name the service's CA with --ca, or its"
             " store with --store-dir once it has started there",
@@ -67,7 +69,7 @@ def _authority(settings: Settings, given: str) -> bytes:
     try:
         x509.load_pem_x509_certificates(found)
     except ValueError as error:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE, f"{path} holds no certificate in PEM: name the service's CA with --ca"
         ) from error
     return found

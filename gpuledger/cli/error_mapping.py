@@ -6,7 +6,7 @@ Whatever is not named here is a defect of gpuledger and shows its traceback.
 import errno
 from typing import Final
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.kube.api.errors import ClusterError
 from ledger.log.embedded.nats_server import ServerFailed
 from ledger.log.embedded.server_files import BinaryMissing
@@ -70,15 +70,15 @@ _STATUS: Final[dict[type[Exception], Exit]] = {
 """From the special to the general: the first that fits counts."""
 
 
-def ending(error: Exception) -> Stop | None:
+def ending(error: Exception) -> CommandError | None:
     """Return how a command ends that met an error, None when the error is a defect."""
     if isinstance(error, ExceptionGroup):
         return ending(error.exceptions[0])
-    if isinstance(error, Stop):
+    if isinstance(error, CommandError):
         return error
     for kind, status in _STATUS.items():
         if isinstance(error, kind):
-            return Stop(status, _sentence(error))
+            return CommandError(status, _sentence(error))
     return None
 
 

@@ -29,7 +29,7 @@ class Exit(IntEnum):
     """Not in time: somebody else holds the store, or the answer took too long."""
 
 
-class Stop(Exception):
+class CommandError(Exception):
     """A command ends here, with an exit code and a sentence for standard error."""
 
     def __init__(self, status: Exit, message: str) -> None:
@@ -47,6 +47,6 @@ _OF_REASON: Final = {
 }
 
 
-def denied(denial: Denial) -> Stop:
+def denied(denial: Denial) -> CommandError:
     """Return how a command ends that the ledger has refused."""
-    return Stop(_OF_REASON.get(denial.reason, Exit.DENIED), sentence(denial))
+    return CommandError(_OF_REASON.get(denial.reason, Exit.DENIED), sentence(denial))

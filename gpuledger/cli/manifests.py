@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 
 STANDARD_INPUT: Final = "-"
 
@@ -18,19 +18,22 @@ def name_of(file: str) -> str:
 
 
 def read(file: str, bytes_max: int) -> bytes:
-    """Return the object of a file as JSON; YAML is turned into it. Raises Stop naming the file."""
+    """Return the object of a file as JSON; YAML is turned into it. Raises CommandError naming the
+    file."""
     name = name_of(file)
     content = _content(file, bytes_max)
     if not content.strip():
-        raise Stop(Exit.USAGE, f"{name} is empty: give one object, as JSON or YAML")
+        raise CommandError(Exit.USAGE, f"{name} is empty: give one object, as JSON or YAML")
     try:
         found, encoded = _decoded(content, name)
     except yaml.YAMLError as error:
-        raise Stop(Exit.USAGE, f"{name} is neither JSON nor YAML: {_explained(error)}") from error
+        raise CommandError(
+            Exit.USAGE, f"{name} is neither JSON nor YAML: {_explained(error)}"
+        ) from error
     except (TypeError, ValueError) as error:
-        raise Stop(Exit.USAGE, f"{name} cannot be written as JSON: {error}") from error
+        raise CommandError(Exit.USAGE, f"{name} cannot be written as JSON: {error}") from error
     except RecursionError as error:
-        raise Stop(Exit.USAGE, f"{name} is nested too deeply for a Pod") from error
+        raise CommandError(Exit.USAGE, f"{name} is nested too deeply for a Pod") from error
     _must_be_one(found, name)
     return encoded
 
@@ -44,9 +47,11 @@ def _content(file: str, bytes_max: int) -> bytes:
                 content = opened.read(bytes_max + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise Stop(Exit.USAGE, f"{name_of(file)} cannot be read: {why}; check the path") from error
+        raise CommandError(
+            Exit.USAGE, f"{name_of(file)} cannot be read: {why}; check the path"
+        ) from error
     if len(content) > bytes_max:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE,
             f"{name_of(file)} has more than {bytes_max} bytes (setting review_bytes_max)",
         )
@@ -54,7 +59,8 @@ def _content(file: str, bytes_max: int) -> bytes:
 
 
 def _decoded(content: bytes, name: str) -> tuple[object, bytes]:
-    """Return what JSON or YAML holds, and that as JSON. Raises YAMLError, TypeError, Stop."""
+    """Return what JSON or YAML holds, and that as JSON. Raises YAMLError, TypeError,
+    CommandError."""
     try:
         return msgspec.json.decode(content), content
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -62,7 +68,7 @@ def _decoded(content: bytes, name: str) -> tuple[object, bytes]:
     _refuse_aliases(content, name)
     documents = [one for one in yaml.safe_load_all(content) if one is not None]
     if len(documents) > 1:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE, f"{name} holds {len(documents)} documents: give one, they are split by ---"
         )
     found = documents[0] if documents else None
@@ -70,7 +76,7 @@ def _decoded(content: bytes, name: str) -> tuple[object, bytes]:
 
 
 def _must_be_one(found: object, name: str) -> None:
-    """Raise Stop for what is no single object."""
+    """Raise CommandError for what is no single object."""
     wrong = ""
     if found is None:
         wrong = "holds nothing but comments"
@@ -81,7 +87,7 @@ def _must_be_one(found: object, name: str) -> None:
     elif str(found.get("kind", "")).endswith("List") and isinstance(found.get("items"), list):
         wrong = f"holds a {found['kind']} of {len(found['items'])}"
     if wrong:
-        raise Stop(Exit.USAGE, f"{name} {wrong}: give one object, as JSON or YAML")
+        raise CommandError(Exit.USAGE, f"{name} {wrong}: give one object, as JSON or YAML")
 
 
 def _explained(error: yaml.YAMLError) -> str:
@@ -96,7 +102,10 @@ def _explained(error: yaml.YAMLError) -> str:
 
 
 def _refuse_aliases(content: bytes, name: str) -> None:
-    """Refuse what some hundred bytes of YAML can make gigabytes of. Raises Stop, YAMLError."""
+    """Refuse what some hundred bytes of YAML can make gigabytes of. Raises CommandError,
+    YAMLError."""
     for event in yaml.parse(content, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise Stop(Exit.USAGE, f"{name}: write *{event.anchor} out, aliases are not read")
+            raise CommandError(
+                Exit.USAGE, f"{name}: write *{event.anchor} out, aliases are not read"
+            )

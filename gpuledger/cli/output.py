@@ -150,10 +150,10 @@ def _write(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(Exit.FAILED) from None
     except OSError as error:
-        from gpuledger.cli.exit_codes import Exit, Stop
+        from gpuledger.cli.exit_codes import CommandError, Exit
 
         why = error.strerror or str(error)
-        raise Stop(Exit.FAILED, f"standard output cannot be written: {why}") from error
+        raise CommandError(Exit.FAILED, f"standard output cannot be written: {why}") from error
 
 
 def _cells(row: Any, columns: Sequence[Column]) -> list[str]:

@@ -160,14 +160,14 @@ def agent(  # noqa: PLR0913 - every option is one
     containers use. It reads the log and never writes it. Ends cleanly on SIGTERM; containers go
     on with their limits.
     """
-    from gpuledger.cli.exit_codes import Exit, Stop
+    from gpuledger.cli.exit_codes import CommandError, Exit
 
     try:
         from gpuledger.node.agent_process import main
         from gpuledger.node.agent_settings import AgentSettings, checked
     except ModuleNotFoundError as error:
         remedy = "install what nodes need: pip install 'gpuledger[node]'"
-        raise Stop(Exit.FAILED, f"{error}; {remedy}") from error
+        raise CommandError(Exit.FAILED, f"{error}; {remedy}") from error
 
     own = AgentSettings(
         node=node,

@@ -28,13 +28,13 @@ def pseudonym(
 
     Needs the key that the service has. With an older key, it finds what was recorded under that.
     """
-    from gpuledger.cli.exit_codes import Exit, Stop
+    from gpuledger.cli.exit_codes import CommandError, Exit
     from gpuledger.wiring.pseudonym_key import recorded_names
 
     if not user:
-        raise Stop(Exit.USAGE, "USER is empty: give the name as the API server knows it")
+        raise CommandError(Exit.USAGE, "USER is empty: give the name as the API server knows it")
     if not loaded.settings.pseudonym_key_file:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE,
             "pseudonym_key_file is not set: the log holds names as they are; name the key's file"
             " with --pseudonym-key-file if the service has one",

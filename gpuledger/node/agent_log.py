@@ -50,8 +50,8 @@ class AgentLog:
 
     async def _connected(self) -> JetStreamLog:
         if self._settings.nats:
-            async with service_parts.reaching(self._settings) as (reach, _):
-                own = replace(reach, inbox=INBOX, consumers=False)
+            async with service_parts.log_servers(self._settings) as (servers, _):
+                own = replace(servers, inbox=INBOX, consumers=False)
                 return await service_parts.connect(self._settings, own)
         address = self._found()
         if address is None:
@@ -68,7 +68,9 @@ class AgentLog:
         return None
 
 
-def _reach(address: Address) -> service_parts.Reach:
+def _reach(address: Address) -> service_parts.LogServers:
     monitors: Sequence[str] = (address.monitor_url,)
-    reach = service_parts.Reach((address.url,), address.user, address.password, tuple(monitors))
-    return replace(reach, consumers=False)
+    servers = service_parts.LogServers(
+        (address.url,), address.user, address.password, tuple(monitors)
+    )
+    return replace(servers, consumers=False)

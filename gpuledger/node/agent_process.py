@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 import uvloop
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.node.agent_app import AgentApp
 from gpuledger.node.agent_log import AgentLog
 from gpuledger.node.agent_settings import BYPASSES, FORMS, WRONG_CARDS, AgentSettings
@@ -52,7 +52,7 @@ async def agent(
 ) -> None:
     """Run until SIGTERM or SIGINT; `started` is told the base URL once HTTP is served.
 
-    Raises serving.ListenError, ClusterError when the credentials cannot be read, Stop when the
+    Raises ListenError, ClusterError when the credentials cannot be read, CommandError when the
     state directory cannot be used.
     """
     log_setup.configure(settings.log_level, settings.log_format)
@@ -77,13 +77,13 @@ async def agent(
 
 
 def _prepare(state: Path) -> None:
-    """Make the state directory, and see that files can be made there. Raises Stop."""
+    """Make the state directory, and see that files can be made there. Raises CommandError."""
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o755)
         with tempfile.TemporaryFile(dir=state):
             pass
     except OSError as error:
-        raise Stop(
+        raise CommandError(
             Exit.FAILED,
             f"--state-dir {str(state)!r}: {error.strerror or error}: name a directory in which the"
             " agent can make files, or let it; in the cluster that is the volume `state` of"

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.core.model.cards import WHOLE
 from ledger.runtime.http.addresses import PORT_MAX, port_of
 from ledger.runtime.settings.settings import HOST_PORT_PATTERN
@@ -98,7 +98,7 @@ _LISTEN: Final = re.compile(HOST_PORT_PATTERN)
 
 
 def checked(settings: AgentSettings) -> AgentSettings:
-    """Return settings that can be used. Raises Stop naming the first option that cannot."""
+    """Return settings that can be used. Raises CommandError naming the first option that cannot."""
     for option, value, least, most in (
         ("--slots", settings.slots, 1, SLOTS_MAX),
         ("--memory-scaling", settings.memory_scaling, 1, PERCENT_MAX),
@@ -107,16 +107,18 @@ def checked(settings: AgentSettings) -> AgentSettings:
         ("--look", settings.look, 1, 300),
     ):
         if not least <= value <= most:
-            raise Stop(Exit.USAGE, f"{option} {value}: write a number from {least} to {most}")
+            raise CommandError(
+                Exit.USAGE, f"{option} {value}: write a number from {least} to {most}"
+            )
     for option, word, words in (
         ("--form", settings.form, FORMS),
         ("--bypass", settings.bypass, BYPASSES),
         ("--wrong-cards", settings.wrong_cards, WRONG_CARDS),
     ):
         if word not in words:
-            raise Stop(Exit.USAGE, f"{option} {word!r}: write {' or '.join(words)}")
+            raise CommandError(Exit.USAGE, f"{option} {word!r}: write {' or '.join(words)}")
     if not _LISTEN.fullmatch(settings.listen) or port_of(settings.listen) > PORT_MAX:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE, f"--listen {settings.listen!r}: write HOST:PORT, up to port {PORT_MAX}"
         )
     for option, path in (
@@ -126,13 +128,13 @@ def checked(settings: AgentSettings) -> AgentSettings:
         ("--cdi-dir", settings.cdi_dir),
     ):
         if not Path(path).is_absolute():
-            raise Stop(
+            raise CommandError(
                 Exit.USAGE,
                 f"{option} {path!r}: write an absolute path, the same in this container and on the"
                 " host: the kubelet mounts it into others",
             )
     if PRELOAD_BREAKS.search(settings.library):
-        raise Stop(
+        raise CommandError(
             Exit.USAGE,
             f"--library {settings.library!r}: write a path without spaces, colons, # and $, which"
             " /etc/ld.so.preload does not take: containers would run without limits",

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.output import Column, Format, show_object, show_rows
 from ledger.log.bounded_read import TooLong, whole
 from ledger.log.jetstream.error_text import plainly
@@ -41,7 +41,7 @@ class View(msgspec.Struct, frozen=True):
 async def watch(
     agent: str, every: float, output: Format, columns: Sequence[Column], *, once: bool
 ) -> None:
-    """Show what an agent answers, once, or every so many seconds. Raises Stop."""
+    """Show what an agent answers, once, or every so many seconds. Raises CommandError."""
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     ) as session:
@@ -64,7 +64,7 @@ async def _live(
         while True:
             try:
                 shown: Table | Text = _table(_view(agent, await _asked(session, agent)), columns)
-            except Stop as stop:
+            except CommandError as stop:
                 shown = Text(str(stop))
             live.update(shown, refresh=True)
             await asyncio.sleep(every)
@@ -79,28 +79,30 @@ def _reason(error: Exception) -> str:
 
 
 def _checked(agent: str) -> str:
-    """Return the URL of an agent. Raises Stop for what is none."""
+    """Return the URL of an agent. Raises CommandError for what is none."""
     try:
         parts = urlsplit(agent)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return agent
     except ValueError:
         pass
-    raise Stop(Exit.USAGE, f"--agent {agent!r}: write http://HOST:PORT, such as {AGENT}")
+    raise CommandError(Exit.USAGE, f"--agent {agent!r}: write http://HOST:PORT, such as {AGENT}")
 
 
 async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
-    """Return what the agent answers. Raises Stop."""
+    """Return what the agent answers. Raises CommandError."""
     url = _checked(agent).rstrip("/") + CONTAINERS
     try:
         async with session.get(url, allow_redirects=False) as response:
             if response.status != 200:
-                raise Stop(Exit.FAILED, f"{url} answers {response.status}: is it a node's agent?")
+                raise CommandError(
+                    Exit.FAILED, f"{url} answers {response.status}: is it a node's agent?"
+                )
             return await whole(response.content, ANSWER_BYTES_MAX)
     except TooLong as error:
-        raise Stop(Exit.FAILED, f"{url} answers {error}") from error
+        raise CommandError(Exit.FAILED, f"{url} answers {error}") from error
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise Stop(
+        raise CommandError(
             Exit.UNREACHABLE,
             f"{url}: {_reason(error)}; start `gpuledger agent` on the node, or"
             " say with --agent where it answers",
@@ -112,11 +114,13 @@ def _view(agent: str, body: bytes) -> View:
 
 
 def _decoded(agent: str, body: bytes, form: type[T]) -> T:
-    """Return what an agent answered. Raises Stop when it is no agent's answer."""
+    """Return what an agent answered. Raises CommandError when it is no agent's answer."""
     try:
         return msgspec.json.decode(body, type=form)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise Stop(Exit.FAILED, f"{agent} does not answer as a node's agent: {error}") from error
+        raise CommandError(
+            Exit.FAILED, f"{agent} does not answer as a node's agent: {error}"
+        ) from error
 
 
 def _table(view: View, columns: Sequence[Column]) -> Table:

@@ -27,7 +27,8 @@ class On(msgspec.Struct, frozen=True):
 
 
 async def listed(settings: Settings, node: str, cluster: str, at: str, *, pods: bool) -> list[Card]:
-    """Return the cards of nodes of a name, of all when it is empty, in order. Raises Stop."""
+    """Return the cards of nodes of a name, of all when it is empty, in order. Raises
+    CommandError."""
     async with viewing(settings, at) as (view, position):
         rows = await paged(
             lambda size, after: cards(

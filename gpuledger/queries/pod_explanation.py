@@ -3,7 +3,7 @@
 from typing import Final
 
 from gpuledger.cli import manifests
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.offline_writer import writer_on
 from gpuledger.storage.open_log import log_of
 from gpuledger.wiring import service_parts
@@ -24,7 +24,7 @@ CLUSTERS_SHOWN_MAX: Final = 8
 async def explain(
     settings: Settings, file: str, namespace: str | None, username: str
 ) -> Explanation:
-    """Explain the review or pod in a file. Raises Stop, and what opening the log raises."""
+    """Explain the review or pod in a file. Raises CommandError, and what opening the log raises."""
     body = manifests.read(file, settings.review_bytes_max)
     async with log_of(settings) as found, writer_on(settings, found) as writer:
         _must_know_cluster(settings.cluster, writer.state)
@@ -32,17 +32,17 @@ async def explain(
         try:
             explained = await explain_to(settings, writer, surroundings, body, namespace, username)
         except BadReview as error:
-            raise Stop(
+            raise CommandError(
                 Exit.USAGE, f"{manifests.name_of(file)}: {error.field}: {error.message}"
             ) from error
     denial = explained.denial
     if denial is not None and denial.reason is Reason.LEDGER_UNAVAILABLE:
-        raise Stop(Exit.UNREACHABLE, explained.answer)
+        raise CommandError(Exit.UNREACHABLE, explained.answer)
     return explained
 
 
 def _must_know_cluster(cluster: str, state: State) -> None:
-    """Raise Stop for a cluster that the ledger does not know, where it knows others.
+    """Raise CommandError for a cluster that the ledger does not know, where it knows others.
 
     A quota over many clusters may reach one that it has not heard of yet.
     """
@@ -52,7 +52,7 @@ def _must_know_cluster(cluster: str, state: State) -> None:
         return
     shown = ", ".join(known[:CLUSTERS_SHOWN_MAX])
     more = f" and {len(known) - CLUSTERS_SHOWN_MAX} more" if len(known) > CLUSTERS_SHOWN_MAX else ""
-    raise Stop(
+    raise CommandError(
         Exit.NOT_FOUND,
         f"--cluster: cluster {cluster!r} is not in the ledger, known are {shown}{more}: name one of"
         " these (GPULEDGER_CLUSTER)",
@@ -67,7 +67,8 @@ async def explain_to(
     namespace: str | None,
     username: str = "",
 ) -> Explanation:
-    """Explain what a ledger would answer to a review or a manifest. Raises BadReview, Stop."""
+    """Explain what a ledger would answer to a review or a manifest. Raises BadReview,
+    CommandError."""
     validating = Validating(
         ledger,
         settings.cluster,
@@ -84,6 +85,6 @@ async def explain_to(
             username=username,
         )
     except Elsewhere as error:
-        raise Stop(Exit.USAGE, f"--namespace: {error}") from error
+        raise CommandError(Exit.USAGE, f"--namespace: {error}") from error
     except NamespaceMissing as error:
-        raise Stop(Exit.NOT_FOUND, f"--namespace: {error}") from error
+        raise CommandError(Exit.NOT_FOUND, f"--namespace: {error}") from error

@@ -22,7 +22,7 @@ from extender.inventory.inventory import Inventory
 from extender.inventory.overlay import Overlay
 from extender.scheduler_api.scheduling_request import Asked, asked
 from gpuledger.cli import manifests
-from gpuledger.cli.exit_codes import Exit, Stop, denied
+from gpuledger.cli.exit_codes import CommandError, Exit, denied
 from gpuledger.queries.pod_explanation import explain_to
 from gpuledger.server.extender_server import extender_settings
 from gpuledger.storage.past_state import Recalled, recall
@@ -117,7 +117,7 @@ class _Manifest(msgspec.Struct, rename="camel"):
 
 
 async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> Fit:
-    """Fit the pods of a file. Raises Stop, and what finding and reading the log raises."""
+    """Fit the pods of a file. Raises CommandError, and what finding and reading the log raises."""
     body = manifests.read(file, settings.review_bytes_max)
     preferences = extender_settings(settings).preferences
     recalled = await recall(settings, at)
@@ -127,7 +127,7 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
         where = explained.namespace.rpartition("/")[2] or namespace or NAMESPACE
         pods = list(_pods(body, where, around.catalog))
     except BadReview as error:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE, f"{manifests.name_of(file)}: {error.field}: {error.message}"
         ) from error
     seats = _Seats(settings.cluster, recalled, preferences)
@@ -143,7 +143,8 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
 
 
 def _pods(body: bytes, namespace: str, catalog: Catalog) -> Iterator[tuple[str, Pod]]:
-    """Yield the pods that a manifest makes, with a name for each. Raises BadReview, Stop."""
+    """Yield the pods that a manifest makes, with a name for each. Raises BadReview,
+    CommandError."""
     try:
         manifest = msgspec.json.decode(body, type=_Manifest)
         if manifest.kind == "Pod":
@@ -180,7 +181,7 @@ class _Seats:
         self._rows = np.array(rows, np.int64)
 
     def fit(self, name: str, pod: Pod, rules: DemandRules) -> PodFit:
-        """Return where a pod fits. Raises Stop when what it wants cannot be understood."""
+        """Return where a pod fits. Raises CommandError when what it wants cannot be understood."""
         wish = wish_of(pod, rules)
         if isinstance(wish, Denial):
             raise denied(wish)

@@ -9,7 +9,8 @@ from projections.queries.usage import Usage, usage
 
 
 async def lines(settings: Settings, scope: Scope, at: str, quota: str) -> list[Usage]:
-    """Return every line of the quotas of a name, of all quotas when it is empty. Raises Stop."""
+    """Return every line of the quotas of a name, of all quotas when it is empty. Raises
+    CommandError."""
     async with viewing(settings, at) as (view, position):
         return await paged(
             lambda size, after: usage(view, position, scope, limit=size, quota=quota, after=after)
@@ -17,7 +18,7 @@ async def lines(settings: Settings, scope: Scope, at: str, quota: str) -> list[U
 
 
 async def shares(settings: Settings, scope: Scope, at: str, quota: str, by: str) -> list[Share]:
-    """Return what each cluster or namespace takes of quotas over many. Raises Stop."""
+    """Return what each cluster or namespace takes of quotas over many. Raises CommandError."""
     async with viewing(settings, at) as (view, position):
         return await paged(
             lambda size, after: sharing.shares(

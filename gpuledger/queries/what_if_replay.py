@@ -14,7 +14,7 @@ import typer
 from extender.analysis.arrival_replay import Choice, Outcome, Replay, as_recorded, by_preferences
 from extender.analysis.arrivals import Arrival, Fleet, Recording
 from extender.fit.fit_engine import Preferences
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import Progress, bar
 from gpuledger.queries.simulated_fleets import imagined
 from gpuledger.queries.what_if_limits import Limit, Trial, Tried
@@ -98,7 +98,7 @@ class _Stretch(msgspec.Struct):
 async def ask(before: Settings, settings: Settings, question: Question) -> Answer:
     """Answer a question, with other settings than before.
 
-    Raises Stop, and what finding and reading the log raises.
+    Raises CommandError, and what finding and reading the log raises.
     """
     ordered(question.since, question.until)
     usual, other = _preferences(before), _preferences(settings)
@@ -107,7 +107,7 @@ async def ask(before: Settings, settings: Settings, question: Question) -> Answe
         read = await _read(found, settings.cluster, question, limits)
     arrivals = read.recording.arrivals()
     if len(arrivals) > ARRIVALS_MAX:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE,
             f"{len(arrivals)} arrivals are more than {ARRIVALS_MAX}: give a later --since",
         )
@@ -143,7 +143,7 @@ def _scenarios(
 async def _read(
     found: Found, cluster: str, question: Question, limits: tuple[Limit, ...]
 ) -> _Stretch:
-    """Read the stretch of the log that is asked about. Raises Stop, Lost, Unreachable."""
+    """Read the stretch of the log that is asked about. Raises CommandError, Lost, Unreachable."""
     log = found.log
     end = (await log.extent()).last
     last = await position_of(log, moment_of(question.until), end)
@@ -177,7 +177,8 @@ async def _follow(log: Log, state: State, read: _Stretch, progress: Progress) ->
 
 
 async def _since(log: Log, text: str, last: int) -> Moment:
-    """Return the first position of the stretch, or the time at which it begins. Raises Stop."""
+    """Return the first position of the stretch, or the time at which it begins. Raises
+    CommandError."""
     moment = moment_of(text)
     if isinstance(moment, int) or not last:
         return max(1, moment) if isinstance(moment, int) else 1
@@ -194,17 +195,19 @@ def _time_of(text: str) -> int:
     return microseconds(moment) if isinstance(moment, datetime) else 0
 
 
-def _nothing_from(since: str, last: int) -> Stop:
+def _nothing_from(since: str, last: int) -> CommandError:
     """Return what is said of a stretch that would end before it begins."""
-    return Stop(Exit.USAGE, f"--since {since} is after position {last}: give an earlier one")
+    return CommandError(
+        Exit.USAGE, f"--since {since} is after position {last}: give an earlier one"
+    )
 
 
 def _must_know(state: State, limits: tuple[Limit, ...]) -> None:
-    """Raise Stop for a limit on what no quota has counted."""
+    """Raise CommandError for a limit on what no quota has counted."""
     known = set(state.names)
     for one in limits:
         if (one.account, one.resource) not in known:
-            raise Stop(
+            raise CommandError(
                 Exit.NOT_FOUND,
                 f"nothing counts {one.resource} on {one.account}, so what was asked of it is not"
                 " known; `gpuledger quota list` shows what is counted",
@@ -212,10 +215,10 @@ def _must_know(state: State, limits: tuple[Limit, ...]) -> None:
 
 
 def _limit(cluster: str, text: str) -> Limit:
-    """Read a limit from the command line. Raises Stop."""
+    """Read a limit from the command line. Raises CommandError."""
     form = _LIMIT.fullmatch(text)
     if form is None:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE,
             f"--limit {text!r}: write NAMESPACE/QUOTA:KEY=AMOUNT, or QUOTA:KEY=AMOUNT for a"
             " UniverseResourceQuota, such as team/main:limits.nvidia.com/gpumem=64000",
@@ -235,6 +238,6 @@ def _scenario(
     try:
         replay = Replay(fleet, read.begin, read.end)
     except ValueError as error:
-        raise Stop(Exit.USAGE, str(error)) from error
+        raise CommandError(Exit.USAGE, str(error)) from error
     with bar(name) as progress:
         return Scenario(name, 0, replay.run(arrivals, choose, progress))

@@ -8,9 +8,8 @@ from typing import Final
 
 import structlog
 
-from gpuledger.server.read_your_writes import Visible
-from gpuledger.server.registered_cluster import Confirmed
-from gpuledger.server.replica import Keeper
+from gpuledger.server import ledger_decorators
+from gpuledger.server.replica import LedgerReplica
 from gpuledger.wiring import card_settlement_parts, service_parts
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.client.access_review import KubernetesReviewer
@@ -33,44 +32,50 @@ IDENTIFY_AGAIN_SECONDS: Final = 5.0
 IDENTIFIED_SECONDS: Final = 10.0
 """How long registration waits until the service knows its own user name."""
 
-_logger: Final = structlog.get_logger("gpuledger")
+_log: Final = structlog.get_logger("gpuledger")
 
 
-class Kubernetes:
+class ClusterSide:
     """One cluster, watched and settled while this replica is the active one.
 
-    `ledger` decides about it, once it is known under its name.
+    `ledger` is for admission and the extender: it decides once the cluster is registered.
     """
 
-    def __init__(self, settings: Settings, client: Client, keeper: Keeper, count: Count) -> None:
+    def __init__(
+        self, settings: Settings, client: Client, *, replica: LedgerReplica, count: Count
+    ) -> None:
         """Use a client; `close` closes it."""
         self.reviewer = KubernetesReviewer(client)
         self.registration: str | None = "not registered yet" if settings.register_webhook else None
-        self._settings, self._client, self._keeper = settings, client, keeper
+        self._settings, self._client, self._replica = settings, client, replica
         self.cluster = cluster = KubernetesCluster(client)
         may_allocate = functools.partial(hami_accounts.may_allocate, self.reviewer)
-        self.surroundings = service_parts.surroundings(settings, keeper, cluster)
+        self.surroundings = service_parts.surroundings(settings, replica, cluster)
         self.surroundings.refused_allocators = RefusedAllocators(may_allocate)
-        self.cards = card_settlement_parts.settlement(settings, keeper, cluster, count)
+        self.cards = card_settlement_parts.settlement(settings, replica, cluster, count)
+        ledgers = ledger_decorators.decorated(
+            replica, settings.cluster, is_registered=self._is_registered
+        )
+        self.ledger = ledgers.admission
         self.settlement = Settlement(
-            Visible(keeper, keeper),
-            keeper,
+            ledgers.settlement,
+            replica,
             Site(cluster, settings.cluster, Beyond(cluster, self.surroundings)),
             now=lambda: time.time_ns() // 1_000,
-            is_active=keeper.is_active,
+            is_active=replica.is_active,
             settings=service_parts.settlement_settings(settings),
             count=count,
             beside=self.cards.begin,
         )
         self._identified = asyncio.Event()
-        self.ledger = Confirmed(keeper, self.settlement.registered, settings.cluster)
 
     @classmethod
-    async def connect(cls, settings: Settings, keeper: Keeper, count: Count) -> "Kubernetes":
+    async def connect(
+        cls, settings: Settings, replica: LedgerReplica, count: Count
+    ) -> "ClusterSide":
         """Read the credentials; nothing is sent yet. Raises ClusterError."""
-        return cls(
-            settings, await Client.connect(service_parts.kubeconfig(settings)), keeper, count
-        )
+        client = await Client.connect(service_parts.kubeconfig(settings))
+        return cls(settings, client, replica=replica, count=count)
 
     def problems(self) -> list[str]:
         """Return what keeps this replica from knowing, or being known to, the cluster."""
@@ -89,10 +94,13 @@ class Kubernetes:
                 tasks.create_task(self.surroundings.following.run())
             tasks.create_task(self.cards.run())
             tasks.create_task(self._identify())
-            await self._keeper.opened.wait()
+            await self._replica.opened.wait()
             tasks.create_task(self.settlement.run())
             if reviews:
                 tasks.create_task(self._register(authority))
+
+    def _is_registered(self) -> bool:
+        return self.settlement.registered.is_set()
 
     async def close(self) -> None:
         """Close the connections to the API server."""
@@ -104,7 +112,7 @@ class Kubernetes:
             try:
                 self.surroundings.identity = await own_name(self._client)
             except ClusterError as error:
-                _logger.warning("own_name_not_known", reason=str(error))
+                _log.warning("own_name_not_known", reason=str(error))
                 await asyncio.sleep(IDENTIFY_AGAIN_SECONDS)
             else:
                 self._identified.set()
@@ -139,8 +147,8 @@ class Kubernetes:
                 await webhook_configurations.register(self._client, found)
             except ClusterError as error:
                 self.registration = str(error)
-                _logger.warning("webhook_not_registered", reason=str(error))
+                _log.warning("webhook_not_registered", reason=str(error))
                 await asyncio.sleep(REGISTER_AGAIN_SECONDS)
             else:
                 self.registration = None
-                _logger.info("webhook_registered", url=self._settings.register_webhook)
+                _log.info("webhook_registered", url=self._settings.register_webhook)

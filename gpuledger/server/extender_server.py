@@ -13,8 +13,8 @@ from extender.inventory.inventory import Inventory
 from extender.inventory.overlay import Overlay
 from extender.preemption.eviction_candidates import Cluster
 from extender.verbs.extender import Extender, ExtenderSettings, Service
-from gpuledger.cli.exit_codes import Exit, Stop
-from gpuledger.server.replica import Keeper
+from gpuledger.cli.exit_codes import CommandError, Exit
+from gpuledger.server.replica import LedgerReplica
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_requests import Weights
 from ledger.log.ledger import Ledger
@@ -25,27 +25,29 @@ from ledger.runtime.settings.settings import Settings
 LOAD_AGAIN_SECONDS: Final = 0.05
 
 
-class Extending:
+class ExtenderServer:
     """An extender whose inventory follows the log. Add its routes, and run it."""
 
     def __init__(
         self,
         settings: Settings,
-        keeper: Keeper,
+        *,
+        replica: LedgerReplica,
         ledger: Ledger,
         cluster: Cluster | None,
         rules: Callable[[], DemandRules],
         telemetry: Telemetry,
     ) -> None:
-        """Decide through a ledger, and bind in a cluster. Raises Stop for unusable settings."""
-        self._settings, self._keeper, self._telemetry = settings, keeper, telemetry
+        """Decide through a ledger, and bind in a cluster. Raises CommandError for unusable
+        settings."""
+        self._settings, self._replica, self._telemetry = settings, replica, telemetry
         self.inventory = Inventory(settings.cluster, Overlay())
-        keeper.subscribe(self._follow)
+        replica.subscribe(self._follow)
         evicting = cluster if settings.preemption == "on" else None
-        tell = keeper.hints.tell
-        service = Service(ledger, keeper, cluster, rules, telemetry.count, evicting, tell)
+        tell = replica.hints.tell
+        service = Service(ledger, replica, cluster, rules, telemetry.count, evicting, tell)
         self._extender = Extender(self.inventory, service, extender_settings(settings))
-        keeper.hints.on_hint(self._extender.hear)
+        replica.hints.on_hint(self._extender.hear)
         telemetry.read("extender_guesses", lambda: len(self.inventory.overlay))
         telemetry.read("extender_nodes", lambda: len(self.inventory.rows))
         telemetry.read("extender_reloads", lambda: self.inventory.reloads)
@@ -61,25 +63,26 @@ class Extending:
 
     async def run(self) -> None:
         """Load the cards when the log is open, and tell events until cancelled."""
-        await self._keeper.opened.wait()
+        await self._replica.opened.wait()
         while not self.inventory.loaded:
-            self.inventory.load(self._keeper.state)
+            self.inventory.load(self._replica.state)
             await asyncio.sleep(LOAD_AGAIN_SECONDS)  # a record may be on its way to the log
         await self._extender.run()
 
     def _follow(self, record: Record) -> None:
-        self.inventory.follow(self._keeper.state, record)
+        self.inventory.follow(self._replica.state, record)
 
     def _took(self, verb: str, seconds: float) -> None:
         self._telemetry.observe("extender_seconds", seconds, verb)
 
 
 def extender_settings(settings: Settings) -> ExtenderSettings:
-    """Return what an operator decided about placing pods. Raises Stop naming what is wrong."""
+    """Return what an operator decided about placing pods. Raises CommandError naming what is
+    wrong."""
     try:
         score = Expression(settings.node_score) if settings.node_score else None
     except ExpressionError as error:
-        raise Stop(Exit.USAGE, f"node_score: {error}") from error
+        raise CommandError(Exit.USAGE, f"node_score: {error}") from error
     weights = Weights(settings.weight_slots, settings.weight_cores, settings.weight_memory)
     preferences = Preferences(settings.node_policy, settings.card_policies, weights, score)
     return ExtenderSettings(preferences, settings.bind_wait_seconds)

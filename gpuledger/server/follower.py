@@ -55,17 +55,17 @@ GATHERED_EVENTS: Final = 500
 FILE_SECONDS: Final = 2.0
 """How often it is checked that the projection's file is still the one that was opened."""
 
-_logger: Final = structlog.get_logger("gpuledger.server.follower")
+_log: Final = structlog.get_logger("gpuledger.server.follower")
 
 
-class Instructions(msgspec.Struct, frozen=True):
+class FollowerInstructions(msgspec.Struct, frozen=True):
     """What the service tells its follower."""
 
     settings: Settings
-    reach: service_parts.Reach
+    servers: service_parts.LogServers
 
 
-class News(msgspec.Struct, frozen=True, omit_defaults=True):
+class FollowerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the follower tells the service, one at a time.
 
     A log that is not intact, up to where it was scrubbed, or the position of a new snapshot.
@@ -76,7 +76,7 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
     snapshot: int = -1
 
 
-async def follow(instructions: Instructions) -> None:
+async def follow(instructions: FollowerInstructions) -> None:
     """Follow until cancelled, as the only one that writes the store's projection.
 
     A log that is not intact is told and ends the following. Raises StoreBusy when a command, or
@@ -87,10 +87,10 @@ async def follow(instructions: Instructions) -> None:
         await _follow(instructions)
 
 
-async def _follow(instructions: Instructions) -> None:
+async def _follow(instructions: FollowerInstructions) -> None:
     settings = instructions.settings
     log_setup.configure(settings.log_level, settings.log_format)
-    log = await service_parts.connect(settings, instructions.reach)
+    log = await service_parts.connect(settings, instructions.servers)
     path = Path(settings.store_dir) / service_parts.PROJECTION
     store = await Store.open(path)
     try:
@@ -102,10 +102,10 @@ async def _follow(instructions: Instructions) -> None:
             tasks.create_task(_scrub(log))
             tasks.create_task(_stay(path))
     except* (Lost, NewerSchema) as group:
-        _tell(News(lost="; ".join(str(error) for error in group.exceptions)))
+        _send(FollowerMessage(lost="; ".join(str(error) for error in group.exceptions)))
     except* StoreError as group:
         reason = "; ".join(str(error) for error in group.exceptions)
-        _logger.error("projection_unusable", reason=reason)
+        _log.error("projection_unusable", reason=reason)
     finally:
         await store.close()
         await log.close()
@@ -122,7 +122,7 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
         if events >= snapshot_events and loop.time() - saved_at >= SNAPSHOT_SECONDS:
             payload = snapshots.encode(projector.state)
             await log.save_snapshot(Snapshot(projector.position, payload))
-            _tell(News(snapshot=projector.position))
+            _send(FollowerMessage(snapshot=projector.position))
             events, saved_at = 0, loop.time()
         if more < GATHERED_EVENTS:
             await asyncio.sleep(GATHER_SECONDS)
@@ -147,12 +147,12 @@ async def _scrub(log: Log) -> None:
     while True:
         last = (await log.extent()).last
         await scrub(log, last)
-        _tell(News(scrubbed=last))
+        _send(FollowerMessage(scrubbed=last))
         await asyncio.sleep(SCRUB_SECONDS)
 
 
-def _tell(news: News) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(news) + b"\n")
+def _send(message: FollowerMessage) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
     sys.stdout.buffer.flush()
 
 
@@ -161,7 +161,7 @@ async def _run() -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1024 * 1024)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    instructions = msgspec.json.decode(await reader.readline(), type=Instructions)
+    instructions = msgspec.json.decode(await reader.readline(), type=FollowerInstructions)
     following = asyncio.create_task(follow(instructions))
     ended = asyncio.create_task(reader.read())
     await asyncio.wait((following, ended), return_when=asyncio.FIRST_COMPLETED)

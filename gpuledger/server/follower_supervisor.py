@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from gpuledger.server.follower import Instructions, News
+from gpuledger.server.follower import FollowerInstructions, FollowerMessage
 
 AGAIN_SECONDS: Final = 1.0
 AGAIN_SECONDS_MAX: Final = 30.0
@@ -22,19 +22,21 @@ END_SECONDS: Final = 3.0
 _log: Final = structlog.get_logger("gpuledger")
 
 
-class Follower:
+class FollowerSupervisor:
     """Keeps one follower process running; `restarts` counts how often it had to be started again.
 
-    `on_news` is called with everything it tells.
+    `on_message` is called with every message of the process.
     """
 
-    def __init__(self, instructions: Instructions, on_news: Callable[[News], None]) -> None:
+    def __init__(
+        self, instructions: FollowerInstructions, on_message: Callable[[FollowerMessage], None]
+    ) -> None:
         self.restarts = 0
         self._instructions = msgspec.json.encode(instructions) + b"\n"
-        self._on_news = on_news
+        self._on_message = on_message
 
     async def run(self) -> None:
-        """Run until cancelled, or until the follower has told that the log is not intact."""
+        """Run until cancelled, or until the follower reports that the log is not intact."""
         pause = AGAIN_SECONDS
         clock = asyncio.get_running_loop().time
         while True:
@@ -62,22 +64,22 @@ class Follower:
             process.stdin.write(self._instructions)
             await process.stdin.drain()
             while line := await process.stdout.readline():
-                lost = self._hear(line) or lost
+                lost = self._decode_line(line) or lost
         except (ConnectionError, ValueError) as error:
             _log.error("follower_unheard", reason=str(error))
         finally:
             await _end(process)
         return lost
 
-    def _hear(self, line: bytes) -> bool:
-        """Pass on what the follower tells; True when the log is not intact."""
+    def _decode_line(self, line: bytes) -> bool:
+        """Pass on a message of the follower; True when the log is not intact."""
         try:
-            news = msgspec.json.decode(line, type=News)
+            message = msgspec.json.decode(line, type=FollowerMessage)
         except msgspec.MsgspecError:
             _log.error("follower_misunderstood", line=line[:200].decode(errors="replace"))
             return False
-        self._on_news(news)
-        return bool(news.lost)
+        self._on_message(message)
+        return bool(message.lost)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

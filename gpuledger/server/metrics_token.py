@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.runtime.settings.settings import Settings
 
 CHARACTERS_MIN: Final = 32
@@ -16,13 +16,13 @@ def reading(settings: Settings) -> Callable[[], str]:
     """Return what reads the token: the file's text, "" where no file is set.
 
     The file is read at each use, so it can be replaced at any time; while it cannot be used, there
-    is no token. Raises Stop where it cannot be used at the start.
+    is no token. Raises CommandError where it cannot be used at the start.
     """
     if not settings.metrics_token_file:
         return str
     path = Path(settings.metrics_token_file)
     if not _token_in(path):
-        raise Stop(
+        raise CommandError(
             Exit.USAGE,
             f"metrics_token_file = {path}: holds no token of at least {CHARACTERS_MIN} ASCII"
             " characters that this user can read; write one, as `openssl rand -hex 32` does",

@@ -1,8 +1,8 @@
-"""The keeper: opens the log, keeps the writer and all that goes with it running, and knows why not.
+"""One replica's ledger: opens the log, and runs the writer, the leases and the follower.
 
-It is the `Ledger` of the service's own parts from the first moment on: until the log is open, and
-while it cannot be reached, they are answered that the ledger is unavailable. A log that turns out
-to be lost stops it for good, with the service still up to say so.
+It is a `Ledger` from the start of the process on: while the log is not open or cannot be reached,
+it denies commands as unavailable. A lost log stops the ledger for good; the service stays up and
+reports it. `ledger_decorators.py` lists what stands before and behind it.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
-from gpuledger.server.follower import Instructions, News
-from gpuledger.server.follower_supervisor import Follower
+from gpuledger.server.follower import FollowerInstructions, FollowerMessage
+from gpuledger.server.follower_supervisor import FollowerSupervisor
 from gpuledger.storage.witnesses import witnesses
 from gpuledger.wiring import service_parts
 from ledger.core.model.commands import AnyCommand
@@ -28,7 +28,7 @@ from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import ConfigurationDrift
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.peers.append_notices import News as LogNews
-from ledger.log.peers.forwarding import CommandServer, Forwarder
+from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.peers.gossip import Hints
 from ledger.log.peers.lease import Owner
 from ledger.log.port import Durability, LogError, Lost
@@ -44,32 +44,34 @@ DURABILITY_SECONDS: Final = 60.0
 """How often the store is asked again what its acknowledgements are worth."""
 
 _FATAL: Final = (Lost, NewerSchema, ConfigurationDrift, Captured)
-_logger: Final = structlog.get_logger("gpuledger")
+_log: Final = structlog.get_logger("gpuledger")
 T = TypeVar("T")
 
 
-class Taken(NamedTuple):
+class SnapshotMark(NamedTuple):
     """The newest snapshot of this replica: its position, and when it was taken in Unix time."""
 
     position: int
     taken: float
 
 
-class Keeper:
-    """Keeps one replica's ledger; `trouble` says why it cannot decide."""
+class LedgerReplica:
+    """The ledger of one replica; `unavailable_reason()` returns why it cannot decide."""
 
-    def __init__(self, settings: Settings, reach: service_parts.Reach, observer: Observer) -> None:
+    def __init__(
+        self, settings: Settings, servers: service_parts.LogServers, *, observer: Observer
+    ) -> None:
         """Prepare; `run` does the work."""
         self.problem: str | None = "the log has not been opened yet"
         self.stopped: str | None = None
         self.durability: Durability | None = None
-        self.follower: Follower | None = None
+        self.follower: FollowerSupervisor | None = None
         self.owner: Owner | None = None
         self.settler: Owner | None = None
-        self.snapshot = Taken(0, 0.0)
+        self.snapshot = SnapshotMark(0, 0.0)
         self.opened = asyncio.Event()
         self.hints = Hints()
-        self._settings, self._reach, self._observer = settings, reach, observer
+        self._settings, self._servers, self._observer = settings, servers, observer
         self._writer: Writer | None = None
         self._ledger: Ledger | None = None
         self._callbacks: list[Callable[[Record], None]] = []
@@ -90,9 +92,11 @@ class Keeper:
 
     def is_active(self) -> bool:
         """Return whether this replica is the one that settles its cluster."""
-        return self.settler is not None and self.settler.is_owner and self.trouble() is None
+        return (
+            self.settler is not None and self.settler.is_owner and self.unavailable_reason() is None
+        )
 
-    def trouble(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Return why nothing can be decided now, None when all is well."""
         writer = self._writer
         if self.stopped is not None:
@@ -120,7 +124,7 @@ class Keeper:
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[JetStreamLog]:
-        log = await self._persist(lambda: service_parts.connect(self._settings, self._reach))
+        log = await self._retry(lambda: service_parts.connect(self._settings, self._servers))
         try:
             yield log
         finally:
@@ -139,12 +143,12 @@ class Keeper:
         for callback in self._callbacks:
             writer.subscribe(callback)
         news = LogNews(log.connection, log.names, writer)
-        await self._persist(news.start)
-        await self._persist(lambda: self.hints.start(log.connection, log.names, writer.name))
+        await self._retry(news.start)
+        await self._retry(lambda: self.hints.start(log.connection, log.names, writer.name))
         async with self._preferred(log, writer):
             self._writer, self.problem = writer, None
             self.opened.set()
-            _logger.info("ledger_open", position=writer.state.position)
+            _log.info("ledger_open", position=writer.state.position)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(writer.run())
                 tasks.create_task(news.run())
@@ -162,7 +166,7 @@ class Keeper:
             await log.adjust()
             await writer.open(known)
 
-        await self._persist(attempt)
+        await self._retry(attempt)
         # The state lives as long as this process: no later collection has to look at it again.
         gc_tuning.spare()
 
@@ -174,11 +178,11 @@ class Keeper:
         owner = Owner(connection, names, name, replicas=replicas)
         settler = Owner(connection, names, name, cluster=self._settings.cluster, replicas=replicas)
         served = CommandServer(connection, names, name, writer)
-        await self._persist(owner.start)
-        await self._persist(settler.start)
-        await self._persist(served.start)
+        await self._retry(owner.start)
+        await self._retry(settler.start)
+        await self._retry(served.start)
         self.owner, self.settler = owner, settler
-        self._ledger = Forwarder(connection, names, owner, writer)
+        self._ledger = ForwardingLedger(connection, names, owner, writer)
         try:
             yield
         finally:
@@ -187,7 +191,7 @@ class Keeper:
             await settler.stop()
             await owner.stop()
 
-    async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try until it works; only what can pass by itself is tried again."""
         while True:
             try:
@@ -196,7 +200,7 @@ class Keeper:
                 raise
             except (LogError, TimeoutError) as error:
                 self.problem = str(error) or "the log does not answer in time"
-                _logger.warning("log_unreachable", reason=self.problem)
+                _log.warning("log_unreachable", reason=self.problem)
             await asyncio.sleep(CONNECT_AGAIN_SECONDS)
 
     async def _note_heads(self, writer: Writer) -> None:
@@ -213,7 +217,7 @@ class Keeper:
                     await file.note(head)
                     noted = head.position
                 except OSError as error:
-                    _logger.error("head_not_noted", position=head.position, reason=str(error))
+                    _log.error("head_not_noted", position=head.position, reason=str(error))
         finally:
             if writer.head.position != noted:
                 with contextlib.suppress(OSError):
@@ -224,23 +228,25 @@ class Keeper:
             try:
                 self.durability = await log.durability()
             except LogError as error:
-                _logger.warning("durability_unknown", reason=str(error))
+                _log.warning("durability_unknown", reason=str(error))
             await asyncio.sleep(DURABILITY_SECONDS)
 
     async def _follow(self) -> None:
-        self.follower = Follower(Instructions(self._settings, self._reach), self._hear)
+        self.follower = FollowerSupervisor(
+            FollowerInstructions(self._settings, self._servers), self._on_message
+        )
         await self.follower.run()
 
-    def _hear(self, news: News) -> None:
-        if news.lost:
-            self._stop(news.lost)
-        elif news.snapshot >= 0:
-            self.snapshot = Taken(news.snapshot, time.time())
+    def _on_message(self, message: FollowerMessage) -> None:
+        if message.lost:
+            self._stop(message.lost)
+        elif message.snapshot >= 0:
+            self.snapshot = SnapshotMark(message.snapshot, time.time())
         else:
-            _logger.info("log_scrubbed", position=news.scrubbed)
+            _log.info("log_scrubbed", position=message.scrubbed)
 
     def _stop(self, reason: str) -> None:
         self.stopped = reason
         if self._writer is not None:
             self._writer.stop(reason)
-        _logger.error("ledger_stopped", reason=reason)
+        _log.error("ledger_stopped", reason=reason)

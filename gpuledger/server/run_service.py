@@ -18,9 +18,9 @@ import msgspec
 import structlog
 import uvloop
 
-from gpuledger.server.cluster_side import Kubernetes
-from gpuledger.server.replica import Keeper
-from gpuledger.server.service_app import Application
+from gpuledger.server.cluster_side import ClusterSide
+from gpuledger.server.replica import LedgerReplica
+from gpuledger.server.service_app import ServiceApp
 from gpuledger.storage.open_log import check_store
 from gpuledger.wiring import service_parts
 from ledger.kube.vendors.managed_resources import counted_only
@@ -45,7 +45,9 @@ OTHER_FILES: Final = 512
 OTHERS_OF_ONE: Final = 0.25
 """Share of the connections without a certificate that one address may have."""
 
-_logger: Final = structlog.get_logger("gpuledger")
+Work = Coroutine[Any, Any, None]
+
+_log: Final = structlog.get_logger("gpuledger")
 
 
 async def serve(
@@ -65,8 +67,8 @@ async def serve(
     """
     log_setup.configure(settings.log_level, settings.log_format)
     for one in ignored:
-        _logger.warning("setting_ignored", source=one.source, field=one.field, reason=one.remedy)
-    _tell_vendors(settings)
+        _log.warning("setting_ignored", source=one.source, field=one.field, reason=one.remedy)
+    _log_counted_vendors(settings)
     gc_tuning.relax()
     service_parts.prepare(settings)
     _raise_descriptors(settings)
@@ -80,12 +82,12 @@ async def serve(
         listener.close()
 
 
-def _tell_vendors(settings: Settings) -> None:
+def _log_counted_vendors(settings: Settings) -> None:
     """Log which vendors' cards are charged and never placed. Raises as wiring.demand_rules."""
     vendors = counted_only(service_parts.demand_rules(settings).vendors)
     if vendors:
         reason = "nodes announce a number of these cards, so kube-scheduler chooses the node alone"
-        _logger.info("vendors_counted_only", vendors=list(vendors), reason=reason)
+        _log.info("vendors_counted_only", vendors=list(vendors), reason=reason)
 
 
 async def _serve(
@@ -100,32 +102,33 @@ async def _serve(
     reached = await _reached(settings, stop, stack)
     if reached is None:
         return
-    reach, server = reached
+    servers, server = reached
     telemetry, health = Telemetry(), Health()
-    keeper = Keeper(settings, reach, WriterMetrics(telemetry))
-    kubernetes = None
+    replica = LedgerReplica(settings, servers, observer=WriterMetrics(telemetry))
+    cluster_side = None
     if settings.kubernetes:
-        kubernetes = await Kubernetes.connect(settings, keeper, telemetry.count)
-        stack.push_async_callback(kubernetes.close)
-    application = Application(
-        settings, keeper, kubernetes, telemetry, health, certificates, admission
+        cluster_side = await ClusterSide.connect(settings, replica, telemetry.count)
+        stack.push_async_callback(cluster_side.close)
+    application = ServiceApp(
+        settings,
+        replica=replica,
+        cluster_side=cluster_side,
+        telemetry=telemetry,
+        health=health,
+        certificates=certificates,
+        reviews=admission,
     )
     stack.push_async_callback(application.close)
     url = f"{'http' if certificates is None else 'https'}://{listener.address}"
 
-    def tell() -> None:
-        _logger.info("serving", url=url, store_dir=settings.store_dir, nats=list(reach.servers))
+    def on_started() -> None:
+        _log.info("serving", url=url, store_dir=settings.store_dir, nats=list(servers.urls))
         started(url)
 
-    background: list[Coroutine[Any, Any, None]] = [keeper.run(), health.tell(_report_finding)]
-    if server is not None:
-        background += [server.keep_running(), server.keep_storing()]
-    if certificates is not None:
-        background.append(certificates.keep_fresh(_report_certificate))
-    if application.extending is not None:
-        background.append(application.extending.run())
-    if kubernetes is not None:
-        background.append(kubernetes.run(_authority(settings, certificates), reviews=admission))
+    background: list[Work] = [replica.run(), health.tell(_report_finding)]
+    background += _background(application, server, certificates)
+    if cluster_side is not None:
+        background.append(cluster_side.run(_authority(settings, certificates), reviews=admission))
     http = http_server.serve(
         application.app,
         listener,
@@ -133,29 +136,43 @@ async def _serve(
         tls=certificates,
         accepting=_accepting(settings, telemetry),
         watched=application.watch,
-        started=tell,
+        started=on_started,
     )
     await _until_stopped(http, background, health, stop)
 
 
+def _background(
+    application: ServiceApp, server: EmbeddedServer | None, certificates: Tls | None
+) -> list[Work]:
+    """Return the work of the optional parts: embedded server, certificates and extender."""
+    background: list[Work] = []
+    if server is not None:
+        background += [server.keep_running(), server.keep_storing()]
+    if certificates is not None:
+        background.append(certificates.keep_fresh(_report_certificate))
+    if application.extender_server is not None:
+        background.append(application.extender_server.run())
+    return background
+
+
 async def _reached(
     settings: Settings, stop: asyncio.Event, stack: AsyncExitStack
-) -> tuple[service_parts.Reach, EmbeddedServer | None] | None:
+) -> tuple[service_parts.LogServers, EmbeddedServer | None] | None:
     """Find or start the log's servers, which may take a minute; None when `stop` came first."""
-    reaching = asyncio.create_task(stack.enter_async_context(service_parts.reaching(settings)))
+    connecting = asyncio.create_task(stack.enter_async_context(service_parts.log_servers(settings)))
     stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait((reaching, stopping), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((connecting, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
-    if reaching.done():
-        return reaching.result()
-    reaching.cancel()
-    await asyncio.gather(reaching, return_exceptions=True)
+    if connecting.done():
+        return connecting.result()
+    connecting.cancel()
+    await asyncio.gather(connecting, return_exceptions=True)
     return None
 
 
 async def _until_stopped(
-    http: Coroutine[Any, Any, None],
-    background: list[Coroutine[Any, Any, None]],
+    http: Work,
+    background: list[Work],
     health: Health,
     stop: asyncio.Event,
 ) -> None:
@@ -176,7 +193,7 @@ async def _until_stopped(
 async def _unready(health: Health, stop: asyncio.Event) -> None:
     await stop.wait()
     health.stop()
-    _logger.info("stopping")
+    _log.info("stopping")
 
 
 def _tls(settings: Settings, listener: Listener) -> Tls | None:
@@ -237,24 +254,24 @@ def _authority(settings: Settings, certificates: Tls | None) -> bytes:
 def _report_finding(finding: Finding) -> None:
     """Log what a probe would answer, for those who read logs and ask no probe."""
     if finding.ok and not finding.reason:
-        _logger.info("check_passes", check=finding.name)
+        _log.info("check_passes", check=finding.name)
     else:
         event = "check_warns" if finding.ok else "check_fails"
-        _logger.warning(event, check=finding.name, reason=finding.reason)
+        _log.warning(event, check=finding.name, reason=finding.reason)
 
 
 def _report_certificate(problem: str) -> None:
-    _logger.error("certificate_unusable", reason=problem)
+    _log.error("certificate_unusable", reason=problem)
 
 
 def main(settings: Settings, ignored: Sequence[Problem] = ()) -> None:
-    """Serve in an event loop of its own. Raises Stop where the store is no directory."""
+    """Serve in an event loop of its own. Raises CommandError where the store is no directory."""
     check_store(settings)
     uvloop.run(serve(settings, lambda url: _show(settings, url), ignored=ignored))
 
 
 def main_extender(settings: Settings, ignored: Sequence[Problem] = ()) -> None:
-    """Serve a scheduler alone, in an event loop of its own. Raises Stop as `main`."""
+    """Serve a scheduler alone, in an event loop of its own. Raises CommandError as `main`."""
     check_store(settings)
     settings = msgspec.structs.replace(settings, extender=True, register_webhook="")
     uvloop.run(serve(settings, lambda url: _show(settings, url), admission=False, ignored=ignored))

@@ -16,9 +16,9 @@ from starlette.types import ASGIApp
 
 from extender.settlement.card_settlement import CardSettlement
 from gpuledger.server import metrics_token
-from gpuledger.server.cluster_side import Kubernetes
-from gpuledger.server.extender_server import Extending
-from gpuledger.server.replica import Keeper
+from gpuledger.server.cluster_side import ClusterSide
+from gpuledger.server.extender_server import ExtenderServer
+from gpuledger.server.replica import LedgerReplica
 from gpuledger.version import VERSION
 from gpuledger.wiring import service_parts
 from ledger.core.model.events import Committed, Released, Reserved
@@ -57,14 +57,15 @@ EXPLAINED_MAX: Final = 4
 CERTIFICATE_ALARM_SECONDS: Final = 7 * 24 * 3600
 
 
-class Application:
+class ServiceApp:
     """Everything that is served over HTTP. `app` is the ASGI application."""
 
     def __init__(
         self,
         settings: Settings,
-        keeper: Keeper,
-        kubernetes: Kubernetes | None,
+        *,
+        replica: LedgerReplica,
+        cluster_side: ClusterSide | None,
         telemetry: Telemetry,
         health: Health,
         certificates: Tls | None,
@@ -72,25 +73,25 @@ class Application:
     ) -> None:
         """Wire it; without `reviews` none are answered."""
         self._reviews = reviews
-        self._settings, self._keeper, self._kubernetes = settings, keeper, kubernetes
+        self._settings, self._replica, self._cluster_side = settings, replica, cluster_side
         self._telemetry, self._certificates = telemetry, certificates
         self._readers = Readers(Path(settings.store_dir) / service_parts.PROJECTION)
         self._usage = UsageCollector(self._readers)
         self._explaining = BodyBudget(EXPLAINED_MAX * settings.review_bytes_max)
         rules, policy = service_parts.demand_rules(settings), service_parts.policy(settings)
         self._surroundings = (
-            kubernetes.surroundings
-            if kubernetes is not None
-            else service_parts.surroundings(settings, keeper)
+            cluster_side.surroundings
+            if cluster_side is not None
+            else service_parts.surroundings(settings, replica)
         )
         where = settings.cluster, rules, policy, self._surroundings
-        ledger = kubernetes.ledger if kubernetes is not None else keeper
+        ledger = cluster_side.ledger if cluster_side is not None else replica
         self._validating = Validating(ledger, *where)
         mutating = Mutating(*where)
-        self.extending = self._extending(ledger) if settings.extender else None
+        self.extender_server = self._extender_server_of(ledger) if settings.extender else None
         routes = [
             *(admission.routes(mutating, self._validating, policy, self._took) if reviews else ()),
-            *(self.extending.routes() if self.extending is not None else ()),
+            *(self.extender_server.routes() if self.extender_server is not None else ()),
             *projection_routes.routes(self._readers),
             Route("/v1/explain", self._explain, methods=["POST"]),
             *health.routes(),
@@ -111,7 +112,7 @@ class Application:
         await self._readers.close()
 
     def _guarded(self, app: ASGIApp) -> ASGIApp:
-        reviewer = self._kubernetes.reviewer if self._kubernetes is not None else None
+        reviewer = self._cluster_side.reviewer if self._cluster_side is not None else None
         guard: Guard[Any] = Guard(reviewer)
         settings = self._settings
         guarded: ASGIApp = AccessRequired(app, guard, settings.cluster)
@@ -125,19 +126,19 @@ class Application:
             return LoopbackRequired(guarded)
         return ClientCertificateRequired(guarded, settings.client_subjects)
 
-    def _extending(self, ledger: Ledger) -> Extending:
-        kubernetes = self._kubernetes
-        extending = Extending(
+    def _extender_server_of(self, ledger: Ledger) -> ExtenderServer:
+        cluster_side = self._cluster_side
+        extender_server = ExtenderServer(
             self._settings,
-            self._keeper,
-            ledger,
-            kubernetes.cluster if kubernetes is not None else None,
-            lambda: self._surroundings.rules,
-            self._telemetry,
+            replica=self._replica,
+            ledger=ledger,
+            cluster=cluster_side.cluster if cluster_side is not None else None,
+            rules=lambda: self._surroundings.rules,
+            telemetry=self._telemetry,
         )
-        if kubernetes is not None:
-            kubernetes.cards.nodes.set_scores = extending.inventory.set_scores
-        return extending
+        if cluster_side is not None:
+            cluster_side.cards.nodes.set_scores = extender_server.inventory.set_scores
+        return extender_server
 
     async def _explain(self, request: Request) -> Response:
         """Answer what a review or a Pod would be answered, without reserving anything."""
@@ -176,20 +177,20 @@ class Application:
         health.add("authentication", self._check_authentication)
         health.add("certificate", self._check_certificate)
         health.add("follower", self._check_follower)
-        if self.extending is not None:
-            health.add("extender", self.extending.check)
-        if self._kubernetes is not None:
+        if self.extender_server is not None:
+            health.add("extender", self.extender_server.check)
+        if self._cluster_side is not None:
             health.add("cluster", self._check_cluster)
             health.add("surroundings", self._check_surroundings)
             health.add("settler", self._check_settler)
         self._telemetry.read("ready", lambda: health.ready().ok)
 
     def _check_ledger(self) -> tuple[bool, str]:
-        trouble = self._keeper.trouble()
-        return trouble is None, trouble or ""
+        reason = self._replica.unavailable_reason()
+        return reason is None, reason or ""
 
     def _check_space(self) -> tuple[bool, str]:
-        writer = self._keeper.writer
+        writer = self._replica.writer
         if writer is None or not writer.space.extent.size_max:
             return True, ""
         share = writer.space.extent.size / writer.space.extent.size_max
@@ -201,7 +202,7 @@ class Application:
         return True, f"{full}: nothing new is admitted (LogFull) until log_bytes_max is raised"
 
     def _check_durability(self) -> tuple[bool, str]:
-        found = self._keeper.durability
+        found = self._replica.durability
         if found is None:
             return not self._settings.production, "not looked at yet"
         return not (found.problems and self._settings.production), "; ".join(found.problems)
@@ -210,7 +211,7 @@ class Application:
         missing = []
         if self._reviews and not self._settings.client_ca:
             missing.append("no client_ca: anybody who reaches the port can send reviews")
-        if self._kubernetes is None:
+        if self._cluster_side is None:
             missing.append("no cluster: /v1 answers loopback only")
         if self._settings.plain_http:
             missing.append("plain_http: requests and tokens travel in the clear")
@@ -225,17 +226,17 @@ class Application:
         return left > 0, f"the certificate ends in {left / 86_400:.1f} days: renew it"
 
     def _check_follower(self) -> tuple[bool, str]:
-        follower = self._keeper.follower
+        follower = self._replica.follower
         restarts = follower.restarts if follower is not None else 0
         return True, f"the projection's process was started again {restarts} times" * bool(restarts)
 
     def _check_cluster(self) -> tuple[bool, str]:
-        assert self._kubernetes is not None
-        problems = self._kubernetes.problems()
+        assert self._cluster_side is not None
+        problems = self._cluster_side.problems()
         return not problems, "; ".join(problems)
 
     def _check_settler(self) -> tuple[bool, str]:
-        settler = self._keeper.settler
+        settler = self._replica.settler
         if settler is None or settler.owner is not None:
             return True, ""
         return True, (
@@ -245,37 +246,37 @@ class Application:
 
     def _check_surroundings(self) -> tuple[bool, str]:
         """Reviews read through what is not known, so this only warns."""
-        assert self._kubernetes is not None
-        unheard = [*self._kubernetes.settlement.warnings(), *self._kubernetes.cards.warnings()]
+        assert self._cluster_side is not None
+        unheard = [*self._cluster_side.settlement.warnings(), *self._cluster_side.cards.warnings()]
         return True, "; ".join([*self._surroundings.problems(), *unheard])
 
     def _add_metrics(self) -> None:
-        telemetry, keeper = self._telemetry, self._keeper
+        telemetry, replica = self._telemetry, self._replica
         telemetry.set("build_info", 1, VERSION)
         telemetry.register(self._usage)
-        telemetry.read("log_reachable", lambda: keeper.trouble() is None)
-        telemetry.read("log_writable", lambda: keeper.writer is None or keeper.writer.is_writable)
-        telemetry.read("log_position", lambda: keeper.state.position)
-        telemetry.read("log_bytes", lambda: _extent(keeper)[0])
-        telemetry.read("log_bytes_max", lambda: _extent(keeper)[1])
-        telemetry.read("queue_commands", lambda: keeper.writer.waiting if keeper.writer else 0)
-        telemetry.read("owner", lambda: keeper.owner is not None and keeper.owner.is_owner)
-        telemetry.read("snapshot_position", lambda: keeper.snapshot.position)
-        telemetry.read("snapshot_timestamp_seconds", lambda: keeper.snapshot.taken)
+        telemetry.read("log_reachable", lambda: replica.unavailable_reason() is None)
+        telemetry.read("log_writable", lambda: replica.writer is None or replica.writer.is_writable)
+        telemetry.read("log_position", lambda: replica.state.position)
+        telemetry.read("log_bytes", lambda: _extent(replica)[0])
+        telemetry.read("log_bytes_max", lambda: _extent(replica)[1])
+        telemetry.read("queue_commands", lambda: replica.writer.waiting if replica.writer else 0)
+        telemetry.read("owner", lambda: replica.owner is not None and replica.owner.is_owner)
+        telemetry.read("snapshot_position", lambda: replica.snapshot.position)
+        telemetry.read("snapshot_timestamp_seconds", lambda: replica.snapshot.taken)
         telemetry.read("durability_degraded", self._degraded)
         telemetry.read("projection_lag_records", self._lag)
         if self._certificates is not None:
             certificates = self._certificates
             telemetry.read("certificate_expiry_timestamp_seconds", lambda: certificates.expires_at)
-        if self._kubernetes is not None:
-            self._add_cluster_metrics(self._kubernetes.settlement)
-            self._add_card_metrics(self._kubernetes.cards)
-        keeper.subscribe(self._count)
+        if self._cluster_side is not None:
+            self._add_cluster_metrics(self._cluster_side.settlement)
+            self._add_card_metrics(self._cluster_side.cards)
+        replica.subscribe(self._count)
 
     def _add_cluster_metrics(self, settlement: Settlement) -> None:
         telemetry, parents = self._telemetry, self._surroundings.parents
         telemetry.read("holds_open", lambda: settlement.open_attempts)
-        telemetry.read("settler", self._keeper.is_active)
+        telemetry.read("settler", self._replica.is_active)
         unbelieved = self._surroundings.ancestry.unbelieved
         telemetry.read("controllers_not_believed", lambda: len(unbelieved))
         refused = self._surroundings.refused_allocators
@@ -296,11 +297,11 @@ class Application:
         self._telemetry.observe("admission_seconds", seconds, webhook)
 
     def _degraded(self) -> float:
-        found = self._keeper.durability
+        found = self._replica.durability
         return float(found is None or bool(found.problems))
 
     def _lag(self) -> float:
-        return max(0, self._keeper.state.position - self._usage.position)
+        return max(0, self._replica.state.position - self._usage.position)
 
     def _count(self, record: Record) -> None:
         """Count how holds end, from the events themselves."""
@@ -329,8 +330,8 @@ def _refused(status: int, message: str, field: str) -> Response:
     return Response(msgspec.json.encode(problem), status, media_type="application/json")
 
 
-def _extent(keeper: Keeper) -> tuple[int, int]:
-    writer = keeper.writer
+def _extent(replica: LedgerReplica) -> tuple[int, int]:
+    writer = replica.writer
     return (
         (writer.space.extent.size, writer.space.extent.size_max) if writer is not None else (0, 0)
     )

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage.open_log import log_of
 from gpuledger.storage.past_state import position_of
@@ -19,7 +19,7 @@ from projections.queries.scopes import Scope
 async def verify(settings: Settings, expect: str) -> Report:
     """Check the whole log against a head, `POSITION:HASH` or else the last one seen here.
 
-    Raises Stop, Unreachable.
+    Raises CommandError, Unreachable.
     """
     wanted = _expected(expect) if expect else await _last_seen(settings)
     try:
@@ -36,7 +36,8 @@ async def verify(settings: Settings, expect: str) -> Report:
 async def replay(
     settings: Settings, namespace: str, cluster: str, since: str, until: str
 ) -> AsyncGenerator[Line]:
-    """Yield the events between two moments. Raises Stop, and what reading the log raises."""
+    """Yield the events between two moments. Raises CommandError, and what reading the log
+    raises."""
     begin, end = ordered(since, until)
     scope = Scope(namespace, cluster)
     async with log_of(settings) as found:
@@ -56,7 +57,7 @@ def _expected(text: str) -> Expected:
     try:
         return Expected.parse(text)
     except ValueError as error:
-        raise Stop(Exit.USAGE, f"--expect: {error}") from error
+        raise CommandError(Exit.USAGE, f"--expect: {error}") from error
 
 
 async def _last_seen(settings: Settings) -> Expected | None:

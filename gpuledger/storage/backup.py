@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage import archive_file
 from gpuledger.storage.archive_file import ArchiveWriter, BadArchive, Header
@@ -31,7 +31,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 async def backup(settings: Settings, file: str) -> Summary:
-    """Write the log to a file. Raises Stop, Lost, and what finding the log raises."""
+    """Write the log to a file. Raises CommandError, Lost, and what finding the log raises."""
     async with log_of(settings) as found:
         last = (await found.log.extent()).last
         with ArchiveWriter(Path(file), Header(settings.shard, last)) as writer:
@@ -41,14 +41,18 @@ async def backup(settings: Settings, file: str) -> Summary:
 
 
 async def restore(settings: Settings, file: str) -> Summary:
-    """Write the log of an archive to a new store. Raises Stop, Lost."""
+    """Write the log of an archive to a new store. Raises CommandError, Lost."""
     head, shard = _checked(Path(file))
     if shard != settings.shard:
-        raise Stop(Exit.USAGE, f"{file} holds the shard {shard}: restore it with --shard {shard}")
+        raise CommandError(
+            Exit.USAGE, f"{file} holds the shard {shard}: restore it with --shard {shard}"
+        )
     _refuse_used(settings)
     async with log_of(settings, create=True) as found:
         if (await found.log.extent()).last:
-            raise Stop(Exit.USAGE, f"the log {shard} has records already; restore to a new one")
+            raise CommandError(
+                Exit.USAGE, f"the log {shard} has records already; restore to a new one"
+            )
         # From here on a log that is shorter than the backup is refused by whoever opens it.
         await HeadFile(Path(settings.store_dir) / store_layout.HEAD).note(head)
         await _refill(found, Path(file), head)
@@ -71,7 +75,8 @@ async def _copy(log: Log, last: int, writer: ArchiveWriter) -> State:
 
 
 def _checked(path: Path) -> tuple[Head, str]:
-    """Verify an archive as a whole; returns its head and shard. Raises Stop naming the file."""
+    """Verify an archive as a whole; returns its head and shard. Raises CommandError naming the
+    file."""
     state = State()
     try:
         frames = archive_file.read(path)
@@ -83,18 +88,18 @@ def _checked(path: Path) -> tuple[Head, str]:
         if state.position != header.records:
             raise BadArchive(f"{path} has {state.position} of {header.records} records")
     except NewerSchema as error:
-        raise Stop(Exit.FAILED, f"{path}: {error}; nothing was restored") from error
+        raise CommandError(Exit.FAILED, f"{path}: {error}; nothing was restored") from error
     except OSError as error:
-        raise Stop(Exit.USAGE, f"{plainly(error)}; nothing was restored") from error
+        raise CommandError(Exit.USAGE, f"{plainly(error)}; nothing was restored") from error
     except (BadArchive, Lost) as error:
-        raise Stop(Exit.FAILED, f"{error}; nothing was restored") from error
+        raise CommandError(Exit.FAILED, f"{error}; nothing was restored") from error
     return Head(state.position, state.hash.hex(), str(path)), header.shard
 
 
 def _refuse_used(settings: Settings) -> None:
     store = Path(settings.store_dir)
     if store.exists() and any(store.iterdir()):
-        raise Stop(
+        raise CommandError(
             Exit.USAGE,
             f"{store} is not empty; name a new store with --store-dir. Nothing was restored",
         )
@@ -110,7 +115,9 @@ async def _refill(found: Found, path: Path, head: Head) -> None:
     with bar("verifying") as progress:
         report = await audit_replay.verify(found.log, expected, on_progress=progress)
     if not report.ok:
-        raise Stop(Exit.FAILED, f"the restored log is not the one of {path}: {report.problem}")
+        raise CommandError(
+            Exit.FAILED, f"the restored log is not the one of {path}: {report.problem}"
+        )
 
 
 def _records(path: Path) -> Iterator[bytes]:

@@ -50,7 +50,7 @@ async def writer_on(settings: Settings, found: Found) -> AsyncIterator[Writer]:
 
 
 async def submit(ledger: Ledger, command: AnyCommand, *, dry_run: bool = False) -> Accepted:
-    """Have a command decided. Raises Stop with the sentence of the denial."""
+    """Have a command decided. Raises CommandError with the sentence of the denial."""
     answer = await ledger.submit(command, dry_run=dry_run)
     if isinstance(answer, Denial):
         raise denied(answer)

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.witnesses import witnesses
 from gpuledger.wiring import service_parts
 from ledger.log.embedded import server_files
@@ -52,7 +52,7 @@ async def log_of(
     """Find the log and keep it open for the block; `create` makes one where none ever was.
 
     `as_it_is` opens, for an audit, even a log whose configuration is not what it must be. Raises
-    Stop when there is none, and what opening a log raises.
+    CommandError when there is none, and what opening a log raises.
     """
     log_setup.configure("error", "console")
     check_store(settings)
@@ -69,10 +69,10 @@ async def log_of(
 
 
 def check_store(settings: Settings) -> None:
-    """Raise Stop where the store is no directory."""
+    """Raise CommandError where the store is no directory."""
     store = Path(settings.store_dir)
     if store.exists() and not store.is_dir():
-        raise Stop(
+        raise CommandError(
             Exit.USAGE,
             f"store_dir = {store}: is a file; name a directory with --store-dir"
             " (GPULEDGER_STORE_DIR)",
@@ -82,8 +82,8 @@ def check_store(settings: Settings) -> None:
 @asynccontextmanager
 async def _given(settings: Settings) -> AsyncIterator[Found]:
     """Connect to the servers that the settings name."""
-    async with service_parts.reaching(settings) as (reach, _):
-        log = await service_parts.connect(settings, reach)
+    async with service_parts.log_servers(settings) as (servers, _):
+        log = await service_parts.connect(settings, servers)
         try:
             yield Found(log, alone=False)
         finally:
@@ -107,7 +107,7 @@ async def _embedded(settings: Settings, create: bool) -> AsyncIterator[Found]:
 
 
 async def _must_be_new(settings: Settings, create: bool) -> None:
-    """Stop at a store without a log, unless one may be made. Raises Stop, Lost."""
+    """Stop at a store without a log, unless one may be made. Raises CommandError, Lost."""
     seen = await witnesses(settings)
     if seen:
         raise Lost(
@@ -116,7 +116,7 @@ async def _must_be_new(settings: Settings, create: bool) -> None:
             " servers with --nats"
         )
     if not create:
-        raise Stop(Exit.NOT_FOUND, _nothing_in(settings))
+        raise CommandError(Exit.NOT_FOUND, _nothing_in(settings))
 
 
 async def _running_or_started(
@@ -167,11 +167,11 @@ def _address(store: Path) -> Address | None:
     try:
         return server_files.read_address(store)
     except ValueError as error:
-        raise Stop(Exit.FAILED, str(error)) from error
+        raise CommandError(Exit.FAILED, str(error)) from error
 
 
-def _reach(address: Address) -> service_parts.Reach:
-    return service_parts.Reach(
+def _reach(address: Address) -> service_parts.LogServers:
+    return service_parts.LogServers(
         (address.url,), address.user, address.password, (address.monitor_url,)
     )
 
@@ -202,7 +202,7 @@ async def _must_exist(log: JetStreamLog, settings: Settings) -> None:
     try:
         await log.extent()
     except Lost as error:
-        raise Stop(Exit.NOT_FOUND, _nothing_in(settings)) from error
+        raise CommandError(Exit.NOT_FOUND, _nothing_in(settings)) from error
 
 
 def _place(settings: Settings) -> str:

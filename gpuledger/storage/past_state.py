@@ -5,7 +5,7 @@ from datetime import datetime
 
 import typer
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage.open_log import log_of
 from gpuledger.storage.views import moment_at
@@ -44,7 +44,7 @@ class Recalled:
 async def recall(settings: Settings, at: str) -> Recalled:
     """Return the ledger at a moment, its end when that is empty, and tell which position that is.
 
-    Raises Stop, and what finding and reading the log raises.
+    Raises CommandError, and what finding and reading the log raises.
     """
     moment = moment_at(at)
     async with log_of(settings) as found:
@@ -57,13 +57,16 @@ async def recall(settings: Settings, at: str) -> Recalled:
 
 
 async def position_of(log: Log, moment: Moment | None, last: int) -> int:
-    """Return the last position at a moment, of a log that ends at `last`. Raises Stop, Lost."""
+    """Return the last position at a moment, of a log that ends at `last`. Raises CommandError,
+    Lost."""
     if moment is None:
         return last
     if isinstance(moment, datetime):
         return await _last_until(log, microseconds(moment), last)
     if moment > last:
-        raise Stop(Exit.NOT_FOUND, f"position {moment} is not in the log, the last one is {last}")
+        raise CommandError(
+            Exit.NOT_FOUND, f"position {moment} is not in the log, the last one is {last}"
+        )
     return moment
 
 

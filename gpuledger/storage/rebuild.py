@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage import scratch_folder
 from gpuledger.storage.open_log import Found, log_of
@@ -29,11 +29,11 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 async def rebuild(settings: Settings, at: str) -> Digest:
-    """Replace the projection by a new one up to a moment. Raises Stop, StoreBusy, Lost."""
+    """Replace the projection by a new one up to a moment. Raises CommandError, StoreBusy, Lost."""
     moment = moment_of(at)
     async with log_of(settings) as found:
         if not (found.alone or settings.nats):
-            raise Stop(
+            raise CommandError(
                 Exit.NOT_READY,
                 f"the service of {settings.store_dir} runs and keeps its projection: stop it"
                 " first, or use `gpuledger projection compare`",
@@ -50,7 +50,7 @@ async def _rebuild(found: Found, path: Path, last: int) -> Digest:
     try:
         return await _digest(path, head.position)
     except TimeoutError as error:
-        raise Stop(
+        raise CommandError(
             Exit.NOT_READY,
             f"{path} is rebuilt up to position {head.position} and in place; its digest took too"
             " long: `gpuledger projection digest` computes it again",
@@ -58,7 +58,7 @@ async def _rebuild(found: Found, path: Path, last: int) -> Digest:
 
 
 async def compare(settings: Settings, at: str) -> Comparison:
-    """Compare the projection with a new one at a moment. Raises Stop, Lost."""
+    """Compare the projection with a new one at a moment. Raises CommandError, Lost."""
     async with viewing(settings, at) as (view, position):
         known = await digest(view, position)
     with scratch_folder.folder(Path(settings.store_dir)) as folder:

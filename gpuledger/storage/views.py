@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import typer
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.open_log import check_store
 from gpuledger.storage.store_projection import ensure, projection_of
 from ledger.runtime.settings.settings import Settings
@@ -32,7 +32,7 @@ Row = TypeVar("Row")
 async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[View, int]]:
     """Open the projection for the block, with the position that `at` means (empty: its last).
 
-    Tells on standard error as of which position the answer is. Raises Stop.
+    Tells on standard error as of which position the answer is. Raises CommandError.
     """
     moment = moment_at(at)
     check_store(settings)
@@ -56,25 +56,27 @@ async def paged(ask: Callable[[int, str], Awaitable[tuple[list[Row], str]]]) -> 
 
 
 def moment_of(text: str) -> Moment | None:
-    """Read a moment from the command line, None when it is not given. Raises Stop."""
+    """Read a moment from the command line, None when it is not given. Raises CommandError."""
     try:
         return as_of.parse(text) if text else None
     except InvalidMoment as error:
-        raise Stop(Exit.USAGE, str(error)) from error
+        raise CommandError(Exit.USAGE, str(error)) from error
 
 
 def moment_at(text: str) -> Moment | None:
-    """Read the moment of --at, None when it is not given. Raises Stop, also for a coming one."""
+    """Read the moment of --at, None when it is not given. Raises CommandError, also for a coming
+    one."""
     moment = moment_of(text)
     if isinstance(moment, datetime) and moment > datetime.now(UTC):
-        raise Stop(
+        raise CommandError(
             Exit.USAGE, f"--at {text} is in the future: give an earlier time, or leave --at out"
         )
     return moment
 
 
 def ordered(since: str, until: str) -> tuple[Moment | None, Moment | None]:
-    """Read the first and the last moment from the command line. Raises Stop, also if reversed."""
+    """Read the first and the last moment from the command line. Raises CommandError, also if
+    reversed."""
     first, last = moment_of(since), moment_of(until)
     if isinstance(first, datetime) and isinstance(last, datetime) and first > last:
         raise reversed_range(since, until)
@@ -83,15 +85,15 @@ def ordered(since: str, until: str) -> tuple[Moment | None, Moment | None]:
     return first, last
 
 
-def reversed_range(since: str, until: str) -> Stop:
+def reversed_range(since: str, until: str) -> CommandError:
     """Return how a command ends whose stretch would end before it begins."""
-    return Stop(Exit.USAGE, f"--since {since} is after --until {until}: exchange them")
+    return CommandError(Exit.USAGE, f"--since {since} is after --until {until}: exchange them")
 
 
 async def stretch(view: View, since: str, until: str) -> tuple[int, int]:
     """Return the first and the last position from a moment to another.
 
-    Without a moment the log's first or last one. Raises Stop, also for a reversed range.
+    Without a moment the log's first or last one. Raises CommandError, also for a reversed range.
     """
     first, last = ordered(since, until)
     end = await _resolved(view, last)
@@ -106,8 +108,8 @@ async def stretch(view: View, since: str, until: str) -> tuple[int, int]:
 async def times(view: View, since: str, until: str) -> tuple[int, int]:
     """Return when a stretch begins and ends, in µs of Unix time; both belong to it.
 
-    A position stands for the time from its own record to the next one. Raises Stop, also for a
-    reversed range.
+    A position stands for the time from its own record to the next one. Raises CommandError, also
+    for a reversed range.
     """
     first, last = ordered(since, until)
     begin, end = 0, as_of.LAST
@@ -123,7 +125,7 @@ async def times(view: View, since: str, until: str) -> tuple[int, int]:
 
 
 async def _begun(view: View, moment: Moment) -> int:
-    """Return when a moment was, in µs of Unix time. Raises Stop for an unknown position."""
+    """Return when a moment was, in µs of Unix time. Raises CommandError for an unknown position."""
     if isinstance(moment, datetime):
         return as_of.microseconds(moment)
     return await as_of.time_of(view, await _resolved(view, moment)) if moment else 0
@@ -133,4 +135,4 @@ async def _resolved(view: View, moment: Moment | None) -> int:
     try:
         return await as_of.resolve(view, moment)
     except InvalidMoment as error:
-        raise Stop(Exit.NOT_FOUND, str(error)) from error
+        raise CommandError(Exit.NOT_FOUND, str(error)) from error

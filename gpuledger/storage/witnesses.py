@@ -5,7 +5,7 @@ A log that ends before any of them has lost acknowledged records and must not be
 
 from pathlib import Path
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import store_layout
 from ledger.log.recovery.head_witness import Head, HeadFile
 from ledger.runtime.settings.settings import Settings
@@ -16,19 +16,20 @@ from projections.store.store_writer import StoreError
 async def witnesses(settings: Settings) -> list[Head]:
     """Return the heads that the store's head file and projection have seen.
 
-    A projection that cannot be read is no witness: it is built again from the log. Raises Stop
-    naming a head file that cannot be read.
+    A projection that cannot be read is no witness: it is built again from the log. Raises
+    CommandError naming a head file that cannot be read.
     """
     projection = Path(settings.store_dir) / store_layout.PROJECTION
     return [head for head in (noted(settings), await _projected(projection)) if head]
 
 
 def noted(settings: Settings) -> Head | None:
-    """Return the head that the store's head file holds. Raises Stop when it cannot be read."""
+    """Return the head that the store's head file holds. Raises CommandError when it cannot be
+    read."""
     try:
         return HeadFile(Path(settings.store_dir) / store_layout.HEAD).read()
     except ValueError as error:
-        raise Stop(Exit.FAILED, str(error)) from error
+        raise CommandError(Exit.FAILED, str(error)) from error
 
 
 async def _projected(path: Path) -> Head | None:

@@ -6,7 +6,7 @@ from extender.settlement import overcommit
 from extender.settlement.card_session import CardSettings
 from extender.settlement.card_settlement import CardCluster, CardSettlement
 from extender.settlement.node_reader import NodeRules
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import service_parts
 from ledger.log.state_view import View
 from ledger.runtime.counter_protocol import Count
@@ -18,7 +18,7 @@ def settlement(
 ) -> CardSettlement:
     """Return what settles the cards of a cluster.
 
-    Raises Stop naming a setting that cannot be used.
+    Raises CommandError naming a setting that cannot be used.
     """
     return CardSettlement(
         view,
@@ -36,10 +36,10 @@ def settlement(
 
 
 def node_rules(settings: Settings) -> NodeRules:
-    """Return how nodes are read. Raises Stop naming a setting that cannot be used."""
+    """Return how nodes are read. Raises CommandError naming a setting that cannot be used."""
     try:
         scalings = tuple(map(overcommit.read, settings.card_scaling))
     except ValueError as error:
-        raise Stop(Exit.USAGE, str(error)) from error
+        raise CommandError(Exit.USAGE, str(error)) from error
     vendors = service_parts.demand_rules(settings).vendors
     return NodeRules(vendors=vendors, keeper=settings.node_keeper, scalings=scalings)

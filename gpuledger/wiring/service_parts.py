@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import store_layout
 from gpuledger.wiring.pseudonym_key import recorded_names
 from ledger.kube.requests import gpu_types, place_traits
@@ -42,7 +42,7 @@ _OWN_SERVICE_ACCOUNTS: Final = ("gpuledger", "gpuledger-scheduler")
 """Of the manifests in deploy/ and deploy/scheduler; the extender writes Bindings."""
 
 
-class Reach(msgspec.Struct, frozen=True):
+class LogServers(msgspec.Struct, frozen=True):
     """Where the log is: given servers, or the embedded one that was started.
 
     `domain` is the JetStream domain that has the log, empty for that of the servers themselves, and
@@ -50,7 +50,7 @@ class Reach(msgspec.Struct, frozen=True):
     read by single requests.
     """
 
-    servers: tuple[str, ...]
+    urls: tuple[str, ...]
     user: str
     password: str
     monitor_urls: tuple[str, ...]
@@ -74,7 +74,9 @@ def kubeconfig(settings: Settings) -> Path | None:
 
 
 @contextlib.asynccontextmanager
-async def reaching(settings: Settings) -> AsyncIterator[tuple[Reach, EmbeddedServer | None]]:
+async def log_servers(
+    settings: Settings,
+) -> AsyncIterator[tuple[LogServers, EmbeddedServer | None]]:
     """Give the servers of the settings, or start the embedded one for as long as the block runs."""
     if settings.nats:
         yield _given(settings), None
@@ -83,15 +85,15 @@ async def reaching(settings: Settings) -> AsyncIterator[tuple[Reach, EmbeddedSer
     address = await server.start()
     try:
         yield (
-            Reach((address.url,), address.user, address.password, (address.monitor_url,)),
+            LogServers((address.url,), address.user, address.password, (address.monitor_url,)),
             server,
         )
     finally:
         await server.stop()
 
 
-def _given(settings: Settings) -> Reach:
-    return Reach(
+def _given(settings: Settings) -> LogServers:
+    return LogServers(
         settings.nats,
         settings.nats_user,
         settings.nats_password,
@@ -100,16 +102,16 @@ def _given(settings: Settings) -> Reach:
     )
 
 
-async def connect(settings: Settings, reach: Reach) -> JetStreamLog:
+async def connect(settings: Settings, servers: LogServers) -> JetStreamLog:
     """Connect to the log. Raises Unreachable."""
     access = Access(
-        reach.servers,
-        user=reach.user,
-        password=reach.password,
+        servers.urls,
+        user=servers.user,
+        password=servers.password,
         credentials=settings.nats_creds,
         login=settings.nats_login_file,
         ca=settings.nats_ca,
-        inbox_prefix=reach.inbox,
+        inbox_prefix=servers.inbox,
     )
     return await JetStreamLog.connect(
         JetStreamSettings(
@@ -118,10 +120,10 @@ async def connect(settings: Settings, reach: Reach) -> JetStreamLog:
             replicas=settings.replicas,
             max_bytes=settings.log_bytes_max,
             denials_days=settings.denials_days,
-            monitor_urls=reach.monitor_urls,
-            domain=reach.domain or None,
+            monitor_urls=servers.monitor_urls,
+            domain=servers.domain or None,
             production=settings.production,
-            consumers=reach.consumers,
+            consumers=servers.consumers,
         )
     )
 
@@ -142,7 +144,7 @@ def writer_settings(settings: Settings) -> WriterSettings:
 def demand_rules(settings: Settings) -> DemandRules:
     """Return how requests become amounts.
 
-    Raises Stop naming a vendor, a file of vendors or a type of card that cannot be used.
+    Raises CommandError naming a vendor, a file of vendors or a type of card that cannot be used.
     """
     try:
         own = vendor_files.load(Path(settings.vendors_file)) if settings.vendors_file else ()
@@ -154,7 +156,7 @@ def demand_rules(settings: Settings) -> DemandRules:
             managed=settings.managed_resources,
         )
     except ValueError as error:
-        raise Stop(Exit.USAGE, str(error)) from error
+        raise CommandError(Exit.USAGE, str(error)) from error
     _check_units(settings, own)
     nvidia = msgspec.structs.replace(
         vendors.NVIDIA,
@@ -170,12 +172,13 @@ def demand_rules(settings: Settings) -> DemandRules:
 
 
 def _check_units(settings: Settings, own: Sequence[vendors.Vendor]) -> None:
-    """Raise Stop where settings of nvidia's cards would have no effect beside a file's entry."""
+    """Raise CommandError where settings of nvidia's cards would have no effect beside a file's
+    entry."""
     if all(one.name != vendors.NVIDIA.name for one in own):
         return
     for name in _NVIDIAS:
         if getattr(settings, name) != getattr(vendors.NVIDIA, name):
-            raise Stop(
+            raise CommandError(
                 Exit.USAGE,
                 f"{name} {getattr(settings, name)} has no effect, since {settings.vendors_file} has"
                 f" an entry nvidia: leave {name} out, and write {_camel(name)} into the entry",
@@ -198,8 +201,8 @@ def reviewed_resources(settings: Settings) -> tuple[str, ...]:
 def policy(settings: Settings) -> Policy:
     """Return what an operator decided about admission.
 
-    Without a cluster nothing settles by itself, so unsettled creations are not bounded. Raises Stop
-    naming a file with a key that cannot be used.
+    Without a cluster nothing settles by itself, so unsettled creations are not bounded. Raises
+    CommandError naming a file with a key that cannot be used.
     """
     return Policy(
         deadline=settings.admission_deadline_seconds,
@@ -237,7 +240,7 @@ def trusted(settings: Settings, *own: str) -> tuple[str, ...]:
 def catalog(settings: Settings) -> Catalog:
     """Return the kinds of workloads, with everybody who may act for their controllers.
 
-    Raises Stop naming a file or a setting that cannot be used.
+    Raises CommandError naming a file or a setting that cannot be used.
     """
     try:
         kinds = Catalog.load(settings.workload_kinds)
@@ -247,7 +250,7 @@ def catalog(settings: Settings) -> Catalog:
             named[name] = (*named.get(name, ()), identity)
         return Catalog.load(settings.workload_kinds, named)
     except KindError as error:
-        raise Stop(Exit.USAGE, str(error)) from error
+        raise CommandError(Exit.USAGE, str(error)) from error
 
 
 def namespace_policy(settings: Settings) -> NamespacePolicy:

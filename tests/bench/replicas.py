@@ -11,7 +11,7 @@ import msgspec
 
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.embedded.server_files import Address
-from ledger.log.peers.forwarding import CommandServer, Forwarder
+from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.peers.lease import Owner
 from ledger.runtime import gc_tuning
 from tests.bench import core, ledgers
@@ -83,7 +83,7 @@ async def replica(
         served = CommandServer(log.connection, log.names, writer.name, writer)
         await owner.start()
         await served.start()
-        forwarder = Forwarder(log.connection, log.names, owner, writer)
+        forwarder = ForwardingLedger(log.connection, log.names, owner, writer)
         gc_tuning.spare()
         await wait_for_go()
         pace = Pace(forwarder, per_second, client=number)

@@ -50,7 +50,7 @@ async def explain(
     The same decision as the validating webhook's, with the settings given here; nothing is
     reserved. Exits with 4 when the answer is no.
     """
-    from gpuledger.cli.exit_codes import Exit, Stop
+    from gpuledger.cli.exit_codes import CommandError, Exit
     from gpuledger.queries import pod_explanation
 
     found = await pod_explanation.explain(loaded.settings, file, namespace, username)
@@ -61,4 +61,4 @@ async def explain(
     else:
         show_object(found, output)
     if not found.allowed:
-        raise Stop(Exit.DENIED, "it would be denied; nothing was changed")
+        raise CommandError(Exit.DENIED, "it would be denied; nothing was changed")

@@ -99,7 +99,7 @@ async def fit(
 
     Exits with 4 when it fits nowhere, or a quota refuses it.
     """
-    from gpuledger.cli.exit_codes import Exit, Stop
+    from gpuledger.cli.exit_codes import CommandError, Exit
     from gpuledger.queries import pod_fit
 
     found = await pod_fit.fit(loaded.settings, file, namespace, at)
@@ -108,9 +108,9 @@ async def fit(
     else:
         show_object(found, output)
     if not found.allowed:
-        raise Stop(Exit.DENIED, "a quota would refuse it; nothing was changed")
+        raise CommandError(Exit.DENIED, "a quota would refuse it; nothing was changed")
     if not found.fits:
-        raise Stop(Exit.DENIED, "it fits on no node; nothing was changed")
+        raise CommandError(Exit.DENIED, "it fits on no node; nothing was changed")
 
 
 def _show(found: "Fit", *, cards: bool) -> None:

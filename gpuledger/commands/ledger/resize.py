@@ -67,10 +67,10 @@ async def resize(
     when there is no room.
     """
     from gpuledger.changes import resize_placement
-    from gpuledger.cli.exit_codes import Exit, Stop
+    from gpuledger.cli.exit_codes import CommandError, Exit
 
     if memory is None and cores is None:
-        raise Stop(Exit.USAGE, "nothing would change: give --memory, --cores or both")
+        raise CommandError(Exit.USAGE, "nothing would change: give --memory, --cores or both")
     wanted = resize_placement.Wanted(namespace, pod, container, memory, cores)
     found = await resize_placement.resize(loaded.settings, wanted, dry_run=dry_run)
     if output is Format.TABLE:

@@ -41,9 +41,11 @@ async def settle(
     there, this is for emergencies, and the next recount corrects what is wrong.
     """
     from gpuledger.changes import settle_by_hand
-    from gpuledger.cli.exit_codes import Exit, Stop
+    from gpuledger.cli.exit_codes import CommandError, Exit
 
     if not uid.strip():
-        raise Stop(Exit.USAGE, "UID is empty; `gpuledger holds` and `gpuledger holders` list uids")
+        raise CommandError(
+            Exit.USAGE, "UID is empty; `gpuledger holds` and `gpuledger holders` list uids"
+        )
 
     show_one(await settle_by_hand.settle(loaded.settings, fate, uid), _SETTLED, output)

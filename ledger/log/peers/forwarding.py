@@ -105,7 +105,7 @@ _forwarded: Final = msgspec.msgpack.Decoder(list[_Forwarded])
 _answered: Final = msgspec.msgpack.Decoder(list[_Answered])
 
 
-class Forwarder:
+class ForwardingLedger:
     """A `Ledger` that asks the preferred writer first and the local one otherwise."""
 
     def __init__(
@@ -240,7 +240,8 @@ class CommandServer:
         local: Ledger,
         settings: ForwardingSettings | None = None,
     ) -> None:
-        """Serve a writer's subject; `local` must be the writer itself, never a `Forwarder`."""
+        """Serve a writer's subject; `local` must be the writer itself, never a
+        `ForwardingLedger`."""
         self._connection = connection
         self._subject = names.commands_subject(writer)
         self._local = local

@@ -18,7 +18,7 @@ from ledger.log import records
 from ledger.log.jetstream.domains import Captured
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.ledger import Accepted, Ledger
-from ledger.log.peers.forwarding import CommandServer, Forwarder
+from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.peers.lease import Owner, OwnerSettings
 from ledger.log.port import Conflict, Lost
 from ledger.log.recovery import replay
@@ -232,7 +232,7 @@ async def test_an_owner_beyond_the_link_decides_until_the_link_is_cut(
             for log, writer in ((far, edge), (near, hub))
         ]
         served = CommandServer(far.connection, far.names, edge.name, edge)
-        forwarder = Forwarder(near.connection, near.names, bids[1], hub)
+        forwarder = ForwardingLedger(near.connection, near.names, bids[1], hub)
         await served.start()
         for bid in bids:
             await bid.start()

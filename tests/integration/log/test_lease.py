@@ -11,7 +11,7 @@ from ledger.core.model.denials import Denial, Reason, Shortage
 from ledger.log.jetstream.connection import Access, Connection
 from ledger.log.jetstream.streams import Names
 from ledger.log.ledger import Accepted
-from ledger.log.peers.forwarding import CommandServer, Forwarder, ForwardingSettings
+from ledger.log.peers.forwarding import CommandServer, ForwardingLedger, ForwardingSettings
 from ledger.log.peers.lease import Owner, OwnerSettings
 
 pytestmark = pytest.mark.integration
@@ -184,13 +184,13 @@ def test_a_writer_id_that_is_no_subject_is_refused(names: Names) -> None:
 
 async def forwarding(
     dial: Dial, names: Names, remote: Recorder, settings: ForwardingSettings | None = None
-) -> tuple[Forwarder, Recorder, CommandServer]:
+) -> tuple[ForwardingLedger, Recorder, CommandServer]:
     """A forwarder on one connection, with the preferred writer behind another."""
     local = Recorder(LOCAL)
     server = CommandServer(await dial(), names, "far", remote, settings)
     await server.start()
     preference = Preferred("near", "far")
-    return Forwarder(await dial(), names, preference, local, settings), local, server
+    return ForwardingLedger(await dial(), names, preference, local, settings), local, server
 
 
 async def test_the_owner_decides_for_the_others(dial: Dial, names: Names) -> None:
@@ -213,7 +213,7 @@ async def test_without_an_owner_to_ask_the_command_is_decided_here(
 ) -> None:
     local = Recorder(LOCAL)
     patient = ForwardingSettings(answer_seconds=60)
-    forwarder = Forwarder(await dial(), names, Preferred("near", owner), local, patient)
+    forwarder = ForwardingLedger(await dial(), names, Preferred("near", owner), local, patient)
     async with asyncio.timeout(30):
         assert await forwarder.submit(COMMAND) == LOCAL
     assert local.asked == [(COMMAND, False)]
@@ -306,7 +306,7 @@ async def test_an_owner_with_too_much_to_do_says_so_at_once(dial: Dial, names: N
     remote = Recorder(None)
     server = CommandServer(await dial(), names, "far", remote, ForwardingSettings(in_flight_max=1))
     await server.start()
-    forwarder = Forwarder(
+    forwarder = ForwardingLedger(
         await dial(),
         names,
         Preferred("near", "far"),
@@ -332,7 +332,7 @@ async def test_commands_are_taken_again_after_a_restart_of_the_server(
     server = CommandServer(far, names, "far", Recorder(REMOTE))
     await server.start()
     settings = ForwardingSettings(avoid_seconds=0.0)
-    forwarder = Forwarder(near, names, Preferred("near", "far"), Recorder(LOCAL), settings)
+    forwarder = ForwardingLedger(near, names, Preferred("near", "far"), Recorder(LOCAL), settings)
     own_server.kill()
     assert await forwarder.submit(COMMAND) == LOCAL
     await own_server.start()

@@ -12,7 +12,7 @@ import pytest
 from support.harness.command_line import COMMAND, SECONDS, environment, gpuledger
 
 from gpuledger.cli.command_wrapper import TERMINATED
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage import rebuild
 from gpuledger.storage.open_log import log_of
 from ledger.log import records
@@ -102,7 +102,7 @@ async def test_a_rebuilt_projection_is_in_place_before_its_digest_is_known(
     path = store / "projection.sqlite"
     path.unlink()
     monkeypatch.setattr(rebuild, "digest", late)
-    with pytest.raises(Stop, match=r"in place.*gpuledger projection digest") as stopped:
+    with pytest.raises(CommandError, match=r"in place.*gpuledger projection digest") as stopped:
         await rebuild.rebuild(Settings(store_dir=str(store)), None)
     assert stopped.value.status == Exit.NOT_READY
     assert path.stat().st_size

@@ -1,4 +1,4 @@
-"""The keeper on a real nats-server: who settles what."""
+"""The replica on a real nats-server: who settles what."""
 
 import asyncio
 import contextlib
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.servers.nats_servers import NatsServer
 
-from gpuledger.server.replica import Keeper
-from gpuledger.wiring.service_parts import Reach
+from gpuledger.server.replica import LedgerReplica
+from gpuledger.wiring.service_parts import LogServers
 from ledger.log.writer.observer import Observer
 from ledger.runtime.settings.settings import Settings
 
@@ -17,15 +17,17 @@ pytestmark = pytest.mark.integration
 
 
 @contextlib.asynccontextmanager
-async def kept(server: NatsServer, shard: str, store: Path, cluster: str) -> AsyncIterator[Keeper]:
-    """A keeper of a cluster on a shard that others may use, too."""
+async def kept(
+    server: NatsServer, shard: str, store: Path, cluster: str
+) -> AsyncIterator[LedgerReplica]:
+    """A replica of a cluster on a shard that others may use, too."""
     settings = Settings(store_dir=str(store), shard=shard, cluster=cluster, nats=(server.url,))
-    keeper = Keeper(settings, Reach((server.url,), "", "", ()), Observer())
-    running = asyncio.create_task(keeper.run())
+    replica = LedgerReplica(settings, LogServers((server.url,), "", "", ()), observer=Observer())
+    running = asyncio.create_task(replica.run())
     try:
         async with asyncio.timeout(30):
-            await keeper.opened.wait()
-        yield keeper
+            await replica.opened.wait()
+        yield replica
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from gpuledger.server.read_your_writes import Visible
+from gpuledger.server.ledger_decorators import ReadYourWritesLedger
 from ledger.core import snapshots
 from ledger.core.decide import decider, observe, reserve
 from ledger.core.evolve import charges
@@ -162,10 +162,10 @@ def _early_list_is_proof(put: Put) -> None:
 
 
 def _old_view(put: Put) -> None:
-    async def submit(self: Visible, command: Any, *, dry_run: bool = False) -> Any:
+    async def submit(self: ReadYourWritesLedger, command: Any, *, dry_run: bool = False) -> Any:
         return await self._ledger.submit(command, dry_run=dry_run)
 
-    put(Visible, "submit", submit)
+    put(ReadYourWritesLedger, "submit", submit)
 
 
 def _retry_unnoticed(put: Put) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from gpuledger.server.read_your_writes import Visible
+from gpuledger.server.ledger_decorators import ReadYourWritesLedger
 from ledger.core import snapshots
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
@@ -19,7 +19,7 @@ from ledger.kube.watch import failed_objects
 from ledger.log.jetstream.streams import Names
 from ledger.log.ledger import Accepted
 from ledger.log.memory_log import MemoryStore
-from ledger.log.peers.forwarding import CommandServer, Forwarder
+from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.port import LogError, Lost, Snapshot
 from ledger.log.records import Record
 from ledger.log.recovery.head_witness import Head
@@ -154,7 +154,7 @@ class Replica:
         line: Any = Line(self._exchange, self._process, self.faults, self._source)
         preference = _Preference(self.name, self._lease)
         self._commands = CommandServer(line, NAMES, self.name, self.writer)
-        forwarder = Forwarder(line, NAMES, preference, self.writer)
+        forwarder = ForwardingLedger(line, NAMES, preference, self.writer)
         self._ledger = ledger = Witnessed(forwarder, self._checker)
         where, cluster = self.cluster.name, self.cluster
         self._surroundings = surroundings = Surroundings(
@@ -167,7 +167,7 @@ class Replica:
             placing = Placing(ledger, self.writer, cluster, self.now, self._number)
         self._placing = placing
         self._settlement = Settlement(
-            Visible(ledger, self.writer),
+            ReadYourWritesLedger(ledger, self.writer),
             self.writer,
             Site(cluster, where, Beyond(cluster, surroundings)),
             now=self.now,

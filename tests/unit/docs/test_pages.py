@@ -10,7 +10,7 @@ import pytest
 from support.recorded.golden_logs import GOLDEN, payloads_of
 
 from gpuledger.cli.app import build
-from gpuledger.server.service_app import Application
+from gpuledger.server.service_app import ServiceApp
 from ledger.core.model.denials import Reason
 from ledger.core.model.events import AnyEvent, Cause
 from ledger.log import records
@@ -115,7 +115,7 @@ def decoded(payload: bytes) -> list[object]:
 
 def test_every_check_of_readiness_is_explained() -> None:
     source = (ROOT / "gpuledger" / "server" / "service_app.py").read_text()
-    assert Application.__name__ in source
+    assert ServiceApp.__name__ in source
     checks = [*re.findall(r'health\.add\("([\w-]+)"', source), "stopping"]
     page = text_of("how-to/operating.md")
     assert len(checks) > 5

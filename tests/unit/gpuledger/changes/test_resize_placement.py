@@ -3,7 +3,7 @@
 import pytest
 
 from gpuledger.changes.resize_placement import Wanted, refuse_instances, resized
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.core.model.cards import Part, Phase, Share
 
 PARTS = (
@@ -36,6 +36,8 @@ def test_an_instance_of_a_card_that_is_cut_is_refused_with_what_to_do() -> None:
     instance = Share("GPU-c", 4_864, 14, profile="1g.5gb", size=1)
     parts = (*PARTS, Part("cut", Phase.APP, (instance,)))
     refuse_instances(parts, wanted(memory=2_000))
-    with pytest.raises(Stop, match=r"instance 1g\.5gb of GPU-c, .*create it with other") as stopped:
+    with pytest.raises(
+        CommandError, match=r"instance 1g\.5gb of GPU-c, .*create it with other"
+    ) as stopped:
         refuse_instances(parts, wanted(memory=2_000, container="cut"))
     assert stopped.value.status is Exit.DENIED

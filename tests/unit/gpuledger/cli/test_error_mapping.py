@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from gpuledger.cli.error_mapping import ending
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.log.jetstream.connection import Unauthorized, Untrusted
 from ledger.log.jetstream.error_text import plainly
 from ledger.log.port import Unreachable
 
 
-def ended(error: Exception) -> Stop:
+def ended(error: Exception) -> CommandError:
     stop = ending(error)
     assert stop is not None
     return stop

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from gpuledger.cli.app import build
 from gpuledger.cli.error_mapping import ending
-from gpuledger.cli.exit_codes import Exit, Stop, denied
+from gpuledger.cli.exit_codes import CommandError, Exit, denied
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.port import Full, Lost, Unreachable
@@ -101,7 +101,7 @@ def test_denials_end_commands_by_what_they_mean() -> None:
         (StoreBusy("in use"), Exit.NOT_READY),
         (TimeoutError(), Exit.NOT_READY),
         (ExceptionGroup("tasks", [Lost("gone")]), Exit.FAILED),
-        (Stop(Exit.NOT_FOUND, "none"), Exit.NOT_FOUND),
+        (CommandError(Exit.NOT_FOUND, "none"), Exit.NOT_FOUND),
     ],
 )
 def test_expected_errors_end_a_command_in_one_line(error: Exception, status: Exit) -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpuledger.cli import manifests
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 FOUND = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
@@ -61,7 +61,7 @@ def test_what_is_no_single_object_is_refused_in_one_line(
 ) -> None:
     file = tmp_path / "pod.yaml"
     file.write_bytes(content)
-    with pytest.raises(Stop, match=rf"pod\.yaml.*({said})") as stopped:
+    with pytest.raises(CommandError, match=rf"pod\.yaml.*({said})") as stopped:
         manifests.read(str(file), 10_000)
     assert stopped.value.status is Exit.USAGE
     assert "\n" not in str(stopped.value)
@@ -80,11 +80,11 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(
     file: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Stop, match=said):
+    with pytest.raises(CommandError, match=said):
         manifests.read(file, 10_000)
 
 
 def test_standard_input_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
-    with pytest.raises(Stop, match=r"^standard input is empty"):
+    with pytest.raises(CommandError, match=r"^standard input is empty"):
         manifests.read("-", 10_000)

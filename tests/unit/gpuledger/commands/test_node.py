@@ -13,7 +13,7 @@ from support.harness.native_library import built
 from typer.testing import CliRunner
 
 from gpuledger.cli.app import build
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.output import Format
 from gpuledger.commands.node import COLUMNS
 from gpuledger.node import node_top, self_test
@@ -75,7 +75,7 @@ async def test_a_node_is_shown_as_the_agent_tells_it(capsys: pytest.CaptureFixtu
 )
 async def test_who_is_no_agent_is_told(status: int, body: str, said: str) -> None:
     async with answering(status, body) as url:
-        with pytest.raises(Stop, match=said) as stop:
+        with pytest.raises(CommandError, match=said) as stop:
             await node_top.watch(url, 1.0, Format.TABLE, COLUMNS, once=True)
     assert stop.value.status is Exit.FAILED
 
@@ -83,7 +83,7 @@ async def test_who_is_no_agent_is_told(status: int, body: str, said: str) -> Non
 @pytest.mark.parametrize("body", ["hello", "[" * 100_000])
 async def test_who_is_no_agent_is_told_to_programs_too(body: str) -> None:
     async with answering(200, body) as url:
-        with pytest.raises(Stop, match="does not answer as") as stop:
+        with pytest.raises(CommandError, match="does not answer as") as stop:
             await node_top.watch(url, 1.0, Format.JSON, COLUMNS, once=True)
     assert stop.value.status is Exit.FAILED
 
@@ -101,7 +101,7 @@ async def test_an_answer_that_comes_in_many_pieces_is_shown_whole(
 async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_top, "ANSWER_BYTES_MAX", 100)
     async with answering(200, json.dumps(VIEW)) as url:
-        with pytest.raises(Stop, match="more than 100 bytes") as stop:
+        with pytest.raises(CommandError, match="more than 100 bytes") as stop:
             await node_top.watch(url, 1.0, Format.TABLE, COLUMNS, once=True)
     assert stop.value.status is Exit.FAILED
 
@@ -115,7 +115,7 @@ async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 async def test_an_agent_that_is_not_there_is_told(agent: str, status: Exit) -> None:
-    with pytest.raises(Stop, match="--agent") as stop:
+    with pytest.raises(CommandError, match="--agent") as stop:
         await node_top.watch(agent, 1.0, Format.TABLE, COLUMNS, once=True)
     assert stop.value.status is status
     await asyncio.sleep(0)

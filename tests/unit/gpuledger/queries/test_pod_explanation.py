@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.queries.pod_explanation import explain
 from ledger.runtime.settings.settings import Settings
 
@@ -25,6 +25,6 @@ async def test_yaml_that_is_no_manifest_is_refused_by_its_file(
 ) -> None:
     file = tmp_path / "pod.yaml"
     file.write_text(content)
-    with pytest.raises(Stop, match=rf"pod\.yaml.*{said}") as stopped:
+    with pytest.raises(CommandError, match=rf"pod\.yaml.*{said}") as stopped:
         await explain(Settings(store_dir=str(tmp_path)), str(file), "", "")
     assert stopped.value.status is Exit.USAGE

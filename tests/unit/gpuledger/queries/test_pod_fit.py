@@ -8,7 +8,7 @@ import pytest
 import yaml
 from support.builders.decide_and_fold import apply
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.queries import pod_fit
 from gpuledger.queries.pod_fit import Fit
 from gpuledger.storage.past_state import Recalled
@@ -178,7 +178,9 @@ async def test_each_template_of_a_workload_is_tried(fit: Fitting) -> None:
 
 async def test_a_pod_is_fitted_in_its_own_namespace_or_not_at_all(fit: Fitting) -> None:
     assert (await fit(pod(gpu=1))).namespace == "team"
-    with pytest.raises(Stop, match="'team', which does not match the namespace 'other'") as stopped:
+    with pytest.raises(
+        CommandError, match="'team', which does not match the namespace 'other'"
+    ) as stopped:
         await fit(pod(gpu=1), "other")
     assert stopped.value.status is Exit.USAGE
 
@@ -186,7 +188,7 @@ async def test_a_pod_is_fitted_in_its_own_namespace_or_not_at_all(fit: Fitting) 
 async def test_a_namespace_that_the_ledger_does_not_know_is_not_found(fit: Fitting) -> None:
     one: Any = pod(gpu=1)
     del one["metadata"]["namespace"]
-    with pytest.raises(Stop, match="namespace 'nowhere'") as stopped:
+    with pytest.raises(CommandError, match="namespace 'nowhere'") as stopped:
         await fit(one, "nowhere")
     assert stopped.value.status is Exit.NOT_FOUND
 
@@ -207,11 +209,11 @@ async def test_a_pod_that_wants_no_card_fits_without_one(fit: Fitting) -> None:
 async def test_what_makes_no_pods_is_refused_by_its_file(
     fit: Fitting, manifest: object, said: str
 ) -> None:
-    with pytest.raises(Stop, match=rf"manifest\.yaml: .*{said}") as stopped:
+    with pytest.raises(CommandError, match=rf"manifest\.yaml: .*{said}") as stopped:
         await fit(manifest)
     assert stopped.value.status is Exit.USAGE
 
 
 async def test_what_cannot_be_understood_is_told_with_its_field(fit: Fitting) -> None:
-    with pytest.raises(Stop, match="scheduler-policy"):
+    with pytest.raises(CommandError, match="scheduler-policy"):
         await fit(pod({"hami.io/gpu-scheduler-policy": "best"}, gpu=1, memory=1))

@@ -6,8 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from gpuledger.server import follower_supervisor
-from gpuledger.server.follower import Instructions
-from gpuledger.server.follower_supervisor import Follower
+from gpuledger.server.follower import FollowerInstructions
+from gpuledger.server.follower_supervisor import FollowerSupervisor
 from gpuledger.wiring import service_parts
 from ledger.runtime.settings.settings import Settings
 
@@ -17,8 +17,8 @@ async def test_a_follower_that_ran_steadily_is_started_again_after_the_short_pau
 ) -> None:
     monkeypatch.setattr(follower_supervisor, "AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(follower_supervisor, "STEADY_SECONDS", 0.05)
-    follower = Follower(
-        Instructions(Settings(), service_parts.Reach((), "", "", ())), lambda _: None
+    follower = FollowerSupervisor(
+        FollowerInstructions(Settings(), service_parts.LogServers((), "", "", ())), lambda _: None
     )
     lives = [0.0, 0.0, 0.0, 0.2, 0.0]
 

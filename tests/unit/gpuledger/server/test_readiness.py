@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.server.service_app import Application
+from gpuledger.server.service_app import ServiceApp
 
 
 @pytest.mark.parametrize(
@@ -13,9 +13,9 @@ from gpuledger.server.service_app import Application
 )
 def test_a_cluster_that_nobody_settles_is_warned_of(owner: str | None, warned: bool) -> None:
     parts: Any = SimpleNamespace(
-        _keeper=SimpleNamespace(settler=SimpleNamespace(owner=owner)),
+        _replica=SimpleNamespace(settler=SimpleNamespace(owner=owner)),
         _settings=SimpleNamespace(cluster="east-1"),
     )
-    ok, reason = Application._check_settler(parts)
+    ok, reason = ServiceApp._check_settler(parts)
     assert ok
     assert ("no replica is known to settle cluster east-1" in reason) is warned

@@ -6,8 +6,8 @@ import pytest
 from support.harness.replicas import running
 
 from gpuledger.server import cluster_side
-from gpuledger.server.cluster_side import Kubernetes
-from gpuledger.server.registered_cluster import Confirmed
+from gpuledger.server.cluster_side import ClusterSide
+from gpuledger.server.ledger_decorators import RegisteredClusterLedger
 from ledger.core.model.commands import RegisterCluster, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.errors import Unavailable
@@ -62,9 +62,9 @@ def registered(monkeypatch):
     return found
 
 
-def service(writer: Writer) -> Kubernetes:
+def service(writer: Writer) -> ClusterSide:
     settings = Settings(cluster=NAME, register_webhook="https://gpuledger.example:8443")
-    return Kubernetes(settings, Namespaces(), Replica(writer), lambda *_: None)
+    return ClusterSide(settings, Namespaces(), replica=Replica(writer), count=lambda *_: None)
 
 
 async def test_webhooks_are_registered_for_a_cluster_that_has_its_name(registered):
@@ -96,7 +96,7 @@ async def test_a_cluster_under_the_name_of_another_registers_no_webhook_and_char
 async def test_nothing_is_decided_for_a_cluster_whose_name_is_not_confirmed():
     confirmed = asyncio.Event()
     async with running(MemoryStore()) as writer:
-        ledger = Confirmed(writer, confirmed, NAME)
+        ledger = RegisteredClusterLedger(writer, NAME, is_registered=confirmed.is_set)
         denial = await ledger.submit(RESERVE)
         assert isinstance(denial, Denial)
         assert denial.reason is Reason.LEDGER_UNAVAILABLE

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import service_parts
 from ledger.runtime.settings.settings import Settings
 from webhook.context.policies import NamespacePolicy
@@ -57,7 +57,7 @@ def test_further_identities_stand_beside_the_usual_ones() -> None:
 
 
 def test_an_identity_for_a_kind_that_nobody_knows_stops_the_start() -> None:
-    with pytest.raises(Stop, match=r"widgets\.example\.com is no known kind") as stopped:
+    with pytest.raises(CommandError, match=r"widgets\.example\.com is no known kind") as stopped:
         service_parts.catalog(Settings(controller_identities=("widgets.example.com=ada",)))
     assert stopped.value.status is Exit.USAGE
 
@@ -77,5 +77,5 @@ def test_kinds_of_ones_own_are_known_and_reviewed(tmp_path: Path) -> None:
 
 
 def test_a_file_of_kinds_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
-    with pytest.raises(Stop, match=r"none\.yaml cannot be read"):
+    with pytest.raises(CommandError, match=r"none\.yaml cannot be read"):
         service_parts.catalog(Settings(workload_kinds=(str(tmp_path / "none.yaml"),)))

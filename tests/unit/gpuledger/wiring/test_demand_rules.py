@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import service_parts
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import CardType
@@ -44,7 +44,7 @@ def test_factor_and_defaults_are_refused_beside_an_entry_that_replaces_nvidia(
 ) -> None:
     path = tmp_path / "vendors.yaml"
     path.write_text("- {name: nvidia, count: acme.example/gpu, memory: acme.example/mem}\n")
-    with pytest.raises(Stop, match=field):
+    with pytest.raises(CommandError, match=field):
         service_parts.demand_rules(Settings(vendors_file=str(path), **setting))  # type: ignore[arg-type]
     path.write_text("- {name: acme, count: acme.example/gpu}\n")
     service_parts.demand_rules(Settings(vendors_file=str(path), **setting))  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ def test_a_priority_is_no_resource_that_is_charged(tmp_path: Path) -> None:
     """A scheduler would look for none of them on nodes."""
     path = tmp_path / "vendors.yaml"
     path.write_text("- {name: acme, count: acme.example/npu, priority: nvidia.com/gpu}\n")
-    with pytest.raises(Stop, match=r"nvidia\.com/gpu is the priority of acme"):
+    with pytest.raises(CommandError, match=r"nvidia\.com/gpu is the priority of acme"):
         service_parts.demand_rules(Settings(vendors_file=str(path)))
 
 
@@ -85,7 +85,7 @@ def test_a_file_adds_vendors_to_the_named_ones(tmp_path: Path) -> None:
 def test_what_cannot_be_used_ends_the_start_with_what_to_write(
     settings: Settings, problem: str
 ) -> None:
-    with pytest.raises(Stop, match=problem) as stopped:
+    with pytest.raises(CommandError, match=problem) as stopped:
         service_parts.demand_rules(settings)
     assert stopped.value.status is Exit.USAGE
 

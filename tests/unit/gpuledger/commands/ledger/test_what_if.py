@@ -8,7 +8,7 @@ import pytest
 from support.builders.decide_and_fold import record
 from support.harness.projecting import log_of
 
-from gpuledger.cli.exit_codes import Exit, Stop
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.queries import what_if_replay
 from gpuledger.queries.what_if_replay import Answer, Question
 from gpuledger.storage.open_log import Found
@@ -269,6 +269,6 @@ async def test_a_log_without_records_has_nothing_to_tell(ask: Asking) -> None:
 async def test_what_cannot_be_asked_is_refused_with_a_remedy(
     ask: Asking, asked: dict[str, Any], said: str, status: Exit
 ) -> None:
-    with pytest.raises(Stop, match=said) as stopped:
+    with pytest.raises(CommandError, match=said) as stopped:
         await ask(**asked)
     assert stopped.value.status is status

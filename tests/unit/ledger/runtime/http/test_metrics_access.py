@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from gpuledger.cli.exit_codes import Stop
+from gpuledger.cli.exit_codes import CommandError
 from gpuledger.server import metrics_token
 from ledger.runtime.http.health import Health
 from ledger.runtime.http.metrics_access import METRICS, MonitoringAccess
@@ -153,7 +153,7 @@ def test_a_token_file_without_a_token_ends_the_start(tmp_path: Path) -> None:
     for text in (None, b"short", b"\xff" * 40):
         if text is not None:
             path.write_bytes(text)
-        with pytest.raises(Stop, match="metrics_token_file"):
+        with pytest.raises(CommandError, match="metrics_token_file"):
             metrics_token.reading(Settings(metrics_token_file=str(path)))
 
 
