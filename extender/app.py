@@ -18,8 +18,8 @@ from extender.scheduler_api import extender_wire
 from extender.scheduler_api.extender_wire import BadRequest
 from extender.verbs.extender import Extender, Unavailable
 from ledger.runtime.http import request_body
-from ledger.runtime.http.body_budget import BodyBudget, Held
-from ledger.runtime.http.request_body import ClientGone, Problem, Refused
+from ledger.runtime.http.body_budget import BodyBudget, BudgetShare
+from ledger.runtime.http.request_body import ClientGone, RequestProblem, RequestRefused
 
 PATH: Final = "/extender/"
 
@@ -61,7 +61,7 @@ class Endpoint:
             self._took(clock() - began)
 
     async def _serve(
-        self, scope: Scope, receive: Receive, send: Send, until: float, held: Held
+        self, scope: Scope, receive: Receive, send: Send, until: float, held: BudgetShare
     ) -> None:
         try:
             request_body.check(scope, self._body_max)
@@ -69,12 +69,12 @@ class Endpoint:
             body = await request_body.inflated(scope, body, self._body_max, until, held)
             answer = await self._answer(body)
         except BadRequest as error:
-            problem = Problem("BadRequest", error.message, error.field)
+            problem = RequestProblem("BadRequest", error.message, error.field)
             await request_body.answer(send, 400, msgspec.json.encode(problem))
         except Unavailable as error:
-            problem = Problem("Unavailable", str(error))
+            problem = RequestProblem("Unavailable", str(error))
             await request_body.answer(send, 503, msgspec.json.encode(problem))
-        except Refused as refused:
+        except RequestRefused as refused:
             await request_body.answer(send, refused.status, refused.body, refused.headers)
         except ClientGone:
             return

@@ -25,7 +25,7 @@ from ledger.log.port import Log, Lost, Snapshot
 from ledger.log.records import Item, NewerSchema, Record
 from projections.projector.state_at import state_at
 from projections.queries.as_of import Moment, microseconds, rfc3339
-from projections.queries.scopes import EVERYTHING, Scope
+from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.text.event_text import Description, describe, postings
 
 Progress = Callable[[int, int], None]
@@ -35,7 +35,7 @@ Line = dict[str, Any]
 """One event, ready to be written as a JSON object."""
 
 
-class Report(msgspec.Struct, frozen=True):
+class AuditReport(msgspec.Struct, frozen=True):
     """What `verify` found: `records` and `position` tell how far everything was right."""
 
     ok: bool
@@ -44,14 +44,14 @@ class Report(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-class Expected(msgspec.Struct, frozen=True):
+class ExpectedHead(msgspec.Struct, frozen=True):
     """A head that somebody kept: the record at `position` must have this hash (hexadecimal)."""
 
     position: int
     hash: str
 
     @classmethod
-    def parse(cls, text: str) -> "Expected":
+    def parse(cls, text: str) -> "ExpectedHead":
         """Read `POSITION:HASH`. Raises ValueError naming the text."""
         position, colon, digest = text.partition(":")
         if not (
@@ -69,7 +69,7 @@ TIME_MAX: Final = 2**63
 
 async def audit_lines(
     log: Log,
-    scope: Scope = EVERYTHING,
+    scope: QueryScope = EVERYTHING,
     *,
     first: Moment | None = None,
     last: Moment | None = None,
@@ -100,11 +100,11 @@ async def audit_lines(
 
 async def verify(
     log: Log,
-    expect: Expected | None = None,
+    expect: ExpectedHead | None = None,
     *,
     check_snapshots: bool = True,
     on_progress: Progress | None = None,
-) -> Report:
+) -> AuditReport:
     """Replay the whole log and report the first thing that is wrong, or that nothing is.
 
     Checks that positions have no gap, every record's own hash, the chain, every balance, that
@@ -114,14 +114,14 @@ async def verify(
     try:
         await _verify(log, state, expect, check_snapshots, on_progress)
     except (Lost, NewerSchema) as error:
-        return Report(False, state.position, state.position, str(error))
-    return Report(True, state.position, state.position)
+        return AuditReport(False, state.position, state.position, str(error))
+    return AuditReport(True, state.position, state.position)
 
 
 async def _verify(
     log: Log,
     state: State,
-    expect: Expected | None,
+    expect: ExpectedHead | None,
     check_snapshots: bool,
     on_progress: Progress | None,
 ) -> None:
@@ -143,7 +143,7 @@ async def _verify(
     _must_reach(extent.last, stored, expect)
 
 
-def _must_reach(last: int, stored: list[Snapshot], expect: Expected | None) -> None:
+def _must_reach(last: int, stored: list[Snapshot], expect: ExpectedHead | None) -> None:
     """Raise Lost when the log ends before anything else that was seen of it."""
     if expect is not None and expect.position > last:
         raise Lost(
@@ -158,7 +158,7 @@ def _must_reach(last: int, stored: list[Snapshot], expect: Expected | None) -> N
             )
 
 
-def _compare(state: State, stored: list[Snapshot], expect: Expected | None) -> None:
+def _compare(state: State, stored: list[Snapshot], expect: ExpectedHead | None) -> None:
     """Compare a replayed state with whatever else is known about its position. Raises Lost."""
     position = state.position
     if expect is not None and expect.position == position and expect.hash != state.hash.hex():
@@ -171,7 +171,9 @@ def _compare(state: State, stored: list[Snapshot], expect: Expected | None) -> N
             raise Lost(f"position {position}: the stored snapshot differs from what a replay gives")
 
 
-def _fold(state: State, position: int, payload: bytes, scope: Scope) -> tuple[Record, list[Line]]:
+def _fold(
+    state: State, position: int, payload: bytes, scope: QueryScope
+) -> tuple[Record, list[Line]]:
     """Fold one record event by event and describe the events of a scope."""
     record, digest = records.check(state, position, payload)
     lines = []

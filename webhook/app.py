@@ -16,8 +16,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ledger.runtime.http import request_body
-from ledger.runtime.http.body_budget import BodyBudget, Held
-from ledger.runtime.http.request_body import ClientGone, Problem, Refused
+from ledger.runtime.http.body_budget import BodyBudget, BudgetShare
+from ledger.runtime.http.request_body import ClientGone, RequestProblem, RequestRefused
 from webhook.admission.mutating_webhook import Mutating
 from webhook.admission.validating_webhook import Validating
 from webhook.api.admission_review import BadReview, Request, Response, decode, encode
@@ -72,16 +72,16 @@ class Endpoint:
             self._took(clock() - began)
 
     async def _serve(
-        self, scope: Scope, receive: Receive, send: Send, until: float, held: Held
+        self, scope: Scope, receive: Receive, send: Send, until: float, held: BudgetShare
     ) -> None:
         try:
             request_body.check(scope, self._policy.body_max)
             body = await request_body.read(receive, self._policy.body_max, until, held)
             response = await self._handler.answer(decode(body), until)
         except BadReview as error:
-            problem = Problem("BadReview", error.message, error.field)
+            problem = RequestProblem("BadReview", error.message, error.field)
             await request_body.answer(send, 400, msgspec.json.encode(problem))
-        except Refused as refused:
+        except RequestRefused as refused:
             await request_body.answer(send, refused.status, refused.body, refused.headers)
         except ClientGone:
             return

@@ -18,11 +18,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from ledger.runtime.settings import setting_sources, setting_texts
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 Body = Callable[..., Coroutine[Any, Any, None] | None]
 """What a command does, as a coroutine function or one that has a loop of its own: the first
-argument is the `Loaded` settings, the others are its own options."""
+argument is the `LoadedSettings` settings, the others are its own options."""
 
 LEDGER: Final = ("store_dir", "nats", "shard")
 """The settings that say where the ledger is."""
@@ -186,7 +186,7 @@ async def _until_terminated(work: Coroutine[Any, Any, None]) -> None:
 
 def _run(body: Body, values: dict[str, object], config: str | None, given: dict[str, Any]) -> None:
     try:
-        loaded: Loaded = setting_sources.load(values, os.environ, config)
+        loaded: LoadedSettings = setting_sources.load(values, os.environ, config)
         work = body(loaded, **given)
         if inspect.iscoroutine(work):
             asyncio.run(_until_terminated(work))

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 TAKES: Final = (
     *LEDGER,
@@ -130,7 +130,7 @@ def register(app: typer.Typer) -> None:
 
 
 def agent(  # noqa: PLR0913 - every option is one
-    loaded: Loaded,
+    loaded: LoadedSettings,
     node: Name = "",
     listen: Listen = "127.0.0.1:9394",
     state_dir: State = "/var/lib/gpuledger",

@@ -5,7 +5,7 @@ from typing import Final
 import typer
 
 from gpuledger.cli.command_wrapper import command
-from ledger.runtime.settings.setting_sources import RETIRED, Loaded
+from ledger.runtime.settings.setting_sources import RETIRED, LoadedSettings
 from ledger.runtime.settings.settings import NAMES
 
 _OF_ADMISSION: Final = ("register_webhook", "extender")
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
     )(extender)
 
 
-def extender(loaded: Loaded) -> None:
+def extender(loaded: LoadedSettings) -> None:
     """Run the scheduler extender without the webhooks.
 
     It is `gpuledger serve`, on the same log, that answers no reviews and registers nothing: run it

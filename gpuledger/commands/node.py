@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import command, group
 from gpuledger.cli.output import Column, Format, Output, number, text
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
     "Look at one node, by its agent.",
@@ -45,7 +45,7 @@ COLUMNS: Final = (
     takes=(),
 )
 async def top(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     agent: Annotated[
         str, typer.Option("--agent", metavar="URL", help="Where the node's agent answers.")
     ] = "http://127.0.0.1:9394",

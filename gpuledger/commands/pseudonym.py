@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import command
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 
 def register(app: typer.Typer) -> None:
@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def pseudonym(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     user: Annotated[
         str, typer.Argument(metavar="USER", help="The name, as the API server knows the user.")
     ],

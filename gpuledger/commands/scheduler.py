@@ -4,7 +4,7 @@ import msgspec
 
 from gpuledger.cli.command_wrapper import command, group
 from gpuledger.cli.output import Format, Output, show_object, show_rows, text
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group("Show what a kube-scheduler is configured with.")
 
@@ -18,7 +18,7 @@ _RESOURCES = (text("RESOURCE", "name"),)
     "gpuledger scheduler resources --config /etc/gpuledger/gpuledger.toml -o json",
     takes=("vendors", "vendors_file"),
 )
-def resources(loaded: Loaded, output: Output = Format.YAML) -> None:
+def resources(loaded: LoadedSettings, output: Output = Format.YAML) -> None:
     """Print the resources that kube-scheduler leaves alone.
 
     They are the managedResources of the extender in a KubeSchedulerConfiguration: all resources

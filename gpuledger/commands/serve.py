@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import command
-from ledger.runtime.settings.setting_sources import RETIRED, Loaded
+from ledger.runtime.settings.setting_sources import RETIRED, LoadedSettings
 from ledger.runtime.settings.settings import NAMES
 
 
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     print_config: Annotated[
         bool,
         typer.Option("--print-config", help="Print every setting with its source, and end."),

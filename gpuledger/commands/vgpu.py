@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import command, group
 from gpuledger.cli.output import Format, Output, text
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
     "The library that limits what containers use of cards.",
@@ -24,7 +24,7 @@ COLUMNS = (text("CHECK", "name"), text("RESULT", "result"), text("DETAIL", "deta
     takes=(),
 )
 def selftest(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     library: Annotated[
         str, typer.Option("--library", metavar="FILE", help="The libvgpu.so to check.")
     ] = "/usr/local/gpuledger/libvgpu.so",

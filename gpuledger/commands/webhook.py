@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import command, group
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
     "Show how the API server reaches the ledger.",
@@ -34,7 +34,7 @@ _TAKES = (
     takes=_TAKES,
 )
 async def print_(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     url: Annotated[str, typer.Option("--url", metavar="URL", help="Base URL of the service.")] = "",
     service: Annotated[
         str, typer.Option("--service", metavar="NAME", help="Its Service, in --namespace.")

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuledger.demo.demo_error import Broken
 from gpuledger.demo.service import ANSWER_SECONDS, POLL_SECONDS, Service
-from projections.queries.holders import Hold, Holder
+from projections.queries.holders import HolderCharge, OpenHold
 from projections.queries.usage import Usage
 
 CAUGHT_UP_SECONDS: Final = 30.0
@@ -19,7 +19,7 @@ ROWS_MAX: Final = 5_000
 _POSITION: Final = "gpuledger_log_position "
 _HEAD: Final = "Gpuledger-Head"
 
-Row = TypeVar("Row", Usage, Holder, Hold)
+Row = TypeVar("Row", Usage, HolderCharge, OpenHold)
 
 
 class Books(msgspec.Struct, frozen=True):
@@ -27,8 +27,8 @@ class Books(msgspec.Struct, frozen=True):
 
     position: int
     usage: list[Usage]
-    holders: list[Holder]
-    holds: list[Hold]
+    holders: list[HolderCharge]
+    holds: list[OpenHold]
 
 
 async def read(service: Service) -> Books:
@@ -41,8 +41,8 @@ async def read(service: Service) -> Books:
         return Books(
             position,
             await _rows(session, "usage", Usage),
-            await _rows(session, "holders", Holder),
-            await _rows(session, "holds", Hold),
+            await _rows(session, "holders", HolderCharge),
+            await _rows(session, "holds", OpenHold),
         )
 
 

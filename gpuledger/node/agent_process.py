@@ -26,7 +26,7 @@ from ledger.kube.client.api_cluster import KubernetesCluster
 from ledger.kube.client.http_client import Client
 from ledger.runtime import gc_tuning, log_setup
 from ledger.runtime.http import http_server
-from ledger.runtime.http.health import Finding, Health
+from ledger.runtime.http.health import CheckResult, Health
 from ledger.runtime.settings.settings import Settings
 from vgpu_native.agent.bypass_detection import Comparer
 from vgpu_native.agent.bypass_reports import Reporter
@@ -175,7 +175,7 @@ async def _until_stopped(
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _report(finding: Finding) -> None:
+def _report(finding: CheckResult) -> None:
     if finding.ok and not finding.reason:
         _logger.info("check_passes", check=finding.name)
     else:

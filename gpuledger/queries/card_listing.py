@@ -6,8 +6,8 @@ import msgspec
 
 from gpuledger.storage.views import paged, viewing
 from ledger.runtime.settings.settings import Settings
-from projections.queries.card_residents import Card, cards
-from projections.queries.pods_on_cards import Resident
+from projections.queries.card_residents import CardUsage, cards
+from projections.queries.pods_on_cards import PodOnCard
 
 
 class On(msgspec.Struct, frozen=True):
@@ -26,7 +26,9 @@ class On(msgspec.Struct, frozen=True):
     since: str = ""
 
 
-async def listed(settings: Settings, node: str, cluster: str, at: str, *, pods: bool) -> list[Card]:
+async def listed(
+    settings: Settings, node: str, cluster: str, at: str, *, pods: bool
+) -> list[CardUsage]:
     """Return the cards of nodes of a name, of all when it is empty, in order. Raises
     CommandError."""
     async with viewing(settings, at) as (view, position):
@@ -38,14 +40,14 @@ async def listed(settings: Settings, node: str, cluster: str, at: str, *, pods: 
     return sorted(rows, key=lambda one: (one.cluster, one.node, one.index, one.uuid))
 
 
-def on_cards(found: list[Card]) -> list[On]:
+def on_cards(found: list[CardUsage]) -> list[On]:
     """Return a line for every pod on a card, and one for every empty card."""
     return [line for card in found for line in _on(card)]
 
 
-def _on(card: Card) -> Iterator[On]:
+def _on(card: CardUsage) -> Iterator[On]:
     where = (card.cluster, card.node, card.index, card.uuid)
-    pods: list[Resident] = [] if card.pods is msgspec.UNSET else card.pods
+    pods: list[PodOnCard] = [] if card.pods is msgspec.UNSET else card.pods
     if not pods:
         yield On(*where)
     for one in pods:

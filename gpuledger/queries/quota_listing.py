@@ -5,8 +5,8 @@ import msgspec
 from gpuledger.storage.views import paged, viewing
 from ledger.core.model import accounts
 from ledger.runtime.settings.settings import Settings
-from projections.queries.scopes import Scope
-from projections.queries.selections import EVERYTHING, Selected, selections
+from projections.queries.scopes import QueryScope
+from projections.queries.selections import EVERYTHING, AccountSelection, selections
 from projections.queries.usage import Usage, usage
 from projections.text.selector_text import reach_in_words, selection_in_words
 
@@ -29,7 +29,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 async def listed(settings: Settings, namespace: str) -> list[Limit]:
     """Return the limits of all quotas, or of those that cover a namespace."""
-    scope = Scope(namespace)
+    scope = QueryScope(namespace)
     async with viewing(settings, "") as (view, position):
         rows = await paged(
             lambda size, after: usage(view, position, scope, limit=size, after=after)
@@ -44,7 +44,7 @@ def _account(one: Usage) -> str:
     return accounts.quota(one.cluster, one.namespace, one.quota)
 
 
-def _limit(one: Usage, selected: Selected) -> Limit:
+def _limit(one: Usage, selected: AccountSelection) -> Limit:
     covers, selects = reach_in_words(selected.reach), selection_in_words(selected.selects)
     named = (one.cluster, one.namespace, one.quota, one.resource)
     return Limit(*named, one.limit, covers, selects)

@@ -3,12 +3,12 @@
 from gpuledger.storage.views import paged, viewing
 from ledger.runtime.settings.settings import Settings
 from projections.queries import shares as sharing
-from projections.queries.scopes import Scope
-from projections.queries.shares import By, Share
+from projections.queries.scopes import QueryScope
+from projections.queries.shares import Breakdown, UsageShare
 from projections.queries.usage import Usage, usage
 
 
-async def lines(settings: Settings, scope: Scope, at: str, quota: str) -> list[Usage]:
+async def lines(settings: Settings, scope: QueryScope, at: str, quota: str) -> list[Usage]:
     """Return every line of the quotas of a name, of all quotas when it is empty. Raises
     CommandError."""
     async with viewing(settings, at) as (view, position):
@@ -17,11 +17,13 @@ async def lines(settings: Settings, scope: Scope, at: str, quota: str) -> list[U
         )
 
 
-async def shares(settings: Settings, scope: Scope, at: str, quota: str, by: str) -> list[Share]:
+async def shares(
+    settings: Settings, scope: QueryScope, at: str, quota: str, by: str
+) -> list[UsageShare]:
     """Return what each cluster or namespace takes of quotas over many. Raises CommandError."""
     async with viewing(settings, at) as (view, position):
         return await paged(
             lambda size, after: sharing.shares(
-                view, position, scope, By(by), limit=size, quota=quota, after=after
+                view, position, scope, Breakdown(by), limit=size, quota=quota, after=after
             )
         )

@@ -27,11 +27,11 @@ from ledger.kube.vendors.managed_resources import counted_only
 from ledger.log.embedded.nats_server import EmbeddedServer
 from ledger.runtime import gc_tuning, log_setup
 from ledger.runtime.http import http_server
-from ledger.runtime.http.acceptor import HANDSHAKES_MAX, Accepting
-from ledger.runtime.http.health import Finding, Health
+from ledger.runtime.http.acceptor import HANDSHAKES_MAX, AcceptorSettings
+from ledger.runtime.http.health import CheckResult, Health
 from ledger.runtime.http.http_server import Listener
 from ledger.runtime.metrics import Telemetry
-from ledger.runtime.settings.setting_sources import Problem
+from ledger.runtime.settings.setting_sources import SettingProblem
 from ledger.runtime.settings.settings import Settings
 from ledger.runtime.tls import reloading_context
 from ledger.runtime.tls.reloading_context import Tls
@@ -55,7 +55,7 @@ async def serve(
     started: Callable[[str], None] = lambda _: None,
     *,
     admission: bool = True,
-    ignored: Sequence[Problem] = (),
+    ignored: Sequence[SettingProblem] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT; `started` is told the base URL once HTTP is served.
 
@@ -207,7 +207,7 @@ def _tls(settings: Settings, listener: Listener) -> Tls | None:
     return Tls(reloading_context.own(directory, names), settings.client_ca)
 
 
-def _accepting(settings: Settings, telemetry: Telemetry) -> Accepting:
+def _accepting(settings: Settings, telemetry: Telemetry) -> AcceptorSettings:
     """Return how connections are accepted.
 
     Without a client CA the server cannot distinguish the API server from other clients, so all
@@ -215,9 +215,9 @@ def _accepting(settings: Settings, telemetry: Telemetry) -> Accepting:
     """
     dropped = partial(telemetry.count, "connections_dropped_total")
     if not settings.client_ca:
-        return Accepting(others_max=settings.connections_max, dropped=dropped)
+        return AcceptorSettings(others_max=settings.connections_max, dropped=dropped)
     others = settings.connections_uncertified_max
-    return Accepting(
+    return AcceptorSettings(
         settings.connections_max,
         others,
         max(1, int(others * OTHERS_OF_ONE)),
@@ -251,7 +251,7 @@ def _authority(settings: Settings, certificates: Tls | None) -> bytes:
     return made.read_bytes()
 
 
-def _report_finding(finding: Finding) -> None:
+def _report_finding(finding: CheckResult) -> None:
     """Log what a probe would answer, for those who read logs and ask no probe."""
     if finding.ok and not finding.reason:
         _log.info("check_passes", check=finding.name)
@@ -264,13 +264,13 @@ def _report_certificate(problem: str) -> None:
     _log.error("certificate_unusable", reason=problem)
 
 
-def main(settings: Settings, ignored: Sequence[Problem] = ()) -> None:
+def main(settings: Settings, ignored: Sequence[SettingProblem] = ()) -> None:
     """Serve in an event loop of its own. Raises CommandError where the store is no directory."""
     check_store(settings)
     uvloop.run(serve(settings, lambda url: _show(settings, url), ignored=ignored))
 
 
-def main_extender(settings: Settings, ignored: Sequence[Problem] = ()) -> None:
+def main_extender(settings: Settings, ignored: Sequence[SettingProblem] = ()) -> None:
     """Serve a scheduler alone, in an event loop of its own. Raises CommandError as `main`."""
     check_store(settings)
     settings = msgspec.structs.replace(settings, extender=True, register_webhook="")

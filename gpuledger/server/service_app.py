@@ -27,13 +27,13 @@ from ledger.log.records import Record
 from ledger.runtime.http import request_body
 from ledger.runtime.http.acceptor import CERTIFIED, HANDSHAKES, OTHERS, Acceptor
 from ledger.runtime.http.authorization import AccessRequired
-from ledger.runtime.http.body_budget import BodyBudget, Held
+from ledger.runtime.http.body_budget import BodyBudget, BudgetShare
 from ledger.runtime.http.client_certificate_guard import ClientCertificateRequired
 from ledger.runtime.http.health import Health
 from ledger.runtime.http.loopback_guard import LoopbackRequired
 from ledger.runtime.http.metrics_access import METRICS, MonitoringAccess
-from ledger.runtime.http.request_body import ClientGone, Refused
-from ledger.runtime.http.token_reviews import Guard
+from ledger.runtime.http.request_body import ClientGone, RequestRefused
+from ledger.runtime.http.token_reviews import TokenGuard
 from ledger.runtime.metrics import Telemetry
 from ledger.runtime.settings.settings import Settings
 from ledger.runtime.tls.reloading_context import Tls
@@ -113,7 +113,7 @@ class ServiceApp:
 
     def _guarded(self, app: ASGIApp) -> ASGIApp:
         reviewer = self._cluster_side.reviewer if self._cluster_side is not None else None
-        guard: Guard[Any] = Guard(reviewer)
+        guard: TokenGuard[Any] = TokenGuard(reviewer)
         settings = self._settings
         guarded: ASGIApp = AccessRequired(app, guard, settings.cluster)
         guarded = MonitoringAccess(
@@ -151,7 +151,7 @@ class ServiceApp:
                 return _refused(404, str(error), "namespace")
             except BadReview as error:
                 return _refused(400, error.message, error.field)
-            except Refused as refused:
+            except RequestRefused as refused:
                 answer = _refused(refused.status, str(refused), "body")
                 answer.raw_headers.extend(refused.headers)
                 return answer
@@ -159,7 +159,7 @@ class ServiceApp:
                 return Response(status_code=400)
         return Response(msgspec.json.encode(explanation), media_type="application/json")
 
-    async def _explained(self, request: Request, held: Held) -> Explanation:
+    async def _explained(self, request: Request, held: BudgetShare) -> Explanation:
         seconds = self._settings.admission_deadline_seconds
         until = asyncio.get_running_loop().time() + seconds
         return await explain(

@@ -12,11 +12,11 @@ from gpuledger.storage.witnesses import witnesses
 from ledger.log.port import Lost
 from ledger.runtime.settings.settings import Settings
 from projections import audit_replay
-from projections.audit_replay import Expected, Line, Report
-from projections.queries.scopes import Scope
+from projections.audit_replay import AuditReport, ExpectedHead, Line
+from projections.queries.scopes import QueryScope
 
 
-async def verify(settings: Settings, expect: str) -> Report:
+async def verify(settings: Settings, expect: str) -> AuditReport:
     """Check the whole log against a head, `POSITION:HASH` or else the last one seen here.
 
     Raises CommandError, Unreachable.
@@ -27,9 +27,9 @@ async def verify(settings: Settings, expect: str) -> Report:
             with bar("verifying") as progress:
                 report = await audit_replay.verify(found.log, wanted, on_progress=progress)
     except Lost as error:
-        return Report(False, 0, 0, str(error))
+        return AuditReport(False, 0, 0, str(error))
     if report.ok and found.drift:
-        return Report(False, report.records, report.position, found.drift)
+        return AuditReport(False, report.records, report.position, found.drift)
     return report
 
 
@@ -39,7 +39,7 @@ async def replay(
     """Yield the events between two moments. Raises CommandError, and what reading the log
     raises."""
     begin, end = ordered(since, until)
-    scope = Scope(namespace, cluster)
+    scope = QueryScope(namespace, cluster)
     async with log_of(settings) as found:
         extent = (await found.log.extent()).last
         for moment in (begin, end):
@@ -53,16 +53,16 @@ async def replay(
                     yield line
 
 
-def _expected(text: str) -> Expected:
+def _expected(text: str) -> ExpectedHead:
     try:
-        return Expected.parse(text)
+        return ExpectedHead.parse(text)
     except ValueError as error:
         raise CommandError(Exit.USAGE, f"--expect: {error}") from error
 
 
-async def _last_seen(settings: Settings) -> Expected | None:
+async def _last_seen(settings: Settings) -> ExpectedHead | None:
     seen = await witnesses(settings)
     if not seen:
         return None
     head = max(seen, key=lambda one: one.position)
-    return Expected(head.position, head.hash)
+    return ExpectedHead(head.position, head.hash)

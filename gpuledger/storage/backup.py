@@ -111,7 +111,7 @@ async def _refill(found: Found, path: Path, head: Head) -> None:
         for position, payload in enumerate(_records(path), start=1):
             await found.log.append(payload, position - 1)
             progress(position, head.position)
-    expected = audit_replay.Expected(head.position, head.hash) if head.position else None
+    expected = audit_replay.ExpectedHead(head.position, head.hash) if head.position else None
     with bar("verifying") as progress:
         report = await audit_replay.verify(found.log, expected, on_progress=progress)
     if not report.ok:

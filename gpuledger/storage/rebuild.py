@@ -16,7 +16,7 @@ from ledger.runtime.settings.settings import Settings
 from projections.store import store_writer
 from projections.store.digest import Digest, digest
 from projections.store.readers import Readers
-from projections.store.store_writer import Head
+from projections.store.store_writer import ProjectionHead
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ async def compare(settings: Settings, at: str) -> Comparison:
     return Comparison(position, known.digest, built.digest, known == built)
 
 
-async def _built(found: Found, path: Path, last: int) -> Head:
+async def _built(found: Found, path: Path, last: int) -> ProjectionHead:
     """Build a projection up to a position and return where it is."""
     with bar("projecting") as progress:
         return await build(found.log, path, last, progress)

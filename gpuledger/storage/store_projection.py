@@ -21,7 +21,7 @@ from ledger.log.port import Log, Unreachable
 from ledger.runtime.settings.settings import Settings
 from projections.projector import projector
 from projections.store.readers import Readers
-from projections.store.store_writer import Head, Store, StoreError
+from projections.store.store_writer import ProjectionHead, Store, StoreError
 
 SHOWN_SECONDS: Final = 2.0
 """How long a command waits until what it wrote can be read."""
@@ -58,7 +58,7 @@ async def projecting(settings: Settings, seconds: float = 0.0) -> AsyncIterator[
         lock.release()
 
 
-async def build(log: Log, path: Path, last: int | None, progress: Progress) -> Head:
+async def build(log: Log, path: Path, last: int | None, progress: Progress) -> ProjectionHead:
     """Bring a projection file up to a position, the log's end when None; returns where it is."""
     store = await Store.open(path)
     try:

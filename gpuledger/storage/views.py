@@ -17,7 +17,7 @@ from gpuledger.storage.store_projection import ensure, projection_of
 from ledger.runtime.settings.settings import Settings
 from projections.queries import as_of
 from projections.queries.as_of import InvalidMoment, Moment
-from projections.store.readers import Readers, View
+from projections.store.readers import ProjectionView, Readers
 
 PAGE_ROWS: Final = 1_000
 """How many accounts or keys are asked for at once."""
@@ -29,7 +29,7 @@ Row = TypeVar("Row")
 
 
 @asynccontextmanager
-async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[View, int]]:
+async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[ProjectionView, int]]:
     """Open the projection for the block, with the position that `at` means (empty: its last).
 
     Tells on standard error as of which position the answer is. Raises CommandError.
@@ -90,7 +90,7 @@ def reversed_range(since: str, until: str) -> CommandError:
     return CommandError(Exit.USAGE, f"--since {since} is after --until {until}: exchange them")
 
 
-async def stretch(view: View, since: str, until: str) -> tuple[int, int]:
+async def stretch(view: ProjectionView, since: str, until: str) -> tuple[int, int]:
     """Return the first and the last position from a moment to another.
 
     Without a moment the log's first or last one. Raises CommandError, also for a reversed range.
@@ -105,7 +105,7 @@ async def stretch(view: View, since: str, until: str) -> tuple[int, int]:
     return begin, end
 
 
-async def times(view: View, since: str, until: str) -> tuple[int, int]:
+async def times(view: ProjectionView, since: str, until: str) -> tuple[int, int]:
     """Return when a stretch begins and ends, in µs of Unix time; both belong to it.
 
     A position stands for the time from its own record to the next one. Raises CommandError, also
@@ -124,14 +124,14 @@ async def times(view: View, since: str, until: str) -> tuple[int, int]:
     return begin, end
 
 
-async def _begun(view: View, moment: Moment) -> int:
+async def _begun(view: ProjectionView, moment: Moment) -> int:
     """Return when a moment was, in µs of Unix time. Raises CommandError for an unknown position."""
     if isinstance(moment, datetime):
         return as_of.microseconds(moment)
     return await as_of.time_of(view, await _resolved(view, moment)) if moment else 0
 
 
-async def _resolved(view: View, moment: Moment | None) -> int:
+async def _resolved(view: ProjectionView, moment: Moment | None) -> int:
     try:
         return await as_of.resolve(view, moment)
     except InvalidMoment as error:

@@ -26,7 +26,7 @@ SERIES_MAX: Final = 256
 OTHER: Final = "other"
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What a metric does: a counter only rises, a gauge is set, a histogram counts by size."""
 
     COUNTER = "counter"
@@ -38,7 +38,7 @@ class Metric(msgspec.Struct, frozen=True):
     """One metric. `name` is without prefix; a histogram's bucket is named by its upper bound."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
@@ -54,17 +54,17 @@ _BLOCKED: Final = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.1, 1.0)
 _GROUP: Final = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0)
 
 METRICS: Final = (
-    Metric("build_info", Kind.GAUGE, "1, labelled with the version that runs.", ("version",)),
+    Metric("build_info", MetricKind.GAUGE, "1, labelled with the version that runs.", ("version",)),
     # Admission
     Metric(
         "decisions_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Commands answered by the ledger, by verdict and, for denials, reason.",
         ("verdict", "reason"),
     ),
     Metric(
         "admission_seconds",
-        Kind.HISTOGRAM,
+        MetricKind.HISTOGRAM,
         "Time from a review's arrival to its answer, by webhook.",
         ("webhook",),
         _QUICK,
@@ -72,210 +72,226 @@ METRICS: Final = (
     # The log
     Metric(
         "append_seconds",
-        Kind.HISTOGRAM,
+        MetricKind.HISTOGRAM,
         "Time from sending a record to its acknowledgement.",
         (),
         _QUICK,
     ),
-    Metric("group_commands", Kind.HISTOGRAM, "Commands answered by one record.", (), _GROUP),
-    Metric("log_conflicts_total", Kind.COUNTER, "Appends refused because the log had moved on."),
-    Metric("log_ambiguous_total", Kind.COUNTER, "Appends whose outcome had to be looked up."),
+    Metric("group_commands", MetricKind.HISTOGRAM, "Commands answered by one record.", (), _GROUP),
+    Metric(
+        "log_conflicts_total", MetricKind.COUNTER, "Appends refused because the log had moved on."
+    ),
+    Metric("log_ambiguous_total", MetricKind.COUNTER, "Appends whose outcome had to be looked up."),
     Metric(
         "contradictions_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Commands refused because their events would contradict the state: a defect.",
     ),
     Metric(
         "log_reachable",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "1 while the log, and the link that leads to it, let decisions be made.",
     ),
     Metric(
         "log_writable",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "1 while the log stores records; 0 from a failed append on, until a record is stored.",
     ),
-    Metric("log_position", Kind.GAUGE, "Last position this process has applied."),
-    Metric("log_bytes", Kind.GAUGE, "Size of the log, bytes."),
-    Metric("log_bytes_max", Kind.GAUGE, "Size at which the log is full, bytes; 0 without one."),
-    Metric("queue_commands", Kind.GAUGE, "Commands that wait for the writer."),
-    Metric("refusals_dropped_total", Kind.COUNTER, "Denials that could not be kept."),
-    Metric("snapshot_position", Kind.GAUGE, "Position of this replica's newest snapshot."),
-    Metric("snapshot_timestamp_seconds", Kind.GAUGE, "When it was taken, Unix time."),
-    Metric("owner", Kind.GAUGE, "1 while this process is the preferred writer of its shard."),
-    Metric("settler", Kind.GAUGE, "1 while this process is the one that settles its cluster."),
+    Metric("log_position", MetricKind.GAUGE, "Last position this process has applied."),
+    Metric("log_bytes", MetricKind.GAUGE, "Size of the log, bytes."),
+    Metric(
+        "log_bytes_max", MetricKind.GAUGE, "Size at which the log is full, bytes; 0 without one."
+    ),
+    Metric("queue_commands", MetricKind.GAUGE, "Commands that wait for the writer."),
+    Metric("refusals_dropped_total", MetricKind.COUNTER, "Denials that could not be kept."),
+    Metric("snapshot_position", MetricKind.GAUGE, "Position of this replica's newest snapshot."),
+    Metric("snapshot_timestamp_seconds", MetricKind.GAUGE, "When it was taken, Unix time."),
+    Metric("owner", MetricKind.GAUGE, "1 while this process is the preferred writer of its shard."),
+    Metric(
+        "settler", MetricKind.GAUGE, "1 while this process is the one that settles its cluster."
+    ),
     Metric(
         "durability_degraded",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "1 while an acknowledged record might not survive a power cut.",
     ),
     # The process
-    Metric("ready", Kind.GAUGE, "1 while /readyz answers 200."),
+    Metric("ready", MetricKind.GAUGE, "1 while /readyz answers 200."),
     Metric(
         "loop_blocked_seconds",
-        Kind.HISTOGRAM,
+        MetricKind.HISTOGRAM,
         "Time for which deciding one group held the event loop.",
         (),
         _BLOCKED,
     ),
-    Metric("loop_blocked_seconds_max", Kind.GAUGE, "The longest of these since the start."),
+    Metric("loop_blocked_seconds_max", MetricKind.GAUGE, "The longest of these since the start."),
     Metric(
         "certificate_expiry_timestamp_seconds",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "When the certificate that is served ends, Unix time.",
     ),
     Metric(
         "connections_certified",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Open connections of clients with a certificate that may send reviews.",
     ),
-    Metric("connections_others", Kind.GAUGE, "Open connections of all other clients."),
+    Metric("connections_others", MetricKind.GAUGE, "Open connections of all other clients."),
     Metric(
-        "connections_handshakes", Kind.GAUGE, "Connections that have not ended their TLS handshake."
+        "connections_handshakes",
+        MetricKind.GAUGE,
+        "Connections that have not ended their TLS handshake.",
     ),
     Metric(
         "connections_dropped_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Connections that were closed for others, or found no place, by what they were:"
         " certified, others or handshakes.",
         ("pool",),
     ),
     # Settlement
-    Metric("holds_open", Kind.GAUGE, "Holds that are neither committed nor released."),
+    Metric("holds_open", MetricKind.GAUGE, "Holds that are neither committed nor released."),
     Metric(
         "drift_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Differences between cluster and ledger that were corrected, by cause.",
         ("cause",),
     ),
     Metric(
         "watch_failures_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Objects, and whole lists, of a watch that could not be taken in, by watch: a defect.",
         ("watch",),
     ),
     Metric(
         "labels_unread_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Objects charged with a digest of their labels: too many of them are selected by.",
     ),
-    Metric("settle_committed_total", Kind.COUNTER, "Holds whose object was seen persisted."),
+    Metric("settle_committed_total", MetricKind.COUNTER, "Holds whose object was seen persisted."),
     Metric(
         "settle_released_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Holds and charges that ended, by cause.",
         ("cause",),
     ),
-    Metric("settle_lists_total", Kind.COUNTER, "Linearizable lists read to prove holds dead."),
-    Metric("settle_failures_total", Kind.COUNTER, "Of these, lists that failed and prove nothing."),
+    Metric(
+        "settle_lists_total", MetricKind.COUNTER, "Linearizable lists read to prove holds dead."
+    ),
+    Metric(
+        "settle_failures_total",
+        MetricKind.COUNTER,
+        "Of these, lists that failed and prove nothing.",
+    ),
     Metric(
         "quotas_not_understood",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Quotas that exist and in which something does not hold as it is written.",
     ),
     Metric(
         "objects_not_understood",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Objects that exist, ask for what makes no sense, and are charged nothing.",
     ),
     Metric(
         "controllers_not_believed",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Users that made objects for a controller in the last hour and are not known as one; what"
         " they made counts beside its owner.",
     ),
     Metric(
         "allocators_refused",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Accounts with the rights of HAMi's that were refused its annotations in the last hour and"
         " are not among the trusted identities.",
     ),
-    Metric("pods_waiting", Kind.GAUGE, "Pods that wait behind the gate for room."),
-    Metric("pods_waiting_seconds_max", Kind.GAUGE, "How long the oldest of them exists."),
+    Metric("pods_waiting", MetricKind.GAUGE, "Pods that wait behind the gate for room."),
+    Metric("pods_waiting_seconds_max", MetricKind.GAUGE, "How long the oldest of them exists."),
     Metric(
         "status_writes_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Statuses of quotas written for people to see: done, in conflict with another write, or"
         " failed.",
         ("resource", "outcome"),
     ),
     Metric(
         "events_dropped_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Events of pods that were not written, by the part of the service that reports them and by"
         " cause: too many waited (full), or the API server refused them (refused).",
         ("source", "cause"),
     ),
     # What is around a request
-    Metric("owners_known", Kind.GAUGE, "Owners of pods that are remembered."),
+    Metric("owners_known", MetricKind.GAUGE, "Owners of pods that are remembered."),
     Metric(
         "owners_turned_away_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Owners that found no room and are read from the API server at every review.",
     ),
     # Scheduling
     Metric(
         "extender_seconds",
-        Kind.HISTOGRAM,
+        MetricKind.HISTOGRAM,
         "Time from a scheduler's request to its answer, by verb.",
         ("verb",),
         _QUICK,
     ),
     Metric(
         "extender_answers_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Answers to the scheduler, by verb and outcome; a bind that is lost had been filtered on"
         " what was no more so.",
         ("verb", "outcome"),
     ),
-    Metric("extender_guesses", Kind.GAUGE, "Pods that are probably on their way to a node."),
+    Metric("extender_guesses", MetricKind.GAUGE, "Pods that are probably on their way to a node."),
     Metric(
         "hints_refused_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Hints of other extenders that were refused because they cannot be true.",
     ),
-    Metric("extender_nodes", Kind.GAUGE, "Nodes whose cards the extender knows."),
+    Metric("extender_nodes", MetricKind.GAUGE, "Nodes whose cards the extender knows."),
     Metric(
         "extender_reloads",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "How often the extender's cards did not follow from the log and were loaded anew.",
     ),
     Metric(
         "preemptions_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Tries to make room for a pod by evicting others, by outcome.",
         ("outcome",),
     ),
-    Metric("pods_preempted_total", Kind.COUNTER, "Pods that were evicted for others."),
+    Metric("pods_preempted_total", MetricKind.COUNTER, "Pods that were evicted for others."),
     Metric(
         "placements_undone_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Placements that came to no Binding within the bound, and gave their cards back.",
     ),
     Metric(
         "nodes_not_understood",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Nodes whose announcement of cards cannot be read; what was known of them stays.",
     ),
     Metric(
         "pods_astray",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Pods that run on cards which no node announces, or whose annotations make no sense.",
     ),
-    Metric("placements_unbound", Kind.GAUGE, "Placements that are not known to be bound."),
+    Metric("placements_unbound", MetricKind.GAUGE, "Placements that are not known to be bound."),
     Metric(
         "placement_drift_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Pods whose annotations say otherwise than the ledger, by what is wrong.",
         ("kind",),
     ),
     Metric(
         "node_locks_cleared_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Locks of nodes that nobody needed any more and that were cleared.",
     ),
     # The read side
-    Metric("projection_lag_records", Kind.GAUGE, "Records of the log not yet in the projection."),
+    Metric(
+        "projection_lag_records", MetricKind.GAUGE, "Records of the log not yet in the projection."
+    ),
 )
 
 _Child = Counter | Gauge | Histogram
@@ -373,9 +389,9 @@ class _Measured(Collector):
 
 
 def _make(metric: Metric, registry: CollectorRegistry) -> _Child:
-    if metric.kind is Kind.COUNTER:
+    if metric.kind is MetricKind.COUNTER:
         return Counter(metric.full_name, metric.help, metric.labels, registry=registry)
-    if metric.kind is Kind.GAUGE:
+    if metric.kind is MetricKind.GAUGE:
         return Gauge(metric.full_name, metric.help, metric.labels, registry=registry)
     return Histogram(
         metric.full_name, metric.help, metric.labels, registry=registry, buckets=metric.buckets

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 from starlette.datastructures import QueryParams
 
 from projections.queries.as_of import InvalidMoment, Moment, microseconds, parse
-from projections.queries.scopes import Scope
+from projections.queries.scopes import QueryScope
 
 LIMIT_DEFAULT: Final = 500
 LIMIT_MAX: Final = 5_000
@@ -27,9 +27,9 @@ class InvalidParameter(ValueError):
         self.parameter, self.value, self.message = parameter, value, message
 
 
-def scope(query: QueryParams) -> Scope:
+def scope(query: QueryParams) -> QueryScope:
     """Read `namespace` and `cluster`. Raises InvalidParameter."""
-    return Scope(text(query, "namespace"), text(query, "cluster"))
+    return QueryScope(text(query, "namespace"), text(query, "cluster"))
 
 
 def text(query: QueryParams, name: str) -> str:

@@ -22,15 +22,15 @@ from projections.queries.card_residents import cards
 from projections.queries.drift_report import drift
 from projections.queries.holders import holders, holds
 from projections.queries.past_denials import denials
-from projections.queries.shares import By, shares
+from projections.queries.shares import Breakdown, shares
 from projections.queries.usage import usage
-from projections.store.readers import Readers, View
+from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import StoreError
 
 Answer = tuple[int, Sequence[msgspec.Struct], str]
 """As of which position, the rows, and where to go on or nothing."""
 
-Question = Callable[[View, Request], Awaitable[Answer]]
+Question = Callable[[ProjectionView, Request], Awaitable[Answer]]
 
 _DENIALS_MAX: Final = 10**15
 _encoder: Final = msgspec.json.Encoder()
@@ -72,7 +72,7 @@ def _endpoint(readers: Readers, question: Question) -> Callable[[Request], Await
     return answer
 
 
-async def _headers(view: View, position: int, more: str) -> dict[str, str]:
+async def _headers(view: ProjectionView, position: int, more: str) -> dict[str, str]:
     time = view.head.time if position == view.head.position else await _time(view, position)
     headers = {
         "Gpuledger-Position": str(position),
@@ -82,7 +82,7 @@ async def _headers(view: View, position: int, more: str) -> dict[str, str]:
     return {**headers, "Gpuledger-Next": more} if more else headers
 
 
-async def _time(view: View, position: int) -> int:
+async def _time(view: ProjectionView, position: int) -> int:
     statement = "SELECT time FROM records WHERE position = ?"
     async with view.connection.execute(statement, (position,)) as rows:
         row = await rows.fetchone()
@@ -94,26 +94,26 @@ def _refuse(status: int, message: str, **details: str) -> Response:
     return Response(body, status_code=status, media_type="application/json")
 
 
-async def _position(view: View, request: Request, name: str) -> int:
+async def _position(view: ProjectionView, request: Request, name: str) -> int:
     try:
         return await resolve(view, parameters.moment(request.query_params, name))
     except InvalidMoment as error:
         raise InvalidParameter(name, request.query_params[name], str(error)) from error
 
 
-async def _usage(view: View, request: Request) -> Answer:
+async def _usage(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     position = await _position(view, request, "at")
     scope, limit = parameters.scope(query), parameters.limit(query)
     quota, after = parameters.text(query, "quota"), parameters.text(query, "after")
-    by = parameters.choice(query, "by", By)
+    by = parameters.choice(query, "by", Breakdown)
     if by is not None:
         answer = shares(view, position, scope, by, limit=limit, quota=quota, after=after)
         return position, *await answer
     return position, *await usage(view, position, scope, limit=limit, quota=quota, after=after)
 
 
-async def _holders(view: View, request: Request) -> Answer:
+async def _holders(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     position = await _position(view, request, "at")
     scope, limit = parameters.scope(query), parameters.limit(query)
@@ -125,7 +125,7 @@ async def _holders(view: View, request: Request) -> Answer:
     return position, rows, more
 
 
-async def _holds(view: View, request: Request) -> Answer:
+async def _holds(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     position = await _position(view, request, "at")
     scope, limit = parameters.scope(query), parameters.limit(query)
@@ -133,7 +133,7 @@ async def _holds(view: View, request: Request) -> Answer:
     return position, *await holds(view, position, scope, limit=limit, after=after)
 
 
-async def _cards(view: View, request: Request) -> Answer:
+async def _cards(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     namespace = parameters.text(query, "namespace")
     if namespace:
@@ -149,7 +149,7 @@ async def _cards(view: View, request: Request) -> Answer:
     return position, rows, more
 
 
-async def _events(view: View, request: Request) -> Answer:
+async def _events(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     first = await _first(view, request)
     last = await _position(view, request, "to")
@@ -159,7 +159,7 @@ async def _events(view: View, request: Request) -> Answer:
     return last, rows, f"{more[0]}.{more[1]}" if more is not None else ""
 
 
-async def _first(view: View, request: Request) -> int:
+async def _first(view: ProjectionView, request: Request) -> int:
     """Return the first position that `from` means: a position itself, or the first since a time."""
     moment = parameters.moment(request.query_params, "from")
     if moment is None:
@@ -172,7 +172,7 @@ async def _first(view: View, request: Request) -> int:
     return int(row[0]) if row is not None else view.head.position + 1
 
 
-async def _denials(view: View, request: Request) -> Answer:
+async def _denials(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     before = parameters.number(query, "before", 0, _DENIALS_MAX)
     since = parameters.time(query, "from")
@@ -181,7 +181,7 @@ async def _denials(view: View, request: Request) -> Answer:
     return view.head.position, rows, str(more) if more else ""
 
 
-async def _drift(view: View, request: Request) -> Answer:
+async def _drift(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     before, since = parameters.place(query, "before"), parameters.time(query, "from")
     scope, limit = parameters.scope(query), parameters.limit(query)

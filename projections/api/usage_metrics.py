@@ -11,11 +11,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ledger.core.model.accounts import Kind
-from projections.queries.card_residents import Card, cards, cards_open
+from projections.queries.card_residents import CardUsage, cards, cards_open
 from projections.queries.scopes import EVERYTHING
 from projections.queries.usage import Usage, usage
 from projections.store.readers import Readers
-from projections.store.store_writer import Head
+from projections.store.store_writer import ProjectionHead
 
 LINES_MAX: Final = 5_000
 """How many lines are listed."""
@@ -47,9 +47,9 @@ class UsageCollector(Collector):
         self._readers = readers
         self._lines: list[Usage] = []
         self._left_out = 0
-        self._cards: list[Card] = []
+        self._cards: list[CardUsage] = []
         self._cards_left_out = 0
-        self._head = Head(0, 0, b"")
+        self._head = ProjectionHead(0, 0, b"")
 
     @property
     def position(self) -> int:

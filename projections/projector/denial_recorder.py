@@ -1,13 +1,13 @@
 """Keeping denials: the table beside the log's tables, from a stream where old ones expire."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from typing import Final
 
 import aiosqlite
 import msgspec
+import structlog
 
 from ledger.log.port import Entry, Log
 from ledger.log.writer import denial_log
@@ -22,7 +22,7 @@ EXPIRY_SECONDS: Final = 3600.0
 _DAY: Final = 86_400 * 1_000_000
 """µs."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("projections")
 
 
 async def follow(log: Log, store: Store) -> None:
@@ -70,7 +70,7 @@ def _row(entry: Entry) -> tuple[int, int, str, str, bytes] | None:
     try:
         refusal = denial_log.decode(entry.payload)
     except msgspec.MsgspecError as error:
-        _log.warning("denial %d is left out, it does not decode: %s", entry.position, error)
+        _log.warning("denial_unreadable", number=entry.position, reason=str(error))
         return None
     cluster, _, namespace = refusal.namespace.partition("/")
     return entry.position, refusal.time, cluster, namespace, entry.payload

@@ -13,17 +13,17 @@ from ledger.log import records
 from ledger.log.port import Entry, Log, Lost
 from projections.projector import denial_recorder
 from projections.projector.state_at import state_at
-from projections.store.store_writer import Head, Store
-from projections.tables.balances import Balances
-from projections.tables.card_table import Cards
-from projections.tables.catalog import Catalog
-from projections.tables.changes import step
-from projections.tables.charge_table import Charges
-from projections.tables.drift_table import Drift
-from projections.tables.envelope_draws import Draws
-from projections.tables.history_table import History
-from projections.tables.names import Names
-from projections.tables.placement_table import Placements
+from projections.store.store_writer import ProjectionHead, Store
+from projections.tables.balances import BalanceTable
+from projections.tables.card_table import CardTable
+from projections.tables.catalog import AccountTables
+from projections.tables.changes import fold_record
+from projections.tables.charge_table import ChargeTable
+from projections.tables.drift_table import DriftTable
+from projections.tables.envelope_draws import DrawTable
+from projections.tables.history_table import HistoryTables
+from projections.tables.names import NameNumbers
+from projections.tables.placement_table import PlacementTable
 from projections.tables.table import Table
 
 EVENTS_PER_TRANSACTION: Final = 32_768
@@ -46,7 +46,7 @@ async def run(log: Log, store: Store, *, on_progress: Progress | None = None) ->
 
 async def replay(
     log: Log, store: Store, last: int | None = None, *, on_progress: Progress | None = None
-) -> Head:
+) -> ProjectionHead:
     """Bring the file up to a position of the log, its end when None, and return where it is.
 
     Raises Lost, NewerSchema and Unreachable.
@@ -67,19 +67,19 @@ async def replay(
 class Projector:
     """Folds records on the state of a position and writes what they changed."""
 
-    def __init__(self, store: Store, state: State, names: Names) -> None:
+    def __init__(self, store: Store, *, state: State, names: NameNumbers) -> None:
         self._store = store
         self._state = state
         self._names = names
         self._tables: tuple[Table, ...] = (
-            History(names),
-            Catalog(names),
-            Charges(names),
-            Draws(names),
-            Cards(names),
-            Placements(names),
-            Drift(names),
-            Balances(names, state),
+            HistoryTables(names),
+            AccountTables(names),
+            ChargeTable(names),
+            DrawTable(names),
+            CardTable(names),
+            PlacementTable(names),
+            DriftTable(names),
+            BalanceTable(names, state),
         )
 
     @classmethod
@@ -93,8 +93,8 @@ class Projector:
         await witness(log, head, str(store.path))
         state = await state_at(log, head.position)
         async with store.transaction() as connection:
-            names = await Names.load(connection)
-        return cls(store, state, names)
+            names = await NameNumbers.load(connection)
+        return cls(store, state=state, names=names)
 
     @property
     def position(self) -> int:
@@ -110,9 +110,9 @@ class Projector:
         """Fold entries that follow on the position, store what they changed, count the events."""
         waiting, events = 0, 0
         for entry in entries:
-            change = step(self._state, entry.position, entry.payload)
+            change = fold_record(self._state, entry.position, entry.payload)
             for table in self._tables:
-                table.take(change)
+                table.collect(change)
             waiting += len(change.record.items) + 1
             events += len(change.record.items)
             if waiting >= EVENTS_PER_TRANSACTION:
@@ -129,7 +129,7 @@ class Projector:
                 await table.write(connection)
 
 
-async def witness(log: Log, head: Head, source: str) -> None:
+async def witness(log: Log, head: ProjectionHead, source: str) -> None:
     """Check that the record which a projection saw last is in the log. Raises Lost."""
     if head.position == 0:
         return

@@ -9,13 +9,13 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.traits import Traits
 from ledger.log.records import Item
 from projections.queries.as_of import rfc3339
-from projections.queries.scopes import EVERYTHING, Scope, namespaces
+from projections.queries.scopes import EVERYTHING, QueryScope, namespaces
 from projections.queries.usage_lines import line_names
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 from projections.text.event_text import Posting, describe, postings
 
 
-class Event(msgspec.Struct, frozen=True):
+class HistoryEvent(msgspec.Struct, frozen=True):
     """One event: `number` counts from 0 in its record, `position` is the record's.
 
     The other fields are those of `projections.text.event_text.Description`.
@@ -45,8 +45,14 @@ START: Final[Place] = (0, -1)
 
 
 async def history(
-    view: View, first: int, last: int, scope: Scope, *, limit: int, after: Place = START
-) -> tuple[list[Event], Place | None]:
+    view: ProjectionView,
+    first: int,
+    last: int,
+    scope: QueryScope,
+    *,
+    limit: int,
+    after: Place = START,
+) -> tuple[list[HistoryEvent], Place | None]:
     """Return at most `limit` events from position `first` to `last`, from after a place on.
 
     Returns with them the place to go on `after`, None at the end. Events that concern no single
@@ -73,7 +79,12 @@ _Found = tuple[int, int, int, Item]
 
 
 async def _read(
-    view: View, statement: str, values: dict[str, int], start: Place, last: int, limit: int
+    view: ProjectionView,
+    statement: str,
+    values: dict[str, int],
+    start: Place,
+    last: int,
+    limit: int,
 ) -> list[_Found]:
     """Return at least `limit` events after a place, if there are, in order."""
     found: list[_Found] = []
@@ -94,10 +105,12 @@ async def _read(
 
 def _event(
     position: int, number: int, time: int, item: Item, names: dict[int, tuple[str, str]]
-) -> Event:
+) -> HistoryEvent:
     told = msgspec.structs.asdict(describe(item.event))
     touched = postings(item.postings, names.__getitem__)
-    return Event(position=position, number=number, time=rfc3339(time), postings=touched, **told)
+    return HistoryEvent(
+        position=position, number=number, time=rfc3339(time), postings=touched, **told
+    )
 
 
 _bodies: Final = msgspec.msgpack.Decoder(list[tuple[int, Item]])

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _POSITION_DIGITS_MAX: Final = 15
@@ -36,7 +36,7 @@ def parse(text: str) -> Moment:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-async def resolve(view: View, moment: Moment | None) -> int:
+async def resolve(view: ProjectionView, moment: Moment | None) -> int:
     """Return the position that was the last one at a moment; the projection's own when None.
 
     Raises InvalidMoment when the position is not projected yet. A time after the last record is
@@ -57,7 +57,7 @@ async def resolve(view: View, moment: Moment | None) -> int:
     return int(row[0]) if row is not None else 0
 
 
-async def time_of(view: View, position: int) -> int:
+async def time_of(view: ProjectionView, position: int) -> int:
     """Return the time of a projected record in µs of Unix time, 0 where there is none."""
     statement = "SELECT time FROM records WHERE position = ?"
     async with view.connection.execute(statement, (position,)) as rows:

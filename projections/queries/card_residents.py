@@ -6,11 +6,11 @@ import msgspec
 
 from ledger.core.model import accounts
 from ledger.core.model.cards import Card as Announced
-from projections.queries.pods_on_cards import Resident, residents
-from projections.store.readers import View
+from projections.queries.pods_on_cards import PodOnCard, pods_on_cards
+from projections.store.readers import ProjectionView
 
 
-class Card(msgspec.Struct, frozen=True):
+class CardUsage(msgspec.Struct, frozen=True):
     """One card of a node: `memory` in MiB, `cores` in percent of a card, `slots` in containers.
 
     These are the limits of what may be promised of it, `used_…` is what is promised and `free_…`
@@ -44,11 +44,11 @@ class Card(msgspec.Struct, frozen=True):
     cores_scale: int
     keeper: str
     state: str
-    pods: list[Resident] | msgspec.UnsetType = msgspec.UNSET
+    pods: list[PodOnCard] | msgspec.UnsetType = msgspec.UNSET
 
 
 async def cards(
-    view: View,
+    view: ProjectionView,
     position: int,
     *,
     limit: int,
@@ -56,7 +56,7 @@ async def cards(
     node: str = "",
     after: str = "",
     pods: bool = False,
-) -> tuple[list[Card], str]:
+) -> tuple[list[CardUsage], str]:
     """Return at most `limit` cards as of a position, by cluster, node and uuid.
 
     Only of one cluster or of nodes of one name, unless these are empty; with `pods`, each with the
@@ -71,9 +71,9 @@ async def cards(
     }
     async with view.connection.execute(_CARDS, values) as rows:
         found = list(await rows.fetchall())
-    read = [_card(*row) for row in found[:limit]]
+    read = [_card_usage(*row) for row in found[:limit]]
     if pods:
-        there = await residents(view, position, {f"{one.cluster}/{one.node}" for one in read})
+        there = await pods_on_cards(view, position, {f"{one.cluster}/{one.node}" for one in read})
         read = [
             msgspec.structs.replace(
                 one, pods=there.get((f"{one.cluster}/{one.node}", one.uuid), [])
@@ -83,21 +83,21 @@ async def cards(
     return read, found[limit - 1][0] if len(found) > limit else ""
 
 
-async def cards_open(view: View) -> int:
+async def cards_open(view: ProjectionView) -> int:
     """Return how many cards there are now."""
     async with view.connection.execute("SELECT count(*) FROM cards WHERE closed IS NULL") as rows:
         row = await rows.fetchone()
     return int(row[0]) if row is not None else 0
 
 
-def _card(account: str, keeper: str, state: str, body: str, balances: bytes) -> Card:
+def _card_usage(account: str, keeper: str, state: str, body: str, balances: bytes) -> CardUsage:
     cluster, node, uuid = accounts.parts(account)
     card = _announced.decode(body)
     # A row of balances has line, limit, used and committed of each line, in the order of LINES.
     numbers = _balances.decode(balances)
     of_lines = zip(numbers[1::4], numbers[2::4], strict=True)
     (memory, used_memory), (cores, used_cores), (slots, used_slots) = of_lines
-    return Card(
+    return CardUsage(
         cluster=cluster,
         node=node,
         uuid=uuid,

@@ -8,21 +8,21 @@ import msgspec
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import OBJECT
 from ledger.core.model.traits import Traits
-from projections.queries.scopes import Namespace
+from projections.queries.scopes import NumberedNamespace
 from projections.store.intervals import forks_around
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 _ROWS_AT_ONCE: Final = 1_000
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class ChargeRow(msgspec.Struct, frozen=True, gc=False):
     """One part of a key's charge: an open hold, or with base -1 the committed object.
 
     `since` is in µs of Unix time. `admitted` is the part of an object's demand that was let in,
     None for all of it.
     """
 
-    namespace: Namespace
+    namespace: NumberedNamespace
     key: str
     uid: str
     base: int
@@ -35,9 +35,14 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     actor: str
 
 
-async def parts(
-    view: View, position: int, namespace: Namespace, *, after: str = "", lowest: int = OBJECT
-) -> AsyncGenerator[Part, None]:
+async def charge_rows(
+    view: ProjectionView,
+    position: int,
+    namespace: NumberedNamespace,
+    *,
+    after: str = "",
+    lowest: int = OBJECT,
+) -> AsyncGenerator[ChargeRow, None]:
     """Yield what was open at a position in a namespace, by key, from the key after `after` on.
 
     Parts with a base under `lowest` are left out; 0 leaves the holds.
@@ -55,7 +60,7 @@ async def parts(
             for key, uid, base, demand, admitted, traits, *rest in rows:
                 part = None if admitted is None else _demands.decode(admitted)
                 bodies = (_demands.decode(demand), part, _traits.decode(traits))
-                yield Part(namespace, key, uid, base, *bodies, *rest)
+                yield ChargeRow(namespace, key, uid, base, *bodies, *rest)
 
 
 _demands: Final = msgspec.msgpack.Decoder(Amounts)

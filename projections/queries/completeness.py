@@ -10,10 +10,10 @@ import msgspec
 
 from ledger.core.model.traits import Numbered, needs
 from projections.store.intervals import forks_around
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 
-async def incomplete(view: View, position: int, numbers: list[int]) -> set[int]:
+async def incomplete(view: ProjectionView, position: int, numbers: list[int]) -> set[int]:
     """Return those of these accounts, by number, that count what was not read as of a position."""
     wanted = [[number, since] for number, since in await _needing(view, position, numbers)]
     if not wanted:
@@ -28,7 +28,9 @@ async def incomplete(view: View, position: int, numbers: list[int]) -> set[int]:
         return {number async for (number,) in rows}
 
 
-async def _needing(view: View, position: int, numbers: list[int]) -> list[tuple[int, int]]:
+async def _needing(
+    view: ProjectionView, position: int, numbers: list[int]
+) -> list[tuple[int, int]]:
     """Return those that select by labels with numbers, and up to which they need to be told."""
     values = {"numbers": msgspec.json.encode(numbers).decode(), "position": position}
     async with view.connection.execute(_SELECTING, values) as rows:

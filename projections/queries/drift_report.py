@@ -6,12 +6,12 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts
 from projections.queries.as_of import LAST, rfc3339
-from projections.queries.scopes import Scope
+from projections.queries.scopes import QueryScope
 from projections.queries.usage_lines import line_names
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 
-class Over(msgspec.Struct, frozen=True):
+class ExceededLine(msgspec.Struct, frozen=True):
     """A line that was over its limit after a correction, in the unit of its `resource`."""
 
     account: str
@@ -37,10 +37,10 @@ class Correction(msgspec.Struct, frozen=True):
     key: str
     uid: str
     amounts: Amounts
-    over: list[Over]
+    over: list[ExceededLine]
 
 
-class Unbelieved(msgspec.Struct, frozen=True):
+class UnrecognizedUser(msgspec.Struct, frozen=True):
     """A user who made objects that name an owner, and was not known to act for it."""
 
     username: str
@@ -51,19 +51,19 @@ Place = tuple[int, int]
 """Position and number of a correction."""
 
 
-async def unbelieved(view: View, scope: Scope) -> list[Unbelieved]:
+async def unrecognized_users(view: ProjectionView, scope: QueryScope) -> list[UnrecognizedUser]:
     """Return who made objects of a scope that count beside the owners that they name.
 
     Only the newest charges are looked at, and of these users those who made most.
     """
     values = {"name": scope.namespace, "cluster": scope.cluster}
     async with view.connection.execute(_UNBELIEVED, values) as rows:
-        return [Unbelieved(username, objects) async for username, objects in rows]
+        return [UnrecognizedUser(username, objects) async for username, objects in rows]
 
 
 async def drift(
-    view: View,
-    scope: Scope,
+    view: ProjectionView,
+    scope: QueryScope,
     *,
     limit: int,
     since: int = 0,
@@ -101,7 +101,7 @@ async def drift(
             key,
             uid,
             _amounts.decode(amounts),
-            [Over(*names[line], used, most) for line, used, most in _overs.decode(over)],
+            [ExceededLine(*names[line], used, most) for line, used, most in _overs.decode(over)],
         )
         for position, number, time, kind, cause, cluster, namespace, key, uid, amounts, over in (
             found[:limit]

@@ -10,15 +10,23 @@ from ledger.core.evolve.charges import PODS
 from ledger.core.model.amounts import Amounts, minus
 from ledger.core.model.commands import BARRED, CREATE
 from projections.queries.as_of import rfc3339
-from projections.queries.charge_rows import Part, parts
-from projections.queries.scopes import Namespace, Scope, namespaces
-from projections.queries.units import Drawn, Held, by_key, draws, entries, is_drawing, unit_of
-from projections.store.readers import View
+from projections.queries.charge_rows import ChargeRow, charge_rows
+from projections.queries.scopes import NumberedNamespace, QueryScope, namespaces
+from projections.queries.units import (
+    DrawnAmounts,
+    KeyCharge,
+    by_key,
+    draws,
+    is_drawing,
+    key_charges,
+    unit_of,
+)
+from projections.store.readers import ProjectionView
 
 _NOTHING: Final[Amounts] = {}
 
 
-class Holder(msgspec.Struct, frozen=True):
+class HolderCharge(msgspec.Struct, frozen=True):
     """A key and its charge: `amounts` = committed + reserved, per resource.
 
     A root is charged the larger of its `envelope`, what its spec may run at once, and of what its
@@ -42,7 +50,7 @@ class Holder(msgspec.Struct, frozen=True):
     pods: int
 
 
-class Hold(msgspec.Struct, frozen=True):
+class OpenHold(msgspec.Struct, frozen=True):
     """An attempt that is not settled: base 0 creates, another is the resourceVersion it updates.
 
     `root` is the key of the root that it will draw from, empty when there is none.
@@ -61,22 +69,22 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 async def holders(
-    view: View,
+    view: ProjectionView,
     position: int,
-    scope: Scope,
+    scope: QueryScope,
     *,
     limit: int,
     after: str = "",
     pods: bool = False,
     root: str = "",
-) -> tuple[list[Holder], str]:
+) -> tuple[list[HolderCharge], str]:
     """Return at most `limit` holders of a scope as of a position, by cluster, namespace and key.
 
     Their amounts add up to what is used. With `pods`, the pods that draw from a root are listed
     beside it, with `root` only the pods that name this one. Returns with them where to go on,
     `cluster/namespace/key`, empty at the end.
     """
-    found: list[Holder] = []
+    found: list[HolderCharge] = []
     for namespace, start in await _places(view, scope, after):
         stream = _holders(view, position, namespace, start, pods or bool(root))
         async with aclosing(stream):
@@ -90,13 +98,13 @@ async def holders(
 
 
 async def holds(
-    view: View, position: int, scope: Scope, *, limit: int, after: str = ""
-) -> tuple[list[Hold], str]:
+    view: ProjectionView, position: int, scope: QueryScope, *, limit: int, after: str = ""
+) -> tuple[list[OpenHold], str]:
     """Return the holds of at most `limit` keys of a scope as of a position, as `holders` does."""
-    found: list[Hold] = []
+    found: list[OpenHold] = []
     seen = 0
     for namespace, start in await _places(view, scope, after):
-        stream = by_key(parts(view, position, namespace, after=start, lowest=CREATE))
+        stream = by_key(charge_rows(view, position, namespace, after=start, lowest=CREATE))
         async with aclosing(stream):
             async for one in stream:
                 if seen == limit:
@@ -107,17 +115,19 @@ async def holds(
 
 
 async def _holders(
-    view: View, position: int, namespace: Namespace, after: str, pods: bool
-) -> AsyncGenerator[Holder, None]:
+    view: ProjectionView, position: int, namespace: NumberedNamespace, after: str, pods: bool
+) -> AsyncGenerator[HolderCharge, None]:
     """Yield the holders of a namespace; with `pods`, also what is charged in its root's unit."""
     drawn = await draws(view, position, namespace)
-    async with aclosing(entries(view, position, namespace, after=after)) as stream:
+    async with aclosing(key_charges(view, position, namespace, after=after)) as stream:
         async for one in stream:
             if pods or not is_drawing(one, drawn):
                 yield _holder(one, drawn.get(one.key))
 
 
-async def _places(view: View, scope: Scope, after: str) -> list[tuple[Namespace, str]]:
+async def _places(
+    view: ProjectionView, scope: QueryScope, after: str
+) -> list[tuple[NumberedNamespace, str]]:
     """Return the namespaces of a scope from the place `cluster/namespace/key` on.
 
     With each comes the key after which to go on in it.
@@ -131,13 +141,13 @@ async def _places(view: View, scope: Scope, after: str) -> list[tuple[Namespace,
     ]
 
 
-def _place(row: Holder | Hold) -> str:
+def _place(row: HolderCharge | OpenHold) -> str:
     return f"{row.cluster}/{row.namespace}/{row.key}"
 
 
-def _holder(one: Held, drawn: Drawn | None) -> Holder:
+def _holder(one: KeyCharge, drawn: DrawnAmounts | None) -> HolderCharge:
     unit, is_root = unit_of(one, drawn), not one.key.startswith(PODS)
-    return Holder(
+    return HolderCharge(
         one.namespace.cluster,
         one.namespace.name,
         one.key,
@@ -154,8 +164,8 @@ def _holder(one: Held, drawn: Drawn | None) -> Holder:
     )
 
 
-def _hold(part: Part) -> Hold:
-    return Hold(
+def _hold(part: ChargeRow) -> OpenHold:
+    return OpenHold(
         part.namespace.cluster,
         part.namespace.name,
         part.key,

@@ -6,11 +6,11 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, sentence
 from ledger.log.writer import denial_log
 from projections.queries.as_of import LAST, rfc3339
-from projections.queries.scopes import Scope
-from projections.store.readers import View
+from projections.queries.scopes import QueryScope
+from projections.store.readers import ProjectionView
 
 
-class Denied(msgspec.Struct, frozen=True):
+class PastDenial(msgspec.Struct, frozen=True):
     """A refused request. `number` orders denials, `position` is where in the log it was decided."""
 
     number: int
@@ -27,8 +27,14 @@ class Denied(msgspec.Struct, frozen=True):
 
 
 async def denials(
-    view: View, scope: Scope, *, limit: int, since: int = 0, until: int = LAST, before: int = 0
-) -> tuple[list[Denied], int]:
+    view: ProjectionView,
+    scope: QueryScope,
+    *,
+    limit: int,
+    since: int = 0,
+    until: int = LAST,
+    before: int = 0,
+) -> tuple[list[PastDenial], int]:
     """Return at most `limit` denials of a scope, newest first.
 
     They are from `since` to `until`, in µs of Unix time.
@@ -55,10 +61,10 @@ async def denials(
     return found[:limit], found[limit - 1].number if len(found) > limit else 0
 
 
-def _denied(number: int, body: bytes) -> Denied:
+def _denied(number: int, body: bytes) -> PastDenial:
     refusal = denial_log.decode(body)
     cluster, _, namespace = refusal.namespace.partition("/")
-    return Denied(
+    return PastDenial(
         number,
         refusal.position,
         rfc3339(refusal.time),

@@ -9,7 +9,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import Parts, Placement, Stage, exclusive_on
 from projections.queries.as_of import rfc3339
 from projections.store.intervals import forks_around
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 STAGES: Final = {
     Stage.PROPOSED: "proposed",
@@ -19,7 +19,7 @@ STAGES: Final = {
 """How far a placement has come, as people and programs read it."""
 
 
-class Resident(msgspec.Struct, frozen=True):
+class PodOnCard(msgspec.Struct, frozen=True):
     """A pod on a card: `memory` in MiB, `cores` in percent of a card, `slots` in containers.
 
     `exclusive` says that it leaves the card to nobody else, `stage` how far its placement has come:
@@ -39,11 +39,11 @@ class Resident(msgspec.Struct, frozen=True):
     since: str
 
 
-Residents = dict[tuple[str, str], list[Resident]]
+PodsByCard = dict[tuple[str, str], list[PodOnCard]]
 """By qualified node and uuid of the card, by namespace and key."""
 
 
-async def residents(view: View, position: int, nodes: set[str]) -> Residents:
+async def pods_on_cards(view: ProjectionView, position: int, nodes: set[str]) -> PodsByCard:
     """Return the pods on the cards of these qualified nodes as of a position."""
     values = {
         "position": position,
@@ -51,18 +51,18 @@ async def residents(view: View, position: int, nodes: set[str]) -> Residents:
         "forks": msgspec.json.encode(forks_around(position, view.head.position)).decode(),
     }
     statement = _NOW if position == view.head.position else _THEN
-    found: Residents = {}
+    found: PodsByCard = {}
     async with view.connection.execute(statement, values) as rows:
         async for namespace, key, *row in rows:
             _add(found, namespace, key, _placement(*row))
     return found
 
 
-def _add(found: Residents, namespace: str, key: str, placed: Placement) -> None:
+def _add(found: PodsByCard, namespace: str, key: str, placed: Placement) -> None:
     """Add a placement to every card that it books."""
     alone = exclusive_on(placed.parts, initialised=placed.initialised)
     for uuid, booking in bookings_of(placed).items():
-        resident = Resident(
+        resident = PodOnCard(
             namespace,
             key,
             placed.uid,

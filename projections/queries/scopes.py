@@ -4,10 +4,10 @@ from typing import Final
 
 import msgspec
 
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 
-class Scope(msgspec.Struct, frozen=True):
+class QueryScope(msgspec.Struct, frozen=True):
     """A namespace, a cluster, both, or everything: what is empty is not restricted."""
 
     namespace: str = ""
@@ -18,10 +18,10 @@ class Scope(msgspec.Struct, frozen=True):
         return self.namespace in {"", namespace} and self.cluster in {"", cluster}
 
 
-EVERYTHING: Final = Scope()
+EVERYTHING: Final = QueryScope()
 
 
-class Namespace(msgspec.Struct, frozen=True):
+class NumberedNamespace(msgspec.Struct, frozen=True):
     """A namespace with the number that rows have for it."""
 
     number: int
@@ -29,7 +29,7 @@ class Namespace(msgspec.Struct, frozen=True):
     name: str
 
 
-async def namespaces(view: View, scope: Scope) -> list[Namespace]:
+async def namespaces(view: ProjectionView, scope: QueryScope) -> list[NumberedNamespace]:
     """Return the namespaces of a scope that the log has named, by cluster and name."""
     statement = """
         SELECT number, cluster, name FROM namespaces
@@ -38,4 +38,4 @@ async def namespaces(view: View, scope: Scope) -> list[Namespace]:
     """
     values = {"name": scope.namespace, "cluster": scope.cluster}
     async with view.connection.execute(statement, values) as rows:
-        return [Namespace(*row) async for row in rows]
+        return [NumberedNamespace(*row) async for row in rows]

@@ -5,10 +5,10 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.traits import Numbered, Reach, Selection
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 
-class Selected(msgspec.Struct, frozen=True):
+class AccountSelection(msgspec.Struct, frozen=True):
     """Which namespaces an account covers, when it selects them, and which objects it counts.
 
     With `asked_only` it counts envelopes only as far as they were asked for.
@@ -19,15 +19,17 @@ class Selected(msgspec.Struct, frozen=True):
     asked_only: bool = False
 
 
-EVERYTHING: Final = Selected(None, ())
+EVERYTHING: Final = AccountSelection(None, ())
 """What an account without a row selects."""
 
 
-async def selections(view: View, position: int) -> dict[str, Selected]:
+async def selections(view: ProjectionView, position: int) -> dict[str, AccountSelection]:
     """Return what every account that selects anything selected at a position, by account."""
     async with view.connection.execute(_SELECTIONS, {"position": position}) as rows:
         return {
-            account: Selected(_reaches.decode(reach), _selections.decode(selects), bool(asked_only))
+            account: AccountSelection(
+                _reaches.decode(reach), _selections.decode(selects), bool(asked_only)
+            )
             async for account, reach, selects, asked_only in rows
         }
 

@@ -9,20 +9,20 @@ import msgspec
 
 from ledger.core.model import accounts
 from ledger.core.model.traits import Selection, matches
-from projections.queries.scopes import Namespace, Scope
+from projections.queries.scopes import NumberedNamespace, QueryScope
 from projections.queries.selections import EVERYTHING, selections
 from projections.queries.units import Unit, units
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 
-class By(StrEnum):
+class Breakdown(StrEnum):
     """What the usage of a quota is broken down by."""
 
     CLUSTER = "cluster"
     NAMESPACE = "namespace"
 
 
-class Share(msgspec.Struct, frozen=True):
+class UsageShare(msgspec.Struct, frozen=True):
     """What a cluster or a namespace takes of one line of a quota, in the unit of its `resource`.
 
     `namespace` is empty in the share of a whole cluster.
@@ -37,13 +37,13 @@ class Share(msgspec.Struct, frozen=True):
     used: int
 
 
-class Covered(msgspec.Struct, frozen=True):
+class CoveredNamespace(msgspec.Struct, frozen=True):
     """A namespace as an account covers it: the account's quota keys, and which objects count.
 
     With `asked_only` envelopes count only as far as they were asked for.
     """
 
-    namespace: Namespace
+    namespace: NumberedNamespace
     account: str
     selects: Selection
     asked_only: bool
@@ -55,8 +55,15 @@ Totals = dict[tuple[str, str], tuple[int, int]]
 
 
 async def shares(
-    view: View, position: int, scope: Scope, by: By, *, limit: int, quota: str = "", after: str = ""
-) -> tuple[list[Share], str]:
+    view: ProjectionView,
+    position: int,
+    scope: QueryScope,
+    by: Breakdown,
+    *,
+    limit: int,
+    quota: str = "",
+    after: str = "",
+) -> tuple[list[UsageShare], str]:
     """Return the shares of a scope as of a position, by cluster, namespace and quota.
 
     Of the quotas named `quota`, or of all that are over many namespaces when it is empty. Nothing
@@ -64,12 +71,12 @@ async def shares(
     `limit` rows. Returns with it where to go on `after`, empty at the end.
     """
 
-    def place(one: Covered) -> tuple[str, ...]:
+    def place(one: CoveredNamespace) -> tuple[str, ...]:
         names = (one.namespace.cluster, one.namespace.name)
-        return names if by is By.NAMESPACE else names[:1]
+        return names if by is Breakdown.NAMESPACE else names[:1]
 
-    found: list[Share] = []
-    covered = await _covered(view, position, scope, quota)
+    found: list[UsageShare] = []
+    covered = await _covered_namespaces(view, position, scope, quota)
     start = tuple(after.split("/"))
     last: tuple[str, ...] = ()
     for names, group in groupby((one for one in covered if place(one) > start), key=place):
@@ -81,8 +88,8 @@ async def shares(
 
 
 async def _shares(
-    view: View, position: int, names: tuple[str, ...], covered: list[Covered]
-) -> list[Share]:
+    view: ProjectionView, position: int, names: tuple[str, ...], covered: list[CoveredNamespace]
+) -> list[UsageShare]:
     """Return the shares of one namespace, or of the namespaces of one cluster together."""
     totals: Totals = {}
     for namespace, several in groupby(covered, key=lambda one: one.namespace):
@@ -92,12 +99,14 @@ async def _shares(
                 _count(unit, counting, totals)
     cluster, name = (*names, "")[:2]
     return [
-        Share(accounts.parts(account)[2], cluster, name, key, used - committed, committed, used)
+        UsageShare(
+            accounts.parts(account)[2], cluster, name, key, used - committed, committed, used
+        )
         for (account, key), (used, committed) in sorted(totals.items())
     ]
 
 
-def _count(unit: Unit, counting: list[Covered], totals: Totals) -> None:
+def _count(unit: Unit, counting: list[CoveredNamespace], totals: Totals) -> None:
     """Add a unit to every line that counts it. A line of which nothing is used has no total."""
     for one in counting:
         if one.selects and not matches(one.selects, unit.traits):
@@ -113,7 +122,9 @@ def _count(unit: Unit, counting: list[Covered], totals: Totals) -> None:
                 )
 
 
-async def _covered(view: View, position: int, scope: Scope, quota: str) -> list[Covered]:
+async def _covered_namespaces(
+    view: ProjectionView, position: int, scope: QueryScope, quota: str
+) -> list[CoveredNamespace]:
     """Return which of the wanted accounts covered which namespaces of the scope at a position."""
     values = {
         "position": position,
@@ -125,8 +136,8 @@ async def _covered(view: View, position: int, scope: Scope, quota: str) -> list[
     selected = await selections(view, position)
     async with view.connection.execute(_COVERED, values) as rows:
         return [
-            Covered(
-                Namespace(number, cluster, name),
+            CoveredNamespace(
+                NumberedNamespace(number, cluster, name),
                 account,
                 selected.get(account, EVERYTHING).selects,
                 selected.get(account, EVERYTHING).asked_only,

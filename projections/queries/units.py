@@ -13,15 +13,15 @@ from ledger.core.model.amounts import Amounts, largest
 from ledger.core.model.commands import BARRED
 from ledger.core.model.events import OBJECT
 from ledger.core.model.traits import Traits, united
-from projections.queries.charge_rows import Part, parts
-from projections.queries.scopes import Namespace
+from projections.queries.charge_rows import ChargeRow, charge_rows
+from projections.queries.scopes import NumberedNamespace
 from projections.store.intervals import forks_around
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 _NOTHING: Final[Amounts] = {}
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class KeyCharge(msgspec.Struct, frozen=True, gc=False):
     """What a key held: see `ledger.core.model.state.Entry`. `root` is empty when it draws from
     none.
 
@@ -29,7 +29,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     `admitted` are the charge and the committed amounts as far as they were asked for, None for all.
     """
 
-    namespace: Namespace
+    namespace: NumberedNamespace
     key: str
     uid: str
     charge: Amounts
@@ -42,7 +42,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     admitted: Amounts | None
 
 
-class Drawn(msgspec.Struct, frozen=True, gc=False):
+class DrawnAmounts(msgspec.Struct, frozen=True, gc=False):
     """What the pods that name a root took together; `live` says whether it had an entry."""
 
     charge: Amounts
@@ -73,11 +73,11 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-Draws = dict[str, Drawn]
+DrawsByRoot = dict[str, DrawnAmounts]
 """By the keys of the roots of one namespace."""
 
 
-async def draws(view: View, position: int, namespace: Namespace) -> Draws:
+async def draws(view: ProjectionView, position: int, namespace: NumberedNamespace) -> DrawsByRoot:
     """Return what the pods of every root of a namespace took at a position."""
     values = {
         "position": position,
@@ -87,37 +87,41 @@ async def draws(view: View, position: int, namespace: Namespace) -> Draws:
     statement = _NOW if position == view.head.position else _THEN
     async with view.connection.execute(statement, values) as rows:
         return {
-            root: Drawn(_amounts.decode(charge), _amounts.decode(committed), pods, bool(live))
+            root: DrawnAmounts(
+                _amounts.decode(charge), _amounts.decode(committed), pods, bool(live)
+            )
             async for root, charge, committed, pods, live in rows
         }
 
 
-def is_drawing(held: Held, found: Draws) -> bool:
+def is_drawing(held: KeyCharge, found: DrawsByRoot) -> bool:
     """Return whether a key is charged in its root's unit, and is none of its own."""
     drawn = found.get(held.root) if held.root else None
     return drawn is not None and drawn.live
 
 
-async def entries(
-    view: View, position: int, namespace: Namespace, *, after: str = ""
-) -> AsyncGenerator[Held, None]:
+async def key_charges(
+    view: ProjectionView, position: int, namespace: NumberedNamespace, *, after: str = ""
+) -> AsyncGenerator[KeyCharge, None]:
     """Yield what the keys of a namespace held at a position, from the key after `after` on."""
-    stream = parts(view, position, namespace, after=after)
+    stream = charge_rows(view, position, namespace, after=after)
     async with aclosing(by_key(stream)) as keys:
         async for found in keys:
-            yield _held(found)
+            yield _key_charge(found)
 
 
-async def units(view: View, position: int, namespace: Namespace) -> AsyncGenerator[Unit, None]:
+async def units(
+    view: ProjectionView, position: int, namespace: NumberedNamespace
+) -> AsyncGenerator[Unit, None]:
     """Yield what was charged as one in a namespace at a position."""
     found = await draws(view, position, namespace)
-    async with aclosing(entries(view, position, namespace)) as stream:
+    async with aclosing(key_charges(view, position, namespace)) as stream:
         async for one in stream:
             if not is_drawing(one, found):
                 yield unit_of(one, found.get(one.key))
 
 
-def unit_of(held: Held, drawn: Drawn | None) -> Unit:
+def unit_of(held: KeyCharge, drawn: DrawnAmounts | None) -> Unit:
     """Return what a key that draws from nobody is charged, with what is drawn from it."""
     if drawn is None:
         return Unit(held.traits, held.charge, held.committed, held.asked, held.admitted)
@@ -130,9 +134,9 @@ def unit_of(held: Held, drawn: Drawn | None) -> Unit:
     )
 
 
-async def by_key(stream: AsyncGenerator[Part, None]) -> AsyncGenerator[list[Part], None]:
+async def by_key(stream: AsyncGenerator[ChargeRow, None]) -> AsyncGenerator[list[ChargeRow], None]:
     """Yield the parts of each key together."""
-    waiting: list[Part] = []
+    waiting: list[ChargeRow] = []
     async with aclosing(stream):
         async for part in stream:
             if waiting and waiting[0].key != part.key:
@@ -143,7 +147,7 @@ async def by_key(stream: AsyncGenerator[Part, None]) -> AsyncGenerator[list[Part
         yield waiting
 
 
-def _held(found: list[Part]) -> Held:
+def _key_charge(found: list[ChargeRow]) -> KeyCharge:
     """Put the parts of a key together, as `ledger.core.evolve.charges.entry_of` does."""
     first = found[0]
     charge, root, traits, asked = first.demand, first.root, first.traits, first.admitted
@@ -153,7 +157,7 @@ def _held(found: list[Part]) -> Held:
         if part.root != root:
             root = ""
     is_committed = first.base == OBJECT
-    return Held(
+    return KeyCharge(
         first.namespace,
         first.key,
         first.uid,

@@ -10,8 +10,8 @@ import msgspec
 from ledger.core.model import accounts
 from ledger.core.model.accounts import Kind
 from projections.queries.completeness import incomplete
-from projections.queries.scopes import EVERYTHING, Scope
-from projections.store.readers import View
+from projections.queries.scopes import EVERYTHING, QueryScope
+from projections.store.readers import ProjectionView
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -35,7 +35,13 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 async def usage(
-    view: View, position: int, scope: Scope, *, limit: int, quota: str = "", after: str = ""
+    view: ProjectionView,
+    position: int,
+    scope: QueryScope,
+    *,
+    limit: int,
+    quota: str = "",
+    after: str = "",
 ) -> tuple[list[Usage], str]:
     """Return the usage of at most `limit` quotas of a scope, by name, as of a position.
 
@@ -64,7 +70,7 @@ async def usage(
     return lines, found[limit - 1][1] if len(found) > limit else ""
 
 
-async def _keys(view: View, found: list[int]) -> dict[int, str]:
+async def _keys(view: ProjectionView, found: list[int]) -> dict[int, str]:
     """Return the quota keys of all lines that these accounts ever had."""
     statement = """
         SELECT number, key FROM lines

@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 
-async def line_names(view: View, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
+async def line_names(view: ProjectionView, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
     """Return account and quota key of lines by number."""
     wanted = msgspec.json.encode(sorted(set(numbers))).decode()
     async with view.connection.execute(_LINES, (wanted,)) as rows:

@@ -12,7 +12,7 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 _ROWS_AT_ONCE: Final = 2_000
 
@@ -24,7 +24,7 @@ class Digest(msgspec.Struct, frozen=True):
     digest: str
 
 
-async def digest(view: View, position: int) -> Digest:
+async def digest(view: ProjectionView, position: int) -> Digest:
     """Return the digest at a position that the projection has reached.
 
     It covers MessagePack of each table's name and of each row, in the order of the log. However

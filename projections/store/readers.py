@@ -15,7 +15,14 @@ from urllib.parse import quote
 import aiosqlite
 import msgspec
 
-from projections.store.store_writer import APPLICATION, VERSION, Head, StoreError, head_of, pragma
+from projections.store.store_writer import (
+    APPLICATION,
+    VERSION,
+    ProjectionHead,
+    StoreError,
+    head_of,
+    pragma,
+)
 
 CONNECTIONS: Final = 4
 """How many views of one `Readers` can be open at once."""
@@ -26,14 +33,14 @@ VIEW_SECONDS: Final = 30.0
 _OPEN_SECONDS: Final = 5.0
 
 
-class View(msgspec.Struct, frozen=True):
+class ProjectionView(msgspec.Struct, frozen=True):
     """The projection as of one moment of its own life: a read transaction and its head.
 
     `renew` lets the view's time begin anew; long work calls it after each step.
     """
 
     connection: aiosqlite.Connection
-    head: Head
+    head: ProjectionHead
     renew: Callable[[], None]
 
 
@@ -57,7 +64,7 @@ class Readers:
         await self.close()
 
     @asynccontextmanager
-    async def view(self) -> AsyncIterator[View]:
+    async def view(self) -> AsyncIterator[ProjectionView]:
         """Open a view for the block.
 
         Raises StoreError when there is no projection yet, it is none, or reading it fails in the
@@ -69,7 +76,9 @@ class Readers:
             try:
                 await connection.execute("BEGIN")
                 head = await head_of(connection)
-                yield View(connection, head, lambda: limit.reschedule(loop.time() + self._seconds))
+                yield ProjectionView(
+                    connection, head, lambda: limit.reschedule(loop.time() + self._seconds)
+                )
                 await connection.rollback()
             except BaseException as error:
                 await connection.interrupt()

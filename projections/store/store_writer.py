@@ -41,7 +41,7 @@ class StoreError(Exception):
     """The projection file cannot be used; the message names the file and the remedy."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class ProjectionHead(msgspec.Struct, frozen=True):
     """How far a projection is: the last record's position, time in µs of Unix time, and hash."""
 
     position: int
@@ -83,7 +83,7 @@ class Store:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def head(self) -> Head:
+    async def head(self) -> ProjectionHead:
         """Return how far the file is; position 0 when it is empty. Raises StoreError."""
         with self._failing():
             return await head_of(self._connection)
@@ -130,12 +130,12 @@ def delete(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-async def head_of(connection: aiosqlite.Connection) -> Head:
+async def head_of(connection: aiosqlite.Connection) -> ProjectionHead:
     """Return how far a projection is, as its connection sees it."""
     statement = "SELECT position, time, hash FROM records ORDER BY position DESC LIMIT 1"
     async with connection.execute(statement) as rows:
         row = await rows.fetchone()
-    return Head(*row) if row is not None else Head(0, 0, bytes(32))
+    return ProjectionHead(*row) if row is not None else ProjectionHead(0, 0, bytes(32))
 
 
 async def pragma(connection: aiosqlite.Connection, name: str) -> int:

@@ -7,29 +7,29 @@ import msgspec
 
 from ledger.core.model.accounts import Kind, kind
 from ledger.core.model.state import Account, State
-from projections.tables.changes import Change
-from projections.tables.committed import Committed
-from projections.tables.names import Names
+from projections.tables.changes import RecordChange
+from projections.tables.committed import CommittedTotals
+from projections.tables.names import NameNumbers
 
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
-class Balances:
+class BalanceTable:
     """The table `balances`."""
 
-    def __init__(self, names: Names, state: State) -> None:
+    def __init__(self, names: NameNumbers, state: State) -> None:
         self._names = names
         self._rows: list[tuple[int, int, bytes]] = []
-        self._committed = Committed(state)
+        self._committed = CommittedTotals(state)
 
-    def take(self, change: Change) -> None:
+    def collect(self, change: RecordChange) -> None:
         """Keep the balances of every account that the record touched."""
         state, position = change.state, change.record.position
-        self._committed.take(change)
+        self._committed.add(change)
         touched = set(change.accounts)
         for namespace in {namespace for namespace, _ in change.keys}:
             touched.update(state.namespaces[namespace].accounts)
-        touched.update(_cards(change))
+        touched.update(_touched_cards(change))
         for name in sorted(touched):
             account = self._names.account(name, position)
             body = _encoder.encode(self._body(state, state.accounts.get(name)))
@@ -49,7 +49,7 @@ class Balances:
         return body
 
 
-def _cards(change: Change) -> set[str]:
+def _touched_cards(change: RecordChange) -> set[str]:
     """Return the accounts of cards of which a record's events changed what is used."""
     names = change.state.names
     touched = {names[line][0] for item in change.record.items for line in item.postings[::3]}

@@ -7,8 +7,8 @@ import msgspec
 
 from ledger.core.evolve.placements import account_of
 from ledger.core.model.cards import Card, Node
-from projections.tables.changes import Change
-from projections.tables.names import Names
+from projections.tables.changes import RecordChange
+from projections.tables.names import NameNumbers
 
 ANNOUNCED: Final = "announced"
 """The node announces the card."""
@@ -18,7 +18,7 @@ GONE: Final = "gone"
 """The node does not exist any more, and pods hold the card still."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class CardEntry(msgspec.Struct, frozen=True):
     """A card of a node with who hands it out, and whether it is announced."""
 
     card: Card
@@ -26,24 +26,24 @@ class Standing(msgspec.Struct, frozen=True):
     state: str
 
 
-class Cards:
+class CardTable:
     """The table `cards`."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: NameNumbers) -> None:
         self._names = names
         self._statements: list[tuple[str, tuple[str | int, ...]]] = []
 
-    def take(self, change: Change) -> None:
+    def collect(self, change: RecordChange) -> None:
         """Close and open the rows of the cards of nodes that announced others, or of lost ones."""
         for node, known in change.nodes.items():
-            before, after = _standing(known), _standing(change.state.nodes.get(node))
+            before, after = _card_entries(known), _card_entries(change.state.nodes.get(node))
             for uuid in sorted(before.keys() | after.keys()):
                 old, new = before.get(uuid), after.get(uuid)
                 if old != new:
                     self._replace(node, uuid, old, new, change.record.position)
 
     def _replace(
-        self, node: str, uuid: str, old: Standing | None, new: Standing | None, position: int
+        self, node: str, uuid: str, old: CardEntry | None, new: CardEntry | None, position: int
     ) -> None:
         account = self._names.account(account_of(node, uuid), position)
         if old is not None:
@@ -61,13 +61,13 @@ class Cards:
         self._statements.clear()
 
 
-def _standing(node: Node | None) -> dict[str, Standing]:
+def _card_entries(node: Node | None) -> dict[str, CardEntry]:
     """Return the cards of a node by uuid, with those that it lost."""
     if node is None:
         return {}
     lost = GONE if node.gone else LOST
-    found = {card.uuid: Standing(card, node.keeper, lost) for card in node.lost}
-    return found | {card.uuid: Standing(card, node.keeper, ANNOUNCED) for card in node.cards}
+    found = {card.uuid: CardEntry(card, node.keeper, lost) for card in node.lost}
+    return found | {card.uuid: CardEntry(card, node.keeper, ANNOUNCED) for card in node.cards}
 
 
 _CLOSE: Final = "UPDATE cards SET closed = ? WHERE account = ? AND closed IS NULL"

@@ -8,24 +8,24 @@ import msgspec
 from ledger.core.model import events
 from ledger.core.model.state import Account
 from ledger.core.model.traits import Reach, Selection, numbered
-from projections.tables.changes import Change
-from projections.tables.names import Names
+from projections.tables.changes import RecordChange
+from projections.tables.names import NameNumbers
 
 _NO_ACCOUNT: Final = Account((), {})
 _EVERYTHING: Final[tuple[Reach | None, Selection, bool]] = (None, (), False)
 
 
-class Catalog:
+class AccountTables:
     """The tables `clusters`, `lines`, `selections` and `coverages`.
 
     They are the origin of the numbers that other rows have for names.
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: NameNumbers) -> None:
         self._names = names
         self._statements: list[tuple[str, tuple[str | int | None, ...]]] = []
 
-    def take(self, change: Change) -> None:
+    def collect(self, change: RecordChange) -> None:
         """Keep what the record said about clusters and accounts; most records say nothing."""
         position = change.record.position
         for item in change.record.items:
@@ -38,7 +38,7 @@ class Catalog:
             self._select(change, name, before or _NO_ACCOUNT, after)
             self._cover(name, before or _NO_ACCOUNT, after, position)
 
-    def _open_lines(self, change: Change, position: int) -> None:
+    def _open_lines(self, change: RecordChange, position: int) -> None:
         names = change.state.names
         for number in range(change.lines, len(names)):
             account, key = names[number]
@@ -51,7 +51,7 @@ class Catalog:
         for number in sorted(set(before.lines.values()) - set(after.lines.values())):
             self._statements.append((_CLOSE_LINE, (position, number)))
 
-    def _select(self, change: Change, name: str, before: Account, after: Account) -> None:
+    def _select(self, change: RecordChange, name: str, before: Account, after: Account) -> None:
         """Keep what an account selects, if it does not simply count everything that it names."""
         old = (before.reach, before.selects, before.asked_only)
         new = (after.reach, after.selects, after.asked_only)
@@ -83,7 +83,7 @@ class Catalog:
         self._statements.clear()
 
 
-def _is_numbered(change: Change, account: Account) -> bool:
+def _is_numbered(change: RecordChange, account: Account) -> bool:
     """Return whether a record gives a number to a label that the account selects by."""
     new = {
         key

@@ -19,7 +19,7 @@ from ledger.core.model.state import Account, Entry, Namespace, State
 from ledger.log import records
 from ledger.log.records import Record
 
-Place = tuple[str, str]
+QualifiedKey = tuple[str, str]
 """A key in its qualified namespace: `(namespace, key)`."""
 Terms = tuple[Term, ...]
 """What a unit is charged for, with what selecting lines look at."""
@@ -61,7 +61,7 @@ _OWN: Final = ("", BARRED)
 """The roots of what draws from nobody."""
 
 
-class Taken(msgspec.Struct, frozen=True, gc=False):
+class RootDraw(msgspec.Struct, frozen=True, gc=False):
     """What `pods` pods that name a root take together; `live` says whether the root has an entry.
 
     While it has one, both are charged as one unit.
@@ -73,7 +73,7 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
     live: bool
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class RecordChange(msgspec.Struct, frozen=True, gc=False):
     """What one record changed. `state` is the state after it, until the next one is folded.
 
     `keys`, `units`, `draws`, `accounts`, `nodes` and `placed` hold the values from before: what a
@@ -86,23 +86,23 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     record: Record
     hash: bytes
     state: State
-    keys: dict[Place, Entry | None]
-    units: dict[Place, Terms]
-    draws: dict[Place, Taken | None]
+    keys: dict[QualifiedKey, Entry | None]
+    units: dict[QualifiedKey, Terms]
+    draws: dict[QualifiedKey, RootDraw | None]
     accounts: dict[str, Account | None]
     nodes: dict[str, Node | None]
-    placed: dict[Place, Placement | None]
+    placed: dict[QualifiedKey, Placement | None]
     causes: dict[tuple[str, str, str, int], str]
     lines: int
 
 
-def step(state: State, position: int, payload: bytes) -> Change:
+def fold_record(state: State, position: int, payload: bytes) -> RecordChange:
     """Fold the record stored at a position and return what it changed.
 
     Verifies what `ledger.log.records.fold` verifies. Raises Lost and NewerSchema.
     """
     record, digest = records.check(state, position, payload)
-    change = Change(record, digest, state, {}, {}, {}, {}, {}, {}, {}, len(state.names))
+    change = RecordChange(record, digest, state, {}, {}, {}, {}, {}, {}, {}, len(state.names))
     reaching = _before(change)
     records.apply(state, record, position)
     for name, account in reaching.items():
@@ -124,15 +124,15 @@ def committed_at(space: Namespace, key: str) -> Terms:
     return (charges.Term(entry.traits, demand, asked),)
 
 
-def taken_at(space: Namespace, root: str) -> Taken | None:
+def draw_at(space: Namespace, root: str) -> RootDraw | None:
     """Return what the pods take now that name a root, None when there are none."""
     draw = space.draws.get(root)
     if draw is None:
         return None
-    return Taken(draw.charge, draw.committed, len(space.members[root]), root in space.entries)
+    return RootDraw(draw.charge, draw.committed, len(space.members[root]), root in space.entries)
 
 
-def _before(change: Change) -> dict[str, Account]:
+def _before(change: RecordChange) -> dict[str, Account]:
     """Note everything that the record's events are going to touch.
 
     Returns the accounts that may come to cover other namespaces although no event names them.
@@ -158,7 +158,7 @@ def _before(change: Change) -> dict[str, Account]:
     return reaching
 
 
-def _note_selecting(change: Change, event: events.LimitSet) -> None:
+def _note_selecting(change: RecordChange, event: events.LimitSet) -> None:
     """Note the accounts that select by labels which get their numbers now."""
     new = dict(event.labels)
     for name, account in change.state.accounts.items():
@@ -166,7 +166,7 @@ def _note_selecting(change: Change, event: events.LimitSet) -> None:
             change.accounts.setdefault(name, account)
 
 
-def _note_key(change: Change, event: KeyedEvent) -> None:
+def _note_key(change: RecordChange, event: KeyedEvent) -> None:
     """Note the key and every unit that it belongs to before the event or may belong to after."""
     namespace, key = place = (event.namespace, event.key)
     space = change.state.namespaces.get(namespace)
@@ -184,7 +184,7 @@ def _note_key(change: Change, event: KeyedEvent) -> None:
         _note_root(change, space, (namespace, event.root))
 
 
-def _note_placing(change: Change, event: events.AnyEvent) -> None:
+def _note_placing(change: RecordChange, event: events.AnyEvent) -> None:
     """Note what an event about the cards of a pod touches."""
     if isinstance(event, _STATING) and event.stands:
         _note_key(change, event)
@@ -194,7 +194,7 @@ def _note_placing(change: Change, event: events.AnyEvent) -> None:
         _note_placement(change, event.namespace, event.key)
 
 
-def _note_placement(change: Change, namespace: str, key: str, node: str = "") -> None:
+def _note_placement(change: RecordChange, namespace: str, key: str, node: str = "") -> None:
     """Note where the pod at a key is placed, and the node that it leaves or comes to."""
     space = change.state.namespaces.get(namespace)
     known = space.placed.get(key) if space is not None else None
@@ -204,7 +204,7 @@ def _note_placement(change: Change, namespace: str, key: str, node: str = "") ->
         _note_node(change, name)
 
 
-def _note_node(change: Change, name: str) -> None:
+def _note_node(change: RecordChange, name: str) -> None:
     """Note a node of which cards may be forgotten when nobody holds them any more."""
     node = change.state.nodes.get(name)
     if node is not None and (node.lost or node.gone):
@@ -212,7 +212,9 @@ def _note_node(change: Change, name: str) -> None:
         _note_cards(change, name, node.lost)
 
 
-def _note_announcement(change: Change, event: events.CardsRegistered | events.NodeRemoved) -> None:
+def _note_announcement(
+    change: RecordChange, event: events.CardsRegistered | events.NodeRemoved
+) -> None:
     """Note a node, and the accounts of the cards that it had and that it has now."""
     node = change.state.nodes.get(event.node)
     change.nodes.setdefault(event.node, node)
@@ -222,13 +224,13 @@ def _note_announcement(change: Change, event: events.CardsRegistered | events.No
         _note_cards(change, event.node, event.cards)
 
 
-def _note_cards(change: Change, node: str, cards: tuple[Card, ...]) -> None:
+def _note_cards(change: RecordChange, node: str, cards: tuple[Card, ...]) -> None:
     for card in cards:
         name = account_of(node, card.uuid)
         change.accounts.setdefault(name, change.state.accounts.get(name))
 
 
-def _note_envelopes(change: Change) -> None:
+def _note_envelopes(change: RecordChange) -> None:
     """Note the entries of roots whose envelopes change with their pods.
 
     They are lowered by what their pods turn out to be, and by pods that leave for another root.
@@ -239,10 +241,10 @@ def _note_envelopes(change: Change) -> None:
             change.keys.setdefault((namespace, key), space.entries[key])
 
 
-def _note_root(change: Change, space: Namespace | None, place: Place) -> None:
+def _note_root(change: RecordChange, space: Namespace | None, place: QualifiedKey) -> None:
     """Note a root and what is drawn from it."""
     if place not in change.draws:
-        change.draws[place] = None if space is None else taken_at(space, place[1])
+        change.draws[place] = None if space is None else draw_at(space, place[1])
         change.units.setdefault(place, () if space is None else committed_at(space, place[1]))
 
 

@@ -9,9 +9,9 @@ from ledger.core.model.events import OBJECT
 from ledger.core.model.state import Entry, Hold, Object
 from ledger.core.model.traits import told_up_to
 from projections.store.intervals import fork
-from projections.tables.changes import Change
+from projections.tables.changes import RecordChange
 from projections.tables.damage import check_closed
-from projections.tables.names import Names
+from projections.tables.names import NameNumbers
 
 COMMITTED: Final = "committed"
 """The hold ended because its object was seen persisted."""
@@ -22,30 +22,30 @@ UPDATED: Final = "updated"
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
-Part = Hold | Object
-Identity = tuple[int, str, int, str]
+ChargePart = Hold | Object
+RowKey = tuple[int, str, int, str]
 """`(namespace, key, base, uid)`: what an open row is found by."""
 
-Where = tuple[int, str, str]
+NumberedKey = tuple[int, str, str]
 """Number and name of a namespace, and a key in it."""
 
 _NOTHING_HELD: Final = Entry(None, (), {})
 
 
-class Charges:
+class ChargeTable:
     """The table `charges`.
 
     A row that opens and closes before it is written is written once. Rows are written in the order
     of opening, whatever the size of the transactions.
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: NameNumbers) -> None:
         self._names = names
-        self._rows: list[Row] = []
-        self._open: dict[Identity, Row] = {}
+        self._rows: list[_Row] = []
+        self._open: dict[RowKey, _Row] = {}
         self._closings: list[tuple[int, str, int, int, str, int, str]] = []
 
-    def take(self, change: Change) -> None:
+    def collect(self, change: RecordChange) -> None:
         """Close the parts that ended with the record and open the ones that began."""
         position, namespaces = change.record.position, change.state.namespaces
         for (namespace, key), known in change.keys.items():
@@ -53,14 +53,18 @@ class Charges:
             after = namespaces[namespace].entries.get(key, _NOTHING_HELD)
             number = self._names.namespace(namespace, position)
             if before.holds != after.holds:
-                self._take_holds(change, (number, namespace, key), before.holds, after.holds)
+                self._collect_holds(change, (number, namespace, key), before.holds, after.holds)
             if before.committed != after.committed:
-                self._take_object(
+                self._collect_object(
                     change, (number, namespace, key), before.committed, after.committed
                 )
 
-    def _take_holds(
-        self, change: Change, where: Where, before: tuple[Hold, ...], after: tuple[Hold, ...]
+    def _collect_holds(
+        self,
+        change: RecordChange,
+        where: NumberedKey,
+        before: tuple[Hold, ...],
+        after: tuple[Hold, ...],
     ) -> None:
         number, namespace, key = where
         position = change.record.position
@@ -75,8 +79,8 @@ class Charges:
             if hold not in before:
                 self._begin((number, key, hold.base, hold.uid), hold, position)
 
-    def _take_object(
-        self, change: Change, where: Where, before: Object | None, after: Object | None
+    def _collect_object(
+        self, change: RecordChange, where: NumberedKey, before: Object | None, after: Object | None
     ) -> None:
         number, namespace, key = where
         position = change.record.position
@@ -86,12 +90,12 @@ class Charges:
         if after is not None:
             self._begin((number, key, OBJECT, after.uid), after, position)
 
-    def _begin(self, identity: Identity, part: Part, position: int) -> None:
-        row = Row(identity, part, position)
+    def _begin(self, identity: RowKey, part: ChargePart, position: int) -> None:
+        row = _Row(identity, part, opened=position)
         self._rows.append(row)
         self._open[identity] = row
 
-    def _end(self, identity: Identity, position: int, cause: str) -> None:
+    def _end(self, identity: RowKey, position: int, cause: str) -> None:
         row = self._open.pop(identity, None)
         if row is None:
             self._closings.append((position, cause, position, *identity))
@@ -108,12 +112,12 @@ class Charges:
         self._open.clear()
 
 
-class Row:
+class _Row:
     """A row that is not written yet."""
 
     __slots__ = ("cause", "closed", "identity", "opened", "part")
 
-    def __init__(self, identity: Identity, part: Part, opened: int) -> None:
+    def __init__(self, identity: RowKey, part: ChargePart, *, opened: int) -> None:
         self.identity, self.part, self.opened = identity, part, opened
         self.closed: int | None = None
         self.cause: str | None = None

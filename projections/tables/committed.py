@@ -11,10 +11,10 @@ from typing import Final
 from ledger.core.evolve import charges
 from ledger.core.evolve.charges import Term
 from ledger.core.model.state import Namespace, Plan, SelectingPlan, State
-from projections.tables.changes import Change, committed_at
+from projections.tables.changes import RecordChange, committed_at
 
 
-class Committed:
+class CommittedTotals:
     """The committed amounts of all lines, `totals`, by the lines' numbers."""
 
     def __init__(self, state: State) -> None:
@@ -23,11 +23,11 @@ class Committed:
         for name, space in state.namespaces.items():
             self._recount(name, space)
 
-    def take(self, change: Change) -> None:
-        """Follow a record."""
+    def add(self, change: RecordChange) -> None:
+        """Add the difference that a record makes."""
         state = change.state
         self.totals.extend([0] * (len(state.names) - len(self.totals)))
-        anew = {name for name in _concerned(change) if self._is_outdated(name, state)}
+        anew = {name for name in _touched_namespaces(change) if self._is_outdated(name, state)}
         for name in anew:
             self._recount(name, state.namespaces[name])
         for (namespace, key), before in change.units.items():
@@ -71,7 +71,7 @@ class _Counted:
 _NEVER: Final = _Counted(None, None)
 
 
-def _concerned(change: Change) -> set[str]:
+def _touched_namespaces(change: RecordChange) -> set[str]:
     """Return the namespaces that a record touched, or that an account covers or covered."""
     names = {namespace for namespace, _ in change.units}
     for name, before in change.accounts.items():

@@ -15,28 +15,28 @@ from ledger.core.evolve.evolver import Postings
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import OBJECT, AnyEvent, Cause, Observed, Released
 from ledger.core.model.state import Hold, Object, State
-from projections.tables.changes import Change
-from projections.tables.names import Names
+from projections.tables.changes import RecordChange
+from projections.tables.names import NameNumbers
 
 RECOUNT: Final = "recount"
-"""The actor of what follows from comparing everything with a list, see"
-" `webhook.context.settlement_session`."""
+"""The actor of what follows from comparing everything with a list, see
+`webhook.context.settlement_session`."""
 
 _UNTOLD: Final = frozenset({Cause.UNRESERVED, Cause.LATE})
 _NOTHING: Final[Amounts] = {}
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
-Row = tuple[int, int, int, str, str, str, str, bytes, bytes]
+DriftRow = tuple[int, int, int, str, str, str, str, bytes, bytes]
 
 
-class Drift:
+class DriftTable:
     """The table `drift`."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: NameNumbers) -> None:
         self._names = names
-        self._rows: list[Row] = []
+        self._rows: list[DriftRow] = []
 
-    def take(self, change: Change) -> None:
+    def collect(self, change: RecordChange) -> None:
         """Keep the corrections among the record's events."""
         position = change.record.position
         for number, item in enumerate(change.record.items):
@@ -72,7 +72,7 @@ def _is_correction(event: AnyEvent) -> TypeGuard[Observed | Released]:
     return event.actor == RECOUNT and event.cause != Cause.MOVED
 
 
-def _released(change: Change, event: Released) -> Amounts:
+def _released(change: RecordChange, event: Released) -> Amounts:
     """Return what was charged for the part that ended; nothing if it began in the same record."""
     entry = change.keys[event.namespace, event.key]
     parts: list[Hold | Object] = []

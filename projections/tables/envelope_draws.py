@@ -6,43 +6,43 @@ import aiosqlite
 import msgspec
 
 from projections.store.intervals import fork
-from projections.tables.changes import Change, Taken, taken_at
+from projections.tables.changes import RecordChange, RootDraw, draw_at
 from projections.tables.damage import check_closed
-from projections.tables.names import Names
+from projections.tables.names import NameNumbers
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
-Place = tuple[int, str]
+RootKey = tuple[int, str]
 """Number of a namespace and key of a root in it."""
 
 
-class Draws:
+class DrawTable:
     """The table `draws`.
 
     A row that opens and closes before it is written is written once, in the order of opening.
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: NameNumbers) -> None:
         self._names = names
-        self._rows: list[Row] = []
-        self._open: dict[Place, Row] = {}
+        self._rows: list[_Row] = []
+        self._open: dict[RootKey, _Row] = {}
         self._closings: list[tuple[int, int, int, str]] = []
 
-    def take(self, change: Change) -> None:
+    def collect(self, change: RecordChange) -> None:
         """Close and open the rows of the roots whose pods, or whose own entry, changed."""
         position = change.record.position
         for (namespace, root), before in change.draws.items():
-            after = taken_at(change.state.namespaces[namespace], root)
+            after = draw_at(change.state.namespaces[namespace], root)
             if before == after:
                 continue
             place = (self._names.namespace(namespace, position), root)
             if before is not None:
                 self._end(place, position)
             if after is not None:
-                row = self._open[place] = Row(place, after, position)
+                row = self._open[place] = _Row(place, after, opened=position)
                 self._rows.append(row)
 
-    def _end(self, place: Place, position: int) -> None:
+    def _end(self, place: RootKey, position: int) -> None:
         row = self._open.pop(place, None)
         if row is None:
             self._closings.append((position, position, *place))
@@ -59,21 +59,21 @@ class Draws:
         self._open.clear()
 
 
-class Row:
+class _Row:
     """A row that is not written yet."""
 
-    __slots__ = ("closed", "opened", "place", "taken")
+    __slots__ = ("closed", "draw", "opened", "place")
 
-    def __init__(self, place: Place, taken: Taken, opened: int) -> None:
-        self.place, self.taken, self.opened = place, taken, opened
+    def __init__(self, place: RootKey, draw: RootDraw, *, opened: int) -> None:
+        self.place, self.draw, self.opened = place, draw, opened
         self.closed: int | None = None
 
     def values(self) -> tuple[int | str | bytes | None, ...]:
         """Return the columns in the order of the insert."""
-        taken, opened, closed = self.taken, self.opened, self.closed
-        amounts = (_encoder.encode(taken.charge), _encoder.encode(taken.committed))
+        draw, opened, closed = self.draw, self.opened, self.closed
+        amounts = (_encoder.encode(draw.charge), _encoder.encode(draw.committed))
         filed = None if closed is None else fork(opened, closed)
-        return (*self.place, *amounts, taken.pods, taken.live, opened, closed, filed)
+        return (*self.place, *amounts, draw.pods, draw.live, opened, closed, filed)
 
 
 _CLOSE: Final = """

@@ -7,8 +7,8 @@ import msgspec
 
 from ledger.core.model import accounts, events
 from ledger.log.records import Item
-from projections.tables.changes import KEYED, PLACING, Change
-from projections.tables.names import Names
+from projections.tables.changes import KEYED, PLACING, RecordChange
+from projections.tables.names import NameNumbers
 
 _encoder: Final = msgspec.msgpack.Encoder()
 
@@ -17,15 +17,15 @@ NO_NAMESPACE: Final = 0
 """The number of "no single namespace"."""
 
 
-class History:
+class HistoryTables:
     """The tables `records` and `events`."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: NameNumbers) -> None:
         self._names = names
         self._records: list[tuple[int, int, bytes, str, int]] = []
         self._events: list[tuple[int, int, bytes]] = []
 
-    def take(self, change: Change) -> None:
+    def collect(self, change: RecordChange) -> None:
         """Keep the record, and its events by namespace."""
         record, position = change.record, change.record.position
         self._records.append((position, record.time, change.hash, record.writer, record.group))

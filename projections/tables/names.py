@@ -7,7 +7,7 @@ one log gives the same.
 import aiosqlite
 
 
-class Names:
+class NameNumbers:
     """The numbers of the namespaces and accounts seen so far."""
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Names:
         self._new_accounts: list[tuple[int, str, int]] = []
 
     @classmethod
-    async def load(cls, connection: aiosqlite.Connection) -> "Names":
+    async def load(cls, connection: aiosqlite.Connection) -> "NameNumbers":
         """Read the numbers that a projection has given already."""
         names = cls()
         async with connection.execute("SELECT cluster, name, number FROM namespaces") as rows:

@@ -7,29 +7,29 @@ import msgspec
 
 from ledger.core.model.cards import Placement
 from projections.store.intervals import fork
-from projections.tables.changes import Change
+from projections.tables.changes import RecordChange
 from projections.tables.damage import check_closed
-from projections.tables.names import Names
+from projections.tables.names import NameNumbers
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
-Identity = tuple[str, int, str]
+RowKey = tuple[str, int, str]
 """`(node, number of the namespace, key)`: what an open row is found by."""
 
 
-class Placements:
+class PlacementTable:
     """The table `placements`.
 
     A row that opens and closes before it is written is written once, in the order of opening.
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: NameNumbers) -> None:
         self._names = names
-        self._rows: list[Row] = []
-        self._open: dict[Identity, Row] = {}
+        self._rows: list[_Row] = []
+        self._open: dict[RowKey, _Row] = {}
         self._closings: list[tuple[int, int, str, int, str]] = []
 
-    def take(self, change: Change) -> None:
+    def collect(self, change: RecordChange) -> None:
         """Close the placements that a record ended or changed, and open what they are now."""
         position = change.record.position
         for (namespace, key), before in change.placed.items():
@@ -40,11 +40,11 @@ class Placements:
             if before is not None:
                 self._end((before.node, number, key), position)
             if after is not None:
-                row = Row((after.node, number, key), after, position)
+                row = _Row((after.node, number, key), after, opened=position)
                 self._open[row.identity] = row
                 self._rows.append(row)
 
-    def _end(self, identity: Identity, position: int) -> None:
+    def _end(self, identity: RowKey, position: int) -> None:
         row = self._open.pop(identity, None)
         if row is None:
             self._closings.append((position, position, *identity))
@@ -61,12 +61,12 @@ class Placements:
         self._open.clear()
 
 
-class Row:
+class _Row:
     """A row that is not written yet."""
 
     __slots__ = ("closed", "identity", "opened", "placement")
 
-    def __init__(self, identity: Identity, placement: Placement, opened: int) -> None:
+    def __init__(self, identity: RowKey, placement: Placement, *, opened: int) -> None:
         self.identity, self.placement, self.opened = identity, placement, opened
         self.closed: int | None = None
 

@@ -4,13 +4,13 @@ from typing import Protocol
 
 import aiosqlite
 
-from projections.tables.changes import Change
+from projections.tables.changes import RecordChange
 
 
 class Table(Protocol):
-    """One kind of rows. Rows wait in memory from `take` until `write`, in one transaction."""
+    """One kind of rows. Rows wait in memory from `collect` until `write`, in one transaction."""
 
-    def take(self, change: Change) -> None:
+    def collect(self, change: RecordChange) -> None:
         """Turn what a record changed into rows."""
         ...
 

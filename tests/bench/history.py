@@ -21,9 +21,9 @@ from projections.projector.projector import Projector
 from projections.queries.account_history import history
 from projections.queries.as_of import parse, resolve
 from projections.queries.holders import holders
-from projections.queries.scopes import Scope
+from projections.queries.scopes import QueryScope
 from projections.queries.usage import usage
-from projections.store.readers import Readers, View
+from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import Store
 from tests.bench import histories, ledgers
 from tests.bench.results import Goal, Result, result
@@ -176,12 +176,12 @@ async def project(store: str, made: dict[str, float]) -> dict[str, float]:
             return {"per_second": made["events"] / seconds, "question": await _ask(view)}
 
 
-async def _ask(view: View) -> float:
+async def _ask(view: ProjectionView) -> float:
     """Return the median, over moments, of the seconds that the slowest question took."""
     source, slowest = random.Random(3), []
     for _ in range(QUESTIONS):
         moment = parse(str(source.randint(1, view.head.position)))
-        scope = Scope(f"team-{source.randrange(1_000)}", ledgers.CLUSTER)
+        scope = QueryScope(f"team-{source.randrange(1_000)}", ledgers.CLUSTER)
         taken = []
         for question in (
             lambda at, where: usage(view, at, where, limit=500),

@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Format, Output, number, show_one, text
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The backup.")]
 
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
     )(restore)
 
 
-async def backup(loaded: Loaded, file: File, output: Output = Format.TABLE) -> None:
+async def backup(loaded: LoadedSettings, file: File, output: Output = Format.TABLE) -> None:
     """Write the log to one file.
 
     The file must not exist yet. Every record is verified on the way.
@@ -36,7 +36,7 @@ async def backup(loaded: Loaded, file: File, output: Output = Format.TABLE) -> N
     show_one(await backup.backup(loaded.settings, file), _SUMMARY, output)
 
 
-async def restore(loaded: Loaded, file: File, output: Output = Format.TABLE) -> None:
+async def restore(loaded: LoadedSettings, file: File, output: Output = Format.TABLE) -> None:
     """Write a backup to a new store, and verify it.
 
     Positions and hashes are the same as before.

@@ -8,7 +8,7 @@ import typer
 from gpuledger.cli.command_wrapper import command, group
 from gpuledger.cli.output import Column, Format, Lines, Output, flag, joined, number, show_one
 from gpuledger.cli.time_options import Since, Until
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
     "Check the log, and tell what happened in it.",
@@ -31,7 +31,7 @@ _REPORT = (
     "gpuledger audit verify -o json",
 )
 async def verify(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     expect: Annotated[
         str,
         typer.Option(
@@ -67,7 +67,7 @@ async def verify(
     "gpuledger audit replay -o json | jq 'select(.type == \"Released\")'",
 )
 async def replay(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Only this namespace.")
     ] = "",

@@ -8,7 +8,7 @@ from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Column, Format, Output, flag, number, show_rows, text
 from gpuledger.cli.time_options import At
 from gpuledger.commands.ledger.usage import Cluster
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 UNSCALED: Final = 100
 """The scale, in percent, of a limit that is what the card has."""
@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def cards(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     node: Annotated[str, typer.Argument(metavar="NODE", help="Only the cards of this node.")] = "",
     cluster: Cluster = "",
     at: At = "",

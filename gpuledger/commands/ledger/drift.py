@@ -8,7 +8,7 @@ from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Column, Format, Output, amounts, number, show_rows, text
 from gpuledger.cli.time_options import Since, Until
 from gpuledger.commands.ledger.usage import Cluster, Limit, Namespace
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def drift(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     namespace: Namespace = "",
     cluster: Cluster = "",
     since: Since = "",
@@ -41,15 +41,15 @@ async def drift(
     """
     from gpuledger.storage.views import ordered, times, viewing
     from projections.queries.drift_report import drift as ask
-    from projections.queries.drift_report import unbelieved
-    from projections.queries.scopes import Scope
+    from projections.queries.drift_report import unrecognized_users
+    from projections.queries.scopes import QueryScope
 
-    scope = Scope(namespace, cluster)
+    scope = QueryScope(namespace, cluster)
     ordered(since, until)
     async with viewing(loaded.settings, "") as (view, _):
         begin, end = await times(view, since, until)
         rows, more = await ask(view, scope, limit=limit, since=begin, until=end)
-        strangers = await unbelieved(view, scope)
+        strangers = await unrecognized_users(view, scope)
     show_rows(rows, _DRIFT, output, "No corrections found.")
     for one in strangers:
         typer.echo(

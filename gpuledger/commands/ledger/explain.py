@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command
 from gpuledger.cli.output import Format, Output, show_object
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def explain(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     file: Annotated[
         str,
         typer.Option(

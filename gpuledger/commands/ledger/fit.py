@@ -7,7 +7,7 @@ import typer
 from gpuledger.cli.command_wrapper import LEDGER, command
 from gpuledger.cli.output import Column, Format, Output, flag, number, show_object, show_rows, text
 from gpuledger.cli.time_options import At
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
     from gpuledger.queries.pod_fit import Fit, PodFit
@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def fit(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     file: Annotated[
         str,
         typer.Option(

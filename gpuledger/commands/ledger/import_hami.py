@@ -7,7 +7,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command, group
 from gpuledger.cli.output import Column, Format, Output, number, show_object, show_rows, text
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
     from extender.settlement.hami_import import Imported
@@ -67,7 +67,7 @@ _CARDS = (
     takes=_TAKES,
 )
 async def hami(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be imported; write nothing.")
     ] = False,

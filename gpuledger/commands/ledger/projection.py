@@ -5,7 +5,7 @@ import typer
 from gpuledger.cli.command_wrapper import command, group
 from gpuledger.cli.output import Format, Output, flag, number, show_one, text
 from gpuledger.cli.time_options import At
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
     "Build, digest and compare the projection.",
@@ -22,7 +22,7 @@ _COMPARISON = (
 
 
 @command(app, "gpuledger projection digest", "gpuledger projection digest --at 1200 -o json")
-async def digest(loaded: Loaded, at: At = "", output: Output = Format.TABLE) -> None:
+async def digest(loaded: LoadedSettings, at: At = "", output: Output = Format.TABLE) -> None:
     """Print one hash over everything the log amounts to.
 
     It is equal wherever the log is the same: live, killed and continued, or rebuilt.
@@ -37,7 +37,7 @@ async def digest(loaded: Loaded, at: At = "", output: Output = Format.TABLE) -> 
 
 @command(app, "gpuledger projection rebuild", "gpuledger projection rebuild --at 1200")
 async def rebuild(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     at: At = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -52,7 +52,7 @@ async def rebuild(
 
 
 @command(app, "gpuledger projection compare", "gpuledger projection compare --at 1200 -o json")
-async def compare(loaded: Loaded, at: At = "", output: Output = Format.TABLE) -> None:
+async def compare(loaded: LoadedSettings, at: At = "", output: Output = Format.TABLE) -> None:
     """Compare the projection with one built from the log.
 
     Exits with 1 when they differ.

@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command, group
 from gpuledger.cli.output import Format, Output, flag, number, show_one, show_rows, text
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
     "Set, list and delete quotas by hand.",
@@ -40,7 +40,7 @@ _WRITTEN = (text("ACCOUNT", "account"), flag("CHANGED", "changed"), number("POSI
     takes=_TAKES,
 )
 async def set_(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     name: Name,
     limits: Annotated[
         list[str], typer.Argument(metavar="KEY=QUANTITY...", help="All limits of the quota.")
@@ -66,7 +66,7 @@ async def set_(
 
 @command(app, "gpuledger quota list", "gpuledger quota list -n team-a -o json", name="list")
 async def list_(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Only this namespace.")
     ] = "",
@@ -83,7 +83,7 @@ async def list_(
 
 @command(app, "gpuledger quota delete -n team-a gpus", takes=_TAKES)
 async def delete(
-    loaded: Loaded, name: Name, namespace: Namespace, output: Output = Format.TABLE
+    loaded: LoadedSettings, name: Name, namespace: Namespace, output: Output = Format.TABLE
 ) -> None:
     """Delete a quota.
 

@@ -7,7 +7,7 @@ import typer
 from gpuledger.cli.command_wrapper import LEDGER, command
 from gpuledger.cli.output import Format, Output, number, show_object, show_rows, text
 from ledger.core.model.amounts import AMOUNT_MAX
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 _CARDS = (
     text("CONTAINER", "container"),
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def resize(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     pod: Annotated[str, typer.Argument(metavar="POD", help="Name of the pod.")],
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Namespace of the pod.")

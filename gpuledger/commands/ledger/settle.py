@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Format, Output, flag, number, show_one, text
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 from webhook.settlement.manual_settlement import Fate
 
 _SETTLED = (
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def settle(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     fate: Annotated[
         Fate, typer.Argument(help="What became of the object.", metavar="persisted|absent|deleted")
     ],

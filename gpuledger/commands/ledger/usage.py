@@ -8,7 +8,7 @@ import typer
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Column, Format, Output, amounts, flag, number, show_rows, text
 from gpuledger.cli.time_options import At, Since, Until
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Only this namespace.")
@@ -57,7 +57,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def usage(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     namespace: Namespace = "",
     cluster: Cluster = "",
     at: At = "",
@@ -82,9 +82,9 @@ async def usage(
     With --by, shows who uses quotas over many namespaces: what each cluster or namespace takes.
     """
     from gpuledger.queries import usage_report
-    from projections.queries.scopes import Scope
+    from projections.queries.scopes import QueryScope
 
-    asked = (loaded.settings, Scope(namespace, cluster), at, quota)
+    asked = (loaded.settings, QueryScope(namespace, cluster), at, quota)
     if by is None:
         rows = await usage_report.lines(*asked)
         columns = _USAGE_UNREAD if any(row.incomplete for row in rows) else _USAGE
@@ -95,7 +95,7 @@ async def usage(
 
 
 async def holders(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     namespace: Namespace = "",
     cluster: Cluster = "",
     at: At = "",
@@ -117,9 +117,9 @@ async def holders(
     """
     from gpuledger.storage.views import paged, viewing
     from projections.queries.holders import holders as ask
-    from projections.queries.scopes import Scope
+    from projections.queries.scopes import QueryScope
 
-    scope = Scope(namespace, cluster)
+    scope = QueryScope(namespace, cluster)
     async with viewing(loaded.settings, at) as (view, position):
         rows = await paged(
             lambda size, after: ask(
@@ -130,7 +130,7 @@ async def holders(
 
 
 async def holds(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     namespace: Namespace = "",
     cluster: Cluster = "",
     at: At = "",
@@ -142,16 +142,16 @@ async def holds(
     """
     from gpuledger.storage.views import paged, viewing
     from projections.queries.holders import holds as ask
-    from projections.queries.scopes import Scope
+    from projections.queries.scopes import QueryScope
 
-    scope = Scope(namespace, cluster)
+    scope = QueryScope(namespace, cluster)
     async with viewing(loaded.settings, at) as (view, position):
         rows = await paged(lambda size, after: ask(view, position, scope, limit=size, after=after))
     show_rows(rows, _HOLDS, output, "No open holds found.")
 
 
 async def history(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     namespace: Namespace = "",
     cluster: Cluster = "",
     since: Since = "",
@@ -165,19 +165,19 @@ async def history(
     """
     from gpuledger.storage.views import ordered, stretch, viewing
     from projections.queries.account_history import history as ask
-    from projections.queries.scopes import Scope
+    from projections.queries.scopes import QueryScope
 
     ordered(since, until)
     async with viewing(loaded.settings, "") as (view, _):
         first, last = await stretch(view, since, until)
-        rows, more = await ask(view, first, last, Scope(namespace, cluster), limit=limit)
+        rows, more = await ask(view, first, last, QueryScope(namespace, cluster), limit=limit)
     show_rows(rows, _HISTORY, output, "No events found.")
     if more is not None:
         typer.echo(f"There is more: go on with --since {more[0]}, or raise --limit.", err=True)
 
 
 async def denials(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     namespace: Namespace = "",
     cluster: Cluster = "",
     since: Since = "",
@@ -191,12 +191,12 @@ async def denials(
     """
     from gpuledger.storage.views import ordered, times, viewing
     from projections.queries.past_denials import denials as ask
-    from projections.queries.scopes import Scope
+    from projections.queries.scopes import QueryScope
 
     ordered(since, until)
     async with viewing(loaded.settings, "") as (view, _):
         begin, end = await times(view, since, until)
-        scope = Scope(namespace, cluster)
+        scope = QueryScope(namespace, cluster)
         rows, more = await ask(view, scope, limit=limit, since=begin, until=end)
     show_rows(rows, _DENIALS, output, "No denials found.")
     if more:

@@ -8,7 +8,7 @@ from gpuledger.cli.command_wrapper import LEDGER, command
 from gpuledger.cli.output import Column, Format, Output, number, show_object, show_rows, text
 from gpuledger.cli.time_options import Since, Until
 from gpuledger.commands.ledger.fit import PREFERENCES
-from ledger.runtime.settings.setting_sources import Loaded
+from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
     from gpuledger.queries.what_if_replay import Answer, Scenario
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def what_if(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     since: Since = "",
     until: Until = "",
     nodes: Annotated[

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from ledger.runtime.http.connection_pools import Pool, address_of
-from ledger.runtime.http.uvicorn_protocol import Connection, Seat
+from ledger.runtime.http.uvicorn_protocol import HttpConnection, PoolMembership
 from ledger.runtime.tls.reloading_context import Tls
 
 HANDSHAKES_MAX: Final = 1024
@@ -48,7 +48,7 @@ CERTIFIED, OTHERS, HANDSHAKES = ("certified", "others", "handshakes")
 """The pools, as metrics name them."""
 
 
-class Accepting(msgspec.Struct, frozen=True):
+class AcceptorSettings(msgspec.Struct, frozen=True):
     """How connections are accepted.
 
     At most `certified_max` and `others_max` are open, of the others `others_of_one_max` of one
@@ -88,10 +88,12 @@ class _Handshake:
             self._socket.shutdown(socket.SHUT_RDWR)
 
 
-class _Seat:
+class _Membership:
     """A connection's place in its pool."""
 
-    def __init__(self, pool: Pool[Connection], address: str, connection: Connection) -> None:
+    def __init__(
+        self, pool: Pool[HttpConnection], address: str, connection: HttpConnection
+    ) -> None:
         self._pool, self._address, self._connection = pool, address, connection
 
     def used(self) -> None:
@@ -109,16 +111,16 @@ class Acceptor:
     def __init__(
         self,
         bound: socket.socket,
-        make: Callable[[], Connection],
+        make: Callable[[], HttpConnection],
         tls: Tls | None,
-        how: Accepting,
+        how: AcceptorSettings,
     ) -> None:
         """`make` returns the protocol of a new connection; without `tls` all are plain."""
         self._socket, self._make, self._tls = bound, make, tls
         self._authorities = None if tls is None else tls.authorities
         self._trusted, self._dropped = how.trusted, how.dropped
         self._loop = asyncio.get_running_loop()
-        self._pools: dict[str, Pool[Connection]] = {
+        self._pools: dict[str, Pool[HttpConnection]] = {
             CERTIFIED: Pool(how.certified_max),
             OTHERS: Pool(how.others_max, how.others_of_one_max),
         }
@@ -200,13 +202,15 @@ class Acceptor:
         finally:
             self._handshakes.remove(handshake.address, handshake)
 
-    def _made(self, address: str) -> Connection:
+    def _made(self, address: str) -> HttpConnection:
         """Return a protocol that is placed once it knows its peer's certificate."""
         connection = self._make()
         connection.place = lambda name: self._placed(connection, address, name)
         return connection
 
-    def _placed(self, connection: Connection, address: str, name: str | None) -> Seat | None:
+    def _placed(
+        self, connection: HttpConnection, address: str, name: str | None
+    ) -> PoolMembership | None:
         trusted = self._trusted(name)
         which = CERTIFIED if trusted else OTHERS
         pool = self._pools[which]
@@ -216,7 +220,7 @@ class Acceptor:
             return None
         if len(pool) == before:
             self._dropped(which)
-        return _Seat(pool, address, connection)
+        return _Membership(pool, address, connection)
 
     def _pause(self) -> None:
         self._loop.remove_reader(self._socket.fileno())

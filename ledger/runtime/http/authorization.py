@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ledger.runtime.http import addresses
-from ledger.runtime.http.token_reviews import Guard, Refusal
+from ledger.runtime.http.token_reviews import AccessRefusal, TokenGuard
 
 PREFIX: Final = "/v1/"
 
@@ -33,7 +33,7 @@ Caller = TypeVar("Caller")
 class AccessRequired(Generic[Caller]):
     """A pure ASGI middleware that lets nothing below `/v1/` pass unasked."""
 
-    def __init__(self, app: ASGIApp, guard: Guard[Caller], cluster: str) -> None:
+    def __init__(self, app: ASGIApp, guard: TokenGuard[Caller], cluster: str) -> None:
         """Guard an application; `cluster` is the one whose tokens are reviewed."""
         self._app = app
         self._guard = guard
@@ -42,12 +42,12 @@ class AccessRequired(Generic[Caller]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it without reading its body."""
         answer = await self._admitted(scope) if _is_guarded(scope) else scope
-        if isinstance(answer, Refusal):
+        if isinstance(answer, AccessRefusal):
             await refuse(answer, scope, receive, send)
         else:
             await self._app(answer, receive, send)
 
-    async def _admitted(self, scope: Scope) -> Scope | Refusal:
+    async def _admitted(self, scope: Scope) -> Scope | AccessRefusal:
         headers = Headers(scope=scope)
         if is_local(scope, headers):
             return scope
@@ -58,17 +58,19 @@ class AccessRequired(Generic[Caller]):
         narrowed = {**query, "cluster": self._cluster}
         return {**scope, "query_string": urlencode(narrowed).encode()}
 
-    def _unclear(self, query: QueryParams) -> Refusal | None:
+    def _unclear(self, query: QueryParams) -> AccessRefusal | None:
         if len(query.multi_items()) > len(query):
-            return Refusal(400, "a parameter is given more than once; give each once")
+            return AccessRefusal(400, "a parameter is given more than once; give each once")
         if query.get("cluster") not in (None, self._cluster):
-            return Refusal(403, f"this token is good for cluster {self._cluster} only")
+            return AccessRefusal(403, f"this token is good for cluster {self._cluster} only")
         return None
 
-    async def _refused(self, scope: Scope, query: QueryParams, headers: Headers) -> Refusal | None:
+    async def _refused(
+        self, scope: Scope, query: QueryParams, headers: Headers
+    ) -> AccessRefusal | None:
         verb = _VERBS.get(scope["method"])
         if verb is None:
-            return Refusal(405, f"{scope['method']} is not for /v1; use GET or POST")
+            return AccessRefusal(405, f"{scope['method']} is not for /v1; use GET or POST")
         resource = str(scope["path"])[len(PREFIX) :].partition("/")[0]
         namespace = query.get("namespace", "")
         return await self._guard.refusal(
@@ -102,7 +104,7 @@ def token_of(headers: Headers) -> str:
     return token.strip() if scheme.lower() == "bearer" and len(token) <= TOKEN_BYTES_MAX else ""
 
 
-async def refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+async def refuse(refusal: AccessRefusal, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request with its refusal."""
     headers = _HEADERS.get(refusal.status)
     body = msgspec.json.encode({"error": {"message": refusal.error}})

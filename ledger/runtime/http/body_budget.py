@@ -13,7 +13,7 @@ ARRIVAL_SECONDS: Final = 2.0
 """How long a body may take to arrive while others wait for its room."""
 
 
-class Held:
+class BudgetShare:
     """One request's share of the budget, held for the time of a `with` block."""
 
     __slots__ = ("_budget", "began", "bytes", "gave_way", "timeout")
@@ -27,7 +27,7 @@ class Held:
         """What ends the reading of this body; set while it is read."""
         self.gave_way = False
 
-    def __enter__(self) -> "Held":
+    def __enter__(self) -> "BudgetShare":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,15 +58,15 @@ class BodyBudget:
     def __init__(self, bytes_max: int) -> None:
         """Bound the bodies of these requests; the largest single one has to fit."""
         self._bytes_max = bytes_max
-        self._arriving: dict[Held, None] = {}
+        self._arriving: dict[BudgetShare, None] = {}
         self._freed = asyncio.Event()
         self.bytes = 0
 
-    def holding(self) -> Held:
+    def holding(self) -> BudgetShare:
         """Return a share to be held until the request is answered."""
-        return Held(self)
+        return BudgetShare(self)
 
-    def takes_at_once(self, held: Held, size: int) -> bool:
+    def takes_at_once(self, held: BudgetShare, size: int) -> bool:
         """Take all of a body that needs no waiting; most arrive in one part."""
         if self.bytes + size > self._bytes_max or held in self._arriving:
             return False
@@ -74,8 +74,8 @@ class BodyBudget:
         held.bytes += size
         return True
 
-    async def take(self, held: Held, size: int, *, more: bool) -> None:
-        """Do what `Held.take` says."""
+    async def take(self, held: BudgetShare, size: int, *, more: bool) -> None:
+        """Do what `BudgetShare.take` says."""
         if more and held not in self._arriving:
             held.began = asyncio.get_running_loop().time()
             self._arriving[held] = None
@@ -84,11 +84,11 @@ class BodyBudget:
         self.bytes += size
         held.bytes += size
 
-    def arrived(self, held: Held) -> None:
+    def arrived(self, held: BudgetShare) -> None:
         """Note that a body is whole, or is not read any more."""
         self._arriving.pop(held, None)
 
-    def give_back(self, held: Held, size: int) -> None:
+    def give_back(self, held: BudgetShare, size: int) -> None:
         """Free some of a body's bytes."""
         if size:
             self.bytes -= size
@@ -112,7 +112,7 @@ class BodyBudget:
         except TimeoutError:
             return
 
-    def _give_way(self, held: Held, now: float) -> None:
+    def _give_way(self, held: BudgetShare, now: float) -> None:
         self.arrived(held)
         self.give_back(held, held.bytes)
         held.gave_way = True

@@ -32,7 +32,7 @@ TELL_SECONDS: Final = 5.0
 """How often findings are looked at, to tell of those that changed."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """What one check found."""
 
     name: str
@@ -40,11 +40,11 @@ class Finding(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class HealthReport(msgspec.Struct, frozen=True):
     """What all checks found; `ok` only when each did."""
 
     ok: bool
-    checks: list[Finding]
+    checks: list[CheckResult]
 
 
 class Health:
@@ -68,12 +68,12 @@ class Health:
         """Stop being ready, so that requests go elsewhere before the server drains."""
         self._stopping = True
 
-    def ready(self) -> Report:
+    def ready(self) -> HealthReport:
         """Ask every check."""
         return _report(self._ready, frozenset())
 
     async def tell(
-        self, changed: Callable[[Finding], None], every_seconds: float = TELL_SECONDS
+        self, changed: Callable[[CheckResult], None], every_seconds: float = TELL_SECONDS
     ) -> None:
         """Tell every finding that is not what it was, from "all is well" on, until cancelled."""
         known: dict[str, tuple[bool, str]] = {}
@@ -110,21 +110,23 @@ def _endpoint(checks: dict[str, Check]) -> Callable[[Request], Awaitable[Respons
     return probe
 
 
-def _report(checks: dict[str, Check], excluded: frozenset[str]) -> Report:
-    findings = [Finding(name, *check()) for name, check in checks.items() if name not in excluded]
-    return Report(all(finding.ok for finding in findings), findings)
+def _report(checks: dict[str, Check], excluded: frozenset[str]) -> HealthReport:
+    findings = [
+        CheckResult(name, *check()) for name, check in checks.items() if name not in excluded
+    ]
+    return HealthReport(all(finding.ok for finding in findings), findings)
 
 
-def _brief(report: Report) -> Report:
-    return Report(report.ok, [Finding(one.name, one.ok, "") for one in report.checks])
+def _brief(report: HealthReport) -> HealthReport:
+    return HealthReport(report.ok, [CheckResult(one.name, one.ok, "") for one in report.checks])
 
 
-def _text(report: Report) -> str:
+def _text(report: HealthReport) -> str:
     lines = [_line(finding) for finding in report.checks]
     return "\n".join([*lines, "ok" if report.ok else "failing", ""])
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: CheckResult) -> str:
     if finding.ok:
         return f"[+]{finding.name} ok" + (f": {finding.reason}" if finding.reason else "")
     return f"[-]{finding.name} failed: {finding.reason}"

@@ -17,14 +17,14 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ledger.runtime.http import addresses
-from ledger.runtime.http.acceptor import Accepting, Acceptor
-from ledger.runtime.http.uvicorn_protocol import Connection
+from ledger.runtime.http.acceptor import Acceptor, AcceptorSettings
+from ledger.runtime.http.uvicorn_protocol import HttpConnection
 from ledger.runtime.tls.reloading_context import Tls
 
 BACKLOG: Final = 2048
 """Connections the kernel holds before they are accepted."""
 
-EVERYBODY: Final = Accepting()
+EVERYBODY: Final = AcceptorSettings()
 """Connections as a service accepts them that is not told otherwise."""
 
 DRAIN_SECONDS: Final = 7
@@ -75,7 +75,7 @@ async def serve(
     stop: asyncio.Event,
     *,
     tls: Tls | None = None,
-    accepting: Accepting = EVERYBODY,
+    accepting: AcceptorSettings = EVERYBODY,
     watched: Callable[[Acceptor], None] = lambda _: None,
     started: Callable[[], None] = lambda: None,
 ) -> None:
@@ -85,7 +85,7 @@ async def serve(
     """
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=HttpConnection,
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -140,9 +140,9 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._tell_started = started
 
-    def connection(self) -> Connection:
+    def connection(self) -> HttpConnection:
         """Return the protocol of a new connection."""
-        return Connection(self.config, self.server_state, self.lifespan.state)
+        return HttpConnection(self.config, self.server_state, self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

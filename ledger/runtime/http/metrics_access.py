@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ledger.runtime.http.authorization import is_local, peer_of, refuse, token_of
 from ledger.runtime.http.client_certificate_guard import name_of
 from ledger.runtime.http.health import BRIEF, PROBES, VERBOSE
-from ledger.runtime.http.token_reviews import Guard, Refusal
+from ledger.runtime.http.token_reviews import AccessRefusal, TokenGuard
 
 METRICS: Final = "/metrics"
 
@@ -31,7 +31,7 @@ class MonitoringAccess(Generic[Caller]):
     def __init__(
         self,
         app: ASGIApp,
-        guard: Guard[Caller],
+        guard: TokenGuard[Caller],
         *,
         subjects: Collection[str] | None = None,
         token: Callable[[], str] = str,
@@ -57,7 +57,7 @@ class MonitoringAccess(Generic[Caller]):
         else:
             await self._app(scope, receive, send)
 
-    async def _refusal(self, scope: Scope) -> Refusal | None:
+    async def _refusal(self, scope: Scope) -> AccessRefusal | None:
         headers = Headers(scope=scope)
         if is_local(scope, headers) or self._is_certified(scope):
             return None
@@ -68,7 +68,7 @@ class MonitoringAccess(Generic[Caller]):
         if refusal is None or refusal.status in (429, 503):
             return refusal
         path = str(scope["path"])
-        return Refusal(
+        return AccessRefusal(
             refusal.status,
             f"{path if path == METRICS else f'{path}?{VERBOSE}'} shows all tenants:"
             f" {refusal.error}; or give a client certificate that may send reviews, or the token"

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from ledger.runtime.http.body_budget import Held
+from ledger.runtime.http.body_budget import BudgetShare
 
 _JSON: Final = (b"content-type", b"application/json")
 _CLOSE: Final = (b"connection", b"close")
@@ -25,7 +25,7 @@ class ClientGone(Exception):
     """Nobody waits for the answer any more."""
 
 
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+class RequestProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     """The body of a 4xx: what was wrong and in which field."""
 
     error: str
@@ -33,7 +33,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     field: str = ""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The HTTP request is answered with a 4xx: `status`, and a JSON `body` with the message."""
 
     def __init__(
@@ -41,31 +41,32 @@ class Refused(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.body = msgspec.json.encode(Problem(error, message))
+        self.body = msgspec.json.encode(RequestProblem(error, message))
         self.headers = headers
 
 
 def check(scope: Scope, body_max: int) -> None:
-    """Refuse what need not be read: only JSON is posted, of so many bytes. Raises Refused."""
+    """Refuse what need not be read: only JSON is posted, of so many bytes. Raises
+    RequestRefused."""
     if scope["method"] != "POST":
         message = f"{scope['method']} is not supported here, send POST"
-        raise Refused(405, "MethodNotAllowed", message, (b"allow", b"POST"))
+        raise RequestRefused(405, "MethodNotAllowed", message, (b"allow", b"POST"))
     headers = dict(scope["headers"])
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/json":
         text = kind.decode("latin-1") or "nothing"
         message = f"content-type is {text}, send application/json"
-        raise Refused(415, "UnsupportedMediaType", message)
+        raise RequestRefused(415, "UnsupportedMediaType", message)
     length = headers.get(b"content-length", b"")
     if length.isdigit() and len(length) < 20 and int(length) > body_max:
         raise _too_large(body_max)
 
 
-async def read(receive: Receive, body_max: int, until: float, held: Held) -> bytes:
+async def read(receive: Receive, body_max: int, until: float, held: BudgetShare) -> bytes:
     """Read a request's body, as far as it may reach and until loop time `until`.
 
-    `held` is what it takes of the bytes that all bodies may take together. Raises Refused and
-    ClientGone.
+    `held` is what it takes of the bytes that all bodies may take together. Raises RequestRefused
+    and ClientGone.
     """
     parts: list[bytes] = []
     size, more = 0, True
@@ -90,8 +91,11 @@ async def read(receive: Receive, body_max: int, until: float, held: Held) -> byt
     return b"".join(parts)
 
 
-async def inflated(scope: Scope, body: bytes, body_max: int, until: float, held: Held) -> bytes:
-    """Return a body as it was before it was compressed, by gzip or not at all. Raises Refused.
+async def inflated(
+    scope: Scope, body: bytes, body_max: int, until: float, held: BudgetShare
+) -> bytes:
+    """Return a body as it was before it was compressed, by gzip or not at all. Raises
+    RequestRefused.
 
     It is inflated beside the event loop: a few bytes can come to very many. What may come of it is
     taken from `held` first, until loop time `until`.
@@ -101,7 +105,7 @@ async def inflated(scope: Scope, body: bytes, body_max: int, until: float, held:
         return body
     if coding != b"gzip":
         message = f"content-encoding is {coding.decode('latin-1')}, send gzip or none"
-        raise Refused(415, "UnsupportedMediaType", message)
+        raise RequestRefused(415, "UnsupportedMediaType", message)
     try:
         async with asyncio.timeout_at(until):
             await held.take(body_max, more=False)
@@ -128,21 +132,21 @@ def _inflate(body: bytes, body_max: int) -> bytes:
     try:
         found = machine.decompress(body, body_max + 1)
     except zlib.error as error:
-        raise Refused(400, "BadRequest", f"the body is not gzip: {error}") from error
+        raise RequestRefused(400, "BadRequest", f"the body is not gzip: {error}") from error
     if len(found) > body_max:
         raise _too_large(body_max)
     if not machine.eof:
-        raise Refused(400, "BadRequest", "the body ends in the middle of its gzip stream")
+        raise RequestRefused(400, "BadRequest", "the body ends in the middle of its gzip stream")
     return found
 
 
-def _late(held: Held, *, whole: bool) -> Refused:
+def _late(held: BudgetShare, *, whole: bool) -> RequestRefused:
     if whole or held.gave_way:
         message = "too many bytes of other requests are in memory; send it again"
-        return Refused(503, "Overloaded", message, _CLOSE, (b"retry-after", b"1"))
-    return Refused(408, "RequestTimeout", "the body did not arrive in time", _CLOSE)
+        return RequestRefused(503, "Overloaded", message, _CLOSE, (b"retry-after", b"1"))
+    return RequestRefused(408, "RequestTimeout", "the body did not arrive in time", _CLOSE)
 
 
-def _too_large(body_max: int) -> Refused:
+def _too_large(body_max: int) -> RequestRefused:
     message = f"the request is larger than {body_max} bytes"
-    return Refused(413, "RequestEntityTooLarge", message, _CLOSE)
+    return RequestRefused(413, "RequestEntityTooLarge", message, _CLOSE)

@@ -67,20 +67,20 @@ class TokenReviewer(Protocol[Caller]):
         ...
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class AccessRefusal(msgspec.Struct, frozen=True):
     """Why a request is not answered, as HTTP says it."""
 
     status: int
     error: str
 
 
-_TOO_MANY: Final = Refusal(
+_TOO_MANY: Final = AccessRefusal(
     429, "too many tokens, or questions about one, are new to this replica; try again in a second"
 )
-_INVALID: Final = Refusal(401, "the token is not valid in this cluster; get a new one")
+_INVALID: Final = AccessRefusal(401, "the token is not valid in this cluster; get a new one")
 
 
-class Remembered(Generic[Value]):
+class ExpiringCache(Generic[Value]):
     """A bounded number of values, each for a bounded time. The oldest goes first."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -104,7 +104,7 @@ class Remembered(Generic[Value]):
         self._values[key] = (self._clock() + seconds, value)
 
 
-class Guard(Generic[Caller]):
+class TokenGuard(Generic[Caller]):
     """Decides about tokens."""
 
     def __init__(
@@ -114,10 +114,10 @@ class Guard(Generic[Caller]):
     ) -> None:
         """Ask the reviewer; without one, no token opens anything."""
         self._reviewer = reviewer
-        self._callers: Remembered[Caller] = Remembered(clock)
-        self._invalid: Remembered[bool] = Remembered(clock)
-        self._proven: Remembered[bool] = Remembered(clock)
-        self._answers: Remembered[bool] = Remembered(clock)
+        self._callers: ExpiringCache[Caller] = ExpiringCache(clock)
+        self._invalid: ExpiringCache[bool] = ExpiringCache(clock)
+        self._proven: ExpiringCache[bool] = ExpiringCache(clock)
+        self._answers: ExpiringCache[bool] = ExpiringCache(clock)
         self._of_all = Rates(UNKNOWN_OF_ALL, clock)
         self._of_one = Rates(UNKNOWN_OF_ONE, clock)
         self._questions = Rates(QUESTIONS_OF_ONE, clock)
@@ -125,28 +125,28 @@ class Guard(Generic[Caller]):
 
     async def refusal(
         self, token: str, verb: str, resource: str, namespace: str, peer: str = ""
-    ) -> Refusal | None:
+    ) -> AccessRefusal | None:
         """Return why a request with this token is refused, None when it is granted.
 
         `peer` is the address that asks.
         """
         if self._reviewer is None:
-            return Refusal(403, "without a cluster only loopback may ask")
+            return AccessRefusal(403, "without a cluster only loopback may ask")
         if not token:
-            return Refusal(401, "give a bearer token of this cluster, or ask from loopback")
+            return AccessRefusal(401, "give a bearer token of this cluster, or ask from loopback")
         digest = hashlib.sha256(token.encode()).digest()
         question = _digest(digest, verb, resource, namespace)
         allowed = self._answers.get(question)
         if allowed is None:
             try:
                 caller = await self._caller(self._reviewer, token, digest, peer)
-                if isinstance(caller, Refusal):
+                if isinstance(caller, AccessRefusal):
                     return caller
                 if not self._questions.take(digest):
                     return _TOO_MANY
                 allowed = await self._reviewer.may(caller, verb, resource, namespace)
             except ConnectionError as error:
-                return Refusal(503, f"the token cannot be reviewed: {error}; try again")
+                return AccessRefusal(503, f"the token cannot be reviewed: {error}; try again")
             seconds = GRANT_SECONDS if allowed else REFUSAL_SECONDS
             # No longer than the token itself is believed.
             self._answers.keep(question, allowed, min(seconds, self._callers.left(digest)))
@@ -154,7 +154,7 @@ class Guard(Generic[Caller]):
 
     async def _caller(
         self, reviewer: TokenReviewer[Caller], token: str, digest: bytes, peer: str
-    ) -> Caller | Refusal:
+    ) -> Caller | AccessRefusal:
         """Return who presents a token. Requests with one token share one review."""
         if self._invalid.get(digest):
             return _INVALID
@@ -189,14 +189,14 @@ class Guard(Generic[Caller]):
         return self._of_one.take(peer) and self._of_all.take(_EVERYBODY)
 
 
-def _denied(verb: str, resource: str, namespace: str) -> Refusal:
+def _denied(verb: str, resource: str, namespace: str) -> AccessRefusal:
     if resource.startswith("/"):
-        return Refusal(
+        return AccessRefusal(
             403, f"you may not {verb} the path {resource}; ask for a role that allows it"
         )
     name, of = namespace[:NAME_CHARACTERS_MAX], resource[:NAME_CHARACTERS_MAX]
     where = f"in namespace {name}" if name else "in all namespaces"
-    return Refusal(
+    return AccessRefusal(
         403, f"you may not {verb} {of}.gpuledger.io {where}; ask for a role that allows it"
     )
 

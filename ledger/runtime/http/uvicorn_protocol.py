@@ -52,7 +52,7 @@ _TOO_LARGE: Final = (
 )
 
 
-class Seat(Protocol):
+class PoolMembership(Protocol):
     """A connection's place among others."""
 
     def used(self) -> None:
@@ -64,17 +64,17 @@ class Seat(Protocol):
         ...
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """One connection; a subclass because uvicorn passes the transport to its protocol only.
 
     `place` gives it a seat by the subject of its certificate, or None where there is no room.
     `certificate` is what the client presented, DER; empty where it presented none.
     """
 
-    place: Callable[[str | None], Seat | None]
+    place: Callable[[str | None], PoolMembership | None]
     certificate = b""
 
-    _seat: Seat | None = None
+    _seat: PoolMembership | None = None
     _known = False
     _asked = False
     _head_bytes = 0

@@ -40,7 +40,7 @@ _ACCEPTED: Final = frozenset((*NAMES, *RETIRED))
 _SERVICE_LINKS: Final = re.compile(r"^GPULEDGER_(SERVICE_(HOST|PORT)|PORT($|_))")
 
 
-class Problem(msgspec.Struct, frozen=True):
+class SettingProblem(msgspec.Struct, frozen=True):
     """One thing that is wrong with a setting. `value` is masked where it is a secret."""
 
     source: str
@@ -56,13 +56,13 @@ class Problem(msgspec.Struct, frozen=True):
 class InvalidSettings(Exception):
     """Some settings are wrong; `problems` holds all of them, in the order of the sources."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, problems: tuple[SettingProblem, ...]) -> None:
         """Keep the problems; the message has one line for each."""
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = problems
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedSettings(msgspec.Struct, frozen=True):
     """Valid settings, and which source each one that is not a default came from.
 
     `beneath` is what they would be without the command line. `ignored` are the settings of earlier
@@ -72,7 +72,7 @@ class Loaded(msgspec.Struct, frozen=True):
     settings: Settings
     sources: dict[str, str]
     beneath: Settings
-    ignored: tuple[Problem, ...] = ()
+    ignored: tuple[SettingProblem, ...] = ()
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return `(name, value, source)` of every setting, secrets masked."""
@@ -90,14 +90,14 @@ def load(
     command_line: Mapping[str, object],
     environment: Mapping[str, str],
     file: str | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """Merge all sources into settings. A None on the command line means "not given".
 
     `file` is the TOML file to read; without it the variable GPULEDGER_CONFIG may name one. Raises
     InvalidSettings with everything that is wrong.
     """
-    problems: list[Problem] = []
-    ignored: list[Problem] = []
+    problems: list[SettingProblem] = []
+    ignored: list[SettingProblem] = []
     values: dict[str, object] = {}
     sources: dict[str, str] = {}
     beneath = settings.DEFAULTS
@@ -105,7 +105,7 @@ def load(
         beneath = msgspec.structs.replace(settings.DEFAULTS, **values)
         for name, raw in given.items():
             if name in RETIRED:
-                ignored.append(Problem(source, name, "(given)", RETIRED[name]))
+                ignored.append(SettingProblem(source, name, "(given)", RETIRED[name]))
                 continue
             value = _converted(source, name, raw, problems)
             if value is not None:
@@ -115,14 +115,14 @@ def load(
     problems.extend(_contradictions(merged, sources))
     if problems:
         raise InvalidSettings(tuple(problems))
-    return Loaded(merged, sources, beneath, tuple(ignored))
+    return LoadedSettings(merged, sources, beneath, tuple(ignored))
 
 
 def _sources(
     command_line: Mapping[str, object],
     environment: Mapping[str, str],
     file: str | None,
-    problems: list[Problem],
+    problems: list[SettingProblem],
 ) -> Iterator[tuple[str, Mapping[str, object]]]:
     path = file or environment.get(CONFIG_VARIABLE)
     if path:
@@ -134,24 +134,30 @@ def _sources(
     )
 
 
-def _file(path: str, problems: list[Problem]) -> Mapping[str, object]:
+def _file(path: str, problems: list[SettingProblem]) -> Mapping[str, object]:
     source = f"file {path}"
     try:
         with Path(path).open("rb") as opened:
             found = tomllib.loads(opened.read(FILE_BYTES_MAX).decode())
     except OSError as error:
         problems.append(
-            Problem(source, "config", path, f"cannot be read ({error.strerror}); check the path")
+            SettingProblem(
+                source, "config", path, f"cannot be read ({error.strerror}); check the path"
+            )
         )
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        problems.append(Problem(source, "config", path, f"is not TOML: {error}; mend that line"))
+        problems.append(
+            SettingProblem(source, "config", path, f"is not TOML: {error}; mend that line")
+        )
         return {}
     problems.extend(_unknown(source, name, NAMES) for name in found if name not in _ACCEPTED)
     return {name: value for name, value in found.items() if name in _ACCEPTED}
 
 
-def _environment(environment: Mapping[str, str], problems: list[Problem]) -> Mapping[str, object]:
+def _environment(
+    environment: Mapping[str, str], problems: list[SettingProblem]
+) -> Mapping[str, object]:
     names = {setting_texts.environment_name(name): name for name in _ACCEPTED}
     given: dict[str, object] = {}
     for variable, value in environment.items():
@@ -171,13 +177,15 @@ def _is_misspelt(variable: str) -> bool:
     )
 
 
-def _unknown(source: str, name: str, known: tuple[str, ...]) -> Problem:
+def _unknown(source: str, name: str, known: tuple[str, ...]) -> SettingProblem:
     nearest = difflib.get_close_matches(name, known, n=1)
     remedy = f"did you mean {nearest[0]}?" if nearest else "remove it"
-    return Problem(source, name, "(given)", f"is no setting; {remedy}")
+    return SettingProblem(source, name, "(given)", f"is no setting; {remedy}")
 
 
-def _converted(source: str, name: str, raw: object, problems: list[Problem]) -> object | None:
+def _converted(
+    source: str, name: str, raw: object, problems: list[SettingProblem]
+) -> object | None:
     from_text = isinstance(raw, str)
     if from_text and setting_texts.is_list(name):
         raw = [part.strip() for part in str(raw).split(",") if part.strip()]
@@ -185,7 +193,7 @@ def _converted(source: str, name: str, raw: object, problems: list[Problem]) -> 
         value: object = msgspec.convert(raw, settings.TYPES[name], strict=not from_text)
     except msgspec.ValidationError:
         problems.append(
-            Problem(source, name, _shown(name, raw), f"give {setting_texts.wanted(name)}")
+            SettingProblem(source, name, _shown(name, raw), f"give {setting_texts.wanted(name)}")
         )
         return None
     return value
@@ -351,8 +359,8 @@ _RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def _contradictions(given: Settings, sources: Mapping[str, str]) -> Iterator[Problem]:
+def _contradictions(given: Settings, sources: Mapping[str, str]) -> Iterator[SettingProblem]:
     for name, broken, remedy in _RULES:
         if broken(given):
             shown = _shown(name, getattr(given, name))
-            yield Problem(sources.get(name, "default"), name, shown, remedy)
+            yield SettingProblem(sources.get(name, "default"), name, shown, remedy)

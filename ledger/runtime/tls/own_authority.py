@@ -47,7 +47,7 @@ class CertificateError(Exception):
     """A certificate file cannot be used; the message names it, what is wrong and the remedy."""
 
 
-class Files(msgspec.Struct, frozen=True):
+class CertificateFiles(msgspec.Struct, frozen=True):
     """Where a usable certificate and its key lie, and the CA that signed it ("" if unknown)."""
 
     certificate: str
@@ -55,13 +55,13 @@ class Files(msgspec.Struct, frozen=True):
     authority: str
 
 
-def given(certificate: str, key: str, now: datetime) -> Files:
+def given(certificate: str, key: str, now: datetime) -> CertificateFiles:
     """Check a certificate and key that somebody else keeps. Raises CertificateError."""
     check(Path(certificate), Path(key), now)
-    return Files(certificate, key, "")
+    return CertificateFiles(certificate, key, "")
 
 
-def ensure(directory: Path, names: Iterable[str], now: datetime) -> Files:
+def ensure(directory: Path, names: Iterable[str], now: datetime) -> CertificateFiles:
     """Make what is missing or about to end in the directory, for loopback and the names.
 
     Cheap when nothing is to be done, so it may be called every few seconds. Raises
@@ -79,7 +79,7 @@ def ensure(directory: Path, names: Iterable[str], now: datetime) -> Files:
             f"{error.filename or directory}: {error.strerror}; make the directory writable for"
             " this user"
         ) from error
-    return Files(str(server), str(server), str(directory / "ca.crt"))
+    return CertificateFiles(str(server), str(server), str(directory / "ca.crt"))
 
 
 def check(certificate: Path, key: Path, now: datetime) -> None:

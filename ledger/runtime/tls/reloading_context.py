@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from ledger.runtime.tls import own_authority
-from ledger.runtime.tls.own_authority import CertificateError, Files
+from ledger.runtime.tls.own_authority import CertificateError, CertificateFiles
 
 LOOK_SECONDS: Final = 5.0
 
@@ -32,7 +32,7 @@ _Marks = tuple[tuple[int, int, int], ...]
 class Tls:
     """A server's TLS context and the files behind it."""
 
-    def __init__(self, find: Callable[[], Files], client_ca: str = "") -> None:
+    def __init__(self, find: Callable[[], CertificateFiles], client_ca: str = "") -> None:
         """Load everything. `find` returns the files to serve with, renewed when it was time.
 
         With a client CA, clients *may* present a certificate; one of another CA fails the
@@ -114,12 +114,12 @@ class Tls:
         return tuple(_mark(Path(path)) for path in paths if path)
 
 
-def own(directory: Path, names: tuple[str, ...]) -> Callable[[], Files]:
+def own(directory: Path, names: tuple[str, ...]) -> Callable[[], CertificateFiles]:
     """Serve with certificates that are made, and renewed, in the directory."""
     return lambda: own_authority.ensure(directory, names, own_authority.utc_now())
 
 
-def given(certificate: str, key: str) -> Callable[[], Files]:
+def given(certificate: str, key: str) -> Callable[[], CertificateFiles]:
     """Serve with files that somebody else keeps and replaces."""
     return lambda: own_authority.given(certificate, key, own_authority.utc_now())
 

@@ -39,7 +39,9 @@ def configuration(name: str) -> str:
     return found[1]
 
 
-def placed(server: NatsServer, name: str, leaf_port: int, tls: own_authority.Files) -> None:
+def placed(
+    server: NatsServer, name: str, leaf_port: int, tls: own_authority.CertificateFiles
+) -> None:
     """Give a server a configuration of the page, with ports and paths that are free here."""
     text = configuration(name)
     for there, here in (

@@ -12,7 +12,7 @@ from support.servers.ports import free_port
 from ledger.log.jetstream.connection import Access, Connection, Unauthorized, Untrusted
 from ledger.log.port import Unreachable
 from ledger.runtime.tls import own_authority
-from ledger.runtime.tls.own_authority import Files
+from ledger.runtime.tls.own_authority import CertificateFiles
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +25,7 @@ INFO = (
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
+def files(tmp_path: Path) -> CertificateFiles:
     """Certificate and key for a server on loopback, and the CA that signed it."""
     return own_authority.ensure(tmp_path / "tls", (), own_authority.utc_now())
 
@@ -49,7 +49,7 @@ async def plain_server(port: int) -> AsyncIterator[bytearray]:
 @pytest.mark.parametrize("scheme", ["tls", "nats"])
 @pytest.mark.parametrize("kind", ["password", "login", "address"])
 async def test_a_server_without_tls_gets_no_login(
-    scheme: str, kind: str, files: Files, tmp_path: Path
+    scheme: str, kind: str, files: CertificateFiles, tmp_path: Path
 ) -> None:
     port, login = free_port(), tmp_path / "login"
     login.write_text(f"ledger:{PASSWORD}\n")
@@ -86,7 +86,7 @@ async def test_without_tls_in_the_settings_a_login_is_sent() -> None:
 
 
 @pytest.fixture
-async def tls_server(tmp_path: Path, files: Files) -> AsyncIterator[NatsServer]:
+async def tls_server(tmp_path: Path, files: CertificateFiles) -> AsyncIterator[NatsServer]:
     """A nats-server with TLS and one user."""
     tls = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}" }}'
     server = NatsServer(tmp_path / "nats", extra=f"{USERS}\n{tls}")
@@ -97,7 +97,7 @@ async def tls_server(tmp_path: Path, files: Files) -> AsyncIterator[NatsServer]:
 
 @pytest.mark.parametrize("scheme", ["tls", "nats"])
 async def test_a_server_with_tls_and_the_right_ca_gets_the_login(
-    scheme: str, tls_server: NatsServer, files: Files, tmp_path: Path
+    scheme: str, tls_server: NatsServer, files: CertificateFiles, tmp_path: Path
 ) -> None:
     login = tmp_path / "login"
     login.write_text(f"ledger:{PASSWORD}\n")
@@ -110,7 +110,7 @@ async def test_a_server_with_tls_and_the_right_ca_gets_the_login(
 
 @pytest.mark.parametrize("user", ["ledger", "nobody"])
 async def test_a_wrong_password_is_told_apart_from_a_wrong_address(
-    user: str, tls_server: NatsServer, files: Files
+    user: str, tls_server: NatsServer, files: CertificateFiles
 ) -> None:
     url = f"nats://127.0.0.1:{tls_server.port}"
     access = Access((url,), user=user, password="wrong", ca=files.authority)

@@ -11,7 +11,7 @@ from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Snapshot
-from projections.audit_replay import Expected, audit_lines, verify
+from projections.audit_replay import ExpectedHead, audit_lines, verify
 from projections.projector import projector
 from projections.store.store_writer import Store
 
@@ -63,7 +63,7 @@ async def test_the_real_log_is_verified_and_told(jetstream_log: JetStreamLog) ->
     for position, payload in enumerate(PAYLOADS):
         await jetstream_log.append(payload, position)
     _, digest = records.decode(PAYLOADS[-1])
-    report = await verify(jetstream_log, Expected(len(PAYLOADS), digest.hex()))
+    report = await verify(jetstream_log, ExpectedHead(len(PAYLOADS), digest.hex()))
     assert (report.ok, report.records) == (True, len(PAYLOADS))
     told = [line async for line in audit_lines(jetstream_log)]
     assert told == [line async for line in audit_lines(log_of(PAYLOADS))]

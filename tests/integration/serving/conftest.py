@@ -29,6 +29,6 @@ def strangers(tmp_path: Path) -> ClientAuthority:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Callable[[], own_authority.Files]:
+def own(tmp_path: Path) -> Callable[[], own_authority.CertificateFiles]:
     """Certificates made by the service itself."""
     return reloading_context.own(tmp_path / "tls", ())

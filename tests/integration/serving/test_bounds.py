@@ -19,10 +19,10 @@ from support.servers.tls_server import (
 )
 
 from ledger.runtime.http import acceptor, uvicorn_protocol
-from ledger.runtime.http.acceptor import HANDSHAKES, OTHERS, Accepting, Acceptor
+from ledger.runtime.http.acceptor import HANDSHAKES, OTHERS, Acceptor, AcceptorSettings
 from ledger.runtime.tls import own_authority, reloading_context
 
-Find = Callable[[], own_authority.Files]
+Find = Callable[[], own_authority.CertificateFiles]
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n"
@@ -199,7 +199,7 @@ async def test_an_answer_that_is_not_read_does_not_hold_a_connection(
 
 async def test_the_least_used_connection_gives_its_place_to_a_newcomer() -> None:
     dropped: list[str] = []
-    how = Accepting(others_max=2, dropped=dropped.append)
+    how = AcceptorSettings(others_max=2, dropped=dropped.append)
     async with (
         serving_at(answer_scope, accepting=how) as address,
         peer_of(address) as first,
@@ -218,7 +218,7 @@ async def test_the_least_used_connection_gives_its_place_to_a_newcomer() -> None
 
 async def test_one_address_has_a_bound_of_its_own() -> None:
     watched: list[Acceptor] = []
-    how = Accepting(others_max=100, others_of_one_max=2)
+    how = AcceptorSettings(others_max=100, others_of_one_max=2)
     async with (
         serving_at(answer_scope, accepting=how, watched=watched.append) as address,
         peer_of(address, local="127.0.0.2") as other,
@@ -235,7 +235,7 @@ async def test_one_address_has_a_bound_of_its_own() -> None:
 async def test_a_request_that_is_being_answered_keeps_its_connection() -> None:
     app = Blocking()
     async with (
-        serving_at(app, accepting=Accepting(others_max=1)) as address,
+        serving_at(app, accepting=AcceptorSettings(others_max=1)) as address,
         peer_of(address) as peer,
     ):
         peer.writer.write(GET.replace(b"/ ", b"/slow "))
@@ -251,7 +251,7 @@ async def test_a_request_that_is_being_answered_keeps_its_connection() -> None:
 async def test_a_body_that_never_comes_protects_no_connection(head: bytes) -> None:
     app = Blocking()
     async with (
-        serving_at(app, accepting=Accepting(others_max=1)) as address,
+        serving_at(app, accepting=AcceptorSettings(others_max=1)) as address,
         peer_of(address) as peer,
     ):
         peer.writer.write(GET.replace(b"/ ", b"/slow ") + head)
@@ -269,7 +269,7 @@ async def test_strangers_take_no_place_of_certified_clients(
 ) -> None:
     secured, stranger = reloading_context.Tls(own, clients.file), visitor(tmp_path)
     certified = visitor(tmp_path, clients.issue((NameOID.COMMON_NAME, "apiserver")))
-    how = Accepting(certified_max=1, others_max=2)
+    how = AcceptorSettings(certified_max=1, others_max=2)
     async with (
         serving_at(answer_scope, secured, accepting=how) as address,
         peer_of(address, context=certified) as known,
@@ -288,7 +288,7 @@ async def test_a_certificate_of_another_subject_has_its_place_among_strangers(
     secured = reloading_context.Tls(own, clients.file)
     other = visitor(tmp_path, clients.issue((NameOID.COMMON_NAME, "kubelet")))
     watched: list[Acceptor] = []
-    how = Accepting(trusted=lambda name: name == "CN=apiserver")
+    how = AcceptorSettings(trusted=lambda name: name == "CN=apiserver")
     async with (
         serving_at(answer_scope, secured, accepting=how, watched=watched.append) as address,
         peer_of(address, context=other),
@@ -307,7 +307,7 @@ async def test_handshakes_that_stall_give_their_places_to_newcomers(
         serving_at(
             answer_scope,
             reloading_context.Tls(own),
-            accepting=Accepting(dropped=dropped.append),
+            accepting=AcceptorSettings(dropped=dropped.append),
             watched=watched.append,
         ) as address,
         contextlib.AsyncExitStack() as stack,

@@ -12,7 +12,7 @@ from support.servers.tls_server import ClientAuthority, answer_scope, get, servi
 from ledger.runtime.http.client_certificate_guard import ClientCertificateRequired
 from ledger.runtime.tls import own_authority, reloading_context
 
-Find = Callable[[], own_authority.Files]
+Find = Callable[[], own_authority.CertificateFiles]
 
 
 @pytest.fixture

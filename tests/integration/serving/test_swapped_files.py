@@ -9,7 +9,7 @@ import pytest
 from support.servers.tls_server import DEADLINE_SECONDS, answer_scope, serving_at
 
 from ledger.runtime.tls import own_authority, reloading_context
-from ledger.runtime.tls.own_authority import Files
+from ledger.runtime.tls.own_authority import CertificateFiles
 
 CLIENTS = 4
 
@@ -59,7 +59,7 @@ class Visits:
         await asyncio.gather(*(visit() for _ in range(CLIENTS)))
 
 
-async def swapping(paths: Files, made: list[tuple[bytes, bytes]]) -> None:
+async def swapping(paths: CertificateFiles, made: list[tuple[bytes, bytes]]) -> None:
     """Replace both files, with a pause between them in which they do not belong together."""
     turn = 0
     while True:
@@ -77,7 +77,7 @@ async def swapping(paths: Files, made: list[tuple[bytes, bytes]]) -> None:
 async def test_no_handshake_fails_while_files_are_replaced(handshakes: int, tmp_path: Path) -> None:
     directory = tmp_path / "made"
     made = pairs(directory)
-    paths = Files(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"), "")
+    paths = CertificateFiles(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"), "")
     for path, content in zip((paths.certificate, paths.key), made[0], strict=True):
         put(Path(path), content)
     secured = reloading_context.Tls(reloading_context.given(paths.certificate, paths.key))

@@ -23,7 +23,7 @@ from ledger.runtime.http import acceptor
 from ledger.runtime.tls import own_authority, reloading_context
 from ledger.runtime.tls.own_authority import CertificateError
 
-Find = Callable[[], own_authority.Files]
+Find = Callable[[], own_authority.CertificateFiles]
 
 
 async def served_certificate(address: str) -> str:

@@ -18,8 +18,8 @@ from ledger.core.model.accounts import Kind
 from ledger.core.model.cards import exclusive_on
 from ledger.core.model.state import State
 from ledger.log import records
-from projections.queries.card_residents import Card, cards
-from projections.store.readers import View
+from projections.queries.card_residents import CardUsage, cards
+from projections.store.readers import ProjectionView
 
 SEEDS = st.integers(0, 2**32)
 COMMANDS = 150
@@ -44,7 +44,7 @@ def numbers_of(state: State) -> Numbers:
     }
 
 
-def read_numbers(rows: list[Card]) -> Numbers:
+def read_numbers(rows: list[CardUsage]) -> Numbers:
     return {
         accounts.card(one.cluster, one.node, one.uuid): (
             (one.memory, one.used_memory),
@@ -67,7 +67,7 @@ def residents_of(state: State) -> Residents:
     }
 
 
-def read_residents(rows: list[Card]) -> Residents:
+def read_residents(rows: list[CardUsage]) -> Residents:
     return {
         (
             accounts.card(card.cluster, card.node, card.uuid),
@@ -87,7 +87,7 @@ def lines_of(state: State) -> set[tuple[str, str, int]]:
     }
 
 
-async def read_lines(view: View, position: int) -> set[tuple[str, str, int]]:
+async def read_lines(view: ProjectionView, position: int) -> set[tuple[str, str, int]]:
     statement = """
         SELECT name, key, lines.number FROM lines JOIN accounts ON accounts.number = account
         WHERE lines.opened <= :p AND (closed IS NULL OR closed > :p)

@@ -23,7 +23,7 @@ from ledger.log import records
 from ledger.log.port import Snapshot
 from projections.queries.holders import holders, holds
 from projections.queries.scopes import EVERYTHING
-from projections.queries.shares import By, Share, shares
+from projections.queries.shares import Breakdown, UsageShare, shares
 from projections.queries.usage import usage
 
 SEEDS = st.integers(0, 2**32)
@@ -144,13 +144,13 @@ def shares_of(state: State) -> dict[tuple[str, str], list[tuple[str, int, int]]]
     return found
 
 
-def universe_shares_of(state: State, by: By) -> dict[tuple[str, ...], tuple[int, int]]:
+def universe_shares_of(state: State, by: Breakdown) -> dict[tuple[str, ...], tuple[int, int]]:
     """Return used and committed by quota, cluster, namespace and resource."""
     found = {}
     for (account, qualified), lines in shares_of(state).items():
         if accounts.kind(account) is not accounts.Kind.UNIVERSE:
             continue
-        cluster, namespace = qualified.split("/") if by is By.NAMESPACE else ("c1", "")
+        cluster, namespace = qualified.split("/") if by is Breakdown.NAMESPACE else ("c1", "")
         for resource, used, committed in lines:
             name = (accounts.parts(account)[2], cluster, namespace, resource)
             before = found.get(name, (0, 0))
@@ -158,7 +158,7 @@ def universe_shares_of(state: State, by: By) -> dict[tuple[str, ...], tuple[int,
     return {name: amounts for name, amounts in found.items() if amounts[0]}
 
 
-def totals_of(rows: list[Share]) -> dict[tuple[str, ...], tuple[int, int]]:
+def totals_of(rows: list[UsageShare]) -> dict[tuple[str, ...], tuple[int, int]]:
     assert all(one.reserved == one.used - one.committed >= 0 for one in rows)
     return {
         (one.quota, one.cluster, one.namespace, one.resource): (one.used, one.committed)
@@ -213,7 +213,7 @@ async def test_every_position_reads_as_the_state_was(seed: int, make: Source) ->
                 keys, _ = await holders(view, position, EVERYTHING, limit=1_000)
                 read = {f"{one.cluster}/{one.namespace}/{one.key}": one.amounts for one in keys}
                 assert read == charges_of(state)
-                for by in By:
+                for by in Breakdown:
                     parts, _ = await shares(view, position, EVERYTHING, by, limit=10_000)
                     assert totals_of(parts) == universe_shares_of(state, by)
                 open_now, _ = await holds(view, position, EVERYTHING, limit=1_000)

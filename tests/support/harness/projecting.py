@@ -12,7 +12,7 @@ from ledger.core.model.state import State
 from ledger.log.memory_log import MemoryLog, MemoryStore
 from projections.projector.projector import replay
 from projections.store.digest import Digest, digest
-from projections.store.readers import Readers, View
+from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import Store
 
 START = 1_750_000_000_000_000
@@ -45,7 +45,7 @@ async def project(path: Path, log: MemoryLog, last: int | None = None) -> None:
 
 
 @asynccontextmanager
-async def viewing(path: Path) -> AsyncIterator[View]:
+async def viewing(path: Path) -> AsyncIterator[ProjectionView]:
     """Open a view of a file for the block."""
     async with Readers(path) as readers, readers.view() as view:
         yield view

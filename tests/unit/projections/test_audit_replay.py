@@ -10,14 +10,14 @@ from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.memory_log import MemoryLog
 from ledger.log.port import Snapshot
-from projections.audit_replay import Expected, audit_lines, verify
+from projections.audit_replay import ExpectedHead, audit_lines, verify
 from projections.queries.as_of import Moment, parse, rfc3339
-from projections.queries.scopes import EVERYTHING, Scope
+from projections.queries.scopes import EVERYTHING, QueryScope
 
 PAYLOADS = random_payloads(6, 240)
 
 
-async def told(log: MemoryLog, scope: Scope = EVERYTHING, **moments: Moment) -> list[Any]:
+async def told(log: MemoryLog, scope: QueryScope = EVERYTHING, **moments: Moment) -> list[Any]:
     return [line async for line in audit_lines(log, scope, **moments)]
 
 
@@ -61,9 +61,9 @@ async def test_a_line_has_what_auditors_ask_for() -> None:
 
 async def test_a_namespace_is_told_without_the_others() -> None:
     everything = await told(log_of(PAYLOADS))
-    red = await told(log_of(PAYLOADS), Scope("red"))
+    red = await told(log_of(PAYLOADS), QueryScope("red"))
     assert red == [line for line in everything if line["namespace"] == "red"]
-    assert await told(log_of(PAYLOADS), Scope("red", "c2")) == []
+    assert await told(log_of(PAYLOADS), QueryScope("red", "c2")) == []
 
 
 async def test_positions_and_times_bound_what_is_told() -> None:
@@ -83,7 +83,7 @@ async def test_a_sound_log_is_verified_with_its_snapshots_and_an_expected_head()
     log, seen = log_of(PAYLOADS), []
     await log.save_snapshot(Snapshot(12, snapshots.encode(state_at(12))))
     report = await verify(
-        log, Expected(9, state_at(9).hash.hex()), on_progress=lambda *now: seen.append(now)
+        log, ExpectedHead(9, state_at(9).hash.hex()), on_progress=lambda *now: seen.append(now)
     )
     assert report.ok
     assert report.problem is None
@@ -123,7 +123,7 @@ async def test_a_lost_tail_is_known_by_an_expected_head() -> None:
     head = state_at(len(PAYLOADS))
     cut = log_of(PAYLOADS[:-2])
     assert (await verify(cut)).ok
-    report = await verify(cut, Expected(head.position, head.hash.hex()))
+    report = await verify(cut, ExpectedHead(head.position, head.hash.hex()))
     assert not report.ok
     assert f"ends at position {len(PAYLOADS) - 2}" in str(report.problem)
 
@@ -135,7 +135,7 @@ async def test_a_lost_tail_is_known_by_a_snapshot() -> None:
 
 
 async def test_another_history_is_known_by_an_expected_head() -> None:
-    report = await verify(log_of(PAYLOADS), Expected(9, "0" * 64))
+    report = await verify(log_of(PAYLOADS), ExpectedHead(9, "0" * 64))
     assert not report.ok
     assert "position 9" in str(report.problem)
 
@@ -154,4 +154,4 @@ async def test_a_snapshot_that_a_replay_does_not_give_is_named() -> None:
 @pytest.mark.parametrize("text", ["", "9", "9:", "x:" + "0" * 64, "9:" + "0" * 63])
 def test_an_expectation_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not POSITION:HASH"):
-        Expected.parse(text)
+        ExpectedHead.parse(text)

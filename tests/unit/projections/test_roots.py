@@ -9,10 +9,10 @@ from support.harness.projecting import SECOND, START, log_of, project, viewing
 from ledger.core.model import commands
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
-from projections.queries.holders import Holder, holders, holds
-from projections.queries.scopes import EVERYTHING, Scope
+from projections.queries.holders import HolderCharge, holders, holds
+from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.queries.usage import usage
-from projections.store.readers import View
+from projections.store.readers import ProjectionView
 
 GPU = "nvidia.com/gpu"
 WEB = "deployments.apps/web"
@@ -50,7 +50,9 @@ async def path(tmp_path: Path) -> Path:
     return path
 
 
-async def listed(view: View, position: int, **options: bool | str) -> dict[str, Holder]:
+async def listed(
+    view: ProjectionView, position: int, **options: bool | str
+) -> dict[str, HolderCharge]:
     rows, more = await holders(view, position, EVERYTHING, limit=100, **options)  # type: ignore[arg-type]
     assert not more
     return {one.key: one for one in rows}
@@ -104,7 +106,7 @@ async def test_pages_of_the_pods_of_one_root_are_the_whole(path: Path) -> None:
     pages, after = [], ""
     async with viewing(path) as view:
         for _ in range(9):
-            rows, after = await holders(view, 5, Scope("red"), limit=1, after=after, root=WEB)
+            rows, after = await holders(view, 5, QueryScope("red"), limit=1, after=after, root=WEB)
             pages += [one.key for one in rows]
             if not after:
                 break

@@ -11,7 +11,7 @@ from gpuledger.demo.books import Books
 from gpuledger.demo.demo_error import Broken
 from gpuledger.demo.recordings import Creation, Recording
 from gpuledger.demo.traffic import Answer, Outcome
-from projections.queries.holders import Hold, Holder
+from projections.queries.holders import HolderCharge, OpenHold
 from projections.queries.usage import Usage
 from projections.store.digest import Digest
 
@@ -34,13 +34,15 @@ def usage(used: int, limit: int = 4) -> Usage:
     return Usage("local", "team", "gpus", line, limit, used, 0, used, limit - used)
 
 
-def holder(pod: Creation, cards: int = 1) -> Holder:
+def holder(pod: Creation, cards: int = 1) -> HolderCharge:
     amounts = {GPU: cards}
-    return Holder("local", "team", pod.key, pod.uid, amounts, {}, amounts, 1, "", "", {}, {}, 0)
+    return HolderCharge(
+        "local", "team", pod.key, pod.uid, amounts, {}, amounts, 1, "", "", {}, {}, 0
+    )
 
 
-def hold(pod: Creation) -> Hold:
-    return Hold("local", "team", pod.key, pod.uid, 0, {GPU: 1}, "", "", "admin", "")
+def hold(pod: Creation) -> OpenHold:
+    return OpenHold("local", "team", pod.key, pod.uid, 0, {GPU: 1}, "", "", "admin", "")
 
 
 A, B, C = creation("a"), creation("b"), creation("c")

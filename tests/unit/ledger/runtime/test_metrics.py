@@ -14,7 +14,7 @@ from starlette.routing import Route
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.ledger import Accepted
 from ledger.runtime import metrics as metrics_module
-from ledger.runtime.metrics import METRICS, Kind, Metric, Telemetry
+from ledger.runtime.metrics import METRICS, Metric, MetricKind, Telemetry
 from ledger.runtime.writer_metrics import WriterMetrics
 
 PACKAGES = ("gpuledger", "ledger", "webhook", "projections", "extender")
@@ -30,9 +30,9 @@ async def scrape(metrics: Telemetry, accept: str = "", **options: object) -> htt
 def test_names_and_units_follow_the_rules_of_prometheus() -> None:
     for metric in METRICS:
         assert re.fullmatch(r"gpuledger_[a-z_]+[a-z]", metric.full_name)
-        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+        assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)
         assert metric.help.endswith(".")
-        assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
+        assert bool(metric.buckets) == (metric.kind is MetricKind.HISTOGRAM)
     assert len({metric.name for metric in METRICS}) == len(METRICS)
 
 

@@ -17,9 +17,9 @@ from ledger.log.port import Lost, Snapshot
 from ledger.log.writer import denial_log
 from projections.projector import denial_recorder, projector
 from projections.queries.past_denials import denials
-from projections.queries.scopes import EVERYTHING, Scope
+from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.store.store_writer import Store
-from projections.tables.damage import Damaged
+from projections.tables.damage import DamagedProjection
 
 
 async def test_a_log_that_lost_its_tail_stops_the_projector(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ async def test_a_row_that_vanished_is_noticed_when_the_log_closes_it(
         gone = connection.execute(f"DELETE FROM {table} WHERE closed IS NULL").rowcount
     connection.close()
     assert gone
-    with pytest.raises(Damaged, match=f"table {table} .*delete the file"):
+    with pytest.raises(DamagedProjection, match=f"table {table} .*delete the file"):
         await project(path, log_of(payloads))
 
 
@@ -113,10 +113,10 @@ async def test_denials_are_kept_newest_first_and_are_no_part_of_the_digest(tmp_p
         assert [one.uid for one in everything] == ["u2", "u1"]
         rest, end = await denials(view, EVERYTHING, limit=2, before=more)
         assert ([one.uid for one in rest], end) == (["u0"], 0)
-        red, _ = await denials(view, Scope("red", "c1"), limit=9)
+        red, _ = await denials(view, QueryScope("red", "c1"), limit=9)
         assert [one.uid for one in red] == ["u2", "u0"]
         assert red[0].message == "full. [QuotaExceeded]"
-        assert (await denials(view, Scope("red", "c2"), limit=9)) == ([], 0)
+        assert (await denials(view, QueryScope("red", "c2"), limit=9)) == ([], 0)
         recent, _ = await denials(view, EVERYTHING, limit=9, since=1)
         assert [one.uid for one in recent] == ["u2", "u1"]
     assert await digest_of(path) == before

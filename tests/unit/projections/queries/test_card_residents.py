@@ -18,7 +18,7 @@ from projections.api import usage_metrics
 from projections.api.routes import routes
 from projections.api.usage_metrics import UsageCollector
 from projections.queries.scopes import EVERYTHING, namespaces
-from projections.queries.units import entries
+from projections.queries.units import key_charges
 from projections.queries.usage import usage
 from projections.store.readers import Readers
 
@@ -204,7 +204,7 @@ async def test_what_cards_decide_is_what_the_pod_and_its_root_are_charged(path: 
     async with viewing(path) as view:
         (space,) = [one for one in await namespaces(view, EVERYTHING) if one.name == "red"]
         for position in (2, 3):
-            found = [one async for one in entries(view, position, space)]
+            found = [one async for one in key_charges(view, position, space)]
             (line,), _ = await usage(view, position, EVERYTHING, limit=9)
             charged.append([*(one.charge[MEMORY] for one in found), line.used])
     assert charged == [[9_000, 9_000, 9_000], [8_000, 8_000, 8_000]]

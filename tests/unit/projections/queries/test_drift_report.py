@@ -10,8 +10,14 @@ from ledger.core.model import commands
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
 from ledger.log import records
-from projections.queries.drift_report import Correction, Over, Unbelieved, drift, unbelieved
-from projections.queries.scopes import EVERYTHING, Scope
+from projections.queries.drift_report import (
+    Correction,
+    ExceededLine,
+    UnrecognizedUser,
+    drift,
+    unrecognized_users,
+)
+from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.tables.drift_table import RECOUNT
 from webhook.context.settlement_session import RECOUNTED
 from webhook.settlement.drift_counter import drift_of
@@ -54,7 +60,7 @@ async def path(tmp_path: Path) -> Path:
     return path
 
 
-async def told(path: Path, scope: Scope = EVERYTHING, since: int = 0) -> list[Correction]:
+async def told(path: Path, scope: QueryScope = EVERYTHING, since: int = 0) -> list[Correction]:
     async with viewing(path) as view:
         rows, more = await drift(view, scope, limit=100, since=since)
     assert more is None
@@ -72,8 +78,8 @@ async def test_corrections_are_told_newest_first_and_nothing_else_is(path: Path)
 
 async def test_a_correction_tells_what_it_brought_over_which_limit(path: Path) -> None:
     released, elsewhere, late, bypassed = await told(path)
-    assert bypassed.over == [Over(ACCOUNT, f"limits.{GPU}", 5, 3)]
-    assert late.over == [Over(ACCOUNT, f"limits.{GPU}", 5, 3)]
+    assert bypassed.over == [ExceededLine(ACCOUNT, f"limits.{GPU}", 5, 3)]
+    assert late.over == [ExceededLine(ACCOUNT, f"limits.{GPU}", 5, 3)]
     assert elsewhere.over == []
     assert released.over == [], "what frees brings nothing over a limit, though it is over"
     assert (bypassed.type, bypassed.amounts, bypassed.uid) == ("Observed", {GPU: 3}, "bypassed")
@@ -81,7 +87,7 @@ async def test_a_correction_tells_what_it_brought_over_which_limit(path: Path) -
 
 
 async def test_corrections_of_a_namespace_and_since_a_time(path: Path) -> None:
-    assert [one.position for one in await told(path, Scope("blue"))] == [8]
+    assert [one.position for one in await told(path, QueryScope("blue"))] == [8]
     assert [one.position for one in await told(path, since=START + 7 * SECOND)] == [9, 8]
 
 
@@ -123,5 +129,10 @@ async def test_who_made_objects_that_count_beside_their_owner_is_told(tmp_path: 
     assert payload is not None
     await project(path, log_of([payload]))
     async with viewing(path) as view:
-        assert await unbelieved(view, EVERYTHING) == [Unbelieved("ops", 2), Unbelieved("ada", 1)]
-        assert await unbelieved(view, Scope("blue", "c1")) == [Unbelieved("ada", 1)]
+        assert await unrecognized_users(view, EVERYTHING) == [
+            UnrecognizedUser("ops", 2),
+            UnrecognizedUser("ada", 1),
+        ]
+        assert await unrecognized_users(view, QueryScope("blue", "c1")) == [
+            UnrecognizedUser("ada", 1)
+        ]

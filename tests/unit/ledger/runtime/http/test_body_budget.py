@@ -8,7 +8,7 @@ import pytest
 
 from ledger.runtime.http import body_budget, request_body
 from ledger.runtime.http.body_budget import BodyBudget
-from ledger.runtime.http.request_body import Refused
+from ledger.runtime.http.request_body import RequestRefused
 
 DEADLINE_SECONDS = 10.0
 KIB = 1024
@@ -76,7 +76,7 @@ async def test_a_body_that_finds_no_room_in_time_is_refused() -> None:
     first = asyncio.create_task(read(budget, Sender(b"a" * 8 * KIB), answered))
     await asyncio.sleep(0)
     soon = asyncio.get_running_loop().time() + 0.05
-    with budget.holding() as held, pytest.raises(Refused, match="other requests") as refused:
+    with budget.holding() as held, pytest.raises(RequestRefused, match="other requests") as refused:
         await request_body.read(Sender(b"b" * 8 * KIB), KIB * KIB, soon, held)
     assert refused.value.status == 503
     answered.set()

@@ -13,7 +13,7 @@ from gpuledger.cli.exit_codes import CommandError
 from gpuledger.server import metrics_token
 from ledger.runtime.http.health import Health
 from ledger.runtime.http.metrics_access import METRICS, MonitoringAccess
-from ledger.runtime.http.token_reviews import Guard
+from ledger.runtime.http.token_reviews import TokenGuard
 from ledger.runtime.settings.settings import Settings
 
 TENANT = "namespace red waits for 3 cards"
@@ -41,7 +41,7 @@ def guarded(**how: Any) -> Any:
     health = Health()
     health.add("log", lambda: (True, TENANT), live=True)
     app = Starlette(routes=[*health.routes(), Route(METRICS, metrics)])
-    return MonitoringAccess(app, how.pop("guard", Guard(Reviewer())), **how)
+    return MonitoringAccess(app, how.pop("guard", TokenGuard(Reviewer())), **how)
 
 
 async def ask(
@@ -87,8 +87,8 @@ async def test_a_user_who_may_get_metrics_reads_both(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", SHOWN)
-@pytest.mark.parametrize("guard", [Guard(Reviewer()), Guard(None)])
-async def test_the_token_of_the_file_reads_both(path: str, guard: Guard[str]) -> None:
+@pytest.mark.parametrize("guard", [TokenGuard(Reviewer()), TokenGuard(None)])
+async def test_the_token_of_the_file_reads_both(path: str, guard: TokenGuard[str]) -> None:
     app = guarded(guard=guard, token=lambda: OWN)
     assert (await ask(app, path, OWN)).status_code == 200
     assert (await ask(app, path, OWN[:-1])).status_code in (401, 403)
@@ -102,7 +102,7 @@ async def test_no_token_is_not_the_token_of_a_missing_file() -> None:
 async def test_loopback_reads_both_and_a_page_that_points_its_name_there_does_not(
     path: str,
 ) -> None:
-    app = guarded(guard=Guard(None))
+    app = guarded(guard=TokenGuard(None))
     assert (await ask(app, path, peer="127.0.0.1", host="localhost")).status_code == 200
     assert (await ask(app, path, peer="127.0.0.1", host="evil.example")).status_code == 403
 

@@ -22,7 +22,7 @@ def loaded(path: str | Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(Path(path).read_bytes())
 
 
-def serial(files: own_authority.Files) -> int:
+def serial(files: own_authority.CertificateFiles) -> int:
     return loaded(files.certificate).serial_number
 
 
