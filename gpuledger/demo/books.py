@@ -9,7 +9,7 @@ import msgspec
 from gpuledger.demo.demo_error import Broken
 from gpuledger.demo.service import ANSWER_SECONDS, POLL_SECONDS, Service
 from projections.queries.holders import HolderCharge, OpenHold
-from projections.queries.usage import Usage
+from projections.queries.quota_usage import Usage
 
 CAUGHT_UP_SECONDS: Final = 30.0
 """How long the projection may take until it shows the end of the log."""

@@ -6,7 +6,7 @@ import msgspec
 
 from gpuledger.storage.views import paged, viewing
 from ledger.runtime.settings.settings import Settings
-from projections.queries.card_residents import CardUsage, cards
+from projections.queries.card_usage import CardUsage, cards
 from projections.queries.pods_on_cards import PodOnCard
 
 

@@ -5,9 +5,9 @@ import msgspec
 from gpuledger.storage.views import paged, viewing
 from ledger.core.model import accounts
 from ledger.runtime.settings.settings import Settings
+from projections.queries.quota_usage import Usage, usage
 from projections.queries.scopes import QueryScope
 from projections.queries.selections import EVERYTHING, AccountSelection, selections
-from projections.queries.usage import Usage, usage
 from projections.text.selector_text import reach_in_words, selection_in_words
 
 

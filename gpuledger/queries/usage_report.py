@@ -3,9 +3,9 @@
 from gpuledger.storage.views import paged, viewing
 from ledger.runtime.settings.settings import Settings
 from projections.queries import shares as sharing
+from projections.queries.quota_usage import Usage, usage
 from projections.queries.scopes import QueryScope
 from projections.queries.shares import Breakdown, UsageShare
-from projections.queries.usage import Usage, usage
 
 
 async def lines(settings: Settings, scope: QueryScope, at: str, quota: str) -> list[Usage]:

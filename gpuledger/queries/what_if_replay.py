@@ -20,7 +20,7 @@ from gpuledger.queries.simulated_fleets import imagined
 from gpuledger.queries.what_if_limits import Limit, Trial, Tried
 from gpuledger.server.extender_server import extender_settings
 from gpuledger.storage.open_log import Found, log_of
-from gpuledger.storage.past_state import position_of
+from gpuledger.storage.past_ledger import position_of
 from gpuledger.storage.views import moment_of, ordered
 from ledger.core.model import accounts
 from ledger.core.model.state import State

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage.open_log import log_of
-from gpuledger.storage.past_state import position_of
+from gpuledger.storage.past_ledger import position_of
 from gpuledger.storage.views import ordered
 from gpuledger.storage.witnesses import witnesses
 from ledger.log.port import Lost

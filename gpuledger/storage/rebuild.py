@@ -8,7 +8,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage import scratch_folder
 from gpuledger.storage.open_log import Found, log_of
-from gpuledger.storage.past_state import position_of
+from gpuledger.storage.past_ledger import position_of
 from gpuledger.storage.store_projection import build, projecting, projection_of
 from gpuledger.storage.views import COMMAND_SECONDS, moment_of, viewing
 from gpuledger.wiring import store_layout

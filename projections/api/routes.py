@@ -18,12 +18,12 @@ from projections.api import parameters
 from projections.api.parameters import InvalidParameter
 from projections.queries.account_history import START, history
 from projections.queries.as_of import InvalidMoment, microseconds, resolve, rfc3339
-from projections.queries.card_residents import cards
+from projections.queries.card_usage import cards
 from projections.queries.drift_report import drift
 from projections.queries.holders import holders, holds
 from projections.queries.past_denials import denials
+from projections.queries.quota_usage import usage
 from projections.queries.shares import Breakdown, shares
-from projections.queries.usage import usage
 from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import StoreError
 

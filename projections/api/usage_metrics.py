@@ -11,9 +11,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ledger.core.model.accounts import Kind
-from projections.queries.card_residents import CardUsage, cards, cards_open
+from projections.queries.card_usage import CardUsage, cards, cards_open
+from projections.queries.quota_usage import Usage, usage
 from projections.queries.scopes import EVERYTHING
-from projections.queries.usage import Usage, usage
 from projections.store.readers import Readers
 from projections.store.store_writer import ProjectionHead
 

@@ -14,15 +14,15 @@ from ledger.log.port import Entry, Log, Lost
 from projections.projector import denial_recorder
 from projections.projector.state_at import state_at
 from projections.store.store_writer import ProjectionHead, Store
-from projections.tables.balances import BalanceTable
+from projections.tables.account_tables import AccountTables
+from projections.tables.balance_table import BalanceTable
 from projections.tables.card_table import CardTable
-from projections.tables.catalog import AccountTables
 from projections.tables.changes import fold_record
 from projections.tables.charge_table import ChargeTable
+from projections.tables.draw_table import DrawTable
 from projections.tables.drift_table import DriftTable
-from projections.tables.envelope_draws import DrawTable
 from projections.tables.history_table import HistoryTables
-from projections.tables.names import NameNumbers
+from projections.tables.name_numbers import NameNumbers
 from projections.tables.placement_table import PlacementTable
 from projections.tables.table import Table
 

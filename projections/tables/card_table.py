@@ -8,7 +8,7 @@ import msgspec
 from ledger.core.evolve.placements import account_of
 from ledger.core.model.cards import Card, Node
 from projections.tables.changes import RecordChange
-from projections.tables.names import NameNumbers
+from projections.tables.name_numbers import NameNumbers
 
 ANNOUNCED: Final = "announced"
 """The node announces the card."""

@@ -11,7 +11,7 @@ from ledger.core.model.traits import told_up_to
 from projections.store.intervals import fork
 from projections.tables.changes import RecordChange
 from projections.tables.damage import check_closed
-from projections.tables.names import NameNumbers
+from projections.tables.name_numbers import NameNumbers
 
 COMMITTED: Final = "committed"
 """The hold ended because its object was seen persisted."""

@@ -16,7 +16,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import OBJECT, AnyEvent, Cause, Observed, Released
 from ledger.core.model.state import Hold, Object, State
 from projections.tables.changes import RecordChange
-from projections.tables.names import NameNumbers
+from projections.tables.name_numbers import NameNumbers
 
 RECOUNT: Final = "recount"
 """The actor of what follows from comparing everything with a list, see

@@ -8,7 +8,7 @@ import msgspec
 from ledger.core.model import accounts, events
 from ledger.log.records import Item
 from projections.tables.changes import KEYED, PLACING, RecordChange
-from projections.tables.names import NameNumbers
+from projections.tables.name_numbers import NameNumbers
 
 _encoder: Final = msgspec.msgpack.Encoder()
 

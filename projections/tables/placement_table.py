@@ -9,7 +9,7 @@ from ledger.core.model.cards import Placement
 from projections.store.intervals import fork
 from projections.tables.changes import RecordChange
 from projections.tables.damage import check_closed
-from projections.tables.names import NameNumbers
+from projections.tables.name_numbers import NameNumbers
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 

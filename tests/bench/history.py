@@ -21,8 +21,8 @@ from projections.projector.projector import Projector
 from projections.queries.account_history import history
 from projections.queries.as_of import parse, resolve
 from projections.queries.holders import holders
+from projections.queries.quota_usage import usage
 from projections.queries.scopes import QueryScope
-from projections.queries.usage import usage
 from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import Store
 from tests.bench import histories, ledgers

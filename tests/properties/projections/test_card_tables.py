@@ -18,7 +18,7 @@ from ledger.core.model.accounts import Kind
 from ledger.core.model.cards import exclusive_on
 from ledger.core.model.state import State
 from ledger.log import records
-from projections.queries.card_residents import CardUsage, cards
+from projections.queries.card_usage import CardUsage, cards
 from projections.store.readers import ProjectionView
 
 SEEDS = st.integers(0, 2**32)

@@ -22,9 +22,9 @@ from ledger.core.model.traits import Traits, matches, numbered
 from ledger.log import records
 from ledger.log.port import Snapshot
 from projections.queries.holders import holders, holds
+from projections.queries.quota_usage import usage
 from projections.queries.scopes import EVERYTHING
 from projections.queries.shares import Breakdown, UsageShare, shares
-from projections.queries.usage import usage
 
 SEEDS = st.integers(0, 2**32)
 SOURCES = st.sampled_from((random_payloads, placement_payloads))

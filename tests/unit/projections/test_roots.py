@@ -10,8 +10,8 @@ from ledger.core.model import commands
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
 from projections.queries.holders import HolderCharge, holders, holds
+from projections.queries.quota_usage import usage
 from projections.queries.scopes import EVERYTHING, QueryScope
-from projections.queries.usage import usage
 from projections.store.readers import ProjectionView
 
 GPU = "nvidia.com/gpu"

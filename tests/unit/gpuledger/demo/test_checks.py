@@ -12,7 +12,7 @@ from gpuledger.demo.demo_error import Broken
 from gpuledger.demo.recordings import Creation, Recording
 from gpuledger.demo.traffic import Answer, Outcome
 from projections.queries.holders import HolderCharge, OpenHold
-from projections.queries.usage import Usage
+from projections.queries.quota_usage import Usage
 from projections.store.digest import Digest
 
 GPU = "nvidia.com/gpu"

@@ -11,7 +11,7 @@ from support.builders.decide_and_fold import apply
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.queries import pod_fit
 from gpuledger.queries.pod_fit import Fit
-from gpuledger.storage.past_state import Recalled
+from gpuledger.storage.past_ledger import Recalled
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.core.model.state import State

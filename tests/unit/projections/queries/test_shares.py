@@ -10,9 +10,9 @@ from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
 from ledger.core.model.traits import Reach, Requirement
+from projections.queries.quota_usage import usage
 from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.queries.shares import Breakdown, UsageShare, shares
-from projections.queries.usage import usage
 
 GPU = "nvidia.com/gpu"
 KEY = f"limits.{GPU}"

@@ -8,7 +8,7 @@ import msgspec
 from projections.store.intervals import fork
 from projections.tables.changes import RecordChange, RootDraw, draw_at
 from projections.tables.damage import check_closed
-from projections.tables.names import NameNumbers
+from projections.tables.name_numbers import NameNumbers
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 

@@ -1,6 +1,6 @@
 """Usage: limit, reserved, committed, used and free of every line, now or as of a position.
 
-Cards are accounts as well, and have a query of their own: `projections.queries.card_residents`.
+Cards are accounts as well, and have a query of their own: `projections.queries.card_usage`.
 """
 
 from typing import Final

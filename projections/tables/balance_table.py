@@ -8,8 +8,8 @@ import msgspec
 from ledger.core.model.accounts import Kind, kind
 from ledger.core.model.state import Account, State
 from projections.tables.changes import RecordChange
-from projections.tables.committed import CommittedTotals
-from projections.tables.names import NameNumbers
+from projections.tables.committed_totals import CommittedTotals
+from projections.tables.name_numbers import NameNumbers
 
 _encoder: Final = msgspec.msgpack.Encoder()
 
