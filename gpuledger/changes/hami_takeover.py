@@ -9,8 +9,7 @@ from msgspec import structs
 
 from extender.settlement.hami_import import ACTOR, Imported, Importing, Problem
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.storage.offline_writer import submit, writer_on
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import open_log, submit, writer_on
 from gpuledger.storage.store_projection import show_written
 from gpuledger.wiring import card_settlement_parts, service_parts
 from ledger.core import snapshots
@@ -50,7 +49,7 @@ async def _take(
         state = await _copied(settings)
         importing = _importing(settings, lambda: state, _rehearsing(state))
         return await importing.take(nodes, pods, datetime.now(UTC), dry_run=True)
-    async with log_of(settings, create=True) as found:
+    async with open_log(settings, create=True) as found:
         async with writer_on(settings, found) as writer:
             await submit(writer, RegisterCluster(settings.cluster, uid, ACTOR))
             importing = _importing(settings, lambda: writer.state, _writing(writer))
@@ -63,7 +62,7 @@ async def _take(
 async def _copied(settings: Settings) -> State:
     """Return a copy of the ledger's state; before there is a ledger, of what it begins with."""
     try:
-        async with log_of(settings) as found, writer_on(settings, found) as writer:
+        async with open_log(settings) as found, writer_on(settings, found) as writer:
             return snapshots.decode(snapshots.encode(writer.state))
     except CommandError as stop:
         if stop.status is not Exit.NOT_FOUND:

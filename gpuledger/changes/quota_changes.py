@@ -7,8 +7,7 @@ from typing import Final
 import msgspec
 
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.storage.offline_writer import ACTOR, submit, writer_on
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import ACTOR, open_log, submit, writer_on
 from gpuledger.storage.store_projection import show_written
 from gpuledger.wiring import service_parts
 from ledger.core.model import accounts
@@ -22,7 +21,7 @@ _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
-class Written(msgspec.Struct, frozen=True):
+class QuotaChange(msgspec.Struct, frozen=True):
     """What a command wrote: the account, whether that changed anything, and where it holds."""
 
     account: str
@@ -81,7 +80,7 @@ def _limit(key: str, quantity: str, settings: Settings) -> dict[str, int]:
 
 async def set_limits(
     settings: Settings, namespace: str, name: str, limits: dict[str, int]
-) -> Written:
+) -> QuotaChange:
     """Set all limits of a quota. Raises CommandError, and what opening and reading the log
     raises."""
     account = _account(settings, namespace, name)
@@ -89,19 +88,21 @@ async def set_limits(
     return await _write(settings, SetLimits(account, covers, limits, ACTOR), create=True)
 
 
-async def close(settings: Settings, namespace: str, name: str) -> Written:
+async def close(settings: Settings, namespace: str, name: str) -> QuotaChange:
     """Delete a quota. Raises CommandError when there is none, and what opening the log raises."""
     account = _account(settings, namespace, name)
     return await _write(settings, CloseAccount(account, ACTOR), create=False)
 
 
-async def _write(settings: Settings, command: SetLimits | CloseAccount, *, create: bool) -> Written:
-    async with log_of(settings, create=create) as found:
+async def _write(
+    settings: Settings, command: SetLimits | CloseAccount, *, create: bool
+) -> QuotaChange:
+    async with open_log(settings, create=create) as found:
         async with writer_on(settings, found) as writer:
             _check(writer.state, settings, command)
             accepted = await submit(writer, command)
         await show_written(settings, found, accepted.position)
-    return Written(command.account, accepted.changed, accepted.position)
+    return QuotaChange(command.account, accepted.changed, accepted.position)
 
 
 def _check(state: State, settings: Settings, command: SetLimits | CloseAccount) -> None:

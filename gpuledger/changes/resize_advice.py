@@ -20,7 +20,7 @@ from ledger.core.model.state import State
 _UNITS: Final = {cards.MEMORY: "MiB", cards.CORES: "% of the cores"}
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ResizeTrial(msgspec.Struct, frozen=True):
     """What a container would have of each of its cards, and how to ask for another amount.
 
     `amounts` are by `cards.MEMORY` (MiB) and `cards.CORES` (percent), as far as they were given;
@@ -33,7 +33,7 @@ class Asked(msgspec.Struct, frozen=True):
     command: Callable[[dict[str, int]], Resize]
 
 
-def advice(state: State, asked: Asked) -> str:
+def advice(state: State, asked: ResizeTrial) -> str:
     """Return how much would fit, now and with no other pod on the cards, without a full stop."""
     found = [text for one in asked.amounts if (text := _most(state, asked, one))]
     if not found:
@@ -42,7 +42,7 @@ def advice(state: State, asked: Asked) -> str:
     return f"{'It can never fit:' if never else 'Ask for'} {', and '.join(found)}"
 
 
-def _most(state: State, asked: Asked, which: str) -> str:
+def _most(state: State, asked: ResizeTrial, which: str) -> str:
     """Say how much of one amount would fit with nothing else changed; nothing if all of it does."""
     wanted = asked.amounts[which]
     now = _largest(state, asked, which, wanted)
@@ -60,7 +60,7 @@ def _most(state: State, asked: Asked, which: str) -> str:
     return f"{fits}, {alone} {unit} if no other pod is on the card"
 
 
-def _has(asked: Asked, which: str) -> int:
+def _has(asked: ResizeTrial, which: str) -> int:
     """Return what the container has of the card of which it has least."""
     parts = (part for part in asked.placed.parts if part.container == asked.container)
     amounts: list[int] = [getattr(share, which) for part in parts for share in part.shares]
@@ -74,7 +74,7 @@ def _limit(state: State, placed: Placement, which: str) -> int:
     return max(state.limit[line] for line in lines)
 
 
-def _largest(state: State, asked: Asked, which: str, high: int) -> int:
+def _largest(state: State, asked: ResizeTrial, which: str, high: int) -> int:
     """Return the largest amount up to `high` that would be let in, 0 when none would."""
     low = 0
     while low < high:

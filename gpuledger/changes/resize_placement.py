@@ -4,8 +4,7 @@ import msgspec
 
 from gpuledger.changes import resize_advice
 from gpuledger.cli.exit_codes import CommandError, Exit, denied
-from gpuledger.storage.offline_writer import ACTOR, writer_on
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import ACTOR, open_log, writer_on
 from gpuledger.storage.store_projection import show_written
 from gpuledger.wiring import service_parts
 from ledger.core.evolve.charges import PODS
@@ -20,7 +19,7 @@ from ledger.kube.requests.placed_demand import charged_by
 from ledger.runtime.settings.settings import Settings
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ResizeRequest(msgspec.Struct, frozen=True):
     """What a container is to have of each of its cards: MiB and percent; None leaves it."""
 
     namespace: str
@@ -42,7 +41,7 @@ class CardChange(msgspec.Struct, frozen=True):
     cores: int
 
 
-class Resized(msgspec.Struct, frozen=True):
+class ResizeResult(msgspec.Struct, frozen=True):
     """What a resize changes, whether it was written, and the position from which on it holds.
 
     After a dry run, `position` is the one that the decision was made at.
@@ -55,11 +54,11 @@ class Resized(msgspec.Struct, frozen=True):
     cards: list[CardChange]
 
 
-async def resize(settings: Settings, wanted: Wanted, *, dry_run: bool) -> Resized:
+async def resize(settings: Settings, wanted: ResizeRequest, *, dry_run: bool) -> ResizeResult:
     """Decide on a resize and write it, unless `dry_run`. Raises CommandError, and what the log
     raises."""
     rules = service_parts.demand_rules(settings)
-    async with log_of(settings) as found:
+    async with open_log(settings) as found:
         async with writer_on(settings, found) as writer:
             placed = _placed(writer.state, settings.cluster, wanted)
             command = _command(writer.state, settings.cluster, wanted, placed, rules)
@@ -69,11 +68,11 @@ async def resize(settings: Settings, wanted: Wanted, *, dry_run: bool) -> Resize
                 raise _denied(writer.state, accepted, settings, wanted, placed)
         if not dry_run:
             await show_written(settings, found, accepted.position)
-    return Resized(wanted.namespace, wanted.pod, accepted.changed, accepted.position, changes)
+    return ResizeResult(wanted.namespace, wanted.pod, accepted.changed, accepted.position, changes)
 
 
 def _denied(
-    state: State, denial: Denial, settings: Settings, wanted: Wanted, placed: Placement
+    state: State, denial: Denial, settings: Settings, wanted: ResizeRequest, placed: Placement
 ) -> CommandError:
     """Return how a resize ends that was denied."""
     rules = service_parts.demand_rules(settings)
@@ -84,19 +83,19 @@ def _denied(
         return _command(state, settings.cluster, other, placed, rules)
 
     amounts = {name: amount for name, amount in given.items() if amount is not None}
-    asked = resize_advice.Asked(wanted.container, placed, amounts, command)
+    asked = resize_advice.ResizeTrial(wanted.container, placed, amounts, command)
     remedy = resize_advice.advice(state, asked) if denial.shortages else denial.remedy
     return denied(msgspec.structs.replace(denial, remedy=remedy))
 
 
-def resized(parts: Parts, wanted: Wanted) -> Parts:
+def resized(parts: Parts, wanted: ResizeRequest) -> Parts:
     """Return the parts with what is wanted of each card of the container."""
     return tuple(
         _part(part, wanted) if part.container == wanted.container else part for part in parts
     )
 
 
-def _part(part: Part, wanted: Wanted) -> Part:
+def _part(part: Part, wanted: ResizeRequest) -> Part:
     shares = tuple(
         msgspec.structs.replace(
             share,
@@ -108,7 +107,7 @@ def _part(part: Part, wanted: Wanted) -> Part:
     return msgspec.structs.replace(part, shares=shares)
 
 
-def _placed(state: State, cluster: str, wanted: Wanted) -> Placement:
+def _placed(state: State, cluster: str, wanted: ResizeRequest) -> Placement:
     """Return where the pod is placed. Raises CommandError when it, or the container, has no
     card."""
     space = state.namespaces.get(accounts.qualified(cluster, wanted.namespace))
@@ -130,7 +129,7 @@ def _placed(state: State, cluster: str, wanted: Wanted) -> Placement:
     return placed
 
 
-def refuse_instances(parts: Parts, wanted: Wanted) -> None:
+def refuse_instances(parts: Parts, wanted: ResizeRequest) -> None:
     """Raise CommandError when the container has an instance of a card that is cut (MIG)."""
     for part in parts:
         for share in part.shares:
@@ -144,7 +143,7 @@ def refuse_instances(parts: Parts, wanted: Wanted) -> None:
 
 
 def _command(
-    state: State, cluster: str, wanted: Wanted, placed: Placement, rules: DemandRules
+    state: State, cluster: str, wanted: ResizeRequest, placed: Placement, rules: DemandRules
 ) -> Resize:
     """Return the command, with all that the pod is to be charged for its cards."""
     namespace, key = accounts.qualified(cluster, wanted.namespace), f"{PODS}{wanted.pod}"

@@ -3,14 +3,13 @@
 import msgspec
 
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.storage.offline_writer import ACTOR, submit, writer_on
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import ACTOR, open_log, submit, writer_on
 from gpuledger.storage.store_projection import show_written
 from ledger.runtime.settings.settings import Settings
 from webhook.settlement.manual_settlement import Fate, NothingToSettle, commands_of
 
 
-class Settled(msgspec.Struct, frozen=True):
+class SettleResult(msgspec.Struct, frozen=True):
     """What was settled, whether that changed anything, and the position where it holds."""
 
     uid: str
@@ -19,10 +18,10 @@ class Settled(msgspec.Struct, frozen=True):
     position: int
 
 
-async def settle(settings: Settings, fate: Fate, uid: str) -> Settled:
+async def settle(settings: Settings, fate: Fate, uid: str) -> SettleResult:
     """Settle an object. Raises CommandError when there is nothing to settle, and what the log
     raises."""
-    async with log_of(settings) as found:
+    async with open_log(settings) as found:
         async with writer_on(settings, found) as writer:
             try:
                 commands = commands_of(writer.state, uid, fate, ACTOR)
@@ -31,4 +30,4 @@ async def settle(settings: Settings, fate: Fate, uid: str) -> Settled:
             accepted = [await submit(writer, command) for command in commands]
         position = max(one.position for one in accepted)
         await show_written(settings, found, position)
-    return Settled(uid, fate, any(one.changed for one in accepted), position)
+    return SettleResult(uid, fate, any(one.changed for one in accepted), position)

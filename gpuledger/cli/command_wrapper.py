@@ -46,7 +46,7 @@ _CONFIG: Final = inspect.Parameter(
 )
 
 
-class Explained(typer.core.TyperCommand):
+class ExplainedCommand(typer.core.TyperCommand):
     """A command whose errors of options name the value that was given."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -97,7 +97,7 @@ def command(
     """
 
     def register(body: Body) -> Body:
-        app.command(name, cls=Explained, epilog=epilog(*examples))(
+        app.command(name, cls=ExplainedCommand, epilog=epilog(*examples))(
             _entry(body, tuple(takes), tuple(retired))
         )
         return body

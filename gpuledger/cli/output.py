@@ -32,7 +32,7 @@ Output = Annotated[
 """The option that every command with data has."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class TableColumn(msgspec.Struct, frozen=True):
     """A column of a table: its header, the cell of a row, and whether it holds numbers."""
 
     header: str
@@ -42,24 +42,24 @@ class Column(msgspec.Struct, frozen=True):
     """At least so wide; needed where lines are printed before all of them are known."""
 
 
-def text(header: str, name: str) -> Column:
+def text(header: str, name: str) -> TableColumn:
     """Return a column with a field of the row; an empty field shows as `-`."""
-    return Column(header, lambda row: str(getattr(row, name)) or "-")
+    return TableColumn(header, lambda row: str(getattr(row, name)) or "-")
 
 
-def number(header: str, name: str) -> Column:
+def number(header: str, name: str) -> TableColumn:
     """Return a column with a number of the row."""
-    return Column(header, lambda row: str(getattr(row, name)), number=True)
+    return TableColumn(header, lambda row: str(getattr(row, name)), number=True)
 
 
-def flag(header: str, name: str) -> Column:
+def flag(header: str, name: str) -> TableColumn:
     """Return a column with yes or no."""
-    return Column(header, lambda row: "yes" if getattr(row, name) else "no")
+    return TableColumn(header, lambda row: "yes" if getattr(row, name) else "no")
 
 
-def amounts(header: str, name: str) -> Column:
+def amounts(header: str, name: str) -> TableColumn:
     """Return a column with amounts, `resource=amount,…`."""
-    return Column(header, lambda row: joined(getattr(row, name)))
+    return TableColumn(header, lambda row: joined(getattr(row, name)))
 
 
 def joined(found: dict[str, int]) -> str:
@@ -67,7 +67,9 @@ def joined(found: dict[str, int]) -> str:
     return ",".join(f"{resource}={amount}" for resource, amount in found.items()) or "-"
 
 
-def show_rows(rows: Sequence[Any], columns: Sequence[Column], output: Format, nothing: str) -> None:
+def show_rows(
+    rows: Sequence[Any], columns: Sequence[TableColumn], output: Format, nothing: str
+) -> None:
     """Print rows; an empty table says so on standard error, with the sentence `nothing`."""
     if output is not Format.TABLE:
         _show_encoded(rows, output)
@@ -77,7 +79,7 @@ def show_rows(rows: Sequence[Any], columns: Sequence[Column], output: Format, no
         typer.echo(nothing, err=True)
 
 
-def show_one(found: Any, columns: Sequence[Column], output: Format) -> None:
+def show_one(found: Any, columns: Sequence[TableColumn], output: Format) -> None:
     """Print one object: as such, or as a table of one row."""
     if output is Format.TABLE:
         _show_table([found], columns)
@@ -85,10 +87,10 @@ def show_one(found: Any, columns: Sequence[Column], output: Format) -> None:
         _show_encoded(found, output)
 
 
-class Lines:
+class RowStream:
     """Rows printed as they come: JSON as one object per line, YAML as a list, or a table."""
 
-    def __init__(self, columns: Sequence[Column], output: Format) -> None:
+    def __init__(self, columns: Sequence[TableColumn], output: Format) -> None:
         """Prepare; a table's header is printed with the first row."""
         self._columns = columns
         self._output = output
@@ -126,7 +128,7 @@ def _show_encoded(found: Any, output: Format) -> None:
     _write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
 
-def _show_table(rows: Sequence[Any], columns: Sequence[Column]) -> None:
+def _show_table(rows: Sequence[Any], columns: Sequence[TableColumn]) -> None:
     cells = [_cells(row, columns) for row in rows]
     if sys.stdout.isatty():
         _draw(cells, columns)
@@ -156,7 +158,7 @@ def _write(text: str) -> None:
         raise CommandError(Exit.FAILED, f"standard output cannot be written: {why}") from error
 
 
-def _cells(row: Any, columns: Sequence[Column]) -> list[str]:
+def _cells(row: Any, columns: Sequence[TableColumn]) -> list[str]:
     return [_harmless(column.cell(row)) for column in columns]
 
 
@@ -169,7 +171,7 @@ def _harmless(cell: str) -> str:
     )
 
 
-def _aligned(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
+def _aligned(cells: Sequence[str], widths: Sequence[int], columns: Sequence[TableColumn]) -> str:
     aligned = [
         cell.rjust(width) if column.number else cell.ljust(width)
         for cell, width, column in zip(cells, widths, columns, strict=True)
@@ -177,7 +179,7 @@ def _aligned(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Colu
     return GAP.join(aligned).rstrip()
 
 
-def _draw(cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> None:
+def _draw(cells: Sequence[Sequence[str]], columns: Sequence[TableColumn]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -4,12 +4,14 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.command_wrapper import Explained, epilog
+from gpuledger.cli.command_wrapper import ExplainedCommand, epilog
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the app."""
-    app.command(cls=Explained, epilog=epilog("gpuledger demo", "gpuledger demo --keep"))(demo)
+    app.command(cls=ExplainedCommand, epilog=epilog("gpuledger demo", "gpuledger demo --keep"))(
+        demo
+    )
 
 
 def demo(
@@ -26,7 +28,7 @@ def demo(
     import asyncio
 
     from gpuledger.cli.exit_codes import Exit
-    from gpuledger.demo.run_demo import run
+    from gpuledger.demo.story import run
 
     if not asyncio.run(run(keep)):
         raise typer.Exit(Exit.FAILED)

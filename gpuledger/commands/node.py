@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from gpuledger.cli.command_wrapper import command, group
-from gpuledger.cli.output import Column, Format, Output, number, text
+from gpuledger.cli.output import Format, Output, TableColumn, number, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
@@ -30,9 +30,9 @@ COLUMNS: Final = (
     text("POD", "pod"),
     text("CONTAINER", "container"),
     text("CARD", "card"),
-    Column("MEMORY", _memory, number=True),
-    Column("SEEN", _seen, number=True),
-    Column("BUSY", lambda row: f"{row.busy:.0f}/{row.cores_limit}", number=True),
+    TableColumn("MEMORY", _memory, number=True),
+    TableColumn("SEEN", _seen, number=True),
+    TableColumn("BUSY", lambda row: f"{row.busy:.0f}/{row.cores_limit}", number=True),
     number("PROCESSES", "processes"),
 )
 

@@ -5,13 +5,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from gpuledger.cli.command_wrapper import Explained, epilog
+from gpuledger.cli.command_wrapper import ExplainedCommand, epilog
 from gpuledger.cli.output import Format, Output, show_one, text
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the app."""
-    app.command(cls=Explained, epilog=epilog("gpuledger version -o json"))(version)
+    app.command(cls=ExplainedCommand, epilog=epilog("gpuledger version -o json"))(version)
 
 
 def _print_version(asked: bool) -> None:

@@ -1,15 +1,21 @@
-"""Books: what the running service says about everybody, once it shows the end of the log."""
+"""The books of a service: usage, holders and holds when it runs, its projection after a kill."""
 
 import asyncio
+from pathlib import Path
 from typing import Final, TypeVar
 
 import aiohttp
 import msgspec
 
-from gpuledger.demo.demo_error import Broken
-from gpuledger.demo.service import ANSWER_SECONDS, POLL_SECONDS, Service
+from gpuledger.demo.demo_error import FailedClaim
+from gpuledger.demo.service import ANSWER_SECONDS, POLL_SECONDS, DemoService
+from gpuledger.storage.store_projection import projecting
+from gpuledger.wiring import store_layout
+from ledger.runtime.settings.settings import Settings
 from projections.queries.holders import HolderCharge, OpenHold
 from projections.queries.quota_usage import Usage
+from projections.store.digest import Digest, digest
+from projections.store.readers import Readers
 
 CAUGHT_UP_SECONDS: Final = 30.0
 """How long the projection may take until it shows the end of the log."""
@@ -31,8 +37,8 @@ class Books(msgspec.Struct, frozen=True):
     holds: list[OpenHold]
 
 
-async def read(service: Service) -> Books:
-    """Read the books. Raises Broken when they do not reach the log's end in time."""
+async def read(service: DemoService) -> Books:
+    """Read the books. Raises FailedClaim when they do not reach the log's end in time."""
     deadline = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     connector = aiohttp.TCPConnector(ssl=service.tls())
     async with aiohttp.ClientSession(service.url, connector=connector, timeout=deadline) as session:
@@ -61,7 +67,7 @@ async def _shown(session: aiohttp.ClientSession, position: int) -> None:
             while (shown := await _projected(session)) < position:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
-        raise Broken(claim, f"it shows position {shown}") from None
+        raise FailedClaim(claim, f"it shows position {shown}") from None
 
 
 async def _projected(session: aiohttp.ClientSession) -> int:
@@ -74,3 +80,20 @@ async def _rows(session: aiohttp.ClientSession, what: str, kind: type[Row]) -> l
     query = {"limit": str(ROWS_MAX)}
     async with session.get(f"/v1/{what}", params=query, raise_for_status=True) as answer:
         return msgspec.json.decode(await answer.read(), type=list[kind])  # type: ignore[valid-type]
+
+
+QUIET_SECONDS: Final = 15.0
+"""How long a process of the killed service may still have the projection."""
+
+
+async def digest_left_behind(store: Path) -> Digest:
+    """Return the position of the store's projection and its digest there; nothing is projected.
+
+    Raises StoreBusy while a service has it, StoreError when there is none.
+    """
+    async with (
+        projecting(Settings(store_dir=str(store)), QUIET_SECONDS),
+        Readers(store / store_layout.PROJECTION) as readers,
+        readers.view() as view,
+    ):
+        return await digest(view, view.head.position)

@@ -9,9 +9,9 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from gpuledger.demo.books import Books
-from gpuledger.demo.demo_error import Broken
+from gpuledger.demo.demo_error import FailedClaim
 from gpuledger.demo.recordings import Creation
-from gpuledger.demo.traffic import Answer, Outcome
+from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
 from ledger.core.model.denials import Reason
 from projections.store.digest import Digest
 
@@ -22,49 +22,54 @@ Lines = Sequence[dict[str, Any]]
 """Events, as `gpuledger audit replay -o json` tells them."""
 
 
-def everyone_answered(answers: Sequence[Answer]) -> str:
+def everyone_answered(answers: Sequence[ReviewAnswer]) -> str:
     """Nobody was left without an answer."""
     outcomes = Counter(answer.outcome for answer in answers)
-    if outcomes[Outcome.UNANSWERED]:
-        raise Broken("every pod gets an answer", f"{outcomes[Outcome.UNANSWERED]} got none")
+    if outcomes[CreationOutcome.UNANSWERED]:
+        raise FailedClaim(
+            "every pod gets an answer", f"{outcomes[CreationOutcome.UNANSWERED]} got none"
+        )
     return (
-        f"every pod got an answer: {outcomes[Outcome.ALLOWED]} allowed,"
-        f" {outcomes[Outcome.DENIED]} denied"
+        f"every pod got an answer: {outcomes[CreationOutcome.ALLOWED]} allowed,"
+        f" {outcomes[CreationOutcome.DENIED]} denied"
     )
 
 
-def denials_are_right(answers: Sequence[Answer]) -> str:
+def denials_are_right(answers: Sequence[ReviewAnswer]) -> str:
     """What nobody can have meant is refused as such, everything else only for want of room."""
     reasons: Counter[Reason] = Counter()
     for answer in answers:
         unreadable = answer.creation.recording.case == UNREADABLE
         reason = Reason.INVALID_QUANTITY if unreadable else Reason.QUOTA_EXCEEDED
-        wrongly_allowed = unreadable and answer.outcome is Outcome.ALLOWED
-        wrongly_denied = answer.outcome is Outcome.DENIED and not answer.names(reason)
+        wrongly_allowed = unreadable and answer.outcome is CreationOutcome.ALLOWED
+        wrongly_denied = answer.outcome is CreationOutcome.DENIED and not answer.names(reason)
         if wrongly_allowed or wrongly_denied:
-            raise Broken(
+            raise FailedClaim(
                 f"{answer.creation.key} can only be denied as {reason}",
                 answer.message or answer.outcome.value,
             )
-        reasons[reason] += answer.outcome is Outcome.DENIED
+        reasons[reason] += answer.outcome is CreationOutcome.DENIED
     no_room, no_sense = reasons[Reason.QUOTA_EXCEEDED], reasons[Reason.INVALID_QUANTITY]
     if not (no_room and no_sense):
-        raise Broken("some are denied for either reason", f"{no_room} and {no_sense}")
+        raise FailedClaim("some are denied for either reason", f"{no_room} and {no_sense}")
     return (
         f"{no_room} were denied because there was no room,"
         f" {no_sense} because their request makes no sense"
     )
 
 
-def interrupted(answers: Sequence[Answer]) -> str:
+def interrupted(answers: Sequence[ReviewAnswer]) -> str:
     """The service was killed while it was answering."""
     outcomes = Counter(answer.outcome for answer in answers)
-    if not (outcomes[Outcome.ALLOWED] and outcomes[Outcome.UNANSWERED]):
-        raise Broken("the service is killed in the middle of traffic", str(dict(outcomes)))
-    in_flight = sum(answer.asked for answer in answers if answer.outcome is Outcome.UNANSWERED)
+    if not (outcomes[CreationOutcome.ALLOWED] and outcomes[CreationOutcome.UNANSWERED]):
+        raise FailedClaim("the service is killed in the middle of traffic", str(dict(outcomes)))
+    in_flight = sum(
+        answer.asked for answer in answers if answer.outcome is CreationOutcome.UNANSWERED
+    )
     return (
-        f"killed while it worked: {outcomes[Outcome.ALLOWED]} allowed,"
-        f" {outcomes[Outcome.DENIED]} denied, {outcomes[Outcome.UNANSWERED]} without an answer,"
+        f"killed while it worked: {outcomes[CreationOutcome.ALLOWED]} allowed,"
+        f" {outcomes[CreationOutcome.DENIED]} denied, {outcomes[CreationOutcome.UNANSWERED]}"
+        f" without an answer,"
         f" {in_flight} of them cut off at the very decision"
     )
 
@@ -74,19 +79,19 @@ def nothing_lost(books: Books, allowed: Collection[Creation]) -> str:
     held = {(one.namespace, one.key, one.uid) for one in books.holds}
     lost = [one for one in allowed if (one.namespace, one.key, one.uid) not in held]
     if lost:
-        raise Broken("every acknowledged reservation is there", f"without {_names(lost)}")
+        raise FailedClaim("every acknowledged reservation is there", f"without {_names(lost)}")
     return f"every one of {len(allowed)} acknowledged reservations is there"
 
 
 def nothing_invented(
-    books: Books, allowed: Collection[Creation], unanswered: Collection[Answer]
+    books: Books, allowed: Collection[Creation], unanswered: Collection[ReviewAnswer]
 ) -> str:
     """What is held was allowed, or was being decided when the answer was cut off."""
     known = {one.uid for one in allowed}
     cut_off = {one.creation.uid for one in unanswered if one.asked}
     held = {one.uid for one in books.holds}
     if invented := held - known - cut_off:
-        raise Broken("nobody holds anything without having asked", f"uids {sorted(invented)}")
+        raise FailedClaim("nobody holds anything without having asked", f"uids {sorted(invented)}")
     stored = len(held & cut_off)
     return f"and nothing else, but {stored} of the {len(cut_off)} that were cut off at the decision"
 
@@ -94,10 +99,10 @@ def nothing_invented(
 def within_limits(books: Books) -> str:
     """No account is used beyond its limit."""
     if not books.usage:
-        raise Broken("usage tells about quotas", "it is empty")
+        raise FailedClaim("usage tells about quotas", "it is empty")
     for row in books.usage:
         if row.used > row.limit or row.free != row.limit - row.used:
-            raise Broken(
+            raise FailedClaim(
                 f"{row.resource} of {row.namespace} is used within its limit",
                 f"used {row.used} of {row.limit}, free {row.free}",
             )
@@ -109,13 +114,13 @@ def charged_once(books: Books, pods: Collection[Creation]) -> str:
     expected = {(one.namespace, one.key) for one in pods}
     holders = {(one.namespace, one.key) for one in books.holders}
     if holders != expected:
-        raise Broken("who holds something is who was admitted", _differing(holders, expected))
+        raise FailedClaim("who holds something is who was admitted", _differing(holders, expected))
     for row in books.usage:
         resource = row.resource.partition(".")[2]
         mine = [one.amounts for one in books.holders if one.namespace == row.namespace]
         total = sum(amounts.get(resource, 0) for amounts in mine)
         if total != row.used:
-            raise Broken(
+            raise FailedClaim(
                 f"used {row.resource} of {row.namespace} is what its holders have",
                 f"used {row.used}, but they have {total}",
             )
@@ -126,7 +131,7 @@ def same_digest(killed: Digest, compared: dict[str, Any]) -> str:
     """The killed projection, the same file continued, and a new one agree at the position."""
     found = {killed.digest, compared["digest"], compared["rebuilt"]}
     if compared["position"] != killed.position or not compared["same"] or len(found) != 1:
-        raise Broken(
+        raise FailedClaim(
             f"the projections agree at position {killed.position}",
             f"{killed.digest} was killed, {compared} was compared",
         )
@@ -139,21 +144,21 @@ def told(lines: Lines, namespace: str, allowed: Collection[Creation]) -> str:
     mine = [one for one in allowed if one.namespace == namespace]
     missing = [one for one in mine if one.uid not in reserved]
     if missing or not mine:
-        raise Broken(f"the audit tells of all of {namespace}", f"without {_names(missing)}")
+        raise FailedClaim(f"the audit tells of all of {namespace}", f"without {_names(missing)}")
     return f"{len(lines)} events tell of all {len(mine)} acknowledged reservations of {namespace}"
 
 
 def intact(report: dict[str, Any], position: int) -> str:
     """The log is whole up to at least a position."""
     if not report["ok"] or report["position"] < position:
-        raise Broken(f"the log is intact up to position {position}", str(report))
+        raise FailedClaim(f"the log is intact up to position {position}", str(report))
     return f"{report['records']} records: no gap, every hash, the chain and every balance are right"
 
 
 def ended_cleanly(status: int) -> str:
     """The service ended by itself after SIGTERM."""
     if status != 0:
-        raise Broken("the service ends cleanly", f"exit status {status}")
+        raise FailedClaim("the service ends cleanly", f"exit status {status}")
     return "it ended with exit status 0"
 
 

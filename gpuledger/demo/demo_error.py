@@ -1,7 +1,7 @@
 """What ends the demo early."""
 
 
-class Broken(Exception):
+class FailedClaim(Exception):
     """A claim that did not hold: what was claimed, and what was found instead."""
 
     def __init__(self, claim: str, found: str) -> None:

@@ -20,7 +20,7 @@ Patch = list[dict[str, Any]]
 _FOLDER: Final = "recorded"
 
 
-class Recording(msgspec.Struct, frozen=True):
+class RecordedCreation(msgspec.Struct, frozen=True):
     """One recorded creation: which case, by which server, and the review to each webhook."""
 
     case: str
@@ -43,7 +43,7 @@ class Recording(msgspec.Struct, frozen=True):
 class Creation(msgspec.Struct, frozen=True):
     """A request to create one pod; `uid` is the one the API server gives the pod."""
 
-    recording: Recording
+    recording: RecordedCreation
     namespace: str
     name: str
     uid: str
@@ -80,10 +80,10 @@ class Creation(msgspec.Struct, frozen=True):
         request["name"] = request["object"]["metadata"]["name"] = self.name
 
 
-class Requests:
+class CreationFactory:
     """Makes creations from recordings, in turn, each with a name of its own."""
 
-    def __init__(self, recordings: Sequence[Recording]) -> None:
+    def __init__(self, recordings: Sequence[RecordedCreation]) -> None:
         """Take turns with these."""
         self._turns = itertools.cycle(recordings)
         self._numbers = itertools.count(1)
@@ -102,16 +102,16 @@ class Requests:
             return self._creation(creation.recording, creation.namespace)
         return msgspec.structs.replace(creation, uid=_uid())
 
-    def _creation(self, recording: Recording, namespace: str) -> Creation:
+    def _creation(self, recording: RecordedCreation, namespace: str) -> Creation:
         name = f"{recording.name}-{next(self._numbers):04d}"
         return Creation(recording, namespace, name, _uid())
 
 
-def load() -> list[Recording]:
+def load() -> list[RecordedCreation]:
     """Return all recordings that come with the package, by case."""
     folder = resources.files(__package__) / _FOLDER
     files = (file for file in folder.iterdir() if file.name.endswith(".json"))
-    decode = msgspec.json.Decoder(Recording).decode
+    decode = msgspec.json.Decoder(RecordedCreation).decode
     return sorted((decode(file.read_bytes()) for file in files), key=lambda one: one.case)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from gpuledger.demo.demo_error import Broken
+from gpuledger.demo.demo_error import FailedClaim
 from gpuledger.wiring import store_layout
 
 READY_SECONDS: Final = 60.0
@@ -29,7 +29,7 @@ TAIL_LINES: Final = 15
 _SERVING: Final = b'"event":"serving"'
 
 
-class Ended(msgspec.Struct, frozen=True):
+class FinishedCommand(msgspec.Struct, frozen=True):
     """How a command ended: exit status and standard output."""
 
     status: int
@@ -41,7 +41,7 @@ class Ended(msgspec.Struct, frozen=True):
         return msgspec.json.decode(self.out)
 
 
-class Service:
+class DemoService:
     """One ledger in a store directory, with or without a running `gpuledger serve`."""
 
     def __init__(self, folder: Path) -> None:
@@ -66,7 +66,7 @@ class Service:
         return ssl.create_default_context(cafile=str(self.store / store_layout.AUTHORITY))
 
     async def start(self) -> None:
-        """Start the service and wait until it is ready. Raises Broken with the end of its log.
+        """Start the service and wait until it is ready. Raises FailedClaim with the end of its log.
 
         The first start takes a free port, every later one the same again.
         """
@@ -87,7 +87,7 @@ class Service:
                 self.address = await self._announced(begun)
                 await self._ready()
         except TimeoutError:
-            raise Broken("the service gets ready", f"not within {READY_SECONDS:g} s") from None
+            raise FailedClaim("the service gets ready", f"not within {READY_SECONDS:g} s") from None
 
     def kill(self) -> None:
         """End the service and its helpers with SIGKILL."""
@@ -121,8 +121,8 @@ class Service:
             return []
         return self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
 
-    async def command(self, *arguments: str, statuses: tuple[int, ...] = (0,)) -> Ended:
-        """Run a command on this ledger to its end. Raises Broken for any other exit status."""
+    async def command(self, *arguments: str, statuses: tuple[int, ...] = (0,)) -> FinishedCommand:
+        """Run a command on this ledger to its end. Raises FailedClaim for any other exit status."""
         process = await asyncio.create_subprocess_exec(
             *_command(*arguments, f"--store-dir={self.store}"),
             stdin=asyncio.subprocess.DEVNULL,
@@ -138,11 +138,11 @@ class Service:
                 await process.wait()
         assert process.returncode is not None, "a process that was waited for has a status"
         if process.returncode not in statuses:
-            raise Broken(
+            raise FailedClaim(
                 f"`gpuledger {' '.join(arguments)}` works",
                 f"exit status {process.returncode}: {err.decode(errors='replace').strip()}",
             )
-        return Ended(process.returncode, out.decode())
+        return FinishedCommand(process.returncode, out.decode())
 
     async def _announced(self, begun: int) -> str:
         """Wait for the log line that tells the address."""
@@ -159,10 +159,10 @@ class Service:
                 await self._still_running()
 
     async def _still_running(self) -> None:
-        """Let a moment pass. Raises Broken when the service ended in it."""
+        """Let a moment pass. Raises FailedClaim when the service ended in it."""
         await asyncio.sleep(POLL_SECONDS)
         if not self.runs:
-            raise Broken("the service starts", "it ended by itself")
+            raise FailedClaim("the service starts", "it ended by itself")
 
 
 async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:

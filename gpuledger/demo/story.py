@@ -1,21 +1,28 @@
-"""The story: eleven steps, from an empty directory to a service that ended cleanly."""
+"""The demo: eleven steps, from an empty directory to a service that ended cleanly."""
 
 import asyncio
 import itertools
+import shutil
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import msgspec
 
 from gpuledger.cli.progress import bar
-from gpuledger.demo import audit_table, books, checks, recordings, traffic
-from gpuledger.demo.demo_error import Broken
-from gpuledger.demo.killed_projection import leftover
+from gpuledger.demo import books, checks, narration, recordings, traffic
+from gpuledger.demo.books import digest_left_behind
+from gpuledger.demo.demo_error import FailedClaim
 from gpuledger.demo.narration import Narrator
 from gpuledger.demo.recordings import Creation
-from gpuledger.demo.service import Service
-from gpuledger.demo.traffic import Answer, Outcome
+from gpuledger.demo.service import DemoService
+from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
 from ledger.core.model.denials import Reason
+from ledger.log.embedded.store_lock import StoreBusy
 from projections.store.digest import Digest
+from projections.store.store_writer import StoreError
 
 QUOTAS: Final = {
     "research": ("requests.nvidia.com/gpu=330", "limits.nvidia.com/gpumem=3200k"),
@@ -41,15 +48,15 @@ _WEBHOOK: Final = "pods.validate.gpuledger.io"
 class Story:
     """Tells the story with one service."""
 
-    def __init__(self, service: Service, narrator: Narrator) -> None:
+    def __init__(self, service: DemoService, narrator: Narrator) -> None:
         """Prepare; `tell` does it."""
         self._service, self._say = service, narrator
         self._recordings = recordings.load()
-        self._requests = recordings.Requests(self._recordings)
-        self._answers: list[Answer] = []
+        self._requests = recordings.CreationFactory(self._recordings)
+        self._answers: list[ReviewAnswer] = []
 
     async def tell(self) -> None:
-        """Tell it to its end. Raises Broken for the first claim that does not hold."""
+        """Tell it to its end. Raises FailedClaim for the first claim that does not hold."""
         self._say.opening(
             "The life of a ledger: quotas, traffic, a crash and an audit, on this machine alone."
             " Every `ok` was checked."
@@ -103,23 +110,23 @@ class Story:
                 f" request: {denied.message}"
             )
 
-    async def _kill(self) -> list[Answer]:
+    async def _kill(self) -> list[ReviewAnswer]:
         """Kill the service in the middle of traffic and return who got no answer."""
         pods = self._requests.make(THEN, ("research",))
         with self._say.step(f"Ask for {THEN} more, and kill the service in the middle: SIGKILL"):
             answers = await self._send(pods, kill_at=KILLED_AT)
             await self._service.wait()
             self._say.claim(checks.interrupted(answers))
-        return [one for one in answers if one.outcome is Outcome.UNANSWERED]
+        return [one for one in answers if one.outcome is CreationOutcome.UNANSWERED]
 
     async def _look_at_what_is_left(self) -> Digest:
         with self._say.step("Look at what the killed service left behind"):
-            killed = await leftover(self._service.store)
+            killed = await digest_left_behind(self._service.store)
             self._say.line(f"its projection had reached position P = {killed.position}")
             self._say.line(f"digest at P  {killed.digest}")
         return killed
 
-    async def _start_again(self, cut_off: list[Answer]) -> None:
+    async def _start_again(self, cut_off: list[ReviewAnswer]) -> None:
         with self._say.step("Start it again"):
             await self._service.start()
             found = await books.read(self._service)
@@ -129,7 +136,7 @@ class Story:
             held = {one.uid for one in found.holds}
             self._answers += [_stored(one) for one in cut_off if one.creation.uid in held]
 
-    async def _repeat(self, cut_off: list[Answer]) -> None:
+    async def _repeat(self, cut_off: list[ReviewAnswer]) -> None:
         pods = [self._requests.again(one.creation) for one in cut_off]
         with self._say.step(f"Repeat the {len(pods)} requests without an answer, as clients do"):
             answers = await self._send(pods)
@@ -153,7 +160,7 @@ class Story:
             self._say.command("gpuledger audit replay -n serving")
             ended = await self._service.command("audit", "replay", "-n", "serving", "-o", "json")
             events = [msgspec.json.decode(line) for line in ended.out.splitlines()]
-            self._say.block(audit_table.excerpt(events))
+            self._say.block(narration.excerpt(events))
             self._say.claim(checks.told(events, "serving", self._allowed()))
             self._say.command("gpuledger audit verify")
             report = await self._report()
@@ -164,7 +171,7 @@ class Story:
             try:
                 status = await self._service.stop()
             except TimeoutError as error:
-                raise Broken("the service ends cleanly", "it takes too long") from error
+                raise FailedClaim("the service ends cleanly", "it takes too long") from error
             self._say.claim(checks.ended_cleanly(status))
 
     async def _report(self) -> dict[str, Any]:
@@ -176,7 +183,7 @@ class Story:
         self._say.command("gpuledger usage")
         self._say.block((await self._service.command("usage")).out)
 
-    async def _send(self, pods: list[Creation], kill_at: int = 0) -> list[Answer]:
+    async def _send(self, pods: list[Creation], kill_at: int = 0) -> list[ReviewAnswer]:
         """Send requests with a progress bar; kill the service at a validating review, 0 for not."""
         asked, answered = itertools.count(1), itertools.count(1)
 
@@ -193,9 +200,51 @@ class Story:
 
     def _allowed(self) -> list[Creation]:
         """Return what the clients know to be admitted, and what was found stored afterwards."""
-        return [one.creation for one in self._answers if one.outcome is Outcome.ALLOWED]
+        return [one.creation for one in self._answers if one.outcome is CreationOutcome.ALLOWED]
 
 
-def _stored(answer: Answer) -> Answer:
+def _stored(answer: ReviewAnswer) -> ReviewAnswer:
     """Return the answer that a client would have got, had the service lived a moment longer."""
-    return msgspec.structs.replace(answer, outcome=Outcome.ALLOWED)
+    return msgspec.structs.replace(answer, outcome=CreationOutcome.ALLOWED)
+
+
+_TROUBLE: Final = (FailedClaim, StoreBusy, StoreError, TimeoutError, aiohttp.ClientError, OSError)
+"""What may go wrong on the way and ends the demo with status 1; all else is a defect of it."""
+
+
+async def run(keep: bool) -> bool:
+    """Run the demo; returns whether every claim held. What is left is kept when asked, or if not.
+
+    Interrupted, it ends the service and removes everything.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="gpuledger-demo-"))
+    narrator, service = Narrator(), DemoService(folder)
+    async with AsyncExitStack() as stack:
+        stack.callback(shutil.rmtree, folder)
+        stack.push_async_callback(service.close)
+        held = await _told(service, narrator)
+        await service.close()
+        if keep or not held:
+            _tell_where(service, narrator)
+            stack.pop_all()
+    return held
+
+
+async def _told(service: DemoService, narrator: Narrator) -> bool:
+    """Tell the story; returns whether all of it held."""
+    try:
+        await Story(service, narrator).tell()
+    except _TROUBLE as error:
+        narrator.closing(f"FAILED: {error or type(error).__name__}")
+        narrator.line(f"The end of the service's log, {service.log}:")
+        narrator.block("\n".join(service.tail()))
+        return False
+    narrator.closing(f"All {narrator.claims} claims held, in {narrator.seconds:.0f} s.")
+    return True
+
+
+def _tell_where(service: DemoService, narrator: Narrator) -> None:
+    narrator.closing(f"The ledger stays in {service.store}. Look around in it:")
+    for command in ("usage", "holders -n serving", "denials", "audit replay -n research"):
+        narrator.command(f"gpuledger {command} --store-dir {service.store}")
+    narrator.line(f"and remove it with: rm -r {service.store.parent}")

@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 
 from gpuledger.demo.recordings import Creation, Patch, Review
-from gpuledger.demo.service import Service
+from gpuledger.demo.service import DemoService
 from webhook.app import MUTATE_PATH, VALIDATE_PATH
 
 CONNECTIONS: Final = 16
@@ -18,7 +18,7 @@ ANSWER_SECONDS: Final = 10.0
 """The time-out of the validating webhook, as it is registered."""
 
 
-class Outcome(Enum):
+class CreationOutcome(Enum):
     """What became of a creation, as far as its client knows."""
 
     ALLOWED = "allowed"
@@ -26,14 +26,14 @@ class Outcome(Enum):
     UNANSWERED = "unanswered"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ReviewAnswer(msgspec.Struct, frozen=True):
     """The outcome of a creation and, when it was denied, the message for its user.
 
     `asked`: the validating webhook was asked, so that even without an answer it may have reserved.
     """
 
     creation: Creation
-    outcome: Outcome
+    outcome: CreationOutcome
     message: str = ""
     asked: bool = False
 
@@ -43,17 +43,17 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 async def send(
-    service: Service,
+    service: DemoService,
     creations: Sequence[Creation],
     on_ask: Callable[[], None],
     on_answer: Callable[[], None],
-) -> list[Answer]:
+) -> list[ReviewAnswer]:
     """Send creations to the service and return what became of each, in the order of the answers.
 
     `on_ask` is called when a validating review is about to be sent, `on_answer` when it is known
     what became of a creation.
     """
-    found: list[Answer] = []
+    found: list[ReviewAnswer] = []
 
     async def work(todo: Iterator[Creation], session: aiohttp.ClientSession) -> None:
         for creation in todo:
@@ -72,7 +72,7 @@ async def send(
 
 async def _create(
     session: aiohttp.ClientSession, url: str, creation: Creation, on_ask: Callable[[], None]
-) -> Answer:
+) -> ReviewAnswer:
     """Ask both webhooks about a pod, the second one with what the first one changed."""
     asked = False
     try:
@@ -82,10 +82,10 @@ async def _create(
         on_ask()
         judged = await _post(session, url + VALIDATE_PATH, review)
     except (aiohttp.ClientError, OSError, TimeoutError):
-        return Answer(creation, Outcome.UNANSWERED, asked=asked)
+        return ReviewAnswer(creation, CreationOutcome.UNANSWERED, asked=asked)
     if judged["allowed"]:
-        return Answer(creation, Outcome.ALLOWED, asked=True)
-    return Answer(creation, Outcome.DENIED, judged["status"]["message"], asked=True)
+        return ReviewAnswer(creation, CreationOutcome.ALLOWED, asked=True)
+    return ReviewAnswer(creation, CreationOutcome.DENIED, judged["status"]["message"], asked=True)
 
 
 async def _post(session: aiohttp.ClientSession, url: str, review: Review) -> dict[str, Any]:

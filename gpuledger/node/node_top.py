@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.cli.output import Column, Format, show_object, show_rows
+from gpuledger.cli.output import Format, TableColumn, show_object, show_rows
 from ledger.log.bounded_read import TooLong, whole
 from ledger.log.jetstream.error_text import plainly
 from vgpu_native.agent.device_usage import Use
@@ -29,7 +29,7 @@ ANSWER_BYTES_MAX: Final = 16 * 1024**2
 T = TypeVar("T")
 
 
-class View(msgspec.Struct, frozen=True):
+class AgentAnswer(msgspec.Struct, frozen=True):
     """What an agent answers, as far as it is shown."""
 
     node: str
@@ -39,7 +39,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 async def watch(
-    agent: str, every: float, output: Format, columns: Sequence[Column], *, once: bool
+    agent: str, every: float, output: Format, columns: Sequence[TableColumn], *, once: bool
 ) -> None:
     """Show what an agent answers, once, or every so many seconds. Raises CommandError."""
     async with aiohttp.ClientSession(
@@ -58,7 +58,7 @@ _NOTHING: Final = "No container of this node is under limits."
 
 
 async def _live(
-    session: aiohttp.ClientSession, agent: str, every: float, columns: Sequence[Column]
+    session: aiohttp.ClientSession, agent: str, every: float, columns: Sequence[TableColumn]
 ) -> None:
     with Live(console=Console(), screen=True, auto_refresh=False) as live:
         while True:
@@ -109,8 +109,8 @@ async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
         ) from error
 
 
-def _view(agent: str, body: bytes) -> View:
-    return _decoded(agent, body, View)
+def _view(agent: str, body: bytes) -> AgentAnswer:
+    return _decoded(agent, body, AgentAnswer)
 
 
 def _decoded(agent: str, body: bytes, form: type[T]) -> T:
@@ -123,7 +123,7 @@ def _decoded(agent: str, body: bytes, form: type[T]) -> T:
         ) from error
 
 
-def _table(view: View, columns: Sequence[Column]) -> Table:
+def _table(view: AgentAnswer, columns: Sequence[TableColumn]) -> Table:
     table = Table(title=f"{view.node} at position {view.position}", title_justify="left")
     for column in columns:
         table.add_column(column.header, justify="right" if column.number else "left")

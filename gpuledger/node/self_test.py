@@ -18,7 +18,7 @@ import msgspec
 import typer
 
 from gpuledger.cli.exit_codes import Exit
-from gpuledger.cli.output import Column, Format, show_rows
+from gpuledger.cli.output import Format, TableColumn, show_rows
 
 SECONDS: Final = 60.0
 """How long one check may take; a first context on a large card takes some."""
@@ -95,7 +95,7 @@ class Check(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-def main(library: str, driver: str, output: Format, columns: Sequence[Column]) -> None:
+def main(library: str, driver: str, output: Format, columns: Sequence[TableColumn]) -> None:
     """Print all checks. Raises typer.Exit with what they amount to."""
     found = list(checks(Path(library), driver))
     show_rows(found, columns, output, "Nothing was checked.")

@@ -10,7 +10,7 @@ from projections.queries.card_usage import CardUsage, cards
 from projections.queries.pods_on_cards import PodOnCard
 
 
-class On(msgspec.Struct, frozen=True):
+class CardRow(msgspec.Struct, frozen=True):
     """A pod on a card, as one line of a table; an empty card has a line without a pod."""
 
     cluster: str
@@ -26,7 +26,7 @@ class On(msgspec.Struct, frozen=True):
     since: str = ""
 
 
-async def listed(
+async def list_cards(
     settings: Settings, node: str, cluster: str, at: str, *, pods: bool
 ) -> list[CardUsage]:
     """Return the cards of nodes of a name, of all when it is empty, in order. Raises
@@ -40,16 +40,16 @@ async def listed(
     return sorted(rows, key=lambda one: (one.cluster, one.node, one.index, one.uuid))
 
 
-def on_cards(found: list[CardUsage]) -> list[On]:
+def card_rows(found: list[CardUsage]) -> list[CardRow]:
     """Return a line for every pod on a card, and one for every empty card."""
-    return [line for card in found for line in _on(card)]
+    return [line for card in found for line in _card_rows(card)]
 
 
-def _on(card: CardUsage) -> Iterator[On]:
+def _card_rows(card: CardUsage) -> Iterator[CardRow]:
     where = (card.cluster, card.node, card.index, card.uuid)
     pods: list[PodOnCard] = [] if card.pods is msgspec.UNSET else card.pods
     if not pods:
-        yield On(*where)
+        yield CardRow(*where)
     for one in pods:
         amounts = (one.memory, one.cores, one.exclusive)
-        yield On(*where, one.namespace, one.key, *amounts, one.stage, one.since)
+        yield CardRow(*where, one.namespace, one.key, *amounts, one.stage, one.since)

@@ -4,8 +4,7 @@ from typing import Final
 
 from gpuledger.cli import manifests
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.storage.offline_writer import writer_on
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import open_log, writer_on
 from gpuledger.wiring import service_parts
 from ledger.core.model.denials import Reason
 from ledger.core.model.state import State
@@ -26,7 +25,7 @@ async def explain(
 ) -> Explanation:
     """Explain the review or pod in a file. Raises CommandError, and what opening the log raises."""
     body = manifests.read(file, settings.review_bytes_max)
-    async with log_of(settings) as found, writer_on(settings, found) as writer:
+    async with open_log(settings) as found, writer_on(settings, found) as writer:
         _must_know_cluster(settings.cluster, writer.state)
         surroundings = service_parts.surroundings(settings, writer)
         try:

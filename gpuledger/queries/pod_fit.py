@@ -25,7 +25,7 @@ from gpuledger.cli import manifests
 from gpuledger.cli.exit_codes import CommandError, Exit, denied
 from gpuledger.queries.pod_explanation import explain_to
 from gpuledger.server.extender_server import extender_settings
-from gpuledger.storage.past_ledger import Recalled, recall
+from gpuledger.storage.past_ledger import PastLedger, ledger_at
 from gpuledger.wiring.service_parts import surroundings as surroundings_of
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Denial
@@ -49,7 +49,7 @@ NODES_NAMED_MAX: Final = 5
 """Nodes that a change names."""
 
 
-class Taken(msgspec.Struct, frozen=True):
+class CardPart(msgspec.Struct, frozen=True):
     """A card that a container would have: MiB and percent of it."""
 
     container: str
@@ -69,12 +69,12 @@ class NodeFit(msgspec.Struct, frozen=True):
     fits: bool
     score: int
     reason: str
-    taken: list[Taken]
+    taken: list[CardPart]
     cards: list[CardVerdict]
     evict: list[Victim]
 
 
-class Change(msgspec.Struct, frozen=True):
+class FittingChange(msgspec.Struct, frozen=True):
     """One change with which the pod would fit on `nodes`, of which the first are named.
 
     `what` is memory (MiB), percentage, cores, cards, types, uuids, numa, unused or evict; `now` and
@@ -94,10 +94,10 @@ class PodFit(msgspec.Struct, frozen=True):
     pod: str
     fits: bool
     nodes: list[NodeFit]
-    changes: list[Change]
+    changes: list[FittingChange]
 
 
-class Fit(msgspec.Struct, frozen=True):
+class FitReport(msgspec.Struct, frozen=True):
     """What would become of a manifest at a position of the log.
 
     `allowed` is what the validating webhook would say of it, `answer` in a sentence.
@@ -116,11 +116,11 @@ class _Manifest(msgspec.Struct, rename="camel"):
     kind: str
 
 
-async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> Fit:
+async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> FitReport:
     """Fit the pods of a file. Raises CommandError, and what finding and reading the log raises."""
     body = manifests.read(file, settings.review_bytes_max)
     preferences = extender_settings(settings).preferences
-    recalled = await recall(settings, at)
+    recalled = await ledger_at(settings, at)
     around = surroundings_of(settings, recalled)
     try:
         explained = await explain_to(settings, recalled, around, body, namespace)
@@ -130,9 +130,9 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
         raise CommandError(
             Exit.USAGE, f"{manifests.name_of(file)}: {error.field}: {error.message}"
         ) from error
-    seats = _Seats(settings.cluster, recalled, preferences)
+    seats = _FitTrial(settings.cluster, recalled, preferences)
     found = [seats.fit(name, pod, around.rules) for name, pod in pods]
-    return Fit(
+    return FitReport(
         recalled.state.position,
         where,
         all(one.fits for one in found),
@@ -168,10 +168,10 @@ def _within(pod: Pod, namespace: str) -> Pod:
     return structs.replace(pod, metadata=structs.replace(pod.metadata, namespace=namespace))
 
 
-class _Seats:
+class _FitTrial:
     """The cards of a cluster as the log says, and pods that are tried on them."""
 
-    def __init__(self, cluster: str, recalled: Recalled, preferences: Preferences) -> None:
+    def __init__(self, cluster: str, recalled: PastLedger, preferences: Preferences) -> None:
         self._cluster, self._state, self._preferences = cluster, recalled.state, preferences
         self._inventory = Inventory(cluster, Overlay())
         self._inventory.load(recalled.state)
@@ -211,7 +211,7 @@ class _Seats:
                     bool(parts),
                     scores[place],
                     reasons[place],
-                    list(_taken(parts)),
+                    list(_card_parts(parts)),
                     card_verdicts.verdicts(fits, place, self._inventory.arrays, one.wish, parts),
                     self._victims(one, name) if place in hopeful else [],
                 )
@@ -230,16 +230,16 @@ class _Seats:
         there = _residents(self._state, f"{self._cluster}/{node}")
         return node_draining.victims(self._selecting, one, node, there)
 
-    def _evictions(self, nodes: list[NodeFit]) -> Iterator[Change]:
+    def _evictions(self, nodes: list[NodeFit]) -> Iterator[FittingChange]:
         """Yield the eviction of the fewest pods, and of these of the least memory."""
         helped = [node for node in nodes if node.evict]
         if not helped:
             return
         best = min(helped, key=lambda node: (len(node.evict), _memory(node), node.node))
         pods = ", ".join(f"{one.namespace}/{one.pod} ({one.memory} MiB)" for one in best.evict)
-        yield Change("evict", 0, 0, [best.node], f"evict {pods} from {best.node}")
+        yield FittingChange("evict", 0, 0, [best.node], f"evict {pods} from {best.node}")
 
-    def _changes(self, one: Asked) -> Iterator[Change]:
+    def _changes(self, one: Asked) -> Iterator[FittingChange]:
         """Yield what the pod could ask for otherwise."""
 
         def fitting(wish: PodWish) -> Fits:
@@ -250,7 +250,7 @@ class _Seats:
             nodes = [self._names[place] for place in places[:NODES_NAMED_MAX]]
             text = f"{_worded(found)}: it would fit on {', '.join(nodes)}"
             more = len(places) - len(nodes)
-            yield Change(
+            yield FittingChange(
                 found.what,
                 found.now,
                 found.then,
@@ -259,10 +259,10 @@ class _Seats:
             )
 
 
-def _taken(parts: Parts) -> Iterator[Taken]:
+def _card_parts(parts: Parts) -> Iterator[CardPart]:
     for part in parts:
         for share in part.shares:
-            yield Taken(part.container, share.uuid, share.memory, share.cores)
+            yield CardPart(part.container, share.uuid, share.memory, share.cores)
 
 
 def _memory(node: NodeFit) -> int:

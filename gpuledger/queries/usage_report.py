@@ -1,14 +1,19 @@
-"""Usage from a command: of whole quotas, or of the clusters and namespaces that share them."""
+"""Usage and limits of quotas, and the shares of the clusters and namespaces, for commands."""
+
+import msgspec
 
 from gpuledger.storage.views import paged, viewing
+from ledger.core.model import accounts
 from ledger.runtime.settings.settings import Settings
 from projections.queries import shares as sharing
 from projections.queries.quota_usage import Usage, usage
 from projections.queries.scopes import QueryScope
+from projections.queries.selections import EVERYTHING, AccountSelection, selections
 from projections.queries.shares import Breakdown, UsageShare
+from projections.text.selector_text import reach_in_words, selection_in_words
 
 
-async def lines(settings: Settings, scope: QueryScope, at: str, quota: str) -> list[Usage]:
+async def usage_lines(settings: Settings, scope: QueryScope, at: str, quota: str) -> list[Usage]:
     """Return every line of the quotas of a name, of all quotas when it is empty. Raises
     CommandError."""
     async with viewing(settings, at) as (view, position):
@@ -17,7 +22,7 @@ async def lines(settings: Settings, scope: QueryScope, at: str, quota: str) -> l
         )
 
 
-async def shares(
+async def usage_shares(
     settings: Settings, scope: QueryScope, at: str, quota: str, by: str
 ) -> list[UsageShare]:
     """Return what each cluster or namespace takes of quotas over many. Raises CommandError."""
@@ -27,3 +32,42 @@ async def shares(
                 view, position, scope, Breakdown(by), limit=size, quota=quota, after=after
             )
         )
+
+
+class QuotaLimit(msgspec.Struct, frozen=True):
+    """One limit of a quota, in the unit of its resource.
+
+    `covers` and `selects` say in words which namespaces the quota covers and which objects it
+    counts there; they are empty when that is its own namespace, and all objects.
+    """
+
+    cluster: str
+    namespace: str
+    quota: str
+    resource: str
+    limit: int
+    covers: str
+    selects: str
+
+
+async def quota_limits(settings: Settings, namespace: str) -> list[QuotaLimit]:
+    """Return the limits of all quotas, or of those that cover a namespace."""
+    scope = QueryScope(namespace)
+    async with viewing(settings, "") as (view, position):
+        rows = await paged(
+            lambda size, after: usage(view, position, scope, limit=size, after=after)
+        )
+        selected = await selections(view, position)
+    return [_quota_limit(one, selected.get(_account(one), EVERYTHING)) for one in rows]
+
+
+def _account(one: Usage) -> str:
+    if not one.namespace:
+        return accounts.universe(one.quota)
+    return accounts.quota(one.cluster, one.namespace, one.quota)
+
+
+def _quota_limit(one: Usage, selected: AccountSelection) -> QuotaLimit:
+    covers, selects = reach_in_words(selected.reach), selection_in_words(selected.selects)
+    named = (one.cluster, one.namespace, one.quota, one.resource)
+    return QuotaLimit(*named, one.limit, covers, selects)

@@ -17,7 +17,7 @@ Key = tuple[str, str]
 """A namespace and a key in it."""
 
 
-class Limit(msgspec.Struct, frozen=True):
+class TriedLimit(msgspec.Struct, frozen=True):
     """A limit to try: an account, a key of its limits, and the amount."""
 
     account: str
@@ -25,7 +25,7 @@ class Limit(msgspec.Struct, frozen=True):
     limit: int
 
 
-class Tried(msgspec.Struct, frozen=True):
+class LimitResult(msgspec.Struct, frozen=True):
     """What came of a limit: of so many reservations that asked for some of it, so many refused.
 
     `before` is what was used at the begin, `peak` the most afterwards.
@@ -40,14 +40,14 @@ class Tried(msgspec.Struct, frozen=True):
     peak: int
 
 
-class Trial:
+class LimitTrial:
     """Counts reservations under other limits, from a state on.
 
     `refused` are the uids of objects that would not have been created, and of the pods of such
     workloads.
     """
 
-    def __init__(self, limits: tuple[Limit, ...], state: State) -> None:
+    def __init__(self, limits: tuple[TriedLimit, ...], state: State) -> None:
         """Begin with what is used in a state."""
         self.refused: set[str] = set()
         self._refused_keys: set[Key] = set()
@@ -70,10 +70,10 @@ class Trial:
             if deltas:
                 self._count(item.event, deltas)
 
-    def results(self) -> list[Tried]:
+    def results(self) -> list[LimitResult]:
         """Return what came of each limit."""
         return [
-            Tried(
+            LimitResult(
                 one.account,
                 one.resource,
                 one.limit,

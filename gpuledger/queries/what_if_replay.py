@@ -3,26 +3,27 @@ under other limits, beside what was.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
 import msgspec
 import typer
+from msgspec import structs
 
 from extender.analysis.arrival_replay import Choice, Outcome, Replay, as_recorded, by_preferences
 from extender.analysis.arrivals import Arrival, Fleet, Recording
 from extender.fit.fit_engine import Preferences
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import Progress, bar
-from gpuledger.queries.simulated_fleets import imagined
-from gpuledger.queries.what_if_limits import Limit, Trial, Tried
+from gpuledger.queries.what_if_limits import LimitResult, LimitTrial, TriedLimit
 from gpuledger.server.extender_server import extender_settings
-from gpuledger.storage.open_log import Found, log_of
+from gpuledger.storage.open_log import OpenLog, open_log
 from gpuledger.storage.past_ledger import position_of
 from gpuledger.storage.views import moment_of, ordered
 from ledger.core.model import accounts
+from ledger.core.model.cards import Card
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost
@@ -41,7 +42,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LIMIT: Final = re.compile(r"(?:([^/:]+)/)?([^/:]+):([^=:]+)=([0-9]{1,18})")
 
 
-class Question(msgspec.Struct, frozen=True):
+class WhatIfQuestion(msgspec.Struct, frozen=True):
     """What is asked: from when to when, and what is otherwise.
 
     `nodes` are `+COUNT=NODE`, `without` names of nodes, and `limits` `NAMESPACE/QUOTA:KEY=AMOUNT`
@@ -67,7 +68,7 @@ class Scenario(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
-class Answer(msgspec.Struct, frozen=True):
+class WhatIfReport(msgspec.Struct, frozen=True):
     """What was found out about the positions `first` to `last` of the log.
 
     `arrivals` got cards in that time or had some when it began; `unbound` more pods got some and
@@ -81,7 +82,7 @@ class Answer(msgspec.Struct, frozen=True):
     arrivals: int
     unbound: int
     scenarios: list[Scenario]
-    limits: list[Tried]
+    limits: list[LimitResult]
 
 
 class _Stretch(msgspec.Struct):
@@ -92,10 +93,10 @@ class _Stretch(msgspec.Struct):
     begin: int
     end: int
     recording: Recording
-    trial: Trial
+    trial: LimitTrial
 
 
-async def ask(before: Settings, settings: Settings, question: Question) -> Answer:
+async def ask(before: Settings, settings: Settings, question: WhatIfQuestion) -> WhatIfReport:
     """Answer a question, with other settings than before.
 
     Raises CommandError, and what finding and reading the log raises.
@@ -103,7 +104,7 @@ async def ask(before: Settings, settings: Settings, question: Question) -> Answe
     ordered(question.since, question.until)
     usual, other = _preferences(before), _preferences(settings)
     limits = tuple(_limit(settings.cluster, text) for text in question.limits)
-    async with log_of(settings) as found:
+    async with open_log(settings) as found:
         read = await _read(found, settings.cluster, question, limits)
     arrivals = read.recording.arrivals()
     if len(arrivals) > ARRIVALS_MAX:
@@ -111,7 +112,7 @@ async def ask(before: Settings, settings: Settings, question: Question) -> Answe
             Exit.USAGE,
             f"{len(arrivals)} arrivals are more than {ARRIVALS_MAX}: give a later --since",
         )
-    return Answer(
+    return WhatIfReport(
         read.first,
         read.last,
         rfc3339(read.begin),
@@ -127,21 +128,21 @@ def _scenarios(
     read: _Stretch,
     arrivals: list[Arrival],
     preferences: tuple[Preferences, Preferences],
-    question: Question,
+    question: WhatIfQuestion,
 ) -> Iterator[Scenario]:
     """Yield what was, what would be again, and what would be if something were otherwise."""
     fleet, (usual, other) = read.recording.fleet, preferences
     chosen = partial(by_preferences, fleet=fleet, keep_types=question.keep_types)
     yield _scenario("recorded", read, fleet, arrivals, as_recorded)
     yield _scenario("replayed", read, fleet, arrivals, chosen(usual))
-    fleet = imagined(fleet, question.nodes, question.without)
+    fleet = with_copies(fleet, question.nodes, question.without)
     created = [one for one in arrivals if one.uid not in read.trial.refused]
     found = _scenario("what-if", read, fleet, created, chosen(other))
     yield msgspec.structs.replace(found, not_created=len(arrivals) - len(created))
 
 
 async def _read(
-    found: Found, cluster: str, question: Question, limits: tuple[Limit, ...]
+    found: OpenLog, cluster: str, question: WhatIfQuestion, limits: tuple[TriedLimit, ...]
 ) -> _Stretch:
     """Read the stretch of the log that is asked about. Raises CommandError, Lost, Unreachable."""
     log = found.log
@@ -154,7 +155,9 @@ async def _read(
     with bar("reading the log") as progress:
         state = await state_at(log, before, on_progress=progress)
         begin = microseconds(since) if isinstance(since, datetime) and before else state.time
-        read = _Stretch(before + 1, last, begin, 0, Recording(cluster, state), Trial(limits, state))
+        read = _Stretch(
+            before + 1, last, begin, 0, Recording(cluster, state), LimitTrial(limits, state)
+        )
         if last > before:
             await _follow(log, state, read, progress)
     read.end = max(state.time, _time_of(question.until) if last < end else 0)
@@ -202,7 +205,7 @@ def _nothing_from(since: str, last: int) -> CommandError:
     )
 
 
-def _must_know(state: State, limits: tuple[Limit, ...]) -> None:
+def _must_know(state: State, limits: tuple[TriedLimit, ...]) -> None:
     """Raise CommandError for a limit on what no quota has counted."""
     known = set(state.names)
     for one in limits:
@@ -214,7 +217,7 @@ def _must_know(state: State, limits: tuple[Limit, ...]) -> None:
             )
 
 
-def _limit(cluster: str, text: str) -> Limit:
+def _limit(cluster: str, text: str) -> TriedLimit:
     """Read a limit from the command line. Raises CommandError."""
     form = _LIMIT.fullmatch(text)
     if form is None:
@@ -225,7 +228,7 @@ def _limit(cluster: str, text: str) -> Limit:
         )
     namespace, quota, key, amount = form.groups()
     account = accounts.quota(cluster, namespace, quota) if namespace else accounts.universe(quota)
-    return Limit(account, key, int(amount))
+    return TriedLimit(account, key, int(amount))
 
 
 def _preferences(settings: Settings) -> Preferences:
@@ -241,3 +244,44 @@ def _scenario(
         raise CommandError(Exit.USAGE, str(error)) from error
     with bar(name) as progress:
         return Scenario(name, 0, replay.run(arrivals, choose, progress))
+
+
+COPIES_MAX: Final = 10_000
+"""Most nodes that can be added at once."""
+
+_COPIES: Final = re.compile(r"\+?([1-9][0-9]{0,5})=(.+)")
+
+
+def with_copies(fleet: Fleet, more: Sequence[str], without: Iterable[str]) -> Fleet:
+    """Return a fleet with `+COUNT=NODE` copies of nodes, and without some. Raises CommandError."""
+    found = dict(fleet)
+    for text in more:
+        count, node = _copies(text)
+        for number in range(1, count + 1):
+            suffix = f"-copy-{number}"
+            found[node + suffix] = {
+                uuid + suffix: structs.replace(card, uuid=uuid + suffix)
+                for uuid, card in _known(fleet, node).items()
+            }
+    for node in without:
+        _known(fleet, node)
+        found.pop(node, None)
+    return found
+
+
+def _copies(text: str) -> tuple[int, str]:
+    form = _COPIES.fullmatch(text)
+    if form is None or int(form[1]) > COPIES_MAX:
+        raise CommandError(
+            Exit.USAGE, f"--nodes {text!r}: write +COUNT=NODE, COUNT from 1 to {COPIES_MAX}"
+        )
+    return int(form[1]), form[2]
+
+
+def _known(fleet: Fleet, node: str) -> dict[str, Card]:
+    if node not in fleet:
+        raise CommandError(
+            Exit.NOT_FOUND,
+            f"node {node} had no cards in that time; `gpuledger cards` shows who has",
+        )
+    return fleet[node]

@@ -28,11 +28,10 @@ from ledger.runtime.http import request_body
 from ledger.runtime.http.acceptor import CERTIFIED, HANDSHAKES, OTHERS, Acceptor
 from ledger.runtime.http.authorization import AccessRequired
 from ledger.runtime.http.body_budget import BodyBudget, BudgetShare
-from ledger.runtime.http.client_certificate_guard import ClientCertificateRequired
 from ledger.runtime.http.health import Health
-from ledger.runtime.http.loopback_guard import LoopbackRequired
 from ledger.runtime.http.metrics_access import METRICS, MonitoringAccess
 from ledger.runtime.http.request_body import ClientGone, RequestRefused
+from ledger.runtime.http.request_guards import ClientCertificateRequired, LoopbackRequired
 from ledger.runtime.http.token_reviews import TokenGuard
 from ledger.runtime.metrics import Telemetry
 from ledger.runtime.settings.settings import Settings

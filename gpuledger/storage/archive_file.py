@@ -28,7 +28,7 @@ class BadArchive(Exception):
     """The file is no backup, or not an intact one; the message names the file."""
 
 
-class Header(msgspec.Struct, frozen=True):
+class ArchiveHeader(msgspec.Struct, frozen=True):
     """What the records that follow are: the shard's name and how many records there are."""
 
     shard: str
@@ -38,7 +38,7 @@ class Header(msgspec.Struct, frozen=True):
 class ArchiveWriter:
     """Writes an archive beside its final name; only `finish` makes it appear, complete."""
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, header: ArchiveHeader) -> None:
         """Begin the file. Raises FileExistsError when there is one already, OSError."""
         if path.exists():
             raise FileExistsError(f"{path} exists already; name another file")
@@ -101,10 +101,10 @@ def read(path: Path) -> Iterator[bytes]:
             raise BadArchive(f"{path} was changed or cut off: its hash is not the one it ends with")
 
 
-def header_of(frame: bytes, path: Path) -> Header:
+def header_of(frame: bytes, path: Path) -> ArchiveHeader:
     """Read the first frame. Raises BadArchive."""
     try:
-        return msgspec.json.decode(frame, type=Header)
+        return msgspec.json.decode(frame, type=ArchiveHeader)
     except msgspec.MsgspecError as error:
         raise BadArchive(f"{path}: the header is damaged: {error}") from error
 

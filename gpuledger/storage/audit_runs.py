@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import open_log
 from gpuledger.storage.past_ledger import position_of
 from gpuledger.storage.views import ordered
 from gpuledger.storage.witnesses import witnesses
@@ -23,7 +23,7 @@ async def verify(settings: Settings, expect: str) -> AuditReport:
     """
     wanted = _expected(expect) if expect else await _last_seen(settings)
     try:
-        async with log_of(settings, as_it_is=True) as found:
+        async with open_log(settings, as_it_is=True) as found:
             with bar("verifying") as progress:
                 report = await audit_replay.verify(found.log, wanted, on_progress=progress)
     except Lost as error:
@@ -40,7 +40,7 @@ async def replay(
     raises."""
     begin, end = ordered(since, until)
     scope = QueryScope(namespace, cluster)
-    async with log_of(settings) as found:
+    async with open_log(settings) as found:
         extent = (await found.log.extent()).last
         for moment in (begin, end):
             await position_of(found.log, moment if isinstance(moment, int) else None, extent)

@@ -8,8 +8,8 @@ import msgspec
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage import archive_file
-from gpuledger.storage.archive_file import ArchiveWriter, BadArchive, Header
-from gpuledger.storage.open_log import Found, log_of
+from gpuledger.storage.archive_file import ArchiveHeader, ArchiveWriter, BadArchive
+from gpuledger.storage.open_log import OpenLog, open_log
 from gpuledger.storage.store_projection import show_written
 from gpuledger.wiring import store_layout
 from ledger.core.model.state import State
@@ -22,7 +22,7 @@ from ledger.runtime.settings.settings import Settings
 from projections import audit_replay
 
 
-class Summary(msgspec.Struct, frozen=True):
+class BackupSummary(msgspec.Struct, frozen=True):
     """What was backed up or restored; `hash` is that of the last record."""
 
     shard: str
@@ -30,17 +30,17 @@ class Summary(msgspec.Struct, frozen=True):
     hash: str
 
 
-async def backup(settings: Settings, file: str) -> Summary:
+async def backup(settings: Settings, file: str) -> BackupSummary:
     """Write the log to a file. Raises CommandError, Lost, and what finding the log raises."""
-    async with log_of(settings) as found:
+    async with open_log(settings) as found:
         last = (await found.log.extent()).last
-        with ArchiveWriter(Path(file), Header(settings.shard, last)) as writer:
+        with ArchiveWriter(Path(file), ArchiveHeader(settings.shard, last)) as writer:
             state = await _copy(found.log, last, writer)
             writer.finish()
-    return Summary(settings.shard, last, state.hash.hex())
+    return BackupSummary(settings.shard, last, state.hash.hex())
 
 
-async def restore(settings: Settings, file: str) -> Summary:
+async def restore(settings: Settings, file: str) -> BackupSummary:
     """Write the log of an archive to a new store. Raises CommandError, Lost."""
     head, shard = _checked(Path(file))
     if shard != settings.shard:
@@ -48,7 +48,7 @@ async def restore(settings: Settings, file: str) -> Summary:
             Exit.USAGE, f"{file} holds the shard {shard}: restore it with --shard {shard}"
         )
     _refuse_used(settings)
-    async with log_of(settings, create=True) as found:
+    async with open_log(settings, create=True) as found:
         if (await found.log.extent()).last:
             raise CommandError(
                 Exit.USAGE, f"the log {shard} has records already; restore to a new one"
@@ -57,7 +57,7 @@ async def restore(settings: Settings, file: str) -> Summary:
         await HeadFile(Path(settings.store_dir) / store_layout.HEAD).note(head)
         await _refill(found, Path(file), head)
         await show_written(settings, found, head.position)
-    return Summary(shard, head.position, head.hash)
+    return BackupSummary(shard, head.position, head.hash)
 
 
 async def _copy(log: Log, last: int, writer: ArchiveWriter) -> State:
@@ -105,7 +105,7 @@ def _refuse_used(settings: Settings) -> None:
         )
 
 
-async def _refill(found: Found, path: Path, head: Head) -> None:
+async def _refill(found: OpenLog, path: Path, head: Head) -> None:
     """Append every record of a checked archive at its position and verify the result."""
     with bar("restoring") as progress:
         for position, payload in enumerate(_records(path), start=1):

@@ -1,12 +1,18 @@
-"""Finding the ledger: which log a command means, whether a service runs beside it or not.
+"""Opens the log that a command means, beside a service or without one, and a writer on it.
 
 With `nats` set, the log is on those servers. Otherwise it is the embedded one of the store
 directory: a running service says in a file there where its server is, and without a service the
 command starts the server itself for as long as it needs it. The lock on the store decides which of
 the two it is, so that there are never two servers on one store.
+
+Any process may write: a writer decides on the state at the end of the log, and the log refuses it
+where another writer appended first. So a command beside a running service breaks none of its
+promises.
 """
 
 import asyncio
+import time
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,17 +20,22 @@ from typing import Final
 
 import msgspec
 
-from gpuledger.cli.exit_codes import CommandError, Exit
+from gpuledger.cli.exit_codes import CommandError, Exit, denied
+from gpuledger.cli.progress import bar
 from gpuledger.storage.witnesses import witnesses
-from gpuledger.wiring import service_parts
+from gpuledger.wiring import service_parts, store_layout
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Denial
 from ledger.log.embedded import server_files
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.embedded.server_files import Address, Files
 from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import ConfigurationDrift
+from ledger.log.ledger import Accepted, Ledger
 from ledger.log.port import Lost, Unreachable
-from ledger.log.recovery.head_witness import Head
+from ledger.log.recovery.head_witness import Head, HeadFile
+from ledger.log.writer.writer import Writer
 from ledger.runtime import log_setup
 from ledger.runtime.settings.settings import Settings
 
@@ -34,7 +45,7 @@ WAIT_SECONDS: Final = 15.0
 RETRY_SECONDS: Final = 0.1
 
 
-class Found(msgspec.Struct, frozen=True):
+class OpenLog(msgspec.Struct, frozen=True):
     """A log that is open. `alone`: nobody else can write it while this command has it.
 
     `drift` says how its configuration differs from what it must be, where that was tolerated.
@@ -46,9 +57,9 @@ class Found(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def log_of(
+async def open_log(
     settings: Settings, *, create: bool = False, as_it_is: bool = False
-) -> AsyncIterator[Found]:
+) -> AsyncIterator[OpenLog]:
     """Find the log and keep it open for the block; `create` makes one where none ever was.
 
     `as_it_is` opens, for an audit, even a log whose configuration is not what it must be. Raises
@@ -60,7 +71,7 @@ async def log_of(
     drift = ""
     async with finding as found:
         try:
-            await _open(found.log, settings, create)
+            await _open_streams(found.log, settings, create)
         except ConfigurationDrift as error:
             if not as_it_is:
                 raise
@@ -80,18 +91,18 @@ def check_store(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def _given(settings: Settings) -> AsyncIterator[Found]:
+async def _given(settings: Settings) -> AsyncIterator[OpenLog]:
     """Connect to the servers that the settings name."""
     async with service_parts.log_servers(settings) as (servers, _):
         log = await service_parts.connect(settings, servers)
         try:
-            yield Found(log, alone=False)
+            yield OpenLog(log, alone=False)
         finally:
             await log.close()
 
 
 @asynccontextmanager
-async def _embedded(settings: Settings, create: bool) -> AsyncIterator[Found]:
+async def _embedded(settings: Settings, create: bool) -> AsyncIterator[OpenLog]:
     """Connect to the server of the store that runs, or start it for the block."""
     store = Path(settings.store_dir)
     if not Files(store).streams.exists():
@@ -99,7 +110,7 @@ async def _embedded(settings: Settings, create: bool) -> AsyncIterator[Found]:
     server = EmbeddedServer(EmbeddedSettings(store=store, lock_seconds=0))
     log, alone = await _running_or_started(settings, store, server)
     try:
-        yield Found(log, alone)
+        yield OpenLog(log, alone)
     finally:
         await log.close()
         if alone:
@@ -142,7 +153,7 @@ async def _running_or_started(
         # This server goes with the command: nobody else may start to rely on it.
         Files(store).address.unlink(missing_ok=True)
         try:
-            return await service_parts.connect(settings, _reach(address)), True
+            return await service_parts.connect(settings, _servers_at(address)), True
         except BaseException:
             await server.stop()
             raise
@@ -154,7 +165,7 @@ async def _running(settings: Settings, store: Path) -> JetStreamLog | None:
     if address is None:
         return None
     try:
-        log = await service_parts.connect(settings, _reach(address))
+        log = await service_parts.connect(settings, _servers_at(address))
     except Unreachable:
         return None
     if _address(store) != address:
@@ -170,13 +181,13 @@ def _address(store: Path) -> Address | None:
         raise CommandError(Exit.FAILED, str(error)) from error
 
 
-def _reach(address: Address) -> service_parts.LogServers:
+def _servers_at(address: Address) -> service_parts.LogServers:
     return service_parts.LogServers(
         (address.url,), address.user, address.password, (address.monitor_url,)
     )
 
 
-async def _open(log: JetStreamLog, settings: Settings, create: bool) -> None:
+async def _open_streams(log: JetStreamLog, settings: Settings, create: bool) -> None:
     """Open the streams; a log that never was is not found, one that is gone was lost."""
     known = await witnesses(settings)
     if not known and not create:
@@ -214,3 +225,37 @@ def _nothing_in(settings: Settings) -> str:
         f"there is no log {settings.shard} in {_place(settings)}: start `gpuledger serve` there, or"
         " name another place with --store-dir (GPULEDGER_STORE_DIR) or --nats (GPULEDGER_NATS)"
     )
+
+
+ACTOR = "command line"
+"""Who did it, in events that nobody else is named for."""
+
+
+@asynccontextmanager
+async def writer_on(settings: Settings, found: OpenLog) -> AsyncIterator[Writer]:
+    """Open a writer at the end of a log and run it for the block. Raises Lost and NewerSchema."""
+    writer = Writer(
+        found.log,
+        name=service_parts.replica_name(),
+        now=lambda: time.time_ns() // 1_000,
+        nonces=lambda: uuid.uuid4().hex,
+        settings=service_parts.writer_settings(settings),
+    )
+    with bar("reading the log") as progress:
+        await writer.open(await witnesses(settings), progress)
+    running = asyncio.create_task(writer.run())
+    try:
+        yield writer
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    if found.alone and writer.head.position:
+        await HeadFile(Path(settings.store_dir) / store_layout.HEAD).note(writer.head)
+
+
+async def submit(ledger: Ledger, command: AnyCommand, *, dry_run: bool = False) -> Accepted:
+    """Have a command decided. Raises CommandError with the sentence of the denial."""
+    answer = await ledger.submit(command, dry_run=dry_run)
+    if isinstance(answer, Denial):
+        raise denied(answer)
+    return answer

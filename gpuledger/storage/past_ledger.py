@@ -7,7 +7,7 @@ import typer
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import open_log
 from gpuledger.storage.views import moment_at
 from ledger.core.decide.decider import decide
 from ledger.core.model.commands import AnyCommand
@@ -22,7 +22,7 @@ from projections.projector.state_at import state_at
 from projections.queries.as_of import Moment, microseconds
 
 
-class Recalled:
+class PastLedger:
     """A ledger that decides on one state for ever."""
 
     def __init__(self, state: State) -> None:
@@ -41,19 +41,19 @@ class Recalled:
         return Accepted(self.state.position, "", bool(decision))
 
 
-async def recall(settings: Settings, at: str) -> Recalled:
+async def ledger_at(settings: Settings, at: str) -> PastLedger:
     """Return the ledger at a moment, its end when that is empty, and tell which position that is.
 
     Raises CommandError, and what finding and reading the log raises.
     """
     moment = moment_at(at)
-    async with log_of(settings) as found:
+    async with open_log(settings) as found:
         last = (await found.log.extent()).last
         position = await position_of(found.log, moment, last)
         with bar("reading the log") as progress:
             state = await state_at(found.log, position, on_progress=progress)
     typer.echo(f"As of position {position} of {last}.", err=True)
-    return Recalled(state)
+    return PastLedger(state)
 
 
 async def position_of(log: Log, moment: Moment | None, last: int) -> int:

@@ -7,7 +7,7 @@ import msgspec
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage import scratch_folder
-from gpuledger.storage.open_log import Found, log_of
+from gpuledger.storage.open_log import OpenLog, open_log
 from gpuledger.storage.past_ledger import position_of
 from gpuledger.storage.store_projection import build, projecting, projection_of
 from gpuledger.storage.views import COMMAND_SECONDS, moment_of, viewing
@@ -31,7 +31,7 @@ class Comparison(msgspec.Struct, frozen=True):
 async def rebuild(settings: Settings, at: str) -> Digest:
     """Replace the projection by a new one up to a moment. Raises CommandError, StoreBusy, Lost."""
     moment = moment_of(at)
-    async with log_of(settings) as found:
+    async with open_log(settings) as found:
         if not (found.alone or settings.nats):
             raise CommandError(
                 Exit.NOT_READY,
@@ -43,7 +43,7 @@ async def rebuild(settings: Settings, at: str) -> Digest:
             return await _rebuild(found, projection_of(settings), last)
 
 
-async def _rebuild(found: Found, path: Path, last: int) -> Digest:
+async def _rebuild(found: OpenLog, path: Path, last: int) -> Digest:
     with scratch_folder.folder(path.parent) as folder:
         head = await _built(found, folder / path.name, last)
         _replace(path, folder / path.name)
@@ -63,13 +63,13 @@ async def compare(settings: Settings, at: str) -> Comparison:
         known = await digest(view, position)
     with scratch_folder.folder(Path(settings.store_dir)) as folder:
         path = folder / store_layout.PROJECTION
-        async with log_of(settings) as found:
+        async with open_log(settings) as found:
             await _built(found, path, position)
         built = await _digest(path, position)
     return Comparison(position, known.digest, built.digest, known == built)
 
 
-async def _built(found: Found, path: Path, last: int) -> ProjectionHead:
+async def _built(found: OpenLog, path: Path, last: int) -> ProjectionHead:
     """Build a projection up to a position and return where it is."""
     with bar("projecting") as progress:
         return await build(found.log, path, last, progress)

@@ -13,7 +13,7 @@ from typing import Final
 import typer
 
 from gpuledger.cli.progress import Progress, bar
-from gpuledger.storage.open_log import Found, log_of
+from gpuledger.storage.open_log import OpenLog, open_log
 from gpuledger.wiring import store_layout
 from ledger.log.embedded import store_lock
 from ledger.log.embedded.store_lock import StoreBusy
@@ -67,7 +67,7 @@ async def build(log: Log, path: Path, last: int | None, progress: Progress) -> P
         await store.close()
 
 
-async def show_written(settings: Settings, found: Found, position: int) -> None:
+async def show_written(settings: Settings, found: OpenLog, position: int) -> None:
     """Let readers see what was written at a position: project it, or wait for who does."""
     path = projection_of(settings)
     if found.alone:
@@ -89,7 +89,7 @@ async def ensure(settings: Settings) -> None:
     until = asyncio.get_running_loop().time() + BUSY_SECONDS
     while True:
         try:
-            async with log_of(settings) as found:
+            async with open_log(settings) as found:
                 await _catch_up(settings, found, until)
                 return
         except Unreachable:
@@ -99,7 +99,7 @@ async def ensure(settings: Settings) -> None:
         await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _catch_up(settings: Settings, found: Found, until: float) -> None:
+async def _catch_up(settings: Settings, found: OpenLog, until: float) -> None:
     path, last = projection_of(settings), (await found.log.extent()).last
     async with Readers(path) as readers:
         while (projected := await _head(readers)) < last or not path.exists():

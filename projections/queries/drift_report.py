@@ -6,8 +6,7 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts
 from projections.queries.as_of import LAST, rfc3339
-from projections.queries.scopes import QueryScope
-from projections.queries.usage_lines import line_names
+from projections.queries.scopes import QueryScope, line_names
 from projections.store.readers import ProjectionView
 
 

@@ -1,5 +1,6 @@
-"""Scopes: which namespaces a question is about."""
+"""Scopes of queries, and the namespaces and lines that the numbers in rows stand for."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -39,3 +40,17 @@ async def namespaces(view: ProjectionView, scope: QueryScope) -> list[NumberedNa
     values = {"name": scope.namespace, "cluster": scope.cluster}
     async with view.connection.execute(statement, values) as rows:
         return [NumberedNamespace(*row) async for row in rows]
+
+
+async def line_names(view: ProjectionView, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """Return account and quota key of lines by number."""
+    wanted = msgspec.json.encode(sorted(set(numbers))).decode()
+    async with view.connection.execute(_LINES, (wanted,)) as rows:
+        return {number: (account, key) async for number, account, key in rows}
+
+
+_LINES: Final = """
+    SELECT lines.number, accounts.name, lines.key
+    FROM lines JOIN accounts ON accounts.number = lines.account
+    WHERE lines.number IN (SELECT value FROM json_each(?))
+"""

@@ -10,8 +10,8 @@ from ledger.core.model.state import Entry, Hold, Object
 from ledger.core.model.traits import told_up_to
 from projections.store.intervals import fork
 from projections.tables.changes import RecordChange
-from projections.tables.damage import check_closed
 from projections.tables.name_numbers import NameNumbers
+from projections.tables.table import check_closed
 
 COMMITTED: Final = "committed"
 """The hold ended because its object was seen persisted."""
@@ -103,7 +103,8 @@ class ChargeTable:
             row.closed, row.cause = position, cause
 
     async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write closings and rows that wait. Raises Damaged when a row to close is not open."""
+        """Write closings and rows that wait. Raises DamagedProjection when a row to close is not
+        open."""
         async with connection.executemany(_CLOSE, self._closings) as cursor:
             check_closed("charges", cursor.rowcount, len(self._closings))
         await connection.executemany(_INSERT, [row.values() for row in self._rows])

@@ -7,8 +7,8 @@ import msgspec
 
 from projections.store.intervals import fork
 from projections.tables.changes import RecordChange, RootDraw, draw_at
-from projections.tables.damage import check_closed
 from projections.tables.name_numbers import NameNumbers
+from projections.tables.table import check_closed
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -50,7 +50,8 @@ class DrawTable:
             row.closed = position
 
     async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write closings and rows that wait. Raises Damaged when a row to close is not open."""
+        """Write closings and rows that wait. Raises DamagedProjection when a row to close is not
+        open."""
         async with connection.executemany(_CLOSE, self._closings) as cursor:
             check_closed("draws", cursor.rowcount, len(self._closings))
         await connection.executemany(_INSERT, [row.values() for row in self._rows])

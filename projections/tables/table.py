@@ -1,4 +1,4 @@
-"""What the projector needs from a table."""
+"""The protocol of a table, and the error for a file that contradicts the log."""
 
 from typing import Protocol
 
@@ -17,3 +17,16 @@ class Table(Protocol):
     async def write(self, connection: aiosqlite.Connection) -> None:
         """Write the rows that wait, inside the caller's transaction."""
         ...
+
+
+class DamagedProjection(Exception):
+    """The file does not hold what the log says it must; delete it and let it be built again."""
+
+
+def check_closed(table: str, found: int, wanted: int) -> None:
+    """Raise DamagedProjection unless as many rows of a table were closed as the log closes."""
+    if wanted and found != wanted:
+        raise DamagedProjection(
+            f"the table {table} has {found} of {wanted} rows that the log now closes: delete the"
+            " file, it is built again from the log"
+        )

@@ -6,7 +6,16 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import command, group
-from gpuledger.cli.output import Column, Format, Lines, Output, flag, joined, number, show_one
+from gpuledger.cli.output import (
+    Format,
+    Output,
+    RowStream,
+    TableColumn,
+    flag,
+    joined,
+    number,
+    show_one,
+)
 from gpuledger.cli.time_options import Since, Until
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -20,7 +29,7 @@ _REPORT = (
     flag("OK", "ok"),
     number("RECORDS", "records"),
     number("POSITION", "position"),
-    Column("PROBLEM", lambda row: row.problem or "-"),
+    TableColumn("PROBLEM", lambda row: row.problem or "-"),
 )
 
 
@@ -86,7 +95,7 @@ async def replay(
     """
     from gpuledger.storage import audit_runs
 
-    lines = Lines(_EVENTS, output)
+    lines = RowStream(_EVENTS, output)
     told = audit_runs.replay(loaded.settings, namespace, cluster, since, until)
     async with aclosing(told):
         async for line in told:
@@ -96,13 +105,13 @@ async def replay(
 
 
 _EVENTS = (
-    Column("POSITION", lambda line: str(line["position"]), number=True, width=8),
-    Column("TIME", lambda line: line["time"], width=27),
-    Column("TYPE", lambda line: line["type"], width=10),
-    Column("CAUSE", lambda line: line["cause"] or "-", width=10),
-    Column("KEY", lambda line: line["key"], width=32),
-    Column("AMOUNTS", lambda line: joined(line["amounts"]), width=40),
-    Column("USED AFTER", lambda line: joined(line["used_after"]), width=40),
-    Column("ACTOR", lambda line: line["actor"] or "-", width=12),
-    Column("NOTE", lambda line: line["note"] or "-"),
+    TableColumn("POSITION", lambda line: str(line["position"]), number=True, width=8),
+    TableColumn("TIME", lambda line: line["time"], width=27),
+    TableColumn("TYPE", lambda line: line["type"], width=10),
+    TableColumn("CAUSE", lambda line: line["cause"] or "-", width=10),
+    TableColumn("KEY", lambda line: line["key"], width=32),
+    TableColumn("AMOUNTS", lambda line: joined(line["amounts"]), width=40),
+    TableColumn("USED AFTER", lambda line: joined(line["used_after"]), width=40),
+    TableColumn("ACTOR", lambda line: line["actor"] or "-", width=12),
+    TableColumn("NOTE", lambda line: line["note"] or "-"),
 )

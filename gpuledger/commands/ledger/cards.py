@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from gpuledger.cli.command_wrapper import command
-from gpuledger.cli.output import Column, Format, Output, flag, number, show_rows, text
+from gpuledger.cli.output import Format, Output, TableColumn, flag, number, show_rows, text
 from gpuledger.cli.time_options import At
 from gpuledger.commands.ledger.usage import Cluster
 from ledger.runtime.settings.setting_sources import LoadedSettings
@@ -21,9 +21,9 @@ _PLACE = (
 )
 
 
-def _of(used: str, limit: str) -> Column:
+def _of(used: str, limit: str) -> TableColumn:
     """Return a column with what is used of a limit."""
-    return Column(
+    return TableColumn(
         used.removeprefix("used_").upper(),
         lambda row: f"{getattr(row, used)}/{getattr(row, limit)}",
         number=True,
@@ -47,11 +47,11 @@ def _scaled(row: Any) -> str:
 _CARDS = (
     *_PLACE,
     text("TYPE", "type"),
-    Column("HEALTH", _health),
+    TableColumn("HEALTH", _health),
     _of("used_memory", "memory"),
     _of("used_cores", "cores"),
     _of("used_slots", "slots"),
-    Column("SCALED", _scaled),
+    TableColumn("SCALED", _scaled),
     text("MODE", "mode"),
     number("NUMA", "numa"),
     text("KEEPER", "keeper"),
@@ -97,9 +97,9 @@ async def cards(
     """
     from gpuledger.queries import card_listing
 
-    found = await card_listing.listed(loaded.settings, node, cluster, at, pods=pods)
+    found = await card_listing.list_cards(loaded.settings, node, cluster, at, pods=pods)
     nothing = f"No cards of node {node} found." if node else "No cards found."
     if pods and output is Format.TABLE:
-        show_rows(card_listing.on_cards(found), _PODS, output, nothing)
+        show_rows(card_listing.card_rows(found), _PODS, output, nothing)
     else:
         show_rows(found, _CARDS, output, nothing)

@@ -5,7 +5,7 @@ from typing import Any
 import typer
 
 from gpuledger.cli.command_wrapper import command
-from gpuledger.cli.output import Column, Format, Output, amounts, number, show_rows, text
+from gpuledger.cli.output import Format, Output, TableColumn, amounts, number, show_rows, text
 from gpuledger.cli.time_options import Since, Until
 from gpuledger.commands.ledger.usage import Cluster, Limit, Namespace
 from ledger.runtime.settings.setting_sources import LoadedSettings
@@ -76,5 +76,5 @@ _DRIFT = (
     text("KEY", "key"),
     text("UID", "uid"),
     amounts("AMOUNTS", "amounts"),
-    Column("OVER", _over),
+    TableColumn("OVER", _over),
 )

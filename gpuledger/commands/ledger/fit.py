@@ -5,12 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command
-from gpuledger.cli.output import Column, Format, Output, flag, number, show_object, show_rows, text
+from gpuledger.cli.output import (
+    Format,
+    Output,
+    TableColumn,
+    flag,
+    number,
+    show_object,
+    show_rows,
+    text,
+)
 from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
-    from gpuledger.queries.pod_fit import Fit, PodFit
+    from gpuledger.queries.pod_fit import FitReport, PodFit
 
 PREFERENCES: Final = (
     "node_policy",
@@ -36,20 +45,20 @@ _NODES = (
     text("NODE", "node"),
     flag("FITS", "fits"),
     number("SCORE", "score"),
-    Column("CARDS", _taken),
+    TableColumn("CARDS", _taken),
     text("REASON", "reason"),
 )
 _CARDS = (
-    Column("NODE", lambda row: row[0]),
-    Column("INDEX", lambda row: str(row[1].index), number=True),
-    Column("UUID", lambda row: row[1].uuid),
-    Column("TYPE", lambda row: row[1].type or "-"),
-    Column("FREE-MEMORY", lambda row: str(row[1].free_memory), number=True),
-    Column("FREE-CORES", lambda row: str(row[1].free_cores), number=True),
-    Column("FREE-SLOTS", lambda row: str(row[1].free_slots), number=True),
-    Column("CHOSEN", lambda row: "yes" if row[1].chosen else "no"),
-    Column("REASON", lambda row: row[1].reason or "-"),
-    Column("SHORT", lambda row: str(row[1].short or "-"), number=True),
+    TableColumn("NODE", lambda row: row[0]),
+    TableColumn("INDEX", lambda row: str(row[1].index), number=True),
+    TableColumn("UUID", lambda row: row[1].uuid),
+    TableColumn("TYPE", lambda row: row[1].type or "-"),
+    TableColumn("FREE-MEMORY", lambda row: str(row[1].free_memory), number=True),
+    TableColumn("FREE-CORES", lambda row: str(row[1].free_cores), number=True),
+    TableColumn("FREE-SLOTS", lambda row: str(row[1].free_slots), number=True),
+    TableColumn("CHOSEN", lambda row: "yes" if row[1].chosen else "no"),
+    TableColumn("REASON", lambda row: row[1].reason or "-"),
+    TableColumn("SHORT", lambda row: str(row[1].short or "-"), number=True),
 )
 
 
@@ -113,7 +122,7 @@ async def fit(
         raise CommandError(Exit.DENIED, "it fits on no node; nothing was changed")
 
 
-def _show(found: "Fit", *, cards: bool) -> None:
+def _show(found: "FitReport", *, cards: bool) -> None:
     for pod in found.pods:
         if len(found.pods) > 1:
             typer.echo(f"{pod.pod}:", err=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command, group
-from gpuledger.cli.output import Column, Format, Output, number, show_object, show_rows, text
+from gpuledger.cli.output import Format, Output, TableColumn, number, show_object, show_rows, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ _TAKES = (
 )
 
 
-def _pair(header: str, name: str) -> Column:
+def _pair(header: str, name: str) -> TableColumn:
     """Return a column with what the ledger has of a card, and HAMi."""
-    return Column(
+    return TableColumn(
         header,
         lambda row: f"{getattr(row, f'used_{name}')}/{getattr(row, f'hami_{name}')}",
         number=True,

@@ -76,9 +76,9 @@ async def list_(
 
     COVERS says which namespaces a quota over many covers, SELECTS which objects a quota counts.
     """
-    from gpuledger.queries.quota_listing import listed
+    from gpuledger.queries.usage_report import quota_limits
 
-    show_rows(await listed(loaded.settings, namespace), _LIMITS, output, "No quotas found.")
+    show_rows(await quota_limits(loaded.settings, namespace), _LIMITS, output, "No quotas found.")
 
 
 @command(app, "gpuledger quota delete -n team-a gpus", takes=_TAKES)

@@ -71,7 +71,7 @@ async def resize(
 
     if memory is None and cores is None:
         raise CommandError(Exit.USAGE, "nothing would change: give --memory, --cores or both")
-    wanted = resize_placement.Wanted(namespace, pod, container, memory, cores)
+    wanted = resize_placement.ResizeRequest(namespace, pod, container, memory, cores)
     found = await resize_placement.resize(loaded.settings, wanted, dry_run=dry_run)
     if output is Format.TABLE:
         show_rows(found.cards, _CARDS, output, "No card changes.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuledger.cli.command_wrapper import command
-from gpuledger.cli.output import Column, Format, Output, amounts, flag, number, show_rows, text
+from gpuledger.cli.output import Format, Output, TableColumn, amounts, flag, number, show_rows, text
 from gpuledger.cli.time_options import At, Since, Until
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -18,7 +18,7 @@ Cluster = Annotated[
 ]
 
 
-class Parts(StrEnum):
+class BreakdownOption(StrEnum):
     """What the usage of a quota may be broken down by: the values of `projections`' `By`."""
 
     CLUSTER = "cluster"
@@ -65,7 +65,7 @@ async def usage(
         str, typer.Option("--quota", metavar="QUOTA", help="Only quotas of this name.")
     ] = "",
     by: Annotated[
-        Parts | None,
+        BreakdownOption | None,
         typer.Option(
             "--by", metavar="cluster|namespace", help="What each of these takes of a quota."
         ),
@@ -86,11 +86,11 @@ async def usage(
 
     asked = (loaded.settings, QueryScope(namespace, cluster), at, quota)
     if by is None:
-        rows = await usage_report.lines(*asked)
+        rows = await usage_report.usage_lines(*asked)
         columns = _USAGE_UNREAD if any(row.incomplete for row in rows) else _USAGE
         show_rows(rows, columns, output, "No quotas found.")
     else:
-        shares = await usage_report.shares(*asked, by.value)
+        shares = await usage_report.usage_shares(*asked, by.value)
         show_rows(shares, _SHARES, output, "No use of quotas over many namespaces found.")
 
 
@@ -261,6 +261,6 @@ _DENIALS = (
     text("TIME", "time"),
     *_PLACE,
     text("KEY", "key"),
-    Column("REASON", _reason),
+    TableColumn("REASON", _reason),
     text("MESSAGE", "message"),
 )

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command
-from gpuledger.cli.output import Column, Format, Output, number, show_object, show_rows, text
+from gpuledger.cli.output import Format, Output, TableColumn, number, show_object, show_rows, text
 from gpuledger.cli.time_options import Since, Until
 from gpuledger.commands.ledger.fit import PREFERENCES
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
-    from gpuledger.queries.what_if_replay import Answer, Scenario
+    from gpuledger.queries.what_if_replay import Scenario, WhatIfReport
 
 _LIMITS = (
     text("ACCOUNT", "account"),
@@ -81,7 +81,7 @@ async def what_if(
     """
     from gpuledger.queries import what_if_replay as asking
 
-    question = asking.Question(
+    question = asking.WhatIfQuestion(
         since,
         until,
         tuple(nodes or ()),
@@ -96,14 +96,14 @@ async def what_if(
         show_object(found, output)
 
 
-def _show(found: "Answer") -> None:
+def _show(found: "WhatIfReport") -> None:
     typer.echo(f"From {found.since} to {found.until}: {found.arrivals} arrivals.", err=True)
     if found.unbound:
         typer.echo(f"{found.unbound} more got cards and were then not bound.", err=True)
     columns = [
-        Column("", lambda row: row[0]),
+        TableColumn("", lambda row: row[0]),
         *(
-            Column(one.name.upper(), lambda row, at=at: row[1][at], number=True)  # type: ignore[misc]
+            TableColumn(one.name.upper(), lambda row, at=at: row[1][at], number=True)  # type: ignore[misc]
             for at, one in enumerate(found.scenarios)
         ),
     ]

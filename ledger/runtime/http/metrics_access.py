@@ -14,8 +14,8 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ledger.runtime.http.authorization import is_local, peer_of, refuse, token_of
-from ledger.runtime.http.client_certificate_guard import name_of
 from ledger.runtime.http.health import BRIEF, PROBES, VERBOSE
+from ledger.runtime.http.request_guards import name_of
 from ledger.runtime.http.token_reviews import AccessRefusal, TokenGuard
 
 METRICS: Final = "/metrics"

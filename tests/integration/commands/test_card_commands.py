@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from support.harness.command_line import gpuledger
 
-from gpuledger.storage.offline_writer import writer_on
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import open_log, writer_on
 from ledger.core.model import commands
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
@@ -42,7 +41,7 @@ STEPS: list[commands.AnyCommand] = [
 async def store(tmp_path: Path) -> Path:
     """A ledger in which one pod has two of three cards."""
     settings = Settings(store_dir=str(tmp_path / "store"))
-    async with log_of(settings, create=True) as found, writer_on(settings, found) as writer:
+    async with open_log(settings, create=True) as found, writer_on(settings, found) as writer:
         for step in STEPS:
             assert isinstance(await writer.submit(step), Accepted)
     return tmp_path / "store"
@@ -181,7 +180,7 @@ async def test_a_denied_resize_says_what_fits_now_and_with_no_other_pod_on_the_c
     small = (Part("main", Phase.APP, (Share("GPU-b", 1_000, 0),)),)
     pod = ("local/team-c", "pods/small", "u-2")
     settings = Settings(store_dir=str(store))
-    async with log_of(settings) as found, writer_on(settings, found) as writer:
+    async with open_log(settings) as found, writer_on(settings, found) as writer:
         for step in (
             commands.Reserve(*other, {GPU: 1, MEMORY: 7_000}),
             commands.Place(*other, "local/n1", parts),
@@ -211,7 +210,7 @@ async def test_a_pod_that_named_a_type_of_cards_is_charged_as_that_too(store: Pa
         commands.Place(*pod, "local/n2", (Part("main", Phase.APP, (share,)),)),
     ]
     settings = Settings(store_dir=str(store))
-    async with log_of(settings) as found, writer_on(settings, found) as writer:
+    async with open_log(settings) as found, writer_on(settings, found) as writer:
         for step in steps:
             assert isinstance(await writer.submit(step), Accepted)
     asked = ("resize", "-n", "team-b", "typed", "-c", "main", "--memory", "2000")

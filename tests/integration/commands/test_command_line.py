@@ -14,8 +14,7 @@ import msgspec
 import pytest
 from support.harness.command_line import COMMAND, SECONDS, Ended, environment, gpuledger
 
-from gpuledger.storage.offline_writer import writer_on
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import open_log, writer_on
 from ledger.core.model.commands import Reserve
 from ledger.log.jetstream import streams
 from ledger.log.ledger import Accepted
@@ -48,7 +47,7 @@ async def _reserve(path: Path) -> None:
     settings = Settings(store_dir=str(path))
     demand = {CARDS: 1, MEMORY: 4_000}
     command = Reserve("local/team-a", "pods/web-0", "uid-0", demand, actor="alice")
-    async with log_of(settings) as found, writer_on(settings, found) as writer:
+    async with open_log(settings) as found, writer_on(settings, found) as writer:
         assert isinstance(await writer.submit(command), Accepted)
 
 
@@ -206,7 +205,7 @@ def test_a_log_that_was_tampered_with_is_named_by_position_and_not_written(
 async def _rewrite(path: Path, tamper: Callable[[list[bytes]], list[bytes]]) -> None:
     """Replace the whole stream by another one, as somebody with all rights could."""
     settings = Settings(store_dir=str(path))
-    async with log_of(settings) as found:
+    async with open_log(settings) as found:
         stored = [entry.payload async for batch in found.log.read(1, 2) for entry in batch]
         await found.log.connection.api(f"STREAM.DELETE.{found.log.names.log}")
         await found.log.open(create=True)
@@ -230,7 +229,7 @@ def test_a_log_with_another_configuration_is_audited_and_not_written(copy: Path)
 
 
 async def _loosen(path: Path) -> None:
-    async with log_of(Settings(store_dir=str(path))) as found:
+    async with open_log(Settings(store_dir=str(path))) as found:
         wanted = streams.log_stream(found.log.names, 1, 16 * 1024**3)
         loose = msgspec.structs.replace(wanted, discard="old")
         await found.log.connection.api(f"STREAM.UPDATE.{wanted.name}", loose)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.harness.command_line import Ended, gpuledger
 
-from gpuledger.demo.demo_error import Broken
-from gpuledger.demo.service import Service
+from gpuledger.demo.demo_error import FailedClaim
+from gpuledger.demo.service import DemoService
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(170)]
 
@@ -59,16 +59,16 @@ def test_the_demo_leaves_nothing_behind(shown: tuple[Ended, Path]) -> None:
 
 
 async def test_a_service_that_cannot_listen_is_broken_and_its_log_says_why(tmp_path: Path) -> None:
-    service = Service(tmp_path)
+    service = DemoService(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         service.address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(Broken, match="ended by itself"):
+        with pytest.raises(FailedClaim, match="ended by itself"):
             await service.start()
     assert not service.runs
     assert service.address in "\n".join(service.tail())
 
 
 async def test_a_command_that_fails_is_broken_with_what_it_said(tmp_path: Path) -> None:
-    service = Service(tmp_path)
-    with pytest.raises(Broken, match=f"exit status 3: .*{re.escape(str(tmp_path))}"):
+    service = DemoService(tmp_path)
+    with pytest.raises(FailedClaim, match=f"exit status 3: .*{re.escape(str(tmp_path))}"):
         await service.command("usage")

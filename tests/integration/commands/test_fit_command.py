@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from support.harness.command_line import gpuledger
 
-from gpuledger.storage.offline_writer import writer_on
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import open_log, writer_on
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.log.ledger import Accepted
@@ -34,7 +33,7 @@ def pod(memory: int) -> str:
 async def store(tmp_path: Path) -> Path:
     """A ledger in which half of the only card is taken, since position 3."""
     settings = Settings(store_dir=str(tmp_path / "store"))
-    async with log_of(settings, create=True) as found, writer_on(settings, found) as writer:
+    async with open_log(settings, create=True) as found, writer_on(settings, found) as writer:
         for step in STEPS:
             assert isinstance(await writer.submit(step), Accepted)
     return tmp_path / "store"

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from support.harness.command_line import gpuledger
 
-from gpuledger.storage.offline_writer import writer_on
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import open_log, writer_on
 from ledger.core.model import accounts, commands
 from ledger.core.model.traits import Reach, Requirement
 from ledger.log.ledger import Accepted
@@ -41,7 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def _write(path: Path) -> None:
     settings = Settings(store_dir=str(path))
-    async with log_of(settings, create=True) as found, writer_on(settings, found) as writer:
+    async with open_log(settings, create=True) as found, writer_on(settings, found) as writer:
         for command in STEPS:
             assert isinstance(await writer.submit(command), Accepted)
 

@@ -14,7 +14,7 @@ from support.harness.command_line import COMMAND, SECONDS, environment, gpuledge
 from gpuledger.cli.command_wrapper import TERMINATED
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage import rebuild
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import open_log
 from ledger.log import records
 from ledger.runtime.settings.settings import Settings
 
@@ -110,7 +110,7 @@ async def test_a_rebuilt_projection_is_in_place_before_its_digest_is_known(
 
 
 async def _append_unknown(store: Path) -> None:
-    async with log_of(Settings(store_dir=str(store))) as found:
+    async with open_log(Settings(store_dir=str(store))) as found:
         last = (await found.log.extent()).last
         async for batch in found.log.read(last, last):
             [entry] = batch

@@ -16,7 +16,7 @@ from support.harness.command_line import gpuledger
 from support.servers.service_process import Live, creation, live
 from support.servers.tls_server import ClientAuthority
 
-from gpuledger.storage.open_log import log_of
+from gpuledger.storage.open_log import open_log
 from ledger.core.model.denials import Reason
 from ledger.log.embedded import server_files
 from ledger.log.embedded.store_lock import acquire
@@ -270,7 +270,7 @@ def trouble(service: Live) -> str:
 async def _rewrite(store: Path, change) -> None:
     """Replace the log of a store by changed records, as somebody with access to the disk might."""
     settings = Settings(store_dir=str(store))
-    async with log_of(settings) as found:
+    async with open_log(settings) as found:
         extent = await found.log.extent()
         payloads = [
             entry.payload async for batch in found.log.read(1, extent.last) for entry in batch

@@ -9,7 +9,7 @@ import pytest
 from cryptography.x509.oid import NameOID
 from support.servers.tls_server import ClientAuthority, answer_scope, get, serving_at, visitor
 
-from ledger.runtime.http.client_certificate_guard import ClientCertificateRequired
+from ledger.runtime.http.request_guards import ClientCertificateRequired
 from ledger.runtime.tls import own_authority, reloading_context
 
 Find = Callable[[], own_authority.CertificateFiles]

@@ -21,7 +21,7 @@ from support.generators.random_commands import random_commands
 from support.harness.projecting import SECOND, START, digest_of, log_of, project
 
 from gpuledger.storage import archive_file
-from gpuledger.storage.archive_file import ArchiveWriter, Header
+from gpuledger.storage.archive_file import ArchiveHeader, ArchiveWriter
 from ledger.core import snapshots
 from ledger.core.model import accounts, commands
 from ledger.core.model.amounts import Amounts
@@ -263,7 +263,7 @@ def _new() -> None:
     for group in story():
         payload = record(state, group, time=START + len(payloads) * SECOND)
         payloads += [payload] if payload is not None else []
-    with ArchiveWriter(path, Header("golden", len(payloads))) as writer:
+    with ArchiveWriter(path, ArchiveHeader("golden", len(payloads))) as writer:
         for payload in payloads:
             writer.add(payload)
         writer.finish()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuledger.changes.resize_placement import Wanted, refuse_instances, resized
+from gpuledger.changes.resize_placement import ResizeRequest, refuse_instances, resized
 from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.core.model.cards import Part, Phase, Share
 
@@ -12,8 +12,10 @@ PARTS = (
 )
 
 
-def wanted(memory: int | None = None, cores: int | None = None, container: str = "main") -> Wanted:
-    return Wanted("team-a", "web-0", container, memory, cores)
+def wanted(
+    memory: int | None = None, cores: int | None = None, container: str = "main"
+) -> ResizeRequest:
+    return ResizeRequest("team-a", "web-0", container, memory, cores)
 
 
 def test_every_card_of_the_container_changes_and_no_other() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import yaml
 
-from gpuledger.cli.output import Format, Lines, amounts, flag, number, show_one, show_rows, text
+from gpuledger.cli.output import Format, RowStream, amounts, flag, number, show_one, show_rows, text
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def test_an_empty_table_speaks_on_standard_error_only(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("output", list(Format))
 def test_lines_are_printed_one_by_one(output: Format, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines(COLUMNS, output)
+    lines = RowStream(COLUMNS, output)
     lines.show(ROWS[0])
     first = capsys.readouterr().out
     lines.show(ROWS[1])
@@ -93,7 +93,7 @@ def test_a_name_neither_forges_a_line_nor_steers_a_terminal(
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     row = Row("eve\nroot 0\x1b[2J\u202e", 1, {})
     show_rows([row], COLUMNS, Format.TABLE, "nothing")
-    Lines(COLUMNS, Format.TABLE).show(row)
+    RowStream(COLUMNS, Format.TABLE).show(row)
     printed = capsys.readouterr().out
     assert len(printed.splitlines()) == 4
     assert printed.count(r"eve\nroot 0\x1b[2J\u202e") == 2

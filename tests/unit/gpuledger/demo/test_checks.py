@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from gpuledger.demo import checks
 from gpuledger.demo.books import Books
-from gpuledger.demo.demo_error import Broken
-from gpuledger.demo.recordings import Creation, Recording
-from gpuledger.demo.traffic import Answer, Outcome
+from gpuledger.demo.demo_error import FailedClaim
+from gpuledger.demo.recordings import Creation, RecordedCreation
+from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
 from projections.queries.holders import HolderCharge, OpenHold
 from projections.queries.quota_usage import Usage
 from projections.store.digest import Digest
@@ -21,12 +21,12 @@ SENSELESS = "nvidia.com/gpumem is 16Gi. [InvalidQuantity]"
 
 
 def creation(name: str, case: str = "pod-create") -> Creation:
-    return Creation(Recording(case, "kube-apiserver", {}, {}), "team", name, f"uid-{name}")
+    return Creation(RecordedCreation(case, "kube-apiserver", {}, {}), "team", name, f"uid-{name}")
 
 
-def answer(name: str, outcome: Outcome, message: str = "", **fields: Any) -> Answer:
+def answer(name: str, outcome: CreationOutcome, message: str = "", **fields: Any) -> ReviewAnswer:
     case = fields.pop("case", "pod-create")
-    return Answer(creation(name, case), outcome, message, **fields)
+    return ReviewAnswer(creation(name, case), outcome, message, **fields)
 
 
 def usage(used: int, limit: int = 4) -> Usage:
@@ -51,15 +51,15 @@ DIGEST = Digest(7, "d1")
 COMPARED = {"position": 7, "digest": "d1", "rebuilt": "d1", "same": True}
 RESERVED = [{"type": "Reserved", "uid": one.uid} for one in (A, B)]
 
-ALLOWED = answer("a", Outcome.ALLOWED, asked=True)
-DENIED = answer("b", Outcome.DENIED, NO_ROOM, asked=True)
-UNREADABLE = answer("c", Outcome.DENIED, SENSELESS, asked=True, case=checks.UNREADABLE)
-UNANSWERED = answer("d", Outcome.UNANSWERED, asked=True)
+ALLOWED = answer("a", CreationOutcome.ALLOWED, asked=True)
+DENIED = answer("b", CreationOutcome.DENIED, NO_ROOM, asked=True)
+UNREADABLE = answer("c", CreationOutcome.DENIED, SENSELESS, asked=True, case=checks.UNREADABLE)
+UNANSWERED = answer("d", CreationOutcome.UNANSWERED, asked=True)
 
 
 def broken(check: Any, *arguments: Any) -> str:
     """Return what a claim says that has to break."""
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(FailedClaim) as caught:
         check(*arguments)
     return str(caught.value)
 
@@ -79,17 +79,17 @@ def test_denials_are_right_only_with_the_reason_that_fits_the_request() -> None:
 
 
 def test_denials_are_not_right_when_a_senseless_request_is_allowed() -> None:
-    let_in = replace(UNREADABLE, outcome=Outcome.ALLOWED, message="")
+    let_in = replace(UNREADABLE, outcome=CreationOutcome.ALLOWED, message="")
     assert "InvalidQuantity" in broken(checks.denials_are_right, [DENIED, UNREADABLE, let_in])
 
 
 @pytest.mark.parametrize("answers", [[ALLOWED, UNREADABLE], [ALLOWED, DENIED]])
-def test_denials_are_not_right_when_a_kind_of_them_is_missing(answers: list[Answer]) -> None:
+def test_denials_are_not_right_when_a_kind_of_them_is_missing(answers: list[ReviewAnswer]) -> None:
     broken(checks.denials_are_right, answers)
 
 
 @pytest.mark.parametrize("answers", [[ALLOWED, DENIED], [DENIED, UNANSWERED]])
-def test_traffic_is_not_interrupted_before_or_after_all_of_it(answers: list[Answer]) -> None:
+def test_traffic_is_not_interrupted_before_or_after_all_of_it(answers: list[ReviewAnswer]) -> None:
     assert "1 allowed" in checks.interrupted([ALLOWED, DENIED, UNANSWERED])
     broken(checks.interrupted, answers)
 
@@ -104,7 +104,7 @@ def test_nothing_lost_breaks_for_a_reservation_in_another_namespace() -> None:
 
 
 def test_nothing_invented_admits_only_what_was_cut_off_at_the_decision() -> None:
-    cut_off = Answer(B, Outcome.UNANSWERED, asked=True)
+    cut_off = ReviewAnswer(B, CreationOutcome.UNANSWERED, asked=True)
     assert "1 of the 1" in checks.nothing_invented(BOOKS, [A], [cut_off])
     never_asked = replace(cut_off, asked=False)
     assert "uid-b" in broken(checks.nothing_invented, BOOKS, [A], [never_asked])

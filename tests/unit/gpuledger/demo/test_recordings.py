@@ -7,7 +7,7 @@ import pytest
 from support.builders.admission_reviews import patched, recorded
 
 from gpuledger.demo import recordings
-from gpuledger.demo.recordings import Recording, Requests
+from gpuledger.demo.recordings import CreationFactory, RecordedCreation
 
 RECORDINGS = recordings.load()
 CASES = [one.case for one in RECORDINGS]
@@ -25,14 +25,14 @@ def first_creation(case: str, webhook: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("one", RECORDINGS, ids=CASES)
-def test_what_is_shipped_is_what_was_recorded(one: Recording) -> None:
+def test_what_is_shipped_is_what_was_recorded(one: RecordedCreation) -> None:
     assert one.mutate == first_creation(one.case, "mutate")
     assert one.validate == first_creation(one.case, "validate")
 
 
 @pytest.mark.parametrize("one", RECORDINGS, ids=CASES)
-def test_a_request_varies_only_names_and_uids(one: Recording) -> None:
-    (creation,) = Requests([one]).make(1, ["research"])
+def test_a_request_varies_only_names_and_uids(one: RecordedCreation) -> None:
+    (creation,) = CreationFactory([one]).make(1, ["research"])
     expected = patched_validate(one)
     request = expected["request"]
     sent = creation.validating(PATCH)
@@ -44,7 +44,7 @@ def test_a_request_varies_only_names_and_uids(one: Recording) -> None:
     assert sent == expected
 
 
-def patched_validate(one: Recording) -> dict[str, Any]:
+def patched_validate(one: RecordedCreation) -> dict[str, Any]:
     review = deepcopy(one.validate)
     review["request"]["object"] = patched(review["request"]["object"], PATCH)
     return review
@@ -52,7 +52,7 @@ def patched_validate(one: Recording) -> dict[str, Any]:
 
 def test_a_generated_name_is_unknown_until_the_validating_review() -> None:
     one = next(one for one in RECORDINGS if one.generates_names)
-    (creation,) = Requests([one]).make(1, ["research"])
+    (creation,) = CreationFactory([one]).make(1, ["research"])
     request = creation.mutating()["request"]
     assert "name" not in request
     assert "name" not in request["object"]["metadata"]
@@ -60,7 +60,7 @@ def test_a_generated_name_is_unknown_until_the_validating_review() -> None:
 
 
 def test_a_repeated_request_keeps_a_given_name_and_generates_others_anew() -> None:
-    requests = Requests(RECORDINGS)
+    requests = CreationFactory(RECORDINGS)
     for creation in requests.make(len(RECORDINGS), ["research"]):
         again = requests.again(creation)
         assert again.uid != creation.uid
@@ -68,7 +68,7 @@ def test_a_repeated_request_keeps_a_given_name_and_generates_others_anew() -> No
 
 
 def test_names_are_unique() -> None:
-    creations = Requests(RECORDINGS).make(50, ["research", "serving"])
+    creations = CreationFactory(RECORDINGS).make(50, ["research", "serving"])
     assert len({one.name for one in creations}) == len({one.uid for one in creations}) == 100
 
 

@@ -10,15 +10,15 @@ from support.builders.decide_and_fold import apply
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.queries import pod_fit
-from gpuledger.queries.pod_fit import Fit
-from gpuledger.storage.past_ledger import Recalled
+from gpuledger.queries.pod_fit import FitReport
+from gpuledger.storage.past_ledger import PastLedger
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.core.model.state import State
 from ledger.runtime.settings.settings import Settings
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
-Fitting = Callable[..., Awaitable[Fit]]
+Fitting = Callable[..., Awaitable[FitReport]]
 
 
 def card(uuid: str, index: int = 0, model: str = "A100", memory: int = 16_000) -> Card:
@@ -57,12 +57,12 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitting:
     for command in FLEET:
         assert apply(state, command)
 
-    async def recalled(settings: Settings, at: str) -> Recalled:
-        return Recalled(state)
+    async def recalled(settings: Settings, at: str) -> PastLedger:
+        return PastLedger(state)
 
     monkeypatch.setattr(pod_fit, "recall", recalled)
 
-    async def fitted(manifest: object, namespace: str | None = None, **settings: Any) -> Fit:
+    async def fitted(manifest: object, namespace: str | None = None, **settings: Any) -> FitReport:
         file = tmp_path / "manifest.yaml"
         file.write_text(yaml.safe_dump(manifest))
         where = Settings(store_dir=str(tmp_path), **settings)

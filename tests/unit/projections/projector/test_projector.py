@@ -19,7 +19,7 @@ from projections.projector import denial_recorder, projector
 from projections.queries.past_denials import denials
 from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.store.store_writer import Store
-from projections.tables.damage import DamagedProjection
+from projections.tables.table import DamagedProjection
 
 
 async def test_a_log_that_lost_its_tail_stops_the_projector(tmp_path: Path) -> None:

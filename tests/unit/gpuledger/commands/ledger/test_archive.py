@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from gpuledger.cli.app import build
 from gpuledger.cli.exit_codes import Exit
 from gpuledger.storage import archive_file
-from gpuledger.storage.archive_file import ArchiveWriter, BadArchive, Header
+from gpuledger.storage.archive_file import ArchiveHeader, ArchiveWriter, BadArchive
 from ledger.log.records import RECORD_BYTES_MAX
 
 RECORDS = [b"one", b"two" * 100, b"\x00" * 5]
@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def write(path: Path, records: list[bytes]) -> None:
-    with ArchiveWriter(path, Header("main", len(records))) as writer:
+    with ArchiveWriter(path, ArchiveHeader("main", len(records))) as writer:
         for record in records:
             writer.add(record)
         writer.finish()
@@ -32,7 +32,7 @@ def write(path: Path, records: list[bytes]) -> None:
 
 def test_records_come_back_as_they_were(path: Path) -> None:
     header, *records = archive_file.read(path)
-    assert archive_file.header_of(header, path) == Header("main", 3)
+    assert archive_file.header_of(header, path) == ArchiveHeader("main", 3)
     assert records == RECORDS
     assert path.stat().st_mode & 0o077 == 0, "a backup is readable by its owner only"
 
@@ -44,7 +44,7 @@ def test_an_existing_file_is_not_overwritten(path: Path) -> None:
 
 
 def test_a_backup_that_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
-    with ArchiveWriter(tmp_path / "half", Header("main", 9)) as writer:
+    with ArchiveWriter(tmp_path / "half", ArchiveHeader("main", 9)) as writer:
         writer.add(b"one")
     assert list(tmp_path.iterdir()) == []
 

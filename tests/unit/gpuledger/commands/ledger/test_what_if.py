@@ -10,8 +10,8 @@ from support.harness.projecting import log_of
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.queries import what_if_replay
-from gpuledger.queries.what_if_replay import Answer, Question
-from gpuledger.storage.open_log import Found
+from gpuledger.queries.what_if_replay import WhatIfQuestion, WhatIfReport
+from gpuledger.storage.open_log import OpenLog
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.core.model.state import State
@@ -20,7 +20,7 @@ from ledger.runtime.settings.settings import Settings
 MEMORY = "nvidia.com/gpumem"
 HOUR = 3_600_000_000
 START = 1_750_000_000_000_000
-Asking = Callable[..., Awaitable[Answer]]
+Asking = Callable[..., Awaitable[WhatIfReport]]
 
 
 def card(uuid: str, index: int = 0, model: str = "A100", **more: Any) -> Card:
@@ -72,7 +72,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Asking:
 
     async def asked(
         history: list[list[commands.AnyCommand]] = HISTORY, *, policy: str = "binpack", **more: Any
-    ) -> Answer:
+    ) -> WhatIfReport:
         state = State()
         payloads = [
             record(state, steps, time=START + hour * HOUR) for hour, steps in enumerate(history)
@@ -80,16 +80,18 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Asking:
         log: Any = log_of([payload for payload in payloads if payload])
 
         @asynccontextmanager
-        async def found(_: Settings) -> AsyncIterator[Found]:
-            yield Found(log, alone=False)
+        async def found(_: Settings) -> AsyncIterator[OpenLog]:
+            yield OpenLog(log, alone=False)
 
         monkeypatch.setattr(what_if_replay, "log_of", found)
-        return await what_if_replay.ask(Settings(), Settings(node_policy=policy), Question(**more))
+        return await what_if_replay.ask(
+            Settings(), Settings(node_policy=policy), WhatIfQuestion(**more)
+        )
 
     return asked
 
 
-def placed_and_refused(answer: Answer) -> list[tuple[str, int, int]]:
+def placed_and_refused(answer: WhatIfReport) -> list[tuple[str, int, int]]:
     return [(one.name, one.outcome.placed, one.outcome.refused) for one in answer.scenarios]
 
 

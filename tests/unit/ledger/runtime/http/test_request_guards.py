@@ -4,7 +4,7 @@ import httpx2
 import pytest
 from support.servers.tls_server import answer_scope, get, serving_at
 
-from ledger.runtime.http.loopback_guard import LoopbackRequired
+from ledger.runtime.http.request_guards import LoopbackRequired
 
 
 async def test_a_process_of_this_machine_may() -> None:

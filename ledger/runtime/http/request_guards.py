@@ -1,17 +1,23 @@
-"""Client certificates: which paths need one, as a pure ASGI middleware.
+"""Guards of paths, as pure ASGI middleware: by client certificate, or by loopback.
 
-The handshake only *asks* for a certificate, because probes and scrapers share the port and have
-none. It verifies what it gets, so a name in the scope is the name of a client of the right CA.
+The TLS handshake requests a certificate and does not require one, because probes and scrapers share
+the port and have none. It verifies a certificate that it gets, so a name in the scope is the name
+of a client of the right CA.
+
+Without a client CA no certificate can be verified, so the extender answers loopback only.
 """
 
 from collections.abc import Collection
 from typing import Final
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-PREFIXES: Final = ("/admission", "/extender")
+from ledger.runtime.http.authorization import is_local
+
+CERTIFIED_PREFIXES: Final = ("/admission", "/extender")
 
 
 class ClientCertificateRequired:
@@ -21,7 +27,8 @@ class ClientCertificateRequired:
         self,
         app: ASGIApp,
         subjects: Collection[str] = (),
-        prefixes: tuple[str, ...] = PREFIXES,
+        *,
+        prefixes: tuple[str, ...] = CERTIFIED_PREFIXES,
     ) -> None:
         """Guard the prefixes. With subjects (RFC 4514), only clients of these names may."""
         self._app = app
@@ -60,3 +67,28 @@ def name_of(scope: Scope) -> str | None:
     """Return the subject (RFC 4514) of the client's certificate, None where it gave none."""
     name: str | None = scope.get("extensions", {}).get("tls", {}).get("client_cert_name")
     return name
+
+
+LOOPBACK_PREFIX: Final = "/extender/"
+
+
+class LoopbackRequired:
+    """Answers 403 to clients on other machines."""
+
+    def __init__(self, app: ASGIApp, prefix: str = LOOPBACK_PREFIX) -> None:
+        """Guard what is below the prefix."""
+        self._app = app
+        self._prefix = prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it without reading its body."""
+        guarded = scope["type"] == "http" and scope["path"].startswith(self._prefix)
+        if not guarded or is_local(scope, Headers(scope=scope)):
+            await self._app(scope, receive, send)
+            return
+        message = (
+            f"{scope['path']} answers this machine only: run the scheduler beside it, or set"
+            " client_ca and give the scheduler a client certificate"
+        )
+        body = msgspec.json.encode({"error": {"message": message}})
+        await Response(body, 403, media_type="application/json")(scope, receive, send)
