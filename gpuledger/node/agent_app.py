@@ -49,6 +49,7 @@ class AgentApp:
         self,
         settings: AgentSettings,
         health: Health,
+        *,
         follower: Follower,
         inventory: Inventory,
         exported: AgentCollector,

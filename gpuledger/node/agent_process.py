@@ -44,7 +44,7 @@ from vgpu_native.nvml.nvml_port import Driver
 from vgpu_native.plugin.allocation.allocation_limits import flags
 from vgpu_native.plugin.server.plugin_server import Plugin
 
-_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+_log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 async def agent(
@@ -67,7 +67,7 @@ async def agent(
 
                 def tell() -> None:
                     url = f"http://{listener.address}"
-                    _logger.info("agent_runs", node=own.name, cluster=settings.cluster, url=url)
+                    _log.info("agent_runs", node=own.name, cluster=settings.cluster, url=url)
                     started(url)
 
                 http = http_server.serve(app.app, listener, stop, started=tell)
@@ -132,7 +132,14 @@ async def _wired(
         announcer = Announcer(cluster, own.name, inventory, own.offer(), FORMS[own.form])
         background.append(announcer.run())
     health = Health()
-    app = AgentApp(own, health, follower, inventory, exported, limiter)
+    app = AgentApp(
+        own,
+        health,
+        follower=follower,
+        inventory=inventory,
+        exported=exported,
+        limiter=limiter,
+    )
     app.add_checks(plugin if own.plugin else None, announcer)
     return app, health, background
 
@@ -176,11 +183,12 @@ async def _until_stopped(
 
 
 def _report(finding: CheckResult) -> None:
-    if finding.ok and not finding.reason:
-        _logger.info("check_passes", check=finding.name)
+    if not finding.ok:
+        _log.warning("check_fails", check=finding.name, reason=finding.reason)
+    elif finding.reason:
+        _log.warning("check_warns", check=finding.name, reason=finding.reason)
     else:
-        event = "check_warns" if finding.ok else "check_fails"
-        _logger.warning(event, check=finding.name, reason=finding.reason)
+        _log.info("check_passes", check=finding.name)
 
 
 def main(settings: Settings, own: AgentSettings) -> None:

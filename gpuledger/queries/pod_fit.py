@@ -130,8 +130,8 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
         raise CommandError(
             Exit.USAGE, f"{manifests.name_of(file)}: {error.field}: {error.message}"
         ) from error
-    seats = _FitTrial(settings.cluster, recalled, preferences)
-    found = [seats.fit(name, pod, around.rules) for name, pod in pods]
+    trial = _FitTrial(settings.cluster, recalled, preferences=preferences)
+    found = [trial.fit(name, pod, around.rules) for name, pod in pods]
     return FitReport(
         recalled.state.position,
         where,
@@ -171,7 +171,7 @@ def _within(pod: Pod, namespace: str) -> Pod:
 class _FitTrial:
     """The cards of a cluster as the log says, and pods that are tried on them."""
 
-    def __init__(self, cluster: str, recalled: PastLedger, preferences: Preferences) -> None:
+    def __init__(self, cluster: str, recalled: PastLedger, *, preferences: Preferences) -> None:
         self._cluster, self._state, self._preferences = cluster, recalled.state, preferences
         self._inventory = Inventory(cluster, Overlay())
         self._inventory.load(recalled.state)

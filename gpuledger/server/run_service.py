@@ -253,11 +253,12 @@ def _authority(settings: Settings, certificates: Tls | None) -> bytes:
 
 def _report_finding(finding: CheckResult) -> None:
     """Log what a probe would answer, for those who read logs and ask no probe."""
-    if finding.ok and not finding.reason:
-        _log.info("check_passes", check=finding.name)
+    if not finding.ok:
+        _log.warning("check_fails", check=finding.name, reason=finding.reason)
+    elif finding.reason:
+        _log.warning("check_warns", check=finding.name, reason=finding.reason)
     else:
-        event = "check_warns" if finding.ok else "check_fails"
-        _log.warning(event, check=finding.name, reason=finding.reason)
+        _log.info("check_passes", check=finding.name)
 
 
 def _report_certificate(problem: str) -> None:

@@ -114,7 +114,7 @@ class ServiceApp:
         reviewer = self._cluster_side.reviewer if self._cluster_side is not None else None
         guard: TokenGuard[Any] = TokenGuard(reviewer)
         settings = self._settings
-        guarded: ASGIApp = AccessRequired(app, guard, settings.cluster)
+        guarded: ASGIApp = AccessRequired(app, guard, cluster=settings.cluster)
         guarded = MonitoringAccess(
             guarded,
             guard,

@@ -22,7 +22,7 @@ _TEXT_MAX: Final = 600
 class InvalidParameter(ValueError):
     """A query parameter that cannot be understood."""
 
-    def __init__(self, parameter: str, value: str, message: str) -> None:
+    def __init__(self, parameter: str, value: str, *, message: str) -> None:
         super().__init__(f"{parameter}={value}: {message}")
         self.parameter, self.value, self.message = parameter, value, message
 
@@ -37,7 +37,9 @@ def text(query: QueryParams, name: str) -> str:
     value = query.get(name, "")
     if len(value) > _TEXT_MAX:
         raise InvalidParameter(
-            name, f"{value[:20]}…", f"it has {len(value)} characters, the most is {_TEXT_MAX}"
+            name,
+            f"{value[:20]}…",
+            message=f"it has {len(value)} characters, the most is {_TEXT_MAX}",
         )
     return value
 
@@ -50,14 +52,16 @@ def moment(query: QueryParams, name: str) -> Moment | None:
     try:
         return parse(value)
     except InvalidMoment as error:
-        raise InvalidParameter(name, value, str(error)) from error
+        raise InvalidParameter(name, value, message=str(error)) from error
 
 
 def time(query: QueryParams, name: str) -> int:
     """Read a time as µs of Unix time, 0 when it is not given. Raises InvalidParameter."""
     value = moment(query, name)
     if isinstance(value, int):
-        raise InvalidParameter(name, str(value), "it is a time here, such as 2026-01-31T12:00:00Z")
+        raise InvalidParameter(
+            name, str(value), message="it is a time here, such as 2026-01-31T12:00:00Z"
+        )
     return microseconds(value) if value is not None else 0
 
 
@@ -70,14 +74,14 @@ def choice(query: QueryParams, name: str, choices: type[Choice]) -> Choice | Non
         return choices(value)
     except ValueError:
         words = " or ".join(choices)
-        raise InvalidParameter(name, value, f"it is none of {words}") from None
+        raise InvalidParameter(name, value, message=f"it is none of {words}") from None
 
 
 def flag(query: QueryParams, name: str) -> bool:
     """Read `true` or `false`, false when it is not given. Raises InvalidParameter."""
     value = query.get(name, "false")
     if value not in {"true", "false"}:
-        raise InvalidParameter(name, value, "it is neither true nor false")
+        raise InvalidParameter(name, value, message="it is neither true nor false")
     return value == "true"
 
 
@@ -87,9 +91,9 @@ def number(query: QueryParams, name: str, default: int, highest: int) -> int:
     if value is None:
         return default
     if not (value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX):
-        raise InvalidParameter(name, value, "it is not a whole number from 0 on")
+        raise InvalidParameter(name, value, message="it is not a whole number from 0 on")
     if int(value) > highest:
-        raise InvalidParameter(name, value, f"the most is {highest}")
+        raise InvalidParameter(name, value, message=f"the most is {highest}")
     return int(value)
 
 
@@ -97,7 +101,7 @@ def limit(query: QueryParams) -> int:
     """Read `limit`, how many rows an answer may have. Raises InvalidParameter."""
     value = number(query, "limit", LIMIT_DEFAULT, LIMIT_MAX)
     if value == 0:
-        raise InvalidParameter("limit", "0", f"it is 1 to {LIMIT_MAX}")
+        raise InvalidParameter("limit", "0", message=f"it is 1 to {LIMIT_MAX}")
     return value
 
 
@@ -109,7 +113,9 @@ def place(query: QueryParams, name: str) -> tuple[int, int] | None:
     position, dot, index = value.partition(".")
     parts = (position, index)
     if not dot or not all(one.isascii() and one.isdigit() for one in parts):
-        raise InvalidParameter(name, value, "it is not POSITION.NUMBER as an answer gave it")
+        raise InvalidParameter(
+            name, value, message="it is not POSITION.NUMBER as an answer gave it"
+        )
     if len(value) > 2 * _DIGITS_MAX:
-        raise InvalidParameter(name, value, "it is longer than any place in the log")
+        raise InvalidParameter(name, value, message="it is longer than any place in the log")
     return int(position), int(index)

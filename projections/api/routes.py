@@ -98,7 +98,7 @@ async def _position(view: ProjectionView, request: Request, name: str) -> int:
     try:
         return await resolve(view, parameters.moment(request.query_params, name))
     except InvalidMoment as error:
-        raise InvalidParameter(name, request.query_params[name], str(error)) from error
+        raise InvalidParameter(name, request.query_params[name], message=str(error)) from error
 
 
 async def _usage(view: ProjectionView, request: Request) -> Answer:
@@ -138,7 +138,9 @@ async def _cards(view: ProjectionView, request: Request) -> Answer:
     namespace = parameters.text(query, "namespace")
     if namespace:
         # Whoever may read one namespace only would be shown the pods of all.
-        raise InvalidParameter("namespace", namespace, "cards belong to no namespace: leave it out")
+        raise InvalidParameter(
+            "namespace", namespace, message="cards belong to no namespace: leave it out"
+        )
     position = await _position(view, request, "at")
     cluster, node = parameters.text(query, "cluster"), parameters.text(query, "node")
     after, pods = parameters.text(query, "after"), parameters.flag(query, "pods")

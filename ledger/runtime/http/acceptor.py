@@ -92,7 +92,7 @@ class _Membership:
     """A connection's place in its pool."""
 
     def __init__(
-        self, pool: Pool[HttpConnection], address: str, connection: HttpConnection
+        self, pool: Pool[HttpConnection], *, address: str, connection: HttpConnection
     ) -> None:
         self._pool, self._address, self._connection = pool, address, connection
 
@@ -112,17 +112,18 @@ class Acceptor:
         self,
         bound: socket.socket,
         make: Callable[[], HttpConnection],
+        *,
         tls: Tls | None,
-        how: AcceptorSettings,
+        settings: AcceptorSettings,
     ) -> None:
         """`make` returns the protocol of a new connection; without `tls` all are plain."""
         self._socket, self._make, self._tls = bound, make, tls
         self._authorities = None if tls is None else tls.authorities
-        self._trusted, self._dropped = how.trusted, how.dropped
+        self._trusted, self._dropped = settings.trusted, settings.dropped
         self._loop = asyncio.get_running_loop()
         self._pools: dict[str, Pool[HttpConnection]] = {
-            CERTIFIED: Pool(how.certified_max),
-            OTHERS: Pool(how.others_max, how.others_of_one_max),
+            CERTIFIED: Pool(settings.certified_max),
+            OTHERS: Pool(settings.others_max, settings.others_of_one_max),
         }
         self._handshakes: Pool[_Handshake] = Pool(HANDSHAKES_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -220,7 +221,7 @@ class Acceptor:
             return None
         if len(pool) == before:
             self._dropped(which)
-        return _Membership(pool, address, connection)
+        return _Membership(pool, address=address, connection=connection)
 
     def _pause(self) -> None:
         self._loop.remove_reader(self._socket.fileno())

@@ -33,7 +33,7 @@ Caller = TypeVar("Caller")
 class AccessRequired(Generic[Caller]):
     """A pure ASGI middleware that lets nothing below `/v1/` pass unasked."""
 
-    def __init__(self, app: ASGIApp, guard: TokenGuard[Caller], cluster: str) -> None:
+    def __init__(self, app: ASGIApp, guard: TokenGuard[Caller], *, cluster: str) -> None:
         """Guard an application; `cluster` is the one whose tokens are reviewed."""
         self._app = app
         self._guard = guard

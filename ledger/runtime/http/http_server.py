@@ -100,8 +100,8 @@ async def serve(
     server.acceptor = Acceptor(
         listener.socket,
         server.connection,
-        tls,
-        accepting,
+        tls=tls,
+        settings=accepting,
     )
     watched(server.acceptor)
     serving = asyncio.create_task(server.serve(sockets=[listener.socket]))

@@ -37,7 +37,7 @@ class RequestRefused(Exception):
     """The HTTP request is answered with a 4xx: `status`, and a JSON `body` with the message."""
 
     def __init__(
-        self, status: int, error: str, message: str, *headers: tuple[bytes, bytes]
+        self, status: int, error: str, *headers: tuple[bytes, bytes], message: str
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -50,13 +50,13 @@ def check(scope: Scope, body_max: int) -> None:
     RequestRefused."""
     if scope["method"] != "POST":
         message = f"{scope['method']} is not supported here, send POST"
-        raise RequestRefused(405, "MethodNotAllowed", message, (b"allow", b"POST"))
+        raise RequestRefused(405, "MethodNotAllowed", (b"allow", b"POST"), message=message)
     headers = dict(scope["headers"])
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/json":
         text = kind.decode("latin-1") or "nothing"
         message = f"content-type is {text}, send application/json"
-        raise RequestRefused(415, "UnsupportedMediaType", message)
+        raise RequestRefused(415, "UnsupportedMediaType", message=message)
     length = headers.get(b"content-length", b"")
     if length.isdigit() and len(length) < 20 and int(length) > body_max:
         raise _too_large(body_max)
@@ -105,7 +105,7 @@ async def inflated(
         return body
     if coding != b"gzip":
         message = f"content-encoding is {coding.decode('latin-1')}, send gzip or none"
-        raise RequestRefused(415, "UnsupportedMediaType", message)
+        raise RequestRefused(415, "UnsupportedMediaType", message=message)
     try:
         async with asyncio.timeout_at(until):
             await held.take(body_max, more=False)
@@ -132,21 +132,23 @@ def _inflate(body: bytes, body_max: int) -> bytes:
     try:
         found = machine.decompress(body, body_max + 1)
     except zlib.error as error:
-        raise RequestRefused(400, "BadRequest", f"the body is not gzip: {error}") from error
+        raise RequestRefused(400, "BadRequest", message=f"the body is not gzip: {error}") from error
     if len(found) > body_max:
         raise _too_large(body_max)
     if not machine.eof:
-        raise RequestRefused(400, "BadRequest", "the body ends in the middle of its gzip stream")
+        raise RequestRefused(
+            400, "BadRequest", message="the body ends in the middle of its gzip stream"
+        )
     return found
 
 
 def _late(held: BudgetShare, *, whole: bool) -> RequestRefused:
     if whole or held.gave_way:
         message = "too many bytes of other requests are in memory; send it again"
-        return RequestRefused(503, "Overloaded", message, _CLOSE, (b"retry-after", b"1"))
-    return RequestRefused(408, "RequestTimeout", "the body did not arrive in time", _CLOSE)
+        return RequestRefused(503, "Overloaded", _CLOSE, (b"retry-after", b"1"), message=message)
+    return RequestRefused(408, "RequestTimeout", _CLOSE, message="the body did not arrive in time")
 
 
 def _too_large(body_max: int) -> RequestRefused:
     message = f"the request is larger than {body_max} bytes"
-    return RequestRefused(413, "RequestEntityTooLarge", message, _CLOSE)
+    return RequestRefused(413, "RequestEntityTooLarge", _CLOSE, message=message)

@@ -69,7 +69,9 @@ async def ask(
     method: str = "GET",
     host: str = "gpuledger.example:8443",
 ) -> httpx2.Response:
-    transport = httpx2.ASGITransport(AccessRequired(echo, guard, "east"), client=(peer, 4711))
+    transport = httpx2.ASGITransport(
+        AccessRequired(echo, guard, cluster="east"), client=(peer, 4711)
+    )
     headers = {"host": host} | ({"authorization": f"Bearer {token}"} if token else {})
     async with httpx2.AsyncClient(transport=transport, base_url="https://gpuledger") as client:
         return await client.request(method, path, headers=headers)
