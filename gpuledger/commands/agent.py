@@ -160,6 +160,15 @@ def agent(  # noqa: PLR0913 - every option is one
     containers use. It reads the log and never writes it. Ends cleanly on SIGTERM; containers go
     on with their limits.
     """
+    options = dict(locals())
+    del options["loaded"]
+    _run(loaded, options)
+
+
+def _run(loaded: LoadedSettings, options: dict[str, object]) -> None:
+    """Run the agent; `options` are the fields of `AgentSettings`. Raises CommandError."""
+    import msgspec
+
     from gpuledger.cli.exit_codes import CommandError, Exit
 
     try:
@@ -168,28 +177,4 @@ def agent(  # noqa: PLR0913 - every option is one
     except ModuleNotFoundError as error:
         remedy = "install what nodes need: pip install 'gpuledger[node]'"
         raise CommandError(Exit.FAILED, f"{error}; {remedy}") from error
-
-    own = AgentSettings(
-        node=node,
-        listen=listen,
-        state_dir=state_dir,
-        kubelet_dir=kubelet_dir,
-        library=library,
-        slots=slots,
-        memory_scaling=memory_scaling,
-        cores_scaling=cores_scaling,
-        form=form,
-        bypass=bypass,
-        wrong_cards=wrong_cards,
-        slack=slack,
-        look=look,
-        plugin=plugin,
-        announce=announce,
-        overhead=overhead,
-        cdi=cdi,
-        cdi_dir=cdi_dir,
-        limit_whole_cards=limit_whole_cards,
-        may_disable=may_disable,
-        cores_off=cores_off,
-    )
-    main(loaded.settings, checked(own))
+    main(loaded.settings, checked(msgspec.convert(options, AgentSettings)))

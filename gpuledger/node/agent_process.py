@@ -133,12 +133,7 @@ async def _wired(
         background.append(announcer.run())
     health = Health()
     app = AgentApp(
-        own,
-        health,
-        follower=follower,
-        inventory=inventory,
-        exported=exported,
-        limiter=limiter,
+        own, health, follower=follower, inventory=inventory, exported=exported, limiter=limiter
     )
     app.add_checks(plugin if own.plugin else None, announcer)
     return app, health, background

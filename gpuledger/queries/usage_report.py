@@ -9,7 +9,7 @@ from projections.queries import shares as sharing
 from projections.queries.quota_usage import Usage, usage
 from projections.queries.scopes import QueryScope
 from projections.queries.selections import EVERYTHING, AccountSelection, selections
-from projections.queries.shares import Breakdown, UsageShare
+from projections.queries.shares import UsageBreakdown, UsageShare
 from projections.text.selector_text import reach_in_words, selection_in_words
 
 
@@ -29,7 +29,7 @@ async def usage_shares(
     async with viewing(settings, at) as (view, position):
         return await paged(
             lambda size, after: sharing.shares(
-                view, position, scope, Breakdown(by), limit=size, quota=quota, after=after
+                view, position, scope, UsageBreakdown(by), limit=size, quota=quota, after=after
             )
         )
 

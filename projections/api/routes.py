@@ -23,7 +23,7 @@ from projections.queries.drift_report import drift
 from projections.queries.holders import holders, holds
 from projections.queries.past_denials import denials
 from projections.queries.quota_usage import usage
-from projections.queries.shares import Breakdown, shares
+from projections.queries.shares import UsageBreakdown, shares
 from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import StoreError
 
@@ -106,7 +106,7 @@ async def _usage(view: ProjectionView, request: Request) -> Answer:
     position = await _position(view, request, "at")
     scope, limit = parameters.scope(query), parameters.limit(query)
     quota, after = parameters.text(query, "quota"), parameters.text(query, "after")
-    by = parameters.choice(query, "by", Breakdown)
+    by = parameters.choice(query, "by", UsageBreakdown)
     if by is not None:
         answer = shares(view, position, scope, by, limit=limit, quota=quota, after=after)
         return position, *await answer

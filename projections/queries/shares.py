@@ -15,7 +15,7 @@ from projections.queries.units import Unit, units
 from projections.store.readers import ProjectionView
 
 
-class Breakdown(StrEnum):
+class UsageBreakdown(StrEnum):
     """What the usage of a quota is broken down by."""
 
     CLUSTER = "cluster"
@@ -58,7 +58,7 @@ async def shares(
     view: ProjectionView,
     position: int,
     scope: QueryScope,
-    by: Breakdown,
+    by: UsageBreakdown,
     *,
     limit: int,
     quota: str = "",
@@ -73,7 +73,7 @@ async def shares(
 
     def place(one: CoveredNamespace) -> tuple[str, ...]:
         names = (one.namespace.cluster, one.namespace.name)
-        return names if by is Breakdown.NAMESPACE else names[:1]
+        return names if by is UsageBreakdown.NAMESPACE else names[:1]
 
     found: list[UsageShare] = []
     covered = await _covered_namespaces(view, position, scope, quota)

@@ -23,7 +23,27 @@ _LIMITS = (
     number("PEAK", "peak"),
 )
 
-Many = list[str]
+Nodes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--nodes", metavar="+COUNT=NODE", help="Add so many copies of a node; repeatable."
+    ),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="NODE", help="Leave out a node; repeatable."),
+]
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        metavar="[NAMESPACE/]QUOTA:KEY=AMOUNT",
+        help="Have another limit in a quota; without a namespace, a universe quota.",
+    ),
+]
+KeepTypes = Annotated[
+    bool, typer.Option("--keep-types", help="Hold pods to the type of card that they had.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,27 +62,10 @@ async def what_if(
     loaded: LoadedSettings,
     since: Since = "",
     until: Until = "",
-    nodes: Annotated[
-        Many | None,
-        typer.Option(
-            "--nodes", metavar="+COUNT=NODE", help="Add so many copies of a node; repeatable."
-        ),
-    ] = None,
-    without: Annotated[
-        Many | None,
-        typer.Option("--without", metavar="NODE", help="Leave out a node; repeatable."),
-    ] = None,
-    limit: Annotated[
-        Many | None,
-        typer.Option(
-            "--limit",
-            metavar="[NAMESPACE/]QUOTA:KEY=AMOUNT",
-            help="Have another limit in a quota; without a namespace, a universe quota.",
-        ),
-    ] = None,
-    keep_types: Annotated[
-        bool, typer.Option("--keep-types", help="Hold pods to the type of card that they had.")
-    ] = False,
+    nodes: Nodes = None,
+    without: Without = None,
+    limit: Limits = None,
+    keep_types: KeepTypes = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Replay recorded arrivals with other nodes or rules.
@@ -79,9 +82,9 @@ async def what_if(
     binding, links between cards and policies of their own are forgotten (--keep-types holds them to
     their type). Who finds no room is refused for good, and does not wait.
     """
-    from gpuledger.queries import what_if_replay as asking
+    from gpuledger.queries import what_if_replay
 
-    question = asking.WhatIfQuestion(
+    question = what_if_replay.WhatIfQuestion(
         since,
         until,
         tuple(nodes or ()),
@@ -89,7 +92,7 @@ async def what_if(
         tuple(limit or ()),
         keep_types,
     )
-    found = await asking.ask(loaded.beneath, loaded.settings, question)
+    found = await what_if_replay.ask(loaded.beneath, loaded.settings, question)
     if output is Format.TABLE:
         _show(found)
     else:

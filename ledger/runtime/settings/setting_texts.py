@@ -10,7 +10,8 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Meta
 
-from ledger.runtime.settings.settings import DEFAULTS, HOST_PORT_PATTERN, NAME_PATTERN, NAMES, TYPES
+from ledger.runtime.settings.setting_patterns import HOST_PORT_PATTERN, NAME_PATTERN
+from ledger.runtime.settings.settings import DEFAULTS, NAMES, TYPES
 
 MASK: Final = "********"
 

@@ -24,7 +24,7 @@ from ledger.log.port import Snapshot
 from projections.queries.holders import holders, holds
 from projections.queries.quota_usage import usage
 from projections.queries.scopes import EVERYTHING
-from projections.queries.shares import Breakdown, UsageShare, shares
+from projections.queries.shares import UsageBreakdown, UsageShare, shares
 
 SEEDS = st.integers(0, 2**32)
 SOURCES = st.sampled_from((random_payloads, placement_payloads))
@@ -144,13 +144,13 @@ def shares_of(state: State) -> dict[tuple[str, str], list[tuple[str, int, int]]]
     return found
 
 
-def universe_shares_of(state: State, by: Breakdown) -> dict[tuple[str, ...], tuple[int, int]]:
+def universe_shares_of(state: State, by: UsageBreakdown) -> dict[tuple[str, ...], tuple[int, int]]:
     """Return used and committed by quota, cluster, namespace and resource."""
     found = {}
     for (account, qualified), lines in shares_of(state).items():
         if accounts.kind(account) is not accounts.Kind.UNIVERSE:
             continue
-        cluster, namespace = qualified.split("/") if by is Breakdown.NAMESPACE else ("c1", "")
+        cluster, namespace = qualified.split("/") if by is UsageBreakdown.NAMESPACE else ("c1", "")
         for resource, used, committed in lines:
             name = (accounts.parts(account)[2], cluster, namespace, resource)
             before = found.get(name, (0, 0))
@@ -213,7 +213,7 @@ async def test_every_position_reads_as_the_state_was(seed: int, make: Source) ->
                 keys, _ = await holders(view, position, EVERYTHING, limit=1_000)
                 read = {f"{one.cluster}/{one.namespace}/{one.key}": one.amounts for one in keys}
                 assert read == charges_of(state)
-                for by in Breakdown:
+                for by in UsageBreakdown:
                     parts, _ = await shares(view, position, EVERYTHING, by, limit=10_000)
                     assert totals_of(parts) == universe_shares_of(state, by)
                 open_now, _ = await holds(view, position, EVERYTHING, limit=1_000)

@@ -12,7 +12,7 @@ from ledger.core.model.state import State
 from ledger.core.model.traits import Reach, Requirement
 from projections.queries.quota_usage import usage
 from projections.queries.scopes import EVERYTHING, QueryScope
-from projections.queries.shares import Breakdown, UsageShare, shares
+from projections.queries.shares import UsageBreakdown, UsageShare, shares
 
 GPU = "nvidia.com/gpu"
 KEY = f"limits.{GPU}"
@@ -60,7 +60,7 @@ async def path(tmp_path: Path) -> Path:
 
 
 async def read(
-    path: Path, position: int, by: Breakdown, quota: str = "", scope: QueryScope = EVERYTHING
+    path: Path, position: int, by: UsageBreakdown, quota: str = "", scope: QueryScope = EVERYTHING
 ) -> list[UsageShare]:
     async with viewing(path) as view:
         rows, more = await shares(view, position, scope, by, limit=100, quota=quota)
@@ -69,7 +69,7 @@ async def read(
 
 
 async def test_a_quota_is_broken_down_by_namespace(path: Path) -> None:
-    rows = await read(path, 3, Breakdown.NAMESPACE, "all")
+    rows = await read(path, 3, UsageBreakdown.NAMESPACE, "all")
     assert [(one.cluster, one.namespace, one.used, one.committed) for one in rows] == [
         ("c1", "blue", 2, 0),
         ("c1", "red", 1, 1),
@@ -79,43 +79,47 @@ async def test_a_quota_is_broken_down_by_namespace(path: Path) -> None:
 
 async def test_a_quota_is_broken_down_by_cluster_as_of_a_position(path: Path) -> None:
     now, then = (
-        await read(path, 5, Breakdown.CLUSTER, "all"),
-        await read(path, 2, Breakdown.CLUSTER, "all"),
+        await read(path, 5, UsageBreakdown.CLUSTER, "all"),
+        await read(path, 2, UsageBreakdown.CLUSTER, "all"),
     )
     assert [(one.cluster, one.namespace, one.used) for one in now] == [("c1", "", 3), ("c2", "", 4)]
     assert [(one.cluster, one.used, one.reserved) for one in then] == [("c1", 3, 3)]
 
 
 async def test_only_what_a_quota_selects_is_its_share(path: Path) -> None:
-    rows = await read(path, 5, Breakdown.NAMESPACE, "batch")
+    rows = await read(path, 5, UsageBreakdown.NAMESPACE, "batch")
     assert [(one.cluster, one.namespace, one.used) for one in rows] == [("c1", "blue", 2)]
 
 
 async def test_what_a_quota_reaches_follows_the_labels_of_namespaces(path: Path) -> None:
-    assert await read(path, 3, Breakdown.NAMESPACE, "gold") == []
-    (one,) = await read(path, 4, Breakdown.NAMESPACE, "gold")
+    assert await read(path, 3, UsageBreakdown.NAMESPACE, "gold") == []
+    (one,) = await read(path, 4, UsageBreakdown.NAMESPACE, "gold")
     assert (one.cluster, one.namespace, one.used) == ("c2", "red", 4)
-    assert await read(path, 5, Breakdown.NAMESPACE, "gold") == []
+    assert await read(path, 5, UsageBreakdown.NAMESPACE, "gold") == []
 
 
 async def test_a_namespace_that_is_first_named_by_a_quota_of_its_own_is_reached(path: Path) -> None:
-    (one,) = await read(path, 7, Breakdown.NAMESPACE, "all", QueryScope("new"))
+    (one,) = await read(path, 7, UsageBreakdown.NAMESPACE, "all", QueryScope("new"))
     assert (one.cluster, one.used) == ("c3", 8)
 
 
 async def test_without_a_name_the_quotas_over_many_namespaces_are_broken_down(path: Path) -> None:
-    assert {one.quota for one in await read(path, 4, Breakdown.CLUSTER)} == {"all", "batch", "gold"}
-    (own,) = await read(path, 4, Breakdown.NAMESPACE, "own")
+    assert {one.quota for one in await read(path, 4, UsageBreakdown.CLUSTER)} == {
+        "all",
+        "batch",
+        "gold",
+    }
+    (own,) = await read(path, 4, UsageBreakdown.NAMESPACE, "own")
     assert (own.namespace, own.used) == ("red", 1)
 
 
 async def test_nothing_outside_the_scope_is_told(path: Path) -> None:
-    rows = await read(path, 5, Breakdown.CLUSTER, "all", QueryScope("red", "c1"))
+    rows = await read(path, 5, UsageBreakdown.CLUSTER, "all", QueryScope("red", "c1"))
     assert [(one.cluster, one.used) for one in rows] == [("c1", 1)]
 
 
-@pytest.mark.parametrize("by", Breakdown)
-async def test_small_pages_together_are_the_whole(path: Path, by: Breakdown) -> None:
+@pytest.mark.parametrize("by", UsageBreakdown)
+async def test_small_pages_together_are_the_whole(path: Path, by: UsageBreakdown) -> None:
     pages: list[UsageShare] = []
     after = ""
     async with viewing(path) as view:
@@ -131,6 +135,6 @@ async def test_shares_add_up_to_what_is_used(path: Path) -> None:
     async with viewing(path) as view:
         for position in range(1, len(STEPS) + 1):
             lines, _ = await usage(view, position, EVERYTHING, limit=10, quota="all")
-            for by in Breakdown:
+            for by in UsageBreakdown:
                 rows = await read(path, position, by, "all")
                 assert sum(one.used for one in rows) == lines[0].used

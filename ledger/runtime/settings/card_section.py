@@ -1,0 +1,171 @@
+"""Cards: vendors, amounts, and how the extender places pods."""
+
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
+
+from ledger.runtime.settings.policy_section import PolicySection
+
+_CARD_POLICY: Final = r"^(binpack|spread|numa|mutex|topology-aware|whole)$"
+
+
+class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Cards: vendors, amounts, and how the extender places pods."""
+
+    managed_resources: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Further resources whose requests are charged, besides vendors' cards.",
+            examples=["cpu", "nvidia.com/mig-1g.10gb"],
+        ),
+    ] = ()
+    vendors: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Vendors whose cards are charged; `ascend` stands for all `ascend-…`.",
+            examples=["nvidia", "hygon"],
+        ),
+    ] = ("nvidia",)
+    vendors_file: Annotated[
+        str, Meta(description="YAML file with further vendors and their resource names.")
+    ] = ""
+    gpu_types: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Known types of cards, `name` or `name=MiB` of one; pods that name one are"
+            " charged on its keys too, as limits.v100.nvidia.com/gpumem.",
+            examples=["v100=32768", "t4"],
+        ),
+    ] = ()
+    gpu_type_annotations: Annotated[
+        tuple[str, ...],
+        Meta(description="Annotations in which a pod names the types of cards it can run on."),
+    ] = ("nvidia.com/use-gputype", "nvidia.com/gpu-type")
+    worst_card_memory: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=2**24,
+            description="MiB to assume for a card of unknown size;"
+            " 0: the largest that two nodes announce.",
+        ),
+    ] = 0
+    card_memory_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=2**24,
+            description="MiB above which no announced card counts for the charge of whole cards and"
+            " percentages.",
+        ),
+    ] = 294_912
+    node_keeper: Annotated[
+        Literal["hami", "gpuledger"],
+        Meta(description="Who hands cards out on nodes that do not say so (gpuledger.io/keeper)."),
+    ] = "hami"
+    card_scaling: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Percent of memory and cores to promise of cards that gpuledger hands out:"
+            " node:GLOB=memory:PERCENT,cores:PERCENT or type:TEXT=…; the first that fits.",
+            examples=["node:dev-*=memory:150", "type:T4=cores:200"],
+        ),
+    ] = ()
+    claim_seconds: Annotated[
+        float,
+        Meta(gt=0, le=3600, description="How long cards are kept for a pod that others leave for."),
+    ] = 60.0
+    preemption: Annotated[
+        Literal["off", "on"],
+        Meta(
+            description="Whether pods of lower priority are evicted for a pod that fits nowhere for"
+            " want of cards."
+        ),
+    ] = "off"
+    node_policy: Annotated[
+        Literal["binpack", "spread", "whole"],
+        Meta(
+            description="Which nodes come first: the fullest, the emptiest, or those that keep most"
+            " cards whole; where a pod does not say."
+        ),
+    ] = "binpack"
+    card_policies: Annotated[
+        tuple[Annotated[str, Meta(pattern=_CARD_POLICY)], ...],
+        Meta(
+            min_length=1,
+            max_length=6,
+            description="Which cards of a node come first, in order of importance: binpack, spread,"
+            " numa, mutex, topology-aware, whole; where a pod does not say.",
+            examples=["numa", "binpack"],
+        ),
+    ] = ("spread",)
+    weight_slots: Annotated[
+        int, Meta(ge=0, le=1000, description="How much slots count in the score of a card.")
+    ] = 1
+    weight_cores: Annotated[
+        int, Meta(ge=0, le=1000, description="How much cores count in the score of a card.")
+    ] = 1
+    weight_memory: Annotated[
+        int, Meta(ge=0, le=1000, description="How much memory counts in the score of a card.")
+    ] = 1
+    node_score: Annotated[
+        str,
+        Meta(
+            max_length=1_000,
+            description="Expression that scores nodes in the place of node_policy, of memory,"
+            " cores, slots, whole and cards; none: the policy.",
+            examples=["3 * memory + cores - 5 * whole"],
+        ),
+    ] = ""
+    bind_wait_seconds: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=25,
+            description="How long a bind waits for a node that hands cards out to one pod at a"
+            " time; below the 30 seconds that the scheduler waits.",
+        ),
+    ] = 20.0
+    extender: Annotated[
+        bool, Meta(description="Answer kube-scheduler's extender calls, at /extender.")
+    ] = True
+    extender_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=65_536,
+            le=1024**3,
+            description="Largest request of a scheduler that is read, bytes; also when compressed.",
+        ),
+    ] = 256 * 1024**2
+    memory_factor: Annotated[
+        int, Meta(ge=1, le=2**20, description="MiB that one unit of nvidia.com/gpumem stands for.")
+    ] = 1
+    default_memory: Annotated[
+        int,
+        Meta(ge=0, le=2**24, description="MiB for a card of nvidia without; 0: the whole card."),
+    ] = 0
+    default_cores: Annotated[
+        int,
+        Meta(ge=0, le=100, description="Percent of cores of nvidia's cards where none are named."),
+    ] = 0
+    default_count: Annotated[
+        int, Meta(ge=1, le=64, description="Cards of nvidia where only memory or cores are named.")
+    ] = 1
+    zero_is_unlimited: Annotated[
+        bool, Meta(description="Read an explicit quota of 0 as no limit, as older HAMi does.")
+    ] = False
+    scheduler_name: Annotated[
+        str,
+        Meta(
+            description="schedulerName to give to pods of the default scheduler that ask for cards;"
+            " none: as it is."
+        ),
+    ] = ""
+    card_schedulers: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Further schedulers that place pods on cards, besides scheduler_name,"
+            " gpuledger-scheduler and hami-scheduler; the pods of no others are completed.",
+            examples=["my-scheduler"],
+        ),
+    ] = ()

@@ -1,0 +1,85 @@
+"""The cluster: its name, its API server, and the registration of the webhooks."""
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from ledger.runtime.settings.log_section import LogSection
+from ledger.runtime.settings.setting_patterns import NAME_PATTERN
+
+_LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
+_LABEL: Final = (
+    r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+    r"=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
+)
+
+
+class ClusterSection(LogSection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The cluster: its name, its API server, and the registration of the webhooks."""
+
+    cluster: Annotated[
+        str,
+        Meta(
+            pattern=NAME_PATTERN,
+            description="This cluster's name in the ledger, bound to its kube-system namespace.",
+            examples=["east-1"],
+        ),
+    ] = "local"
+    region: Annotated[
+        str,
+        Meta(
+            pattern=_LABEL_VALUE,
+            description="Region of this cluster, for the quotas that select by region.",
+            examples=["eu-west"],
+        ),
+    ] = ""
+    cluster_labels: Annotated[
+        tuple[Annotated[str, Meta(pattern=_LABEL)], ...],
+        Meta(
+            description="Labels of this cluster, KEY=VALUE, for the quotas that select by them.",
+            examples=["tier=prod"],
+        ),
+    ] = ()
+    universe_authority: Annotated[
+        bool,
+        Meta(
+            description="Whether this cluster's UniverseResourceQuotas are the ledger's; of several"
+            " clusters on one log, exactly one."
+        ),
+    ] = True
+    write_quota_status: Annotated[
+        bool,
+        Meta(
+            description="Show what is charged in the status of ResourceQuotas, for the limits.*"
+            " keys that Kubernetes itself does not count."
+        ),
+    ] = True
+    kubernetes: Annotated[
+        bool,
+        Meta(description="Watch a cluster; without one, quotas come from `gpuledger quota set`."),
+    ] = True
+    kubeconfig: Annotated[
+        str, Meta(description="kubeconfig file; none: the service account of the pod.")
+    ] = ""
+    namespace: Annotated[
+        str,
+        Meta(
+            pattern=NAME_PATTERN,
+            description="Namespace the service itself runs in; it is never held up by itself.",
+        ),
+    ] = "gpuledger-system"
+    exempt_namespaces: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Further namespaces whose pods the webhooks never see.",
+            examples=["monitoring"],
+        ),
+    ] = ("kube-system",)
+    register_webhook: Annotated[
+        str,
+        Meta(
+            pattern=r"^(https://[^\s/]+)?$",
+            description="Base URL under which the API server reaches this service; registers it.",
+            examples=["https://gpuledger.example:8443"],
+        ),
+    ] = ""

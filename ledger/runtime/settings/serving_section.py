@@ -1,0 +1,67 @@
+"""Serving: certificates, clients and connections."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from ledger.runtime.settings.cluster_section import ClusterSection
+
+
+class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Serving: certificates, clients and connections."""
+
+    tls_cert: Annotated[
+        str, Meta(description="PEM certificate chain to serve with; none: one is made.")
+    ] = ""
+    tls_key: Annotated[str, Meta(description="PEM private key that belongs to tls_cert.")] = ""
+    tls_names: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Further host names and addresses in the certificate that is made.",
+            examples=["gpuledger.gpuledger-system.svc"],
+        ),
+    ] = ()
+    client_ca: Annotated[
+        str,
+        Meta(description="PEM file with the CA whose clients may use /admission and /extender."),
+    ] = ""
+    client_subjects: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Subjects (RFC 4514) of the client certificates that may; none: all of it.",
+            examples=["CN=kube-apiserver"],
+        ),
+    ] = ()
+    metrics_token_file: Annotated[
+        str,
+        Meta(
+            description="File with a token that may read /metrics and /readyz?verbose from other"
+            " machines, besides tokens of the cluster that may `get` /metrics and clients that may"
+            " send reviews."
+        ),
+    ] = ""
+    plain_http: Annotated[
+        bool, Meta(description="Serve HTTP without TLS, for a proxy or a test on loopback.")
+    ] = False
+    connections_max: Annotated[
+        int,
+        Meta(
+            ge=16,
+            le=65_536,
+            description="Open connections of clients that may send reviews; beyond, the one that"
+            " was used least recently is closed.",
+        ),
+    ] = 4096
+    connections_uncertified_max: Annotated[
+        int,
+        Meta(
+            ge=16,
+            le=65_536,
+            description="Open connections of all other clients where client_ca is set, a quarter of"
+            " them from one address; beyond, the same.",
+        ),
+    ] = 512
+    production: Annotated[
+        bool,
+        Meta(description="Not ready unless durable, authenticated and replicated as production."),
+    ] = False
