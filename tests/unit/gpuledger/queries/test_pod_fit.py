@@ -60,7 +60,7 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitting:
     async def recalled(settings: Settings, at: str) -> PastLedger:
         return PastLedger(state)
 
-    monkeypatch.setattr(pod_fit, "recall", recalled)
+    monkeypatch.setattr(pod_fit, "ledger_at", recalled)
 
     async def fitted(manifest: object, namespace: str | None = None, **settings: Any) -> FitReport:
         file = tmp_path / "manifest.yaml"

@@ -83,7 +83,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Asking:
         async def found(_: Settings) -> AsyncIterator[OpenLog]:
             yield OpenLog(log, alone=False)
 
-        monkeypatch.setattr(what_if_replay, "log_of", found)
+        monkeypatch.setattr(what_if_replay, "open_log", found)
         return await what_if_replay.ask(
             Settings(), Settings(node_policy=policy), WhatIfQuestion(**more)
         )
