@@ -19,9 +19,9 @@ import typer
 import yaml
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from gpuledger.cli.app import build
 from gpuledger.cli.command_wrapper import help_of
 from gpuledger.cli.exit_codes import Exit
+from gpuledger.command_line import build
 from ledger.core.model.denials import Reason
 from ledger.kube.vendors.managed_resources import managed_resources
 from ledger.kube.vendors.vendors import chosen

@@ -17,7 +17,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    from gpuledger.cli.app import build
+    from gpuledger.command_line import build
 
     try:
         build()()

@@ -1,2 +1,2 @@
-"""The commands, one family per module; each is registered on the app that `gpuledger.cli.app`
+"""The commands, one family per module; each is registered on the app that `gpuledger.command_line`
 makes."""

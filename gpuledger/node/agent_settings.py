@@ -9,7 +9,7 @@ import msgspec
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.core.model.cards import WHOLE
-from ledger.runtime.http.addresses import PORT_MAX, port_of
+from ledger.runtime.addresses import PORT_MAX, port_of
 from ledger.runtime.settings.setting_patterns import HOST_PORT_PATTERN
 from vgpu_native.agent.bypass_reports import Bypass
 from vgpu_native.agent.card_mapping import Form, Offer

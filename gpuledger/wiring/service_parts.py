@@ -24,7 +24,7 @@ from ledger.log.jetstream.consumer import STALE_LEADER_SECONDS
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
 from ledger.log.state_view import View
 from ledger.log.writer.writer_limits import WriterSettings
-from ledger.runtime.http import addresses
+from ledger.runtime import addresses
 from ledger.runtime.settings.settings import Settings
 from webhook.api.admission_settings import HAMI_IDENTITIES, Policy
 from webhook.api.card_schedulers import Schedulers

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ledger.runtime.http import addresses
+from ledger.runtime import addresses
 from ledger.runtime.http.token_reviews import AccessRefusal, TokenGuard
 
 PREFIX: Final = "/v1/"

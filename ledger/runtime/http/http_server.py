@@ -16,7 +16,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from ledger.runtime.http import addresses
+from ledger.runtime import addresses
 from ledger.runtime.http.acceptor import Acceptor, AcceptorSettings
 from ledger.runtime.http.uvicorn_protocol import HttpConnection
 from ledger.runtime.tls.reloading_context import Tls

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ledger.runtime.http import addresses
+from ledger.runtime import addresses
 from ledger.runtime.settings import setting_texts, settings
 from ledger.runtime.settings.settings import NAMES, Settings
 

@@ -8,7 +8,7 @@ import yaml
 from support.builders.manifests import DEPLOY, VERSIONS, Folder, Manifest, name_of
 from typer.testing import CliRunner
 
-from gpuledger.cli.app import build
+from gpuledger.command_line import build
 from gpuledger.node.agent_log import INBOX
 from gpuledger.node.agent_settings import AgentSettings
 from gpuledger.version import VERSION

@@ -10,7 +10,7 @@ from support.builders.manifests import DEPLOY, VERSIONS, Folder, Manifest, docum
 from typer.testing import CliRunner
 
 from extender.app import PATH
-from gpuledger.cli.app import build
+from gpuledger.command_line import build
 from gpuledger.version import VERSION
 from ledger.kube.vendors.vendors import NVIDIA
 from ledger.runtime.settings import setting_sources

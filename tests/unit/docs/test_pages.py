@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from support.recorded.golden_logs import GOLDEN, payloads_of
 
-from gpuledger.cli.app import build
+from gpuledger.command_line import build
 from gpuledger.server.service_app import ServiceApp
 from ledger.core.model.denials import Reason
 from ledger.core.model.events import AnyEvent, Cause

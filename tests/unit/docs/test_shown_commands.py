@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from gpuledger.cli.app import build
+from gpuledger.command_line import build
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(

@@ -6,9 +6,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from gpuledger.cli.app import build
 from gpuledger.cli.error_mapping import ending
 from gpuledger.cli.exit_codes import CommandError, Exit, denied
+from gpuledger.command_line import build
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.port import Full, Lost, Unreachable

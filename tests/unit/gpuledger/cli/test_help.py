@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpuledger.cli.app import build
+from gpuledger.command_line import build
 from ledger.runtime.settings.setting_texts import documentation
 
 APP = build()

@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from gpuledger.cli import time_options
-from gpuledger.cli.app import build
 from gpuledger.cli.exit_codes import Exit
+from gpuledger.command_line import build
 from gpuledger.version import VERSION
 
 APP = build()

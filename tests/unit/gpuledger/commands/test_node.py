@@ -12,9 +12,9 @@ from aiohttp import web
 from support.harness.native_library import built
 from typer.testing import CliRunner
 
-from gpuledger.cli.app import build
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.output import Format
+from gpuledger.command_line import build
 from gpuledger.commands.node import COLUMNS
 from gpuledger.node import node_top, self_test
 from gpuledger.node.self_test import Check, Result

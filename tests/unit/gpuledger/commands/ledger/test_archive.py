@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gpuledger.cli.app import build
 from gpuledger.cli.exit_codes import Exit
+from gpuledger.command_line import build
 from gpuledger.storage import archive_file
 from gpuledger.storage.archive_file import ArchiveHeader, ArchiveWriter, BadArchive
 from ledger.log.records import RECORD_BYTES_MAX
