@@ -24,8 +24,8 @@ from extender.scheduler_api.scheduling_request import Asked, asked
 from gpuledger.cli import manifests
 from gpuledger.cli.exit_codes import CommandError, Exit, denied
 from gpuledger.queries.pod_explanation import explain_to
-from gpuledger.server.extender_server import extender_settings
 from gpuledger.storage.past_ledger import PastLedger, ledger_at
+from gpuledger.wiring.extender_parts import extender_settings
 from gpuledger.wiring.service_parts import surroundings as surroundings_of
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Denial

@@ -18,10 +18,10 @@ from extender.fit.fit_engine import Preferences
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import Progress, bar
 from gpuledger.queries.what_if_limits import LimitResult, LimitTrial, TriedLimit
-from gpuledger.server.extender_server import extender_settings
 from gpuledger.storage.open_log import OpenLog, open_log
 from gpuledger.storage.past_ledger import position_of
 from gpuledger.storage.views import moment_of, ordered
+from gpuledger.wiring.extender_parts import extender_settings
 from ledger.core.model import accounts
 from ledger.core.model.cards import Card
 from ledger.core.model.state import State

@@ -7,16 +7,13 @@ from typing import Final
 from starlette.routing import Route
 
 from extender import app
-from extender.fit.fit_engine import Preferences
-from extender.fit.node_score import Expression, ExpressionError
 from extender.inventory.inventory import Inventory
 from extender.inventory.overlay import Overlay
 from extender.preemption.eviction_candidates import Cluster
-from extender.verbs.extender import Extender, ExtenderSettings, Service
-from gpuledger.cli.exit_codes import CommandError, Exit
+from extender.verbs.extender import Extender, Service
 from gpuledger.server.replica import LedgerReplica
+from gpuledger.wiring import extender_parts
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.device_requests import Weights
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.runtime.metrics import Telemetry
@@ -46,7 +43,9 @@ class ExtenderServer:
         evicting = cluster if settings.preemption == "on" else None
         tell = replica.hints.tell
         service = Service(ledger, replica, cluster, rules, telemetry.count, evicting, tell)
-        self._extender = Extender(self.inventory, service, extender_settings(settings))
+        self._extender = Extender(
+            self.inventory, service, extender_parts.extender_settings(settings)
+        )
         replica.hints.on_hint(self._extender.hear)
         telemetry.read("extender_guesses", lambda: len(self.inventory.overlay))
         telemetry.read("extender_nodes", lambda: len(self.inventory.rows))
@@ -74,15 +73,3 @@ class ExtenderServer:
 
     def _took(self, verb: str, seconds: float) -> None:
         self._telemetry.observe("extender_seconds", seconds, verb)
-
-
-def extender_settings(settings: Settings) -> ExtenderSettings:
-    """Return what an operator decided about placing pods. Raises CommandError naming what is
-    wrong."""
-    try:
-        score = Expression(settings.node_score) if settings.node_score else None
-    except ExpressionError as error:
-        raise CommandError(Exit.USAGE, f"node_score: {error}") from error
-    weights = Weights(settings.weight_slots, settings.weight_cores, settings.weight_memory)
-    preferences = Preferences(settings.node_policy, settings.card_policies, weights, score)
-    return ExtenderSettings(preferences, settings.bind_wait_seconds)

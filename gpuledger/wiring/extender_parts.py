@@ -1,0 +1,20 @@
+"""From settings to the extender's preferences; apart, because few commands need the extender."""
+
+from extender.fit.fit_engine import Preferences
+from extender.fit.node_score import Expression, ExpressionError
+from extender.verbs.extender import ExtenderSettings
+from gpuledger.cli.exit_codes import CommandError, Exit
+from ledger.kube.requests.device_requests import Weights
+from ledger.runtime.settings.settings import Settings
+
+
+def extender_settings(settings: Settings) -> ExtenderSettings:
+    """Return what an operator decided about placing pods. Raises CommandError naming what is
+    wrong."""
+    try:
+        score = Expression(settings.node_score) if settings.node_score else None
+    except ExpressionError as error:
+        raise CommandError(Exit.USAGE, f"node_score: {error}") from error
+    weights = Weights(settings.weight_slots, settings.weight_cores, settings.weight_memory)
+    preferences = Preferences(settings.node_policy, settings.card_policies, weights, score)
+    return ExtenderSettings(preferences, settings.bind_wait_seconds)
