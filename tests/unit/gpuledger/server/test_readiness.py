@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.server.service_app import ServiceApp
+from gpuledger.server.readiness_checks import ReadinessChecks
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,6 @@ def test_a_cluster_that_nobody_settles_is_warned_of(owner: str | None, warned: b
         _replica=SimpleNamespace(settler=SimpleNamespace(owner=owner)),
         _settings=SimpleNamespace(cluster="east-1"),
     )
-    ok, reason = ServiceApp._check_settler(parts)
+    ok, reason = ReadinessChecks._check_settler(parts)
     assert ok
     assert ("no replica is known to settle cluster east-1" in reason) is warned

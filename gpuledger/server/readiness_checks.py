@@ -1,0 +1,117 @@
+"""What /readyz checks of the service: each check returns whether it passes, and a reason."""
+
+import time
+from typing import Final
+
+from gpuledger.server.cluster_side import ClusterSide
+from gpuledger.server.extender_server import ExtenderServer
+from gpuledger.server.replica import LedgerReplica
+from ledger.runtime.http.health import Health
+from ledger.runtime.settings.settings import Settings
+from ledger.runtime.tls.reloading_context import Tls
+from webhook.context.cluster_context import Surroundings
+
+LOG_FULL_ALARM: Final = 0.7
+"""Share of its maximum size from which the log is reported as filling up."""
+
+CERTIFICATE_ALARM_SECONDS: Final = 7 * 24 * 3600
+
+
+class ReadinessChecks:
+    """The checks of one replica. A check with a reason that passes is a warning."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        replica: LedgerReplica,
+        *,
+        cluster_side: ClusterSide | None,
+        context: Surroundings,
+        extender: ExtenderServer | None,
+        certificates: Tls | None,
+        reviews: bool,
+    ) -> None:
+        """Check these parts; without `reviews` none are answered."""
+        self._settings, self._replica, self._cluster_side = settings, replica, cluster_side
+        self._context, self._extender = context, extender
+        self._certificates, self._reviews = certificates, reviews
+
+    def add_to(self, health: Health) -> None:
+        """Add every check under the name that the operating guide explains."""
+        health.add("ledger", self._check_ledger)
+        health.add("log-space", self._check_space)
+        health.add("durability", self._check_durability)
+        health.add("authentication", self._check_authentication)
+        health.add("certificate", self._check_certificate)
+        health.add("follower", self._check_follower)
+        if self._extender is not None:
+            health.add("extender", self._extender.check)
+        if self._cluster_side is not None:
+            health.add("cluster", self._check_cluster)
+            health.add("surroundings", self._check_surroundings)
+            health.add("settler", self._check_settler)
+
+    def _check_ledger(self) -> tuple[bool, str]:
+        reason = self._replica.unavailable_reason()
+        return reason is None, reason or ""
+
+    def _check_space(self) -> tuple[bool, str]:
+        writer = self._replica.writer
+        if writer is None or not writer.space.extent.size_max:
+            return True, ""
+        share = writer.space.extent.size / writer.space.extent.size_max
+        if share < LOG_FULL_ALARM:
+            return True, ""
+        full = f"the log is {share:.0%} full"
+        if not writer.space.is_reserve(0):
+            return True, f"{full}: raise log_bytes_max before it refuses to admit"
+        return True, f"{full}: nothing new is admitted (LogFull) until log_bytes_max is raised"
+
+    def _check_durability(self) -> tuple[bool, str]:
+        found = self._replica.durability
+        if found is None:
+            return not self._settings.production, "not looked at yet"
+        return not (found.problems and self._settings.production), "; ".join(found.problems)
+
+    def _check_authentication(self) -> tuple[bool, str]:
+        missing = []
+        if self._reviews and not self._settings.client_ca:
+            missing.append("no client_ca: anybody who reaches the port can send reviews")
+        if self._cluster_side is None:
+            missing.append("no cluster: /v1 answers loopback only")
+        if self._settings.plain_http:
+            missing.append("plain_http: requests and tokens travel in the clear")
+        return not (missing and self._settings.production), "; ".join(missing)
+
+    def _check_certificate(self) -> tuple[bool, str]:
+        if self._certificates is None:
+            return True, ""
+        left = self._certificates.expires_at - time.time()
+        if left > CERTIFICATE_ALARM_SECONDS:
+            return True, ""
+        return left > 0, f"the certificate ends in {left / 86_400:.1f} days: renew it"
+
+    def _check_follower(self) -> tuple[bool, str]:
+        follower = self._replica.follower
+        restarts = follower.restarts if follower is not None else 0
+        return True, f"the projection's process was started again {restarts} times" * bool(restarts)
+
+    def _check_cluster(self) -> tuple[bool, str]:
+        assert self._cluster_side is not None
+        problems = self._cluster_side.problems()
+        return not problems, "; ".join(problems)
+
+    def _check_settler(self) -> tuple[bool, str]:
+        settler = self._replica.settler
+        if settler is None or settler.owner is not None:
+            return True, ""
+        return True, (
+            f"no replica is known to settle cluster {self._settings.cluster}: holds stay open"
+            " until one does"
+        )
+
+    def _check_surroundings(self) -> tuple[bool, str]:
+        """Reviews read through what is not known, so this only warns."""
+        assert self._cluster_side is not None
+        unheard = [*self._cluster_side.settlement.warnings(), *self._cluster_side.cards.warnings()]
+        return True, "; ".join([*self._context.problems(), *unheard])

@@ -1,0 +1,95 @@
+"""What a replica of the service measures beside its writer: gauges that are read at a scrape."""
+
+from collections import Counter
+
+from gpuledger.server.cluster_side import ClusterSide
+from gpuledger.server.replica import LedgerReplica
+from gpuledger.version import VERSION
+from ledger.core.model.events import Committed, Released, Reserved
+from ledger.log.records import Record
+from ledger.runtime.http.health import Health
+from ledger.runtime.metrics import Telemetry
+from ledger.runtime.tls.reloading_context import Tls
+from projections.api.usage_metrics import UsageCollector
+
+
+class ServiceMetrics:
+    """Adds the gauges and counters of one replica to its metrics."""
+
+    def __init__(
+        self, telemetry: Telemetry, replica: LedgerReplica, *, usage: UsageCollector
+    ) -> None:
+        self._telemetry, self._replica, self._usage = telemetry, replica, usage
+
+    def add(
+        self, health: Health, certificates: Tls | None, cluster_side: ClusterSide | None
+    ) -> None:
+        """Add the metrics of all parts that this replica has."""
+        telemetry, replica = self._telemetry, self._replica
+        telemetry.read("ready", lambda: health.ready().ok)
+        telemetry.set("build_info", 1, VERSION)
+        telemetry.register(self._usage)
+        telemetry.read("log_reachable", lambda: replica.unavailable_reason() is None)
+        telemetry.read("log_writable", lambda: replica.writer is None or replica.writer.is_writable)
+        telemetry.read("log_position", lambda: replica.state.position)
+        telemetry.read("log_bytes", lambda: _extent(replica)[0])
+        telemetry.read("log_bytes_max", lambda: _extent(replica)[1])
+        telemetry.read("queue_commands", lambda: replica.writer.waiting if replica.writer else 0)
+        telemetry.read("owner", lambda: replica.owner is not None and replica.owner.is_owner)
+        telemetry.read("snapshot_position", lambda: replica.snapshot.position)
+        telemetry.read("snapshot_timestamp_seconds", lambda: replica.snapshot.taken)
+        telemetry.read("durability_degraded", self._degraded)
+        telemetry.read("projection_lag_records", self._lag)
+        if certificates is not None:
+            telemetry.read("certificate_expiry_timestamp_seconds", lambda: certificates.expires_at)
+        if cluster_side is not None:
+            self._add_cluster(cluster_side)
+        replica.subscribe(self._on_record)
+
+    def _add_cluster(self, cluster_side: ClusterSide) -> None:
+        context, settlement = cluster_side.surroundings, cluster_side.settlement
+        telemetry, parents = self._telemetry, context.parents
+        telemetry.read("holds_open", lambda: settlement.open_attempts)
+        telemetry.read("settler", self._replica.is_active)
+        unbelieved = context.ancestry.unbelieved
+        telemetry.read("controllers_not_believed", lambda: len(unbelieved))
+        refused = context.refused_allocators
+        telemetry.read("allocators_refused", lambda: len(refused))
+        telemetry.read("objects_not_understood", lambda: settlement.puzzling)
+        telemetry.read("quotas_not_understood", lambda: settlement.odd_quotas)
+        telemetry.read("pods_waiting", lambda: settlement.waiting)
+        telemetry.read("pods_waiting_seconds_max", lambda: settlement.waiting_seconds_max)
+        telemetry.read("owners_known", lambda: len(parents))
+        parents.when_turned_away = lambda: telemetry.count("owners_turned_away_total")
+        cards = cluster_side.cards
+        telemetry.read("nodes_not_understood", lambda: cards.nodes.not_understood)
+        telemetry.read("pods_astray", lambda: cards.astray)
+        telemetry.read("placements_unbound", lambda: cards.unbound)
+
+    def _degraded(self) -> float:
+        found = self._replica.durability
+        return float(found is None or bool(found.problems))
+
+    def _lag(self) -> float:
+        return max(0, self._replica.state.position - self._usage.position)
+
+    def _on_record(self, record: Record) -> None:
+        """Count how holds end, from the events themselves."""
+        released: Counter[str] = Counter()
+        for item in record.items:
+            event = item.event
+            if isinstance(event, Reserved):
+                continue
+            if isinstance(event, Committed):
+                self._telemetry.count("settle_committed_total")
+            elif isinstance(event, Released):
+                released[str(event.cause)] += 1
+        for cause, many in released.items():
+            self._telemetry.count("settle_released_total", cause, by=many)
+
+
+def _extent(replica: LedgerReplica) -> tuple[int, int]:
+    writer = replica.writer
+    return (
+        (writer.space.extent.size, writer.space.extent.size_max) if writer is not None else (0, 0)
+    )
