@@ -86,7 +86,7 @@ def test_scratch_files_of_a_killed_command_go_with_the_next_and_those_in_use_sta
     [used] = scratch_of(store)
     assert used != stale
     try:
-        with rebuild.scratch.folder(store) as another:
+        with rebuild.scratch_folder.folder(store) as another:
             assert {used, another} == set(scratch_of(store))
     finally:
         at_work.kill()
