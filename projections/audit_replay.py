@@ -1,4 +1,4 @@
-"""Audit: the log told event by event, and the log checked from its first record to its last.
+"""Audit: the log listed event by event, and verified from its first record to its last.
 
 Both read the log itself and need no projection.
 """
@@ -36,7 +36,7 @@ Line = dict[str, Any]
 
 
 class AuditReport(msgspec.Struct, frozen=True):
-    """What `verify` found: `records` and `position` tell how far everything was right."""
+    """The result of `verify`: the log is intact up to `records` and `position`."""
 
     ok: bool
     records: int
@@ -45,7 +45,7 @@ class AuditReport(msgspec.Struct, frozen=True):
 
 
 class ExpectedHead(msgspec.Struct, frozen=True):
-    """A head that somebody kept: the record at `position` must have this hash (hexadecimal)."""
+    """A head stored elsewhere: the record at `position` must have this hash (hexadecimal)."""
 
     position: int
     hash: str
@@ -139,7 +139,7 @@ async def _verify(
                 on_progress(state.position, extent.last)
     if state.position != extent.last:
         raise Lost(f"the log ended at position {state.position}, {extent.last} was announced")
-    # Last, because what is wrong within the log says more than that its end is missing.
+    # Last, because an error within the log explains more than a missing end.
     _must_reach(extent.last, stored, expect)
 
 
@@ -159,7 +159,7 @@ def _must_reach(last: int, stored: list[Snapshot], expect: ExpectedHead | None) 
 
 
 def _compare(state: State, stored: list[Snapshot], expect: ExpectedHead | None) -> None:
-    """Compare a replayed state with whatever else is known about its position. Raises Lost."""
+    """Compare a replayed state with stored snapshots and an expected head. Raises Lost."""
     position = state.position
     if expect is not None and expect.position == position and expect.hash != state.hash.hex():
         raise Lost(
@@ -203,8 +203,8 @@ def _line(state: State, record: Record, item: Item, told: Description) -> Line:
 def _balance(state: State, event: AnyEvent) -> tuple[str, dict[str, int]]:
     """Return the account that an event concerns first, and what is used there after it.
 
-    Several accounts may cover a namespace; the oldest line's account is told here, and all that
-    changed are in the postings.
+    Several accounts may cover a namespace; the event names the account of the oldest line, and all
+    that changed are in the postings.
     """
     if isinstance(event, ClusterRegistered | Described | CardsRegistered | NodeRemoved):
         return "", {}

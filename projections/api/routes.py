@@ -1,6 +1,6 @@
-"""The reading part of the HTTP API: routes only, for whoever serves them.
+"""The read part of the HTTP API: routes only, for the server that includes them.
 
-Every answer is a JSON list of objects. Headers tell as of which record it is
+Every answer is a JSON list of objects. Headers contain the record that it is as of
 (`Gpuledger-Position`, `Gpuledger-Time`), how far the projection was (`Gpuledger-Head`), and, when
 there is more, the value of the parameter with which to go on (`Gpuledger-Next`: `after`, for
 denials and drift `before`).
@@ -54,7 +54,7 @@ def routes(readers: Readers) -> list[Route]:
 
 
 def _endpoint(readers: Readers, question: Question) -> Callable[[Request], Awaitable[Response]]:
-    """Return what answers a request with a question, or says why it cannot."""
+    """Return an endpoint that answers a request, or refuses it with a reason."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -137,7 +137,7 @@ async def _cards(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     namespace = parameters.text(query, "namespace")
     if namespace:
-        # Whoever may read one namespace only would be shown the pods of all.
+        # A client that may read one namespace only would get the pods of all namespaces.
         raise InvalidParameter(
             "namespace", namespace, message="cards belong to no namespace: leave it out"
         )

@@ -41,7 +41,7 @@ _CARD_VALUES: Final = {
 
 
 class UsageCollector(Collector):
-    """Gauges of every quota line and card. Whoever serves a scrape awaits `refresh` first."""
+    """Gauges of every quota line and card. Await `refresh` before each scrape."""
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
@@ -69,7 +69,7 @@ class UsageCollector(Collector):
         self._left_out = (row[0] if row is not None else 0) - len(self._lines)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what the last refresh has read."""
+        """Yield the numbers of the last refresh."""
         for name, help_text in _VALUES.items():
             family = GaugeMetricFamily(f"gpuledger_quota_{name}", help_text, labels=_LABELS)
             for line in self._lines:

@@ -1,4 +1,4 @@
-"""Keeping denials: the table beside the log's tables, from a stream where old ones expire."""
+"""Writes denials to their table, from a stream in which old ones expire."""
 
 import asyncio
 import time
@@ -66,7 +66,7 @@ async def _write(
 
 
 def _row(entry: Entry) -> tuple[int, int, str, str, bytes] | None:
-    """Return the row of a denial, None when the payload is no denial: it explains nothing."""
+    """Return the row of a denial, None when the payload cannot be decoded."""
     try:
         refusal = denial_log.decode(entry.payload)
     except msgspec.MsgspecError as error:

@@ -1,4 +1,4 @@
-"""Coming to a position of the log from nothing: the newest usable snapshot and the rest."""
+"""The state at a position: from the newest usable snapshot and the records after it."""
 
 from ledger.core import snapshots
 from ledger.core.model.state import State

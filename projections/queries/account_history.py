@@ -1,4 +1,4 @@
-"""History: the events of a namespace or of all, in the order of the log."""
+"""The events of one namespace or of all, in the order of the log."""
 
 import heapq
 from typing import Final

@@ -1,4 +1,4 @@
-"""Moments: a position of the log or a time, as people write them, and the position they mean."""
+"""Moments: positions of the log or times as text, and the position of each."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -16,7 +16,7 @@ Moment = int | datetime
 
 
 class InvalidMoment(ValueError):
-    """What was given names no moment, or one that the projection cannot tell about."""
+    """The text is not a moment, or the projection has no data as of that moment."""
 
 
 def parse(text: str) -> Moment:

@@ -1,4 +1,4 @@
-"""Cards: what every card bears and what of it is promised, now or as of a position."""
+"""The cards with their limits and used amounts, now or as of a position."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ class CardUsage(msgspec.Struct, frozen=True):
 
     These are the limits of what may be promised of it, `used_…` is what is promised and `free_…`
     is the difference, below zero when a limit was lowered under what is used. `memory_scale` and
-    `cores_scale` say in percent by how much a limit is more than the card has. `keeper` is who
+    `cores_scale` are the limits in percent of the card's own amounts. `keeper` is who
     hands the card out. `state` is `announced`; `lost` when the node no longer announces it or
     `gone` when there is no such node any more, while pods hold it: nothing more may be promised
     then. `pods` are there when they were asked for.

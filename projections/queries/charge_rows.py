@@ -1,4 +1,4 @@
-"""The rows of `charges` that were open at a position: the ground of holders and holds."""
+"""The rows of `charges` that were open at a position, from which holders and holds are made."""
 
 from collections.abc import AsyncGenerator
 from typing import Final
@@ -43,7 +43,7 @@ async def charge_rows(
     after: str = "",
     lowest: int = OBJECT,
 ) -> AsyncGenerator[ChargeRow, None]:
-    """Yield what was open at a position in a namespace, by key, from the key after `after` on.
+    """Yield the rows open at a position in a namespace, by key, from the key after `after` on.
 
     Parts with a base under `lowest` are left out; 0 leaves the holds.
     """

@@ -1,6 +1,6 @@
-"""Completeness: quotas that count objects of which not all is told that they select by.
+"""Incomplete quotas: they count objects of which the log lacks a label that they select by.
 
-They count such an object whatever its labels are. Each question goes through an index: of the open
+They count such an object with any labels. Each question goes through an index: of the open
 rows to those that were read up to less than is needed, which in quiet times are none.
 """
 
@@ -31,7 +31,7 @@ async def incomplete(view: ProjectionView, position: int, numbers: list[int]) ->
 async def _needing(
     view: ProjectionView, position: int, numbers: list[int]
 ) -> list[tuple[int, int]]:
-    """Return those that select by labels with numbers, and up to which they need to be told."""
+    """Return the accounts that select by numbered labels, each with its highest number."""
     values = {"numbers": msgspec.json.encode(numbers).decode(), "position": position}
     async with view.connection.execute(_SELECTING, values) as rows:
         found = [(number, needs(_selections.decode(selects))) async for number, selects in rows]

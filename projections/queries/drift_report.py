@@ -1,4 +1,4 @@
-"""Drift: the corrections of what the ledger had not been told, newest first."""
+"""Drift: corrections of differences between ledger and cluster, newest first."""
 
 from typing import Final
 
@@ -51,7 +51,7 @@ Place = tuple[int, int]
 
 
 async def unrecognized_users(view: ProjectionView, scope: QueryScope) -> list[UnrecognizedUser]:
-    """Return who made objects of a scope that count beside the owners that they name.
+    """Return the users whose objects in a scope are charged apart from the owners they name.
 
     Only the newest charges are looked at, and of these users those who made most.
     """

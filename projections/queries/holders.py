@@ -1,4 +1,4 @@
-"""Holders: which units are charged how much. Holds: which attempts are not settled."""
+"""Holders: the charge of each key. Holds: the attempts that are not settled."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing

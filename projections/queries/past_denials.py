@@ -1,4 +1,4 @@
-"""Denials: what was refused, to whom and why, as long as it is remembered."""
+"""The denials in the projection: requests, users and reasons, newest first."""
 
 import msgspec
 

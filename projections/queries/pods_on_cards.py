@@ -1,4 +1,4 @@
-"""Residents: the pods that are on each card, now or as of a position."""
+"""The pods on each card, now or as of a position."""
 
 from typing import Final
 
@@ -22,9 +22,9 @@ STAGES: Final = {
 class PodOnCard(msgspec.Struct, frozen=True):
     """A pod on a card: `memory` in MiB, `cores` in percent of a card, `slots` in containers.
 
-    `exclusive` says that it leaves the card to nobody else, `stage` how far its placement has come:
-    `proposed`, `bound`, `allocated`. `observed` says that somebody else placed it; `since` is when
-    it was placed.
+    `exclusive`: it shares the card with no other pod. `stage` is the stage of its placement:
+    `proposed`, `bound`, `allocated`. `observed`: another scheduler placed it. `since` is when it
+    was placed.
     """
 
     namespace: str

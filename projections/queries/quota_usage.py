@@ -18,8 +18,8 @@ class Usage(msgspec.Struct, frozen=True):
     """One line of a quota; `resource` is the key in the quota, amounts are in its unit.
 
     `free` is limit - used, below zero when the limit was lowered under what is used. A quota over
-    many namespaces belongs to no single cluster and namespace: both are empty. `incomplete` says
-    that the quota counts objects of which not all labels were read, whatever these are.
+    many namespaces belongs to no single cluster and namespace: both are empty. `incomplete`: the
+    quota counts objects of which not all labels were read, with any labels.
     """
 
     cluster: str

@@ -1,4 +1,4 @@
-"""Selections: what accounts select, where that is not simply everything that they name."""
+"""The selections of accounts that do not count all objects of their namespaces."""
 
 from typing import Final
 
@@ -20,11 +20,11 @@ class AccountSelection(msgspec.Struct, frozen=True):
 
 
 EVERYTHING: Final = AccountSelection(None, ())
-"""What an account without a row selects."""
+"""The selection of an account without a row."""
 
 
 async def selections(view: ProjectionView, position: int) -> dict[str, AccountSelection]:
-    """Return what every account that selects anything selected at a position, by account."""
+    """Return the selections at a position, by account; accounts without one are left out."""
     async with view.connection.execute(_SELECTIONS, {"position": position}) as rows:
         return {
             account: AccountSelection(

@@ -1,4 +1,4 @@
-"""Shares: what each cluster or namespace takes of quotas over many, now or as of a position."""
+"""The shares of clusters and namespaces in universe quotas, now or as of a position."""
 
 from contextlib import aclosing
 from enum import StrEnum
@@ -16,14 +16,14 @@ from projections.store.readers import ProjectionView
 
 
 class UsageBreakdown(StrEnum):
-    """What the usage of a quota is broken down by."""
+    """The breakdown of a quota's usage."""
 
     CLUSTER = "cluster"
     NAMESPACE = "namespace"
 
 
 class UsageShare(msgspec.Struct, frozen=True):
-    """What a cluster or a namespace takes of one line of a quota, in the unit of its `resource`.
+    """The share of a cluster or namespace in one line of a quota, in the unit of its `resource`.
 
     `namespace` is empty in the share of a whole cluster.
     """

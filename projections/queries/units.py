@@ -1,6 +1,6 @@
-"""What each key held at a position, and what the pods of roots took together: units as rows.
+"""The charge of each key at a position, the draws of roots' pods, and both joined to units.
 
-A unit is what is charged as one: a key that draws from nobody, or a root with its pods.
+A unit is charged as one: a key that draws from no root, or a root with its pods.
 """
 
 from collections.abc import AsyncGenerator
@@ -22,7 +22,7 @@ _NOTHING: Final[Amounts] = {}
 
 
 class KeyCharge(msgspec.Struct, frozen=True, gc=False):
-    """What a key held: see `ledger.core.model.state.Entry`. `root` is empty when it draws from
+    """The charge of a key: see `ledger.core.model.state.Entry`. `root` is empty when it draws from
     none.
 
     `uid` and `since` are the committed object's, of the first hold when there is none. `asked` and
@@ -43,7 +43,7 @@ class KeyCharge(msgspec.Struct, frozen=True, gc=False):
 
 
 class DrawnAmounts(msgspec.Struct, frozen=True, gc=False):
-    """What the pods that name a root took together; `live` says whether it had an entry."""
+    """The draws of the pods that name a root, added up; `live`: the root had an entry."""
 
     charge: Amounts
     committed: Amounts
@@ -52,7 +52,7 @@ class DrawnAmounts(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
-    """What is charged as one, what part of it is committed, and what quotas select it by.
+    """A unit: its charge, the committed part of it, and the traits that quotas select by.
 
     `asked` and `admitted` are both as far as they were asked for, None for all.
     """
@@ -78,7 +78,7 @@ DrawsByRoot = dict[str, DrawnAmounts]
 
 
 async def draws(view: ProjectionView, position: int, namespace: NumberedNamespace) -> DrawsByRoot:
-    """Return what the pods of every root of a namespace took at a position."""
+    """Return the draws of every root of a namespace at a position."""
     values = {
         "position": position,
         "namespace": namespace.number,
@@ -95,7 +95,7 @@ async def draws(view: ProjectionView, position: int, namespace: NumberedNamespac
 
 
 def is_drawing(held: KeyCharge, found: DrawsByRoot) -> bool:
-    """Return whether a key is charged in its root's unit, and is none of its own."""
+    """Return whether the key is charged as part of its root."""
     drawn = found.get(held.root) if held.root else None
     return drawn is not None and drawn.live
 
@@ -103,7 +103,7 @@ def is_drawing(held: KeyCharge, found: DrawsByRoot) -> bool:
 async def key_charges(
     view: ProjectionView, position: int, namespace: NumberedNamespace, *, after: str = ""
 ) -> AsyncGenerator[KeyCharge, None]:
-    """Yield what the keys of a namespace held at a position, from the key after `after` on."""
+    """Yield the charges of a namespace's keys at a position, from the key after `after` on."""
     stream = charge_rows(view, position, namespace, after=after)
     async with aclosing(by_key(stream)) as keys:
         async for found in keys:
@@ -113,7 +113,7 @@ async def key_charges(
 async def units(
     view: ProjectionView, position: int, namespace: NumberedNamespace
 ) -> AsyncGenerator[Unit, None]:
-    """Yield what was charged as one in a namespace at a position."""
+    """Yield the units of a namespace at a position."""
     found = await draws(view, position, namespace)
     async with aclosing(key_charges(view, position, namespace)) as stream:
         async for one in stream:
@@ -122,7 +122,7 @@ async def units(
 
 
 def unit_of(held: KeyCharge, drawn: DrawnAmounts | None) -> Unit:
-    """Return what a key that draws from nobody is charged, with what is drawn from it."""
+    """Return the unit of a key that draws from no root, with the draws of its own pods."""
     if drawn is None:
         return Unit(held.traits, held.charge, held.committed, held.asked, held.admitted)
     return Unit(

@@ -1,8 +1,8 @@
 """The digest: one hash over everything that the log amounts to at a position.
 
 Two projections of one log have the same digest at the same position, however they came to be:
-live, killed and continued, or built again. What happened after the position does not count: rows
-opened later are left out, rows closed later are open. Denials are no part of it.
+live, killed and continued, or built again. Events after the position do not count: rows
+opened later are left out, rows closed later are open. It does not cover denials.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Reading: consistent views of the projection file, a bounded number at a time.
 
-A view is one read transaction, so everything read in it is as of one position, whatever the writer
-does meanwhile. Readers open the file read-only and can harm nothing.
+A view is one read transaction, so everything read in it is as of one position, independent of the
+writer does meanwhile. Readers open the file read-only and can harm nothing.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _OPEN_SECONDS: Final = 5.0
 class ProjectionView(msgspec.Struct, frozen=True):
     """The projection as of one moment of its own life: a read transaction and its head.
 
-    `renew` lets the view's time begin anew; long work calls it after each step.
+    `renew` restarts the view's deadline; long work calls it after each step.
     """
 
     connection: aiosqlite.Connection
@@ -47,8 +47,8 @@ class ProjectionView(msgspec.Struct, frozen=True):
 class Readers:
     """Read-only connections to one projection file, opened when they are first needed.
 
-    When the file is deleted and built anew, the next views read the new one. Close them, or use
-    them as a context: each connection has a thread that outlives whoever forgets it.
+    When the file is deleted and rebuilt, the next views read the new one. Close them, or use
+    them as a context: each connection has a thread that runs until the connection is closed.
     """
 
     def __init__(self, path: Path, *, seconds: float = VIEW_SECONDS) -> None:

@@ -59,7 +59,7 @@ class Store:
 
     @classmethod
     async def open(cls, path: Path) -> "Store":
-        """Open the file for writing, create it, or start it anew when its schema is another.
+        """Open the file for writing, create it, or replace it when its schema is another.
 
         Raises StoreError when the file cannot be opened or belongs to something else.
         """

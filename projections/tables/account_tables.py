@@ -1,4 +1,4 @@
-"""The catalog: clusters, the lines of accounts, what accounts select, and what they cover."""
+"""The tables of clusters, and of the lines, selections and coverages of accounts."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ class AccountTables:
         self._statements: list[tuple[str, tuple[str | int | None, ...]]] = []
 
     def collect(self, change: RecordChange) -> None:
-        """Keep what the record said about clusters and accounts; most records say nothing."""
+        """Collect the record's changes of clusters and accounts; most records have none."""
         position = change.record.position
         for item in change.record.items:
             if isinstance(item.event, events.ClusterRegistered):
@@ -52,7 +52,7 @@ class AccountTables:
             self._statements.append((_CLOSE_LINE, (position, number)))
 
     def _select(self, change: RecordChange, name: str, before: Account, after: Account) -> None:
-        """Keep what an account selects, if it does not simply count everything that it names."""
+        """Collect the selection of an account, unless it counts all objects of its namespaces."""
         old = (before.reach, before.selects, before.asked_only)
         new = (after.reach, after.selects, after.asked_only)
         position = change.record.position
@@ -77,7 +77,7 @@ class AccountTables:
             self._statements.append((_COVER, (account, namespace, position)))
 
     async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write what waits, in the order in which it happened."""
+        """Write the collected statements in the order of the log."""
         for statement, values in self._statements:
             await connection.execute(statement, values)
         self._statements.clear()

@@ -1,4 +1,4 @@
-"""Balances: limit, used and committed of every line of an account, after each record."""
+"""The table of balances: limit, used and committed of an account's lines after each record."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Cards: what the nodes have announced, and what pods hold of it that is announced no more."""
+"""The table of cards: those announced by nodes, and those lost that pods still hold."""
 
 from typing import Final
 
@@ -55,7 +55,7 @@ class CardTable:
             self._statements.append((_OPEN, row))
 
     async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write what waits, in the order in which it happened."""
+        """Write the collected statements in the order of the log."""
         for statement, values in self._statements:
             await connection.execute(statement, values)
         self._statements.clear()

@@ -1,4 +1,4 @@
-"""Folding the log while noting what each record changed, for tables that keep the difference.
+"""Folds the log and notes the changes of each record, for tables that store differences.
 
 Tables know positions, not places inside a record: nothing can be asked "as of half a record". So a
 change is the state of every touched key, unit and account before the record and after it.
@@ -22,7 +22,7 @@ from ledger.log.records import Record
 QualifiedKey = tuple[str, str]
 """A key in its qualified namespace: `(namespace, key)`."""
 Terms = tuple[Term, ...]
-"""What a unit is charged for, with what selecting lines look at."""
+"""The demand that a unit is charged for, with the traits that lines select by."""
 
 KEYED: Final = (
     events.Reserved,
@@ -44,7 +44,7 @@ PLACING: Final = (
 """The events that concern the cards of one pod."""
 
 _STATING: Final = (events.Placed, events.Advanced, events.Resized)
-"""The events that say what a pod is charged in the place of what its spec says."""
+"""The events that state a pod's demand, which replaces that of its spec."""
 
 KeyedEvent = (
     events.Reserved
@@ -58,11 +58,11 @@ KeyedEvent = (
 )
 
 _OWN: Final = ("", BARRED)
-"""The roots of what draws from nobody."""
+"""The roots of entries that draw from no envelope."""
 
 
 class RootDraw(msgspec.Struct, frozen=True, gc=False):
-    """What `pods` pods that name a root take together; `live` says whether the root has an entry.
+    """The draw of the `pods` pods that name a root; `live`: the root has an entry.
 
     While it has one, both are charged as one unit.
     """
@@ -74,12 +74,12 @@ class RootDraw(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecordChange(msgspec.Struct, frozen=True, gc=False):
-    """What one record changed. `state` is the state after it, until the next one is folded.
+    """The changes of one record. `state` is the state after it, until the next one is folded.
 
     `keys`, `units`, `draws`, `accounts`, `nodes` and `placed` hold the values from before: what a
     key held, what committed demand it was charged for as a unit, what pods took that name it as
-    their root, and where the pod at a key was placed. `causes` says why the parts of charges that a
-    release names have ended, as `(namespace, key, uid, base)`; `lines` is the number of lines that
+    their root, and where the pod at a key was placed. `causes` has the causes of releases by the
+    part that they end, `(namespace, key, uid, base)`; `lines` is the number of lines that
     were known before.
     """
 
@@ -97,7 +97,7 @@ class RecordChange(msgspec.Struct, frozen=True, gc=False):
 
 
 def fold_record(state: State, position: int, payload: bytes) -> RecordChange:
-    """Fold the record stored at a position and return what it changed.
+    """Fold the record stored at a position and return its changes.
 
     Verifies what `ledger.log.records.fold` verifies. Raises Lost and NewerSchema.
     """
@@ -113,7 +113,7 @@ def fold_record(state: State, position: int, payload: bytes) -> RecordChange:
 
 
 def committed_at(space: Namespace, key: str) -> Terms:
-    """Return what committed demand the unit at a key is charged for now."""
+    """Return the committed demand that the unit at a key is charged for now."""
     entry = space.entries.get(key)
     if entry is None or entry.root or key in space.draws:
         return tuple(charges.committed_terms(space, key))
@@ -125,7 +125,7 @@ def committed_at(space: Namespace, key: str) -> Terms:
 
 
 def draw_at(space: Namespace, root: str) -> RootDraw | None:
-    """Return what the pods take now that name a root, None when there are none."""
+    """Return the present draw of the pods that name a root, None when there are none."""
     draw = space.draws.get(root)
     if draw is None:
         return None
@@ -205,7 +205,7 @@ def _note_placement(change: RecordChange, namespace: str, key: str, node: str = 
 
 
 def _note_node(change: RecordChange, name: str) -> None:
-    """Note a node of which cards may be forgotten when nobody holds them any more."""
+    """Note a node whose lost cards are forgotten when no pod holds them any longer."""
     node = change.state.nodes.get(name)
     if node is not None and (node.lost or node.gone):
         change.nodes.setdefault(name, node)

@@ -1,4 +1,4 @@
-"""Charges: the holds and objects that make up what each key is charged, as intervals."""
+"""The table of charges: the holds and objects that each key is charged for, as intervals."""
 
 from typing import Final
 
@@ -36,7 +36,7 @@ class ChargeTable:
     """The table `charges`.
 
     A row that opens and closes before it is written is written once. Rows are written in the order
-    of opening, whatever the size of the transactions.
+    of opening, for any size of the transactions.
     """
 
     def __init__(self, names: NameNumbers) -> None:

@@ -1,8 +1,8 @@
-"""Committing: what part of every line's used amount is explained by committed demand.
+"""The committed part of every line's used amount.
 
-The core knows what is used. The committed part is kept here, by adding up the difference that each
-record makes to the units it touches. A namespace that other lines count since a record is counted
-anew, and no other.
+The core has the used amounts. This module adds up the committed part, from the difference that each
+record makes to the units it touches. A namespace that other lines count since a record is
+recounted, and no other.
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ class CommittedTotals:
         return known.plan is not space.plan or known.selected is not space.selected
 
     def _recount(self, name: str, space: Namespace) -> None:
-        """Count a namespace anew, after other lines have come to count it."""
+        """Recount a namespace, after other lines have come to count it."""
         for line, amount in self._counted.get(name, _NEVER).amounts.items():
             self.totals[line] -= amount
         counted = self._counted[name] = _Counted(space.plan, space.selected)
@@ -59,7 +59,7 @@ class CommittedTotals:
 
 
 class _Counted:
-    """What the lines of a namespace count in it, and which lines those were."""
+    """The amounts that lines count in a namespace, and the plans that name those lines."""
 
     __slots__ = ("amounts", "plan", "selected")
 

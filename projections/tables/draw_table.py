@@ -1,4 +1,4 @@
-"""Draws: what the pods of each root are charged together, as intervals."""
+"""The table of draws: the charge of the pods of each root, added up, as intervals."""
 
 from typing import Final
 

@@ -1,9 +1,8 @@
-"""Drift: every correction, where the cluster showed something that the ledger had not been told.
+"""The table of drift: every correction of a difference between cluster and ledger.
 
-Either something was seen that no hold had let in (`Observed`, with the cause `unreserved` or
-`late`), or a comparison with a full list found the end of something whose deletion nobody saw. That
-other accounts count an object since its labels changed, or that it is part of a root now, is no
-correction.
+Either the cluster has an object that no hold admitted (`Observed`, with the cause `unreserved` or
+`late`), or a comparison with a full list found that an object has ended whose deletion was not
+observed. A change of labels or of the root of an object is not a correction.
 """
 
 from typing import Final, TypeGuard
@@ -73,7 +72,7 @@ def _is_correction(event: AnyEvent) -> TypeGuard[Observed | Released]:
 
 
 def _released(change: RecordChange, event: Released) -> Amounts:
-    """Return what was charged for the part that ended; nothing if it began in the same record."""
+    """Return the charge of the part that ended; nothing if it began in the same record."""
     entry = change.keys[event.namespace, event.key]
     parts: list[Hold | Object] = []
     if entry is not None and event.base != OBJECT:

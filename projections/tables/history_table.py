@@ -1,4 +1,4 @@
-"""History: the records and their events, as they were decided."""
+"""The tables of records and their events."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Placements: on which cards every pod was, and how far that had come, as intervals."""
+"""The table of placements: the cards of every pod and the stage, as intervals."""
 
 from typing import Final
 

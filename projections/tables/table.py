@@ -20,7 +20,7 @@ class Table(Protocol):
 
 
 class DamagedProjection(Exception):
-    """The file does not hold what the log says it must; delete it and let it be built again."""
+    """The file contradicts the log; delete it, and the service builds it again."""
 
 
 def check_closed(table: str, found: int, wanted: int) -> None:

@@ -18,7 +18,7 @@ _STAGES: Final = {
 
 
 def cards_in_words(event: events.AnyEvent) -> str:
-    """Write what an event says of cards, empty when that is nothing."""
+    """Return the text of an event about cards, empty for other events."""
     words = _WORDS.get(type(event))
     return words(event) if words is not None else ""
 
@@ -70,7 +70,7 @@ def _uuids(cards: list[Card]) -> str:
 
 
 def _some(texts: Iterable[str], count: int) -> str:
-    """Join the first texts, and say how many more there are."""
+    """Join the first texts, with the number of the others."""
     shown = ", ".join(islice(texts, LISTED_MAX))
     return f"{shown} and {count - LISTED_MAX} more" if count > LISTED_MAX else shown
 

@@ -16,12 +16,12 @@ from projections.text.selector_text import account_in_words, text_in_words
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What every event can tell. `key` of an event about an account or cluster is its name.
+    """One flat shape for all events. `key` of an event about an account or cluster is its name.
 
     `amounts` are the demand, the limits by quota key, or what cards decided that a pod is charged;
     `cause` is empty where there is none. `root` is the key of the root that the object draws from,
-    `traits` are what quotas select it by, and `note` says in words whom it draws from, which cards
-    it has, and what the other fields do not.
+    `traits` are what quotas select it by, and `note` is a text about the envelope that it draws
+    from, which cards it has, and what the other fields do not.
     """
 
     type: str
@@ -120,7 +120,7 @@ _FORCED: Final = "not refused, by policy"
 
 
 def postings(flat: Postings, name: Callable[[int], tuple[str, str]]) -> list[Posting]:
-    """Unfold postings; `name` tells the account and the quota key of a line."""
+    """Unfold postings; `name` returns the account and the quota key of a line."""
     values = iter(flat)
     return [
         Posting(*name(line), delta, used)

@@ -36,7 +36,7 @@ def reach_in_words(reach: Reach | None) -> str:
 
 
 def account_in_words(reach: Reach | None, selects: Selection) -> str:
-    """Write what an account selects, empty when it counts everything that it names."""
+    """Return the text of a selection, empty when the account counts all that it names."""
     parts = []
     if reach is not None:
         parts.append(f"covers {reach_in_words(reach)}")
