@@ -1,1 +1,1 @@
-"""What the changing commands do: quotas, resizes, settlement and the take-over of HAMi."""
+"""The changes that commands make: quotas, resizes, settlement and the take-over of HAMi."""

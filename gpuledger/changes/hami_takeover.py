@@ -1,4 +1,4 @@
-"""Importing from a command: a cluster that HAMi runs, read once and told to the ledger."""
+"""Takes a cluster over from HAMi: reads its nodes and pods once and records them."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -135,7 +135,7 @@ def _importing(settings: Settings, state: Callable[[], State], decided: Decide) 
 
 
 def _writing(writer: Writer) -> Decide:
-    """Return what decides for good."""
+    """Return the function that decides commands and appends them."""
 
     async def decided(command: AnyCommand) -> Denial | None:
         answer = await writer.submit(command)
@@ -145,7 +145,7 @@ def _writing(writer: Writer) -> Decide:
 
 
 def _rehearsing(state: State) -> Decide:
-    """Return what decides on a state of its own."""
+    """Return the function that decides commands on a copy of the state."""
 
     async def decided(command: AnyCommand) -> Denial | None:
         decision = decide(state, command)

@@ -22,7 +22,7 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 class QuotaChange(msgspec.Struct, frozen=True):
-    """What a command wrote: the account, whether that changed anything, and where it holds."""
+    """The result of a command: the account, whether it changed, and the position of the record."""
 
     account: str
     changed: bool
@@ -124,8 +124,10 @@ def _check(state: State, settings: Settings, command: SetLimits | CloseAccount) 
 def _account(settings: Settings, namespace: str, name: str) -> str:
     if not _LABEL.fullmatch(namespace):
         raise CommandError(
-            Exit.USAGE, f"--namespace {namespace!r} is no name of a namespace: use a-z, 0-9, -"
+            Exit.USAGE, f"--namespace {namespace!r} is not the name of a namespace: use a-z, 0-9, -"
         )
     if not _SUBDOMAIN.fullmatch(name):
-        raise CommandError(Exit.USAGE, f"{name!r} is no name of a quota: use a-z, 0-9, - and .")
+        raise CommandError(
+            Exit.USAGE, f"{name!r} is not the name of a quota: use a-z, 0-9, - and ."
+        )
     return accounts.quota(settings.cluster, namespace, name)

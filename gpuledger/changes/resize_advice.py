@@ -21,7 +21,7 @@ _UNITS: Final = {cards.MEMORY: "MiB", cards.CORES: "% of the cores"}
 
 
 class ResizeTrial(msgspec.Struct, frozen=True):
-    """What a container would have of each of its cards, and how to ask for another amount.
+    """The amounts that a container would have of each card, and a maker of other resizes.
 
     `amounts` are by `cards.MEMORY` (MiB) and `cards.CORES` (percent), as far as they were given;
     `command` returns the resize with such amounts, and with what the container has of the others.
@@ -43,7 +43,7 @@ def advice(state: State, asked: ResizeTrial) -> str:
 
 
 def _most(state: State, asked: ResizeTrial, which: str) -> str:
-    """Say how much of one amount would fit with nothing else changed; nothing if all of it does."""
+    """Return a sentence about the largest amount that would fit; empty if all of it fits."""
     wanted = asked.amounts[which]
     now = _largest(state, asked, which, wanted)
     if now >= wanted:
@@ -61,14 +61,14 @@ def _most(state: State, asked: ResizeTrial, which: str) -> str:
 
 
 def _has(asked: ResizeTrial, which: str) -> int:
-    """Return what the container has of the card of which it has least."""
+    """Return the container's least amount of any of its cards."""
     parts = (part for part in asked.placed.parts if part.container == asked.container)
     amounts: list[int] = [getattr(share, which) for part in parts for share in part.shares]
     return min(amounts)
 
 
 def _limit(state: State, placed: Placement, which: str) -> int:
-    """Return what the largest of the pod's cards has."""
+    """Return the amount of the largest of the pod's cards."""
     place = cards.LINES.index(which)
     lines = (lines_of(state, placed.node, uuid)[place] for uuid in cards.uuids(placed.parts))
     return max(state.limit[line] for line in lines)

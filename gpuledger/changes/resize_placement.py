@@ -20,7 +20,7 @@ from ledger.runtime.settings.settings import Settings
 
 
 class ResizeRequest(msgspec.Struct, frozen=True):
-    """What a container is to have of each of its cards: MiB and percent; None leaves it."""
+    """The wanted amounts of a container of each of its cards: MiB and percent; None: unchanged."""
 
     namespace: str
     pod: str
@@ -30,7 +30,7 @@ class ResizeRequest(msgspec.Struct, frozen=True):
 
 
 class CardChange(msgspec.Struct, frozen=True):
-    """What a container has of one card before and after, in MiB and percent of the card."""
+    """A container's amounts of one card before and after, in MiB and percent of the card."""
 
     container: str
     node: str
@@ -42,7 +42,7 @@ class CardChange(msgspec.Struct, frozen=True):
 
 
 class ResizeResult(msgspec.Struct, frozen=True):
-    """What a resize changes, whether it was written, and the position from which on it holds.
+    """The changes of a resize, whether it was written, and the position of its record.
 
     After a dry run, `position` is the one that the decision was made at.
     """

@@ -1,4 +1,4 @@
-"""Settling from a command: somebody says what became of an object."""
+"""Settles an object from a command, by the outcome that the operator names."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from webhook.settlement.manual_settlement import Fate, NothingToSettle, commands
 
 
 class SettleResult(msgspec.Struct, frozen=True):
-    """What was settled, whether that changed anything, and the position where it holds."""
+    """The result of a settlement: the object, whether it changed, and the record's position."""
 
     uid: str
     fate: str

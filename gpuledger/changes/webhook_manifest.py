@@ -38,12 +38,12 @@ def _check(url: str, service: str) -> None:
     """Raise CommandError for an address that the API server would refuse."""
     if service and not _SERVICE.fullmatch(service):
         raise CommandError(
-            Exit.USAGE, f"--service {service!r} is no name of a Service: use a-z, 0-9, -"
+            Exit.USAGE, f"--service {service!r} is not the name of a Service: use a-z, 0-9, -"
         )
     if url and not (_URL.fullmatch(url) and _port(url)):
         raise CommandError(
             Exit.USAGE,
-            f"--url {url!r} is no https://HOST[:PORT][/PATH], such as"
+            f"--url {url!r} is not https://HOST[:PORT][/PATH], such as"
             " https://gpuledger.example:8443: the API server takes nothing else",
         )
 

@@ -25,7 +25,7 @@ Body = Callable[..., Coroutine[Any, Any, None] | None]
 argument is the `LoadedSettings` settings, the others are its own options."""
 
 LEDGER: Final = ("store_dir", "nats", "shard")
-"""The settings that say where the ledger is."""
+"""The settings that locate the ledger."""
 
 TERMINATED: Final = 128 + signal.SIGTERM
 """The exit status of a command that SIGTERM ended, as shells count it."""
@@ -59,7 +59,7 @@ class ExplainedCommand(typer.core.TyperCommand):
 
 
 def _with_value(error: typer.BadParameter) -> str:
-    """Return what is wrong with an option, in which Pydantic names no value."""
+    """Return an option's error with the value, which typer leaves out."""
     message = error.message.removeprefix("Value error, ")
     problems: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
     if not problems or not message.startswith("Input "):
@@ -168,7 +168,7 @@ def help_of(documented: setting_texts.Documentation) -> str:
 
 
 def _text(given: object) -> object:
-    """Return what an option was given as a source of settings has it; lists join by commas."""
+    """Return the value of an option as settings read it from text; lists join by commas."""
     return ",".join(given) if isinstance(given, list) else given
 
 

@@ -1,6 +1,6 @@
 """Failures: which errors of the parts below a command may end with, and by which exit code.
 
-Whatever is not named here is a defect of gpuledger and shows its traceback.
+Any other error is a defect of gpuledger and shows its traceback.
 """
 
 import errno
@@ -36,7 +36,7 @@ _REMEDIES: Final[dict[type[Exception], str]] = {
     ),
     Unreachable: _REACH,
 }
-"""What to do about an error of the connection; the first that fits counts."""
+"""Remedies for errors of the connection; the first that fits counts."""
 
 _OF_NUMBER: Final = {
     errno.ENOSPC: "make room on the disk",
@@ -49,7 +49,7 @@ _OF_NUMBER: Final = {
     errno.EISDIR: "name a file, not a directory",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
-"""What to do about an error of the operating system."""
+"""Remedies for errors of the operating system."""
 
 _STATUS: Final[dict[type[Exception], Exit]] = {
     InvalidSettings: Exit.USAGE,
@@ -83,7 +83,7 @@ def ending(error: Exception) -> CommandError | None:
 
 
 def _sentence(error: Exception) -> str:
-    """Return what an expected error says, and what to do about it."""
+    """Return the message of an expected error, with its remedy."""
     text = tidied(str(error)) or "it took too long; try again"
     if isinstance(error, OSError):
         remedy = _OF_NUMBER.get(error.errno or 0, "")

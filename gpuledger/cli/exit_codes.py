@@ -1,7 +1,7 @@
 """Exit codes: what a script may rely on when a command ends.
 
-They are public and never change their meaning. What failed, which address or field it was about
-and what to do next stands on standard error; standard output holds data only.
+They are public and never change their meaning. Standard error contains the failure, the address or
+field and the remedy; standard output contains data only.
 """
 
 from enum import IntEnum
@@ -26,7 +26,7 @@ class Exit(IntEnum):
     UNREACHABLE = 5
     """The log cannot be reached."""
     NOT_READY = 6
-    """Not in time: somebody else holds the store, or the answer took too long."""
+    """Not in time: another process holds the store, or the answer took too long."""
 
 
 class CommandError(Exception):

@@ -13,7 +13,7 @@ STANDARD_INPUT: Final = "-"
 
 
 def name_of(file: str) -> str:
-    """Return what a file is called in a message."""
+    """Return the name of a file for a message."""
     return "standard input" if file == STANDARD_INPUT else file or "the file ''"
 
 
@@ -59,7 +59,7 @@ def _content(file: str, bytes_max: int) -> bytes:
 
 
 def _decoded(content: bytes, name: str) -> tuple[object, bytes]:
-    """Return what JSON or YAML holds, and that as JSON. Raises YAMLError, TypeError,
+    """Return the value of JSON or YAML, and its JSON. Raises YAMLError, TypeError,
     CommandError."""
     try:
         return msgspec.json.decode(content), content
@@ -76,7 +76,7 @@ def _decoded(content: bytes, name: str) -> tuple[object, bytes]:
 
 
 def _must_be_one(found: object, name: str) -> None:
-    """Raise CommandError for what is no single object."""
+    """Raise CommandError unless the file has exactly one object."""
     wrong = ""
     if found is None:
         wrong = "holds nothing but comments"
@@ -91,13 +91,13 @@ def _must_be_one(found: object, name: str) -> None:
 
 
 def _explained(error: yaml.YAMLError) -> str:
-    """Say in one line what is wrong with YAML, and where."""
+    """Return one line with the error in YAML and its place."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         what = ", ".join(text for text in (error.context, error.problem) if text)
         return f"line {mark.line + 1}, column {mark.column + 1}: {what}"
     if isinstance(error, yaml.reader.ReaderError):
-        return "it is no text in UTF-8"
+        return "it is not text in UTF-8"
     return " ".join(str(error).split())
 
 

@@ -70,7 +70,7 @@ def joined(found: dict[str, int]) -> str:
 def show_rows(
     rows: Sequence[Any], columns: Sequence[TableColumn], output: Format, nothing: str
 ) -> None:
-    """Print rows; an empty table says so on standard error, with the sentence `nothing`."""
+    """Print rows; for an empty table, print the sentence `nothing` on standard error."""
     if output is not Format.TABLE:
         _show_encoded(rows, output)
     elif rows:
@@ -142,13 +142,13 @@ def _show_table(rows: Sequence[Any], columns: Sequence[TableColumn]) -> None:
 
 
 def _write(text: str) -> None:
-    """Print to standard output; end the command quietly when whoever read it has enough."""
+    """Print to standard output; end the command quietly when the reader closed the pipe."""
     try:
         typer.echo(text)
     except BrokenPipeError:
         from gpuledger.cli.exit_codes import Exit
 
-        # What is still buffered has to go somewhere when the interpreter ends.
+        # The interpreter flushes the buffer when it ends, and the pipe is closed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(Exit.FAILED) from None
     except OSError as error:
@@ -189,6 +189,6 @@ def _draw(cells: Sequence[Sequence[str]], columns: Sequence[TableColumn]) -> Non
         side: Literal["left", "right"] = "right" if column.number else "left"
         table.add_column(column.header, justify=side, overflow="fold")
     for line in cells:
-        # A Text is shown as it is, so that brackets in names are no markup.
+        # A Text is shown unchanged, so that brackets in names are not read as markup.
         table.add_row(*(Text(cell) for cell in line))
     Console().print(table)

@@ -19,7 +19,7 @@ def ignore(_done: int, _total: int) -> None:
 
 @contextmanager
 def bar(title: str) -> Iterator[Progress]:
-    """Show a bar for as long as the block runs and yield what moves it."""
+    """Show a bar for as long as the block runs and yield the function that moves it."""
     if not sys.stderr.isatty():
         yield ignore
         return

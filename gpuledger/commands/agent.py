@@ -63,7 +63,7 @@ FormOf = Annotated[
 BypassOf = Annotated[
     str,
     typer.Option(
-        "--bypass", metavar="report|evict", help="What becomes of pods that allocate past limits."
+        "--bypass", metavar="report|evict", help="Action on pods that allocate past limits."
     ),
 ]
 WrongCardsOf = Annotated[
@@ -71,12 +71,12 @@ WrongCardsOf = Annotated[
     typer.Option(
         "--wrong-cards",
         metavar="report|evict",
-        help="What becomes of pods that were answered others' cards.",
+        help="Action on pods that got another pod's cards.",
     ),
 ]
 Slack = Annotated[
     int,
-    typer.Option("--slack", metavar="MIB", help="What a process may use beside what it counts."),
+    typer.Option("--slack", metavar="MIB", help="Memory that a process may use uncounted."),
 ]
 Look = Annotated[
     float, typer.Option("--look", metavar="SECONDS", help="How often containers are looked at.")
@@ -155,8 +155,8 @@ def agent(  # noqa: PLR0913 - every option is one
 ) -> None:
     """Run a node's agent: cards, limits and metrics.
 
-    It hands out the cards that the ledger has placed pods on, keeps the limits of running
-    containers what the ledger says, announces the node's cards and their health, and shows what
+    It hands out the cards that the ledger has placed pods on, applies the ledger's limits to
+    running containers, announces the node's cards and their health, and shows what
     containers use. It reads the log and never writes it. Ends cleanly on SIGTERM; containers go
     on with their limits.
     """

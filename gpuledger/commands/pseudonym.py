@@ -1,4 +1,4 @@
-"""`gpuledger pseudonym`: what the log holds in the place of a user's name."""
+"""`gpuledger pseudonym`: the pseudonym that the log holds for a user's name."""
 
 from typing import Annotated
 
@@ -20,9 +20,7 @@ def register(app: typer.Typer) -> None:
 
 def pseudonym(
     loaded: LoadedSettings,
-    user: Annotated[
-        str, typer.Argument(metavar="USER", help="The name, as the API server knows the user.")
-    ],
+    user: Annotated[str, typer.Argument(metavar="USER", help="User name at the API server.")],
 ) -> None:
     """Print what the log holds in the place of a user's name.
 
@@ -32,7 +30,7 @@ def pseudonym(
     from gpuledger.wiring.pseudonym_key import recorded_names
 
     if not user:
-        raise CommandError(Exit.USAGE, "USER is empty: give the name as the API server knows it")
+        raise CommandError(Exit.USAGE, "USER is empty: give the user name at the API server")
     if not loaded.settings.pseudonym_key_file:
         raise CommandError(
             Exit.USAGE,

@@ -1,4 +1,4 @@
-"""`gpuledger version`: what is installed."""
+"""`gpuledger version`: the installed versions."""
 
 from typing import Annotated
 
@@ -35,7 +35,7 @@ def option(
 
 
 def version(output: Output = Format.TABLE) -> None:
-    """Print what is installed."""
+    """Print the installed versions."""
     import platform
     from importlib import metadata
 
@@ -47,7 +47,7 @@ def version(output: Output = Format.TABLE) -> None:
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """What is installed."""
+    """The installed versions."""
 
     gpuledger: str
     python: str

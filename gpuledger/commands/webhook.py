@@ -1,4 +1,4 @@
-"""`gpuledger webhook`: what the API server has to be told."""
+"""`gpuledger webhook`: the configurations for the API server."""
 
 from typing import Annotated
 

@@ -1,7 +1,7 @@
 """Claims: each is checked and returns the sentence that may then be printed, or raises Broken.
 
-They compare what clients were answered with what the ledger says, and know nothing of how either
-came about.
+They compare the answers that clients got with the state of the ledger, and are independent of how
+either came about.
 """
 
 from collections import Counter
@@ -19,11 +19,11 @@ UNREADABLE: Final = "pod-create-gpumem-16Gi"
 """The recording that asks for 16Gi of a resource that counts MiB."""
 
 Lines = Sequence[dict[str, Any]]
-"""Events, as `gpuledger audit replay -o json` tells them."""
+"""Events, as `gpuledger audit replay -o json` prints them."""
 
 
 def everyone_answered(answers: Sequence[ReviewAnswer]) -> str:
-    """Nobody was left without an answer."""
+    """Every request got an answer."""
     outcomes = Counter(answer.outcome for answer in answers)
     if outcomes[CreationOutcome.UNANSWERED]:
         raise FailedClaim(
@@ -36,7 +36,7 @@ def everyone_answered(answers: Sequence[ReviewAnswer]) -> str:
 
 
 def denials_are_right(answers: Sequence[ReviewAnswer]) -> str:
-    """What nobody can have meant is refused as such, everything else only for want of room."""
+    """Invalid requests are denied as invalid, all others only because of the quota."""
     reasons: Counter[Reason] = Counter()
     for answer in answers:
         unreadable = answer.creation.recording.case == UNREADABLE
@@ -86,7 +86,7 @@ def nothing_lost(books: Books, allowed: Collection[Creation]) -> str:
 def nothing_invented(
     books: Books, allowed: Collection[Creation], unanswered: Collection[ReviewAnswer]
 ) -> str:
-    """What is held was allowed, or was being decided when the answer was cut off."""
+    """Every charged pod was allowed, or was being decided when the answer was cut off."""
     known = {one.uid for one in allowed}
     cut_off = {one.creation.uid for one in unanswered if one.asked}
     held = {one.uid for one in books.holds}
@@ -99,7 +99,7 @@ def nothing_invented(
 def within_limits(books: Books) -> str:
     """No account is used beyond its limit."""
     if not books.usage:
-        raise FailedClaim("usage tells about quotas", "it is empty")
+        raise FailedClaim("usage lists quotas", "it is empty")
     for row in books.usage:
         if row.used > row.limit or row.free != row.limit - row.used:
             raise FailedClaim(
@@ -139,12 +139,12 @@ def same_digest(killed: Digest, compared: dict[str, Any]) -> str:
 
 
 def told(lines: Lines, namespace: str, allowed: Collection[Creation]) -> str:
-    """The audit tells of every acknowledged reservation of the namespace."""
+    """The audit lists every acknowledged reservation of the namespace."""
     reserved = {line["uid"] for line in lines if line["type"] == "Reserved"}
     mine = [one for one in allowed if one.namespace == namespace]
     missing = [one for one in mine if one.uid not in reserved]
     if missing or not mine:
-        raise FailedClaim(f"the audit tells of all of {namespace}", f"without {_names(missing)}")
+        raise FailedClaim(f"the audit lists all of {namespace}", f"without {_names(missing)}")
     return f"{len(lines)} events tell of all {len(mine)} acknowledged reservations of {namespace}"
 
 

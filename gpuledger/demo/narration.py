@@ -1,4 +1,4 @@
-"""What the demo prints: a line for each step and claim, in colour on a terminal, and an audit
+"""Output of the demo: a line for each step and claim, in colour on a terminal, and an audit
 table."""
 
 import time
@@ -16,7 +16,7 @@ class Narrator:
     """Numbers the steps, times them and counts the claims that held."""
 
     def __init__(self) -> None:
-        """Tell on standard output."""
+        """Print on standard output."""
         self.claims = 0
         self._console = Console(highlight=False, soft_wrap=True)
         self._begun = time.monotonic()
@@ -24,16 +24,16 @@ class Narrator:
 
     @property
     def seconds(self) -> float:
-        """Return for how long it has been told."""
+        """Return the seconds since the start."""
         return time.monotonic() - self._begun
 
     def opening(self, text: str) -> None:
-        """Tell what is about to be told."""
+        """Print the introduction."""
         self._print(text, "bold")
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Tell a step, and how long it took."""
+        """Print a step, and how long it took."""
         self._steps += 1
         begun = time.monotonic()
         self._print(f"\n{self._steps:2}  {title}", "bold")
@@ -41,7 +41,7 @@ class Narrator:
         self._print(f"{_INDENT}{time.monotonic() - begun:.1f} s", "dim")
 
     def line(self, text: str = "") -> None:
-        """Tell something."""
+        """Print a line."""
         self._print(f"{_INDENT}{text}".rstrip())
 
     def command(self, text: str) -> None:
@@ -49,7 +49,7 @@ class Narrator:
         self._print(f"{_INDENT}$ {text}", "cyan")
 
     def claim(self, sentence: str) -> None:
-        """Tell a claim that was checked."""
+        """Print a claim that was checked."""
         self.claims += 1
         self._console.print(Text(f"{_INDENT}ok  ", style="green") + Text(sentence))
 
@@ -59,11 +59,11 @@ class Narrator:
             self.line(line)
 
     def closing(self, text: str) -> None:
-        """Tell how it all ended."""
+        """Print the result."""
         self._print(f"\n{text}", "bold")
 
     def _print(self, text: str, style: str = "") -> None:
-        # A Text is shown as it is, so that brackets in messages are no markup.
+        # A Text is shown unchanged, so that brackets in messages are not read as markup.
         self._console.print(Text(text, style=style))
 
 

@@ -61,7 +61,8 @@ class Creation(msgspec.Struct, frozen=True):
         return review
 
     def validating(self, patch: Patch) -> Review:
-        """Return the review to the validating webhook, with the mutating one's patch applied."""
+        """Return the review to the validating webhook, with the patch of the mutating webhook
+        applied."""
         review = self._review(self.recording.validate)
         self._name(review)
         review["request"]["object"]["metadata"]["uid"] = self.uid
@@ -97,7 +98,7 @@ class CreationFactory:
         ]
 
     def again(self, creation: Creation) -> Creation:
-        """Return the request as its client repeats it: a generated name is generated anew."""
+        """Return the request as its client repeats it: a generated name is generated again."""
         if creation.recording.generates_names:
             return self._creation(creation.recording, creation.namespace)
         return msgspec.structs.replace(creation, uid=_uid())
@@ -128,7 +129,7 @@ def apply(thing: dict[str, Any], patch: Patch) -> None:
 
 
 def _unescaped(part: str) -> str:
-    """Return one step of a JSON pointer as the name it stands for."""
+    """Return the name in one step of a JSON pointer, unescaped."""
     return part.replace("~1", "/").replace("~0", "~")
 
 

@@ -62,7 +62,7 @@ class DemoService:
         return f"https://{self.address}"
 
     def tls(self) -> ssl.SSLContext:
-        """Return a context that trusts the service's own CA and nobody else."""
+        """Return a context that trusts the service's own CA only."""
         return ssl.create_default_context(cafile=str(self.store / store_layout.AUTHORITY))
 
     async def start(self) -> None:
@@ -106,7 +106,7 @@ class DemoService:
         return await self.wait()
 
     async def close(self) -> None:
-        """End the service, whatever state it is in; by force when it does not end by itself."""
+        """End the service in any state; by force when it does not end by itself."""
         if not self.runs:
             return
         try:
@@ -145,7 +145,7 @@ class DemoService:
         return FinishedCommand(process.returncode, out.decode())
 
     async def _announced(self, begun: int) -> str:
-        """Wait for the log line that tells the address."""
+        """Wait for the log line with the address."""
         while True:
             for line in self.log.read_bytes()[begun:].splitlines():
                 if _SERVING in line:

@@ -46,7 +46,7 @@ _WEBHOOK: Final = "pods.validate.gpuledger.io"
 
 
 class Story:
-    """Tells the story with one service."""
+    """Runs the steps with one service."""
 
     def __init__(self, service: DemoService, narrator: Narrator) -> None:
         """Prepare; `tell` does it."""
@@ -56,7 +56,7 @@ class Story:
         self._answers: list[ReviewAnswer] = []
 
     async def tell(self) -> None:
-        """Tell it to its end. Raises FailedClaim for the first claim that does not hold."""
+        """Run all steps. Raises FailedClaim for the first claim that does not hold."""
         self._say.opening(
             "The life of a ledger: quotas, traffic, a crash and an audit, on this machine alone."
             " Every `ok` was checked."
@@ -111,7 +111,7 @@ class Story:
             )
 
     async def _kill(self) -> list[ReviewAnswer]:
-        """Kill the service in the middle of traffic and return who got no answer."""
+        """Kill the service in the middle of traffic and return the requests without an answer."""
         pods = self._requests.make(THEN, ("research",))
         with self._say.step(f"Ask for {THEN} more, and kill the service in the middle: SIGKILL"):
             answers = await self._send(pods, kill_at=KILLED_AT)
@@ -199,7 +199,7 @@ class Story:
         return answers
 
     def _allowed(self) -> list[Creation]:
-        """Return what the clients know to be admitted, and what was found stored afterwards."""
+        """Return the creations that were allowed, and those found stored afterwards."""
         return [one.creation for one in self._answers if one.outcome is CreationOutcome.ALLOWED]
 
 
@@ -209,11 +209,11 @@ def _stored(answer: ReviewAnswer) -> ReviewAnswer:
 
 
 _TROUBLE: Final = (FailedClaim, StoreBusy, StoreError, TimeoutError, aiohttp.ClientError, OSError)
-"""What may go wrong on the way and ends the demo with status 1; all else is a defect of it."""
+"""Errors that end the demo with status 1; any other is a defect of the demo."""
 
 
 async def run(keep: bool) -> bool:
-    """Run the demo; returns whether every claim held. What is left is kept when asked, or if not.
+    """Run the demo; returns whether every claim held. The store is kept with `keep` or if not.
 
     Interrupted, it ends the service and removes everything.
     """
@@ -231,7 +231,7 @@ async def run(keep: bool) -> bool:
 
 
 async def _told(service: DemoService, narrator: Narrator) -> bool:
-    """Tell the story; returns whether all of it held."""
+    """Run the story; returns whether all claims held."""
     try:
         await Story(service, narrator).tell()
     except _TROUBLE as error:

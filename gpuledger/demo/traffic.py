@@ -19,7 +19,7 @@ ANSWER_SECONDS: Final = 10.0
 
 
 class CreationOutcome(Enum):
-    """What became of a creation, as far as its client knows."""
+    """The outcome of a creation for its client."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
@@ -48,7 +48,7 @@ async def send(
     on_ask: Callable[[], None],
     on_answer: Callable[[], None],
 ) -> list[ReviewAnswer]:
-    """Send creations to the service and return what became of each, in the order of the answers.
+    """Send creations to the service and return the outcome of each, in the order of the answers.
 
     `on_ask` is called when a validating review is about to be sent, `on_answer` when it is known
     what became of a creation.

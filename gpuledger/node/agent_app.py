@@ -31,7 +31,8 @@ CONTAINERS: Final = "/v1/containers"
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """What `/v1/containers` answers: the node at its last look, `time` in seconds of Unix time."""
+    """The answer of `/v1/containers`: the node at its last check, `time` in seconds of Unix
+    time."""
 
     node: str
     time: float
@@ -105,7 +106,7 @@ class AgentApp:
 
 
 class _Self(Collector):
-    """What the agent tells of itself."""
+    """Metrics of the agent itself."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
@@ -133,7 +134,7 @@ class _Self(Collector):
 
 
 class _Answering(Collector):
-    """What the device plugin keeps the kubelet waiting for."""
+    """Metrics of the calls for which the device plugin lets the kubelet wait."""
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin

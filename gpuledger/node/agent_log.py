@@ -1,7 +1,7 @@
 """The log as the agent finds it: on given servers, or beside a service that runs on this machine.
 
-An agent never starts a server. Beside a service, it goes where the service's file says that its
-server is, and looks for it again when that changes.
+An agent never starts a server. Beside a service, it connects to the address that the service's
+file contains, and reconnects when that changes.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ledger.log.port import Log, Unreachable
 from ledger.runtime.settings.settings import Settings
 
 INBOX: Final = "_AGENTS"
-"""Where agents hear answers: of the log's account they hear nothing else, as nats.conf has it."""
+"""Prefix of the subjects of answers to agents, the only ones that nats.conf lets them read."""
 
 LOOK_SECONDS: Final = 1.0
 """How often it is checked that the service's server is still where it was."""

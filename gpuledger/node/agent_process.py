@@ -50,7 +50,7 @@ _log: Final = structlog.get_logger("gpuledger.node.agent_process")
 async def agent(
     settings: Settings, own: AgentSettings, started: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Run until SIGTERM or SIGINT; `started` is told the base URL once HTTP is served.
+    """Run until SIGTERM or SIGINT; `started` is called with the base URL once HTTP is served.
 
     Raises ListenError, ClusterError when the credentials cannot be read, CommandError when the
     state directory cannot be used.

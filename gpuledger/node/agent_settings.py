@@ -1,4 +1,4 @@
-"""What `gpuledger agent` is told beside the settings that say where ledger and cluster are."""
+"""Settings of `gpuledger agent`, beside the shared ones of ledger and cluster."""
 
 import re
 import socket
@@ -26,7 +26,7 @@ SLOTS_MAX: Final = 256
 PERCENT_MAX: Final = 1_000
 """The ledger takes a card that is promised more than ten times for a mistake."""
 PRELOAD_BREAKS: Final = re.compile(r"[\s:#$]")
-"""What ends a path in /etc/ld.so.preload, or is replaced there."""
+"""Characters that end a path in /etc/ld.so.preload, or are replaced there."""
 
 FORMS: Final[dict[str, Form]] = {"json": "json", "colons": "colons"}
 BYPASSES: Final[dict[str, Bypass]] = {"report": "report", "evict": "evict"}
@@ -60,7 +60,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The node's name in Kubernetes; the host's, where nobody gave one."""
+        """The node's name in Kubernetes; by default that of the host."""
         return self.node or socket.gethostname()
 
     @property
@@ -70,15 +70,15 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slack_bytes(self) -> int:
-        """What a process may use beside what it counts, bytes."""
+        """Bytes that a process may use beside those that it counts."""
         return self.slack * MEBIBYTE
 
     def offer(self) -> Offer:
-        """Return what is offered of each card."""
+        """Return the amounts offered of each card."""
         return Offer(self.slots, self.memory_scaling, self.cores_scaling)
 
     def of_plugin(self) -> PluginSettings:
-        """Return what the device plugin is told."""
+        """Return the settings of the device plugin."""
         kubelet = Path(self.kubelet_dir)
         return PluginSettings(
             plugins_dir=kubelet / "device-plugins",

@@ -21,7 +21,7 @@ from vgpu_native.agent.device_usage import Use
 
 CONTAINERS: Final = "/v1/containers"
 AGENT: Final = "http://127.0.0.1:9394"
-"""Where an agent answers that was told nothing else."""
+"""The default URL of an agent."""
 
 ANSWER_SECONDS: Final = 5.0
 ANSWER_BYTES_MAX: Final = 16 * 1024**2
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class AgentAnswer(msgspec.Struct, frozen=True):
-    """What an agent answers, as far as it is shown."""
+    """The fields of an agent's answer that are shown."""
 
     node: str
     position: int
@@ -71,7 +71,7 @@ async def _live(
 
 
 def _reason(error: Exception) -> str:
-    """Say why an agent did not answer."""
+    """Return the reason why an agent did not answer."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
@@ -90,7 +90,7 @@ def _checked(agent: str) -> str:
 
 
 async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
-    """Return what the agent answers. Raises CommandError."""
+    """Return the agent's answer. Raises CommandError."""
     url = _checked(agent).rstrip("/") + CONTAINERS
     try:
         async with session.get(url, allow_redirects=False) as response:
@@ -114,7 +114,7 @@ def _view(agent: str, body: bytes) -> AgentAnswer:
 
 
 def _decoded(agent: str, body: bytes, form: type[T]) -> T:
-    """Return what an agent answered. Raises CommandError when it is no agent's answer."""
+    """Decode an agent's answer. Raises CommandError when another program answered."""
     try:
         return msgspec.json.decode(body, type=form)
     except (msgspec.MsgspecError, RecursionError) as error:

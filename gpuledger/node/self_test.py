@@ -80,7 +80,7 @@ print(f"{limit // MIB} MiB were shown and held, {free.value // MIB} of them were
 
 
 class Result(StrEnum):
-    """What became of a check."""
+    """The result of a check."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -111,7 +111,7 @@ def status_of(found: Sequence[Check]) -> Exit:
 
 
 def checks(library: Path, driver: str) -> Iterator[Check]:
-    """Yield what each check found; after one that fails, those that build on it are not made."""
+    """Yield the checks' results; after one that fails, the checks that need it are left out."""
     library = library.absolute()
     if not library.is_file():
         yield Check(
@@ -172,7 +172,7 @@ def _limiting(library: Path, driver: str) -> Check:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
-    """Run a process; return its status and the last of what it said."""
+    """Run a process; return its status and the end of its output."""
     inherited = {
         key: value
         for key, value in os.environ.items()

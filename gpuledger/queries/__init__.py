@@ -1,1 +1,1 @@
-"""What the reading commands compute: usage, cards, fit, explanations and what-if."""
+"""The queries of the commands that read: usage, cards, fit, explanations and what-if."""

@@ -41,9 +41,9 @@ async def explain(
 
 
 def _must_know_cluster(cluster: str, state: State) -> None:
-    """Raise CommandError for a cluster that the ledger does not know, where it knows others.
+    """Raise CommandError for an unregistered cluster, where others are registered.
 
-    A quota over many clusters may reach one that it has not heard of yet.
+    A quota over many clusters may cover one that is not registered yet.
     """
     named = {one.partition("/")[0] for one in (*state.namespaces, *state.described)}
     known = sorted(named | state.clusters.keys())

@@ -59,9 +59,9 @@ class CardPart(msgspec.Struct, frozen=True):
 
 
 class NodeFit(msgspec.Struct, frozen=True):
-    """Whether the pod fits on a node, and how the scheduler is told to like that, 0 to 10.
+    """Whether the pod fits on a node, with the score that the scheduler gets, 0 to 10.
 
-    `taken` are the cards that it would have; `reason` says why it has none, and `evict` which pods
+    `taken` are the cards that it would have; `reason` is why it has none, and `evict` which pods
     could leave for it, where that was looked for and helps.
     """
 
@@ -78,7 +78,7 @@ class FittingChange(msgspec.Struct, frozen=True):
     """One change with which the pod would fit on `nodes`, of which the first are named.
 
     `what` is memory (MiB), percentage, cores, cards, types, uuids, numa, unused or evict; `now` and
-    `then` are 0 where it is no amount.
+    `then` are 0 where the change is not one of an amount.
     """
 
     what: str
@@ -98,9 +98,9 @@ class PodFit(msgspec.Struct, frozen=True):
 
 
 class FitReport(msgspec.Struct, frozen=True):
-    """What would become of a manifest at a position of the log.
+    """The fit of a manifest's pods at a position of the log.
 
-    `allowed` is what the validating webhook would say of it, `answer` in a sentence.
+    `allowed` is the decision of the validating webhook, `answer` its message.
     """
 
     position: int
@@ -169,7 +169,7 @@ def _within(pod: Pod, namespace: str) -> Pod:
 
 
 class _FitTrial:
-    """The cards of a cluster as the log says, and pods that are tried on them."""
+    """Tries pods on the cards of a cluster, as they are in the log."""
 
     def __init__(self, cluster: str, recalled: PastLedger, *, preferences: Preferences) -> None:
         self._cluster, self._state, self._preferences = cluster, recalled.state, preferences
@@ -240,7 +240,7 @@ class _FitTrial:
         yield FittingChange("evict", 0, 0, [best.node], f"evict {pods} from {best.node}")
 
     def _changes(self, one: Asked) -> Iterator[FittingChange]:
-        """Yield what the pod could ask for otherwise."""
+        """Yield changes of the pod's request with which it would fit."""
 
         def fitting(wish: PodWish) -> Fits:
             return self._selecting.fits(structs.replace(one, wish=wish), self._rows)

@@ -25,7 +25,7 @@ async def usage_lines(settings: Settings, scope: QueryScope, at: str, quota: str
 async def usage_shares(
     settings: Settings, scope: QueryScope, at: str, quota: str, by: str
 ) -> list[UsageShare]:
-    """Return what each cluster or namespace takes of quotas over many. Raises CommandError."""
+    """Return the shares of clusters or namespaces in universe quotas. Raises CommandError."""
     async with viewing(settings, at) as (view, position):
         return await paged(
             lambda size, after: sharing.shares(
@@ -37,7 +37,7 @@ async def usage_shares(
 class QuotaLimit(msgspec.Struct, frozen=True):
     """One limit of a quota, in the unit of its resource.
 
-    `covers` and `selects` say in words which namespaces the quota covers and which objects it
+    `covers` and `selects` are texts about the namespaces that the quota covers and the objects it
     counts there; they are empty when that is its own namespace, and all objects.
     """
 

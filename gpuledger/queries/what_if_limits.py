@@ -1,4 +1,4 @@
-"""Trying limits: how many recorded reservations another limit would have refused.
+"""Counts the recorded reservations that another limit would have refused.
 
 The postings of the log are counted again. What is refused is not counted, nor whatever becomes of
 it later; who was refused and asked again in truth is not asked again here.
@@ -26,7 +26,7 @@ class TriedLimit(msgspec.Struct, frozen=True):
 
 
 class LimitResult(msgspec.Struct, frozen=True):
-    """What came of a limit: of so many reservations that asked for some of it, so many refused.
+    """The result of a limit: of the reservations that asked for its resource, those refused.
 
     `before` is what was used at the begin, `peak` the most afterwards.
     """
@@ -71,7 +71,7 @@ class LimitTrial:
                 self._count(item.event, deltas)
 
     def results(self) -> list[LimitResult]:
-        """Return what came of each limit."""
+        """Return the result of each limit."""
         return [
             LimitResult(
                 one.account,
@@ -86,7 +86,7 @@ class LimitTrial:
         ]
 
     def _deltas(self, state: State, item: Item) -> dict[int, int]:
-        """Return what an event changes of each limit's use."""
+        """Return the change of each limit's use by an event."""
         found: dict[int, int] = {}
         for at in range(0, len(item.postings), 3):
             which = self._of.get(state.names[item.postings[at]])
@@ -114,7 +114,7 @@ class LimitTrial:
             self.refused.add(event.uid)
 
     def _created(self, event: Reserved, key: Key, *, refused: bool) -> None:
-        """Note whether the object of a key is there, as the newest attempt says."""
+        """Note whether the object of a key exists, by its newest attempt."""
         if refused:
             self.refused.add(event.uid)
             self._refused_keys.add(key)

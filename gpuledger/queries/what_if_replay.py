@@ -1,5 +1,5 @@
-"""What if: the recorded arrivals of a stretch of the log, on other nodes, by other preferences, or
-under other limits, beside what was.
+"""Replays the recorded arrivals of a range of the log on other nodes, by other preferences or
+under other limits.
 """
 
 import re
@@ -43,7 +43,7 @@ _LIMIT: Final = re.compile(r"(?:([^/:]+)/)?([^/:]+):([^=:]+)=([0-9]{1,18})")
 
 
 class WhatIfQuestion(msgspec.Struct, frozen=True):
-    """What is asked: from when to when, and what is otherwise.
+    """A question: the range of the log, and the changes.
 
     `nodes` are `+COUNT=NODE`, `without` names of nodes, and `limits` `NAMESPACE/QUOTA:KEY=AMOUNT`
     or `QUOTA:KEY=AMOUNT`. With `keep_types` pods are held to the type of card that they had.
@@ -58,7 +58,7 @@ class WhatIfQuestion(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """What became of the arrivals: as `recorded`, `replayed` as it is set now, or `what-if`.
+    """The outcome of the arrivals: `recorded`, `replayed` with the present settings, or `what-if`.
 
     `not_created` are those among them that another limit would have refused before.
     """
@@ -69,7 +69,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 class WhatIfReport(msgspec.Struct, frozen=True):
-    """What was found out about the positions `first` to `last` of the log.
+    """The scenarios of the positions `first` to `last` of the log.
 
     `arrivals` got cards in that time or had some when it began; `unbound` more pods got some and
     were then not bound.
@@ -86,7 +86,7 @@ class WhatIfReport(msgspec.Struct, frozen=True):
 
 
 class _Stretch(msgspec.Struct):
-    """What was read: between positions and times, and what is counted along."""
+    """The range that was read, by positions and times, and its counters."""
 
     first: int
     last: int
@@ -130,7 +130,7 @@ def _scenarios(
     preferences: tuple[Preferences, Preferences],
     question: WhatIfQuestion,
 ) -> Iterator[Scenario]:
-    """Yield what was, what would be again, and what would be if something were otherwise."""
+    """Yield three scenarios: the recorded one, its replay, and one with the changes."""
     fleet, (usual, other) = read.recording.fleet, preferences
     chosen = partial(by_preferences, fleet=fleet, keep_types=question.keep_types)
     yield _scenario("recorded", read, fleet, arrivals, as_recorded)
@@ -199,7 +199,7 @@ def _time_of(text: str) -> int:
 
 
 def _nothing_from(since: str, last: int) -> CommandError:
-    """Return what is said of a stretch that would end before it begins."""
+    """Return the error for a range that would end before it begins."""
     return CommandError(
         Exit.USAGE, f"--since {since} is after position {last}: give an earlier one"
     )

@@ -1,4 +1,4 @@
-"""The service's side towards a cluster: settlement, registration, and who may read."""
+"""The service's side towards a cluster: settlement, registration, and token reviews."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ from webhook.settlement_controller import Settlement
 REGISTER_AGAIN_SECONDS: Final = 2.0
 IDENTIFY_AGAIN_SECONDS: Final = 5.0
 IDENTIFIED_SECONDS: Final = 10.0
-"""How long registration waits until the service knows its own user name."""
+"""How long registration waits for the service's own user name."""
 
 _log: Final = structlog.get_logger("gpuledger")
 
@@ -78,7 +78,7 @@ class ClusterSide:
         return cls(settings, client, replica=replica, count=count)
 
     def problems(self) -> list[str]:
-        """Return what keeps this replica from knowing, or being known to, the cluster."""
+        """Return the problems between this replica and the cluster."""
         found = self.settlement.problems()
         if self.registration is not None:
             found.append(f"webhook: {self.registration}")

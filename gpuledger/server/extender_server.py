@@ -61,7 +61,7 @@ class ExtenderServer:
         return loaded, "" if loaded else "the cards of the nodes have not been read from the log"
 
     async def run(self) -> None:
-        """Load the cards when the log is open, and tell events until cancelled."""
+        """Load the cards when the log is open, and record pod events until cancelled."""
         await self._replica.opened.wait()
         while not self.inventory.loaded:
             self.inventory.load(self._replica.state)

@@ -4,8 +4,8 @@ It folds the same log in a process of its own, because SQLite and the encoding o
 would hold the event loop of the one that answers reviews. It also scrubs the log.
 
 Started by `gpuledger.server.follower_supervisor`, it reads its instructions as one line of JSON
-from standard input and ends when standard input does, so it never outlives the service. What the
-service has to know, it prints as lines of JSON.
+from standard input and ends when standard input does, so it never outlives the service. It prints
+its messages to the service as lines of JSON.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ NICENESS: Final = 10
 """How far this process steps back from the one that answers reviews."""
 
 END_SECONDS: Final = 1.0
-"""How long saying goodbye to the log may take; the log may be gone already."""
+"""How long closing the log may take; the log may be gone already."""
 
 SCRUB_SECONDS: Final = 24 * 3600.0
 """How often the whole log is read again."""
@@ -59,14 +59,14 @@ _log: Final = structlog.get_logger("gpuledger.server.follower")
 
 
 class FollowerInstructions(msgspec.Struct, frozen=True):
-    """What the service tells its follower."""
+    """The instructions of the service to its follower."""
 
     settings: Settings
     servers: service_parts.LogServers
 
 
 class FollowerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the follower tells the service, one at a time.
+    """A message of the follower to the service; one field is set.
 
     A log that is not intact, up to where it was scrubbed, or the position of a new snapshot.
     """
@@ -79,7 +79,7 @@ class FollowerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 async def follow(instructions: FollowerInstructions) -> None:
     """Follow until cancelled, as the only one that writes the store's projection.
 
-    A log that is not intact is told and ends the following. Raises StoreBusy when a command, or
+    A log that is not intact is reported and ends the task. Raises StoreBusy when a command, or
     the follower of a service that was killed, writes the projection for too long.
     """
     async with projecting(instructions.settings, LOCK_SECONDS):
@@ -131,10 +131,11 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
 async def _stay(path: Path) -> None:
     """Raise StoreError when the projection's file was deleted or replaced below us.
 
-    What is written to the old one then is read by nobody; whoever starts us again, builds a new.
+    No reader opens the old file any longer; the supervisor starts this process again, which builds
+    a new one.
     """
     opened = _file_at(path)
-    while _file_at(path) == opened:  # noqa: ASYNC110 (nothing tells)
+    while _file_at(path) == opened:  # noqa: ASYNC110 (no event exists)
         await asyncio.sleep(FILE_SECONDS)
     raise StoreError(f"{path} was deleted or replaced; it is built again from the log")
 
@@ -172,7 +173,7 @@ async def _run() -> None:
     following.cancel()
     _, late = await asyncio.wait({following}, timeout=END_SECONDS)
     if late:
-        # What is written is whole at any byte, and the next follower waits for this one's lock.
+        # SQLite's file is intact at any moment, and the next follower waits for this one's lock.
         os._exit(0)
 
 

@@ -13,7 +13,7 @@ _BYTES_READ: Final = 4096
 
 
 def reading(settings: Settings) -> Callable[[], str]:
-    """Return what reads the token: the file's text, "" where no file is set.
+    """Return a reader of the token: the file's text, "" where no file is set.
 
     The file is read at each use, so it can be replaced at any time; while it cannot be used, there
     is no token. Raises CommandError where it cannot be used at the start.

@@ -1,4 +1,4 @@
-"""What /readyz checks of the service: each check returns whether it passes, and a reason."""
+"""The checks of /readyz: each returns whether it passes, and a reason."""
 
 import time
 from typing import Final

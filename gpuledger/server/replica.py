@@ -2,7 +2,7 @@
 
 It is a `Ledger` from the start of the process on: while the log is not open or cannot be reached,
 it denies commands as unavailable. A lost log stops the ledger for good; the service stays up and
-reports it. `ledger_decorators.py` lists what stands before and behind it.
+reports it. `ledger_decorators.py` lists the ledgers before and behind it.
 """
 
 import asyncio
@@ -158,7 +158,7 @@ class LedgerReplica:
                 tasks.create_task(self._follow())
 
     async def _open(self, log: JetStreamLog, writer: Writer) -> None:
-        """Bring the writer to the log's end. Raises Lost when any witness says otherwise."""
+        """Bring the writer to the log's end. Raises Lost when a witness contradicts the log."""
         known = await witnesses(self._settings)
 
         async def attempt() -> None:

@@ -40,7 +40,7 @@ from ledger.runtime.writer_metrics import WriterMetrics
 TLS_DIRECTORY: Final = "tls"
 
 OTHER_FILES: Final = 512
-"""File descriptors for all that is no connection of a client."""
+"""File descriptors for all but the connections of clients."""
 
 OTHERS_OF_ONE: Final = 0.25
 """Share of the connections without a certificate that one address may have."""
@@ -57,7 +57,7 @@ async def serve(
     admission: bool = True,
     ignored: Sequence[SettingProblem] = (),
 ) -> None:
-    """Serve until SIGTERM or SIGINT; `started` is told the base URL once HTTP is served.
+    """Serve until SIGTERM or SIGINT; `started` is called with the base URL once HTTP is served.
 
     Without `admission`, reviews are not answered. `ignored` are settings of earlier versions that
     were given: one warning names each.
@@ -252,7 +252,7 @@ def _authority(settings: Settings, certificates: Tls | None) -> bytes:
 
 
 def _report_finding(finding: CheckResult) -> None:
-    """Log what a probe would answer, for those who read logs and ask no probe."""
+    """Log a changed result of a check."""
     if not finding.ok:
         _log.warning("check_fails", check=finding.name, reason=finding.reason)
     elif finding.reason:
@@ -266,7 +266,7 @@ def _report_certificate(problem: str) -> None:
 
 
 def main(settings: Settings, ignored: Sequence[SettingProblem] = ()) -> None:
-    """Serve in an event loop of its own. Raises CommandError where the store is no directory."""
+    """Serve in a new event loop. Raises CommandError where the store is not a directory."""
     check_store(settings)
     uvloop.run(serve(settings, lambda url: _show(settings, url), ignored=ignored))
 
@@ -279,7 +279,7 @@ def main_extender(settings: Settings, ignored: Sequence[SettingProblem] = ()) ->
 
 
 def _show(settings: Settings, url: str) -> None:
-    """Tell a person at a console where everything is; machines read the log line `serving`."""
+    """Print addresses and commands for a user at a console; machines read the line `serving`."""
     if settings.log_format != "console":
         return
     store = Path(settings.store_dir)

@@ -1,4 +1,4 @@
-"""The HTTP application: admission, reading, explaining, probes and metrics, with their guards."""
+"""The HTTP application: routes of admission, extender, queries, explain and probes, with guards."""
 
 import asyncio
 from functools import partial
@@ -172,7 +172,8 @@ class ServiceApp:
         self._telemetry.observe("admission_seconds", seconds, webhook)
 
     async def _refresh(self) -> None:
-        """Read the projection before a scrape; without one, yesterday's numbers are no lie."""
+        """Refresh the gauges before a scrape; keep the last values if the projection is
+        unreadable."""
         try:
             await self._usage.refresh()
         except (StoreError, TimeoutError):

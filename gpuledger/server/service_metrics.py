@@ -1,4 +1,4 @@
-"""What a replica of the service measures beside its writer: gauges that are read at a scrape."""
+"""Metrics of one replica beside those of its writer: gauges that a scrape reads."""
 
 from collections import Counter
 

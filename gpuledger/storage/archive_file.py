@@ -1,4 +1,4 @@
-"""Archives: a whole log in one file.
+"""Archives: one file with a complete log.
 
 The format, version 1: the line `gpuledger-backup 1`, then frames, each four bytes of length (big
 endian) and so many bytes. The first frame is a JSON object with `shard` and `records`; then one
@@ -25,11 +25,11 @@ _HASH_BYTES: Final = 32
 
 
 class BadArchive(Exception):
-    """The file is no backup, or not an intact one; the message names the file."""
+    """The file is not an intact backup; the message names the file."""
 
 
 class ArchiveHeader(msgspec.Struct, frozen=True):
-    """What the records that follow are: the shard's name and how many records there are."""
+    """The header of an archive: the shard's name and the number of records."""
 
     shard: str
     records: int

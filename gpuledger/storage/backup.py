@@ -23,7 +23,7 @@ from projections import audit_replay
 
 
 class BackupSummary(msgspec.Struct, frozen=True):
-    """What was backed up or restored; `hash` is that of the last record."""
+    """The result of a backup or a restore; `hash` is that of the last record."""
 
     shard: str
     records: int
@@ -53,7 +53,7 @@ async def restore(settings: Settings, file: str) -> BackupSummary:
             raise CommandError(
                 Exit.USAGE, f"the log {shard} has records already; restore to a new one"
             )
-        # From here on a log that is shorter than the backup is refused by whoever opens it.
+        # From here on, opening a log that is shorter than the backup fails.
         await HeadFile(Path(settings.store_dir) / store_layout.HEAD).note(head)
         await _refill(found, Path(file), head)
         await show_written(settings, found, head.position)

@@ -1,8 +1,8 @@
 """Opens the log that a command means, beside a service or without one, and a writer on it.
 
 With `nats` set, the log is on those servers. Otherwise it is the embedded one of the store
-directory: a running service says in a file there where its server is, and without a service the
-command starts the server itself for as long as it needs it. The lock on the store decides which of
+directory: a running service writes the address of its server to a file there; without a service
+the command starts the server for as long as it needs it. The lock on the store decides which of
 the two it is, so that there are never two servers on one store.
 
 Any process may write: a writer decides on the state at the end of the log, and the log refuses it
@@ -40,15 +40,15 @@ from ledger.runtime import log_setup
 from ledger.runtime.settings.settings import Settings
 
 WAIT_SECONDS: Final = 15.0
-"""How long a store may be held by somebody whose server cannot be reached yet."""
+"""How long another process may hold the store before its server can be reached."""
 
 RETRY_SECONDS: Final = 0.1
 
 
 class OpenLog(msgspec.Struct, frozen=True):
-    """A log that is open. `alone`: nobody else can write it while this command has it.
+    """An open log. `alone`: no other process can write it while this command has it.
 
-    `drift` says how its configuration differs from what it must be, where that was tolerated.
+    `drift` is the difference of its configuration from the required one, where tolerated.
     """
 
     log: JetStreamLog
@@ -80,7 +80,7 @@ async def open_log(
 
 
 def check_store(settings: Settings) -> None:
-    """Raise CommandError where the store is no directory."""
+    """Raise CommandError where the store is not a directory."""
     store = Path(settings.store_dir)
     if store.exists() and not store.is_dir():
         raise CommandError(
@@ -135,7 +135,7 @@ async def _running_or_started(
 ) -> tuple[JetStreamLog, bool]:
     """Return a connection to the store's server and whether it was started here.
 
-    Raises StoreBusy when the store is held for too long by somebody who cannot be reached.
+    Raises StoreBusy when a process that cannot be reached holds the store for too long.
     """
     clock = asyncio.get_running_loop().time
     until = clock() + WAIT_SECONDS
@@ -150,7 +150,7 @@ async def _running_or_started(
                 raise
             await asyncio.sleep(RETRY_SECONDS)
             continue
-        # This server goes with the command: nobody else may start to rely on it.
+        # This server ends with the command: no other process may start to rely on it.
         Files(store).address.unlink(missing_ok=True)
         try:
             return await service_parts.connect(settings, _servers_at(address)), True
@@ -228,7 +228,7 @@ def _nothing_in(settings: Settings) -> str:
 
 
 ACTOR = "command line"
-"""Who did it, in events that nobody else is named for."""
+"""The actor in the events of commands."""
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Recalling: the ledger as it was at a moment, to be asked and never written."""
+"""The ledger as it was at a moment, for queries and dry runs, never written."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -42,7 +42,7 @@ class PastLedger:
 
 
 async def ledger_at(settings: Settings, at: str) -> PastLedger:
-    """Return the ledger at a moment, its end when that is empty, and tell which position that is.
+    """Return the ledger at a moment, its end when that is empty, and print the position.
 
     Raises CommandError, and what finding and reading the log raises.
     """

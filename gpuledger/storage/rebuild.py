@@ -1,4 +1,4 @@
-"""Rebuilding: the projection from the log alone, in place of the old one or beside it."""
+"""Builds the projection again from the log, to replace the old one or beside it."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Projecting from a command: bringing the projection file up to the log, when nobody else does.
+"""Brings the projection file up to the log from a command, when no service does.
 
-Whoever runs a projector holds a lock beside the file. A command that finds it held knows that a
+A process with a projector holds a lock beside the file. A held lock means that a
 service keeps the projection up to date, and waits for it a moment instead.
 """
 
@@ -47,7 +47,7 @@ def _lock_of(settings: Settings) -> Path:
 async def projecting(settings: Settings, seconds: float = 0.0) -> AsyncIterator[None]:
     """Be the one that writes the store's projection for the block.
 
-    Raises StoreBusy when somebody else is, for so many seconds.
+    Raises StoreBusy when another process holds it for so many seconds.
     """
     lock = await store_lock.acquire(
         _lock_of(settings), seconds, "a running service, which keeps the projection up to date"
@@ -83,8 +83,8 @@ async def show_written(settings: Settings, found: OpenLog, position: int) -> Non
 async def ensure(settings: Settings) -> None:
     """Let the projection show everything the log holds now: build it, or wait for who does.
 
-    Says so when another process, which builds it, stays behind. Raises what finding the log raises,
-    and StoreBusy while somebody else has not built the first projection in time.
+    Prints a line when another process, which builds it, stays behind. Raises what finding the log
+    raises, and StoreBusy when another process has not built the first projection in time.
     """
     until = asyncio.get_running_loop().time() + BUSY_SECONDS
     while True:

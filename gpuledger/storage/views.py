@@ -1,4 +1,4 @@
-"""Viewing from a command: the projection at a moment, with the position it was read at.
+"""Views of the projection at a moment, with their position, for commands.
 
 The projection is first brought up to the log, or waited for while a service does that: whoever was
 answered before a command began finds it in what the command shows.
@@ -32,7 +32,7 @@ Row = TypeVar("Row")
 async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[ProjectionView, int]]:
     """Open the projection for the block, with the position that `at` means (empty: its last).
 
-    Tells on standard error as of which position the answer is. Raises CommandError.
+    Prints the position of the answer on standard error. Raises CommandError.
     """
     moment = moment_at(at)
     check_store(settings)
@@ -108,7 +108,7 @@ async def stretch(view: ProjectionView, since: str, until: str) -> tuple[int, in
 async def times(view: ProjectionView, since: str, until: str) -> tuple[int, int]:
     """Return when a stretch begins and ends, in µs of Unix time; both belong to it.
 
-    A position stands for the time from its own record to the next one. Raises CommandError, also
+    A position means the time from its own record to the next one. Raises CommandError, also
     for a reversed range.
     """
     first, last = ordered(since, until)

@@ -16,7 +16,7 @@ from projections.store.store_writer import StoreError
 async def witnesses(settings: Settings) -> list[Head]:
     """Return the heads that the store's head file and projection have seen.
 
-    A projection that cannot be read is no witness: it is built again from the log. Raises
+    A projection that cannot be read is not a witness: it is built again from the log. Raises
     CommandError naming a head file that cannot be read.
     """
     projection = Path(settings.store_dir) / store_layout.PROJECTION

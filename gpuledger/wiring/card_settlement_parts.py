@@ -16,7 +16,7 @@ from ledger.runtime.settings.settings import Settings
 def settlement(
     settings: Settings, view: View, cluster: CardCluster, count: Count
 ) -> CardSettlement:
-    """Return what settles the cards of a cluster.
+    """Return the settlement of a cluster's cards.
 
     Raises CommandError naming a setting that cannot be used.
     """

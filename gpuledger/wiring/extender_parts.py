@@ -9,7 +9,7 @@ from ledger.runtime.settings.settings import Settings
 
 
 def extender_settings(settings: Settings) -> ExtenderSettings:
-    """Return what an operator decided about placing pods. Raises CommandError naming what is
+    """Return the settings of the extender. Raises CommandError naming what is
     wrong."""
     try:
         score = Expression(settings.node_score) if settings.node_score else None

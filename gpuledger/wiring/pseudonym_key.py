@@ -14,7 +14,7 @@ _REMEDY: Final = f"write at least {KEY_BYTES_MIN} random ones, as `openssl rand 
 
 
 def recorded_names(settings: Settings) -> Callable[[str], str]:
-    """Return what names of users are recorded as: as they are, or as pseudonyms. Raises
+    """Return the function from a user's name to the recorded one: itself, or a pseudonym. Raises
     CommandError."""
     if not settings.pseudonym_key_file:
         return str

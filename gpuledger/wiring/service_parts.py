@@ -46,7 +46,7 @@ class LogServers(msgspec.Struct, frozen=True):
     """Where the log is: given servers, or the embedded one that was started.
 
     `domain` is the JetStream domain that has the log, empty for that of the servers themselves, and
-    `inbox` what the subjects begin with at which answers are heard. Without `consumers` the log is
+    `inbox` the prefix of the subjects of answers. Without `consumers` the log is
     read by single requests.
     """
 
@@ -199,7 +199,7 @@ def reviewed_resources(settings: Settings) -> tuple[str, ...]:
 
 
 def policy(settings: Settings) -> Policy:
-    """Return what an operator decided about admission.
+    """Return the settings of admission.
 
     Without a cluster nothing settles by itself, so unsettled creations are not bounded. Raises
     CommandError naming a file with a key that cannot be used.
@@ -227,7 +227,7 @@ def trusted(settings: Settings, *own: str) -> tuple[str, ...]:
 
     `own` are names that this service is known to have. The service accounts of the shipped
     manifests are always among them, for the service and for the extender of its scheduler; HAMi's
-    usual ones are unless a setting says otherwise.
+    usual ones are, unless a setting excludes them.
     """
     accounts = (
         f"system:serviceaccount:{settings.namespace}:{name}" for name in _OWN_SERVICE_ACCOUNTS
@@ -238,7 +238,7 @@ def trusted(settings: Settings, *own: str) -> tuple[str, ...]:
 
 
 def catalog(settings: Settings) -> Catalog:
-    """Return the kinds of workloads, with everybody who may act for their controllers.
+    """Return the kinds of workloads, with the identities of their controllers.
 
     Raises CommandError naming a file or a setting that cannot be used.
     """
@@ -270,7 +270,7 @@ def namespace_policy(settings: Settings) -> NamespacePolicy:
 def surroundings(
     settings: Settings, view: View, cluster: Surrounding | None = None
 ) -> Surroundings:
-    """Return what is known of everything around a request. Raises as catalog and demand_rules."""
+    """Return the context of reviews. Raises as catalog and demand_rules."""
     rules = demand_rules(settings)
     sizes = Sizes(view, settings.cluster, rules, settings.card_memory_max)
     return Surroundings(
@@ -286,7 +286,7 @@ def surroundings(
 
 
 def reviewed(settings: Settings, *own: str) -> Reviewed:
-    """Return what the API server has to send; `own` are names that this service is known to have.
+    """Return the rules of the webhook registration; `own` are the user names of this service.
 
     Raises as catalog and demand_rules.
     """
@@ -299,7 +299,7 @@ def reviewed(settings: Settings, *own: str) -> Reviewed:
 
 
 def settlement_settings(settings: Settings) -> SettlementSettings:
-    """Return the bounds of settlement and what it tells of this cluster. Raises as demand_rules."""
+    """Return the bounds of settlement and this cluster's traits. Raises as demand_rules."""
     labels = dict(label.partition("=")[::2] for label in settings.cluster_labels)
     return SettlementSettings(
         rules=demand_rules(settings),

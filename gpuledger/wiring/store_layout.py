@@ -6,7 +6,7 @@ PROJECTION: Final = "projection.sqlite"
 """The read side; deleted, it is built again from the log."""
 
 PROJECTION_LOCK: Final = "projection.lock"
-"""Locked by whoever writes the projection."""
+"""Locked by the process that writes the projection."""
 
 HEAD: Final = "head.json"
 """The head that the last writer of this store has seen: a witness against a log cut short."""

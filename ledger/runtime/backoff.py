@@ -4,7 +4,7 @@ import asyncio
 
 
 class Pausing:
-    """Says when to try again after failures. Times are seconds on the loop's own clock."""
+    """Returns when to try again after failures. Times are seconds on the loop's own clock."""
 
     def __init__(self, seconds: float, seconds_max: float) -> None:
         """Pause `seconds` after the first failure, twice that after the next one, and so on."""

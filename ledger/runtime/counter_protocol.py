@@ -1,4 +1,4 @@
-"""Counting: what parts of the service tell of themselves, for metrics that they do not know."""
+"""The protocol of a counter, for parts of the service that do not import the metrics."""
 
 from typing import Protocol
 
@@ -12,4 +12,4 @@ class Count(Protocol):
 
 
 def uncounted(name: str, *labels: str) -> None:
-    """Count nothing, for whoever keeps no metrics."""
+    """Count nothing, for a caller without metrics."""

@@ -1,4 +1,4 @@
-"""The garbage collector, told what kind of process this is: a large state that only grows slowly,
+"""Tunes the garbage collector for this kind of process: a large state that only grows slowly,
 and very many short-lived objects that reference counting frees at once.
 
 Left alone, the collector looks at the young objects thousands of times per second and finds

@@ -22,7 +22,7 @@ _LEVELS: Final = {
     "error": logging.ERROR,
 }
 
-# Libraries that report at info what nobody who runs the service can act on.
+# Libraries whose info lines an operator cannot act on.
 _QUIET: Final = ("uvicorn.error", "nats", "aiohttp.access", "asyncio")
 
 

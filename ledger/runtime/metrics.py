@@ -27,7 +27,7 @@ OTHER: Final = "other"
 
 
 class MetricKind(StrEnum):
-    """What a metric does: a counter only rises, a gauge is set, a histogram counts by size."""
+    """The kind of a metric: a counter only rises, a gauge is set, a histogram counts by size."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -45,7 +45,7 @@ class Metric(msgspec.Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """The name under which Prometheus knows it."""
+        """The name in Prometheus."""
         return PREFIX + self.name
 
 
@@ -201,7 +201,7 @@ METRICS: Final = (
     Metric(
         "allocators_refused",
         MetricKind.GAUGE,
-        "Accounts with the rights of HAMi's that were refused its annotations in the last hour and"
+        "Accounts with the rights of HAMi that were refused its annotations in the last hour and"
         " are not among the trusted identities.",
     ),
     Metric("pods_waiting", MetricKind.GAUGE, "Pods that wait behind the gate for room."),
@@ -220,7 +220,7 @@ METRICS: Final = (
         " cause: too many waited (full), or the API server refused them (refused).",
         ("source", "cause"),
     ),
-    # What is around a request
+    # Context of a request
     Metric("owners_known", MetricKind.GAUGE, "Owners of pods that are remembered."),
     Metric(
         "owners_turned_away_total",
@@ -248,11 +248,11 @@ METRICS: Final = (
         MetricKind.COUNTER,
         "Hints of other extenders that were refused because they cannot be true.",
     ),
-    Metric("extender_nodes", MetricKind.GAUGE, "Nodes whose cards the extender knows."),
+    Metric("extender_nodes", MetricKind.GAUGE, "Nodes whose cards the extender has read."),
     Metric(
         "extender_reloads",
         MetricKind.GAUGE,
-        "How often the extender's cards did not follow from the log and were loaded anew.",
+        "How often the extender's cards did not follow from the log and were reloaded.",
     ),
     Metric(
         "preemptions_total",
@@ -264,7 +264,7 @@ METRICS: Final = (
     Metric(
         "placements_undone_total",
         MetricKind.COUNTER,
-        "Placements that came to no Binding within the bound, and gave their cards back.",
+        "Placements released because no Binding appeared in time.",
     ),
     Metric(
         "nodes_not_understood",
@@ -280,13 +280,13 @@ METRICS: Final = (
     Metric(
         "placement_drift_total",
         MetricKind.COUNTER,
-        "Pods whose annotations say otherwise than the ledger, by what is wrong.",
+        "Pods whose annotations differ from the ledger, by the difference.",
         ("kind",),
     ),
     Metric(
         "node_locks_cleared_total",
         MetricKind.COUNTER,
-        "Locks of nodes that nobody needed any more and that were cleared.",
+        "Stale locks of nodes that were cleared.",
     ),
     # The read side
     Metric(
@@ -312,29 +312,29 @@ class Telemetry:
     def count(self, name: str, *labels: str, by: int = 1) -> None:
         """Raise a counter."""
         counter = self._child(name, labels)
-        assert isinstance(counter, Counter), f"{name} is no counter"
+        assert isinstance(counter, Counter), f"{name} is not a counter"
         counter.inc(by)
 
     def set(self, name: str, value: float, *labels: str) -> None:
         """Set a gauge."""
         gauge = self._child(name, labels)
-        assert isinstance(gauge, Gauge), f"{name} is no gauge"
+        assert isinstance(gauge, Gauge), f"{name} is not a gauge"
         gauge.set(value)
 
     def observe(self, name: str, value: float, *labels: str) -> None:
         """Count a value into its histogram."""
         histogram = self._child(name, labels)
-        assert isinstance(histogram, Histogram), f"{name} is no histogram"
+        assert isinstance(histogram, Histogram), f"{name} is not a histogram"
         histogram.observe(value)
 
     def read(self, name: str, function: Callable[[], float]) -> None:
         """Let a gauge be read from a function, cheap and without await, at every scrape."""
         gauge = self._child(name, ())
-        assert isinstance(gauge, Gauge), f"{name} is no gauge"
+        assert isinstance(gauge, Gauge), f"{name} is not a gauge"
         gauge.set_function(function)
 
     def register(self, collector: Collector) -> None:
-        """Expose what somebody else collects, too; that is asked for in another thread."""
+        """Expose the metrics of another collector, too; it is called in another thread."""
         self._others.append(collector)
 
     def endpoint(
@@ -346,14 +346,15 @@ class Telemetry:
             for update in refresh:
                 await update()
             encode, content_type = choose_encoder(request.headers.get("accept", ""))
-            # Thousands of cards are half a second of writing, in which nobody would be answered.
+            # Rendering thousands of cards takes half a second, which would block the event loop.
             body = await asyncio.to_thread(encode, self._exposed())
             return Response(body, headers={"content-type": content_type})
 
         return metrics
 
     def _exposed(self) -> CollectorRegistry:
-        """Return what is measured as it is now, and others as they are when they are asked."""
+        """Return the metrics as they are now; other collectors are called when they are
+        rendered."""
         exposed = CollectorRegistry()
         exposed.register(_Measured(self._registry.collect()))
         for one in self._others:

@@ -1,4 +1,4 @@
-"""What the writer reports about itself, as metrics."""
+"""Metrics of the writer."""
 
 from ledger.core.model.denials import Denial
 from ledger.log.writer.observer import Answer, Observer

@@ -1,4 +1,4 @@
-"""`gpuledger audit`: the log checked, and told event by event."""
+"""`gpuledger audit`: checks the log, and lists it event by event."""
 
 from contextlib import aclosing
 from typing import Annotated
@@ -20,7 +20,7 @@ from gpuledger.cli.time_options import Since, Until
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
-    "Check the log, and tell what happened in it.",
+    "Check the log, and list its events.",
     "gpuledger audit verify",
     "gpuledger audit replay -n team-a",
 )
@@ -87,7 +87,7 @@ async def replay(
     until: Until = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Tell who did what, why and when, from the log.
+    """List the log's events with actor, cause and time.
 
     With the balances after every event.
 

@@ -1,4 +1,4 @@
-"""`gpuledger cards`: what every card bears, what of it is promised, and to whom."""
+"""`gpuledger cards`: the limits and used amounts of every card, and its pods."""
 
 from typing import Annotated, Any, Final
 
@@ -31,7 +31,7 @@ def _of(used: str, limit: str) -> TableColumn:
 
 
 def _health(row: Any) -> str:
-    """Say whether the card may be promised to anybody, and if not, why."""
+    """Return whether the card takes new pods, else the reason why not."""
     if row.state != "announced":
         return str(row.state)
     words = ["ok" if row.health else "unhealthy", *(["cordoned"] if row.cordoned else [])]
@@ -39,7 +39,7 @@ def _health(row: Any) -> str:
 
 
 def _scaled(row: Any) -> str:
-    """Say of what the limits are more, or less, than the card has, in percent of that."""
+    """Return the scaled limits, in percent of the card's own amounts."""
     scales = (("memory", row.memory_scale), ("cores", row.cores_scale))
     return ",".join(f"{name}={scale}%" for name, scale in scales if scale != UNSCALED) or "-"
 
@@ -89,7 +89,7 @@ async def cards(
     """Show the cards of nodes, and what of them is promised.
 
     Columns with two numbers show used/limit: memory in MiB, cores in percent of a card, slots in
-    containers. SCALED says what limits are in percent of what the card has. HEALTH is ok, unhealthy
+    containers. SCALED shows limits in percent of the card's own amounts. HEALTH is ok, unhealthy
     or cordoned; lost when the node no longer announces the card, gone when the node is gone, while
     pods hold it. KEEPER hands the card out.
 

@@ -1,4 +1,4 @@
-"""`gpuledger drift`: where the cluster showed something that the ledger had not been told."""
+"""`gpuledger drift`: corrected differences between cluster and ledger."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ async def drift(
 
     unreserved: seen without having been let in; the webhook was bypassed, or the object is older
     than the ledger. late: seen after its admission had been given up. deleted, finished: gone
-    without anybody having seen it go, found by comparing everything with a list.
+    without an observed deletion, found by a comparison with a full list.
 
     OVER names the quotas that are over their limit because of it. The ledger is right again after
     each of these, so the exit code is 0 whether there are any or not.

@@ -41,11 +41,11 @@ async def explain(
         ),
     ] = None,
     username: Annotated[
-        str, typer.Option("--as", metavar="USER", help="Who would create it.")
+        str, typer.Option("--as", metavar="USER", help="User who would create it.")
     ] = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Say whether an object would be admitted, and why not.
+    """Show whether an object would be admitted, and why not.
 
     The same decision as the validating webhook's, with the settings given here; nothing is
     reserved. Exits with 4 when the answer is no.

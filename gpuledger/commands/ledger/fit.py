@@ -29,11 +29,11 @@ PREFERENCES: Final = (
     "weight_memory",
     "node_score",
 )
-"""The settings that say which nodes and cards come first."""
+"""The settings of the order of nodes and cards."""
 
 
 def _taken(row: Any) -> str:
-    """Say which cards of the node the pod would have."""
+    """Return the cards of the node that the pod would have."""
     found = (
         f"{one.container}={one.uuid}:{one.memory}MiB" + (f":{one.cores}%" if one.cores else "")
         for one in row.taken
@@ -96,11 +96,11 @@ async def fit(
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Say on which nodes a pod fits, and on the others why not.
+    """Show where a pod fits, and on other nodes why not.
 
     The extender's own choice with the settings given here, and the webhook's own judgement for the
-    quotas; nothing is reserved. SCORE is what the scheduler is told, 10 for the best node. Of a
-    workload, one pod of each template is tried.
+    quotas; nothing is reserved. SCORE is the score sent to the scheduler, 10 for the best node. Of
+    a workload, one pod of each template is tried.
 
     Where it fits nowhere, what would help: fewest pods to evict, and single changes of what it
     asks for. Priorities and disruption budgets of those pods are not looked at. With --cards, one

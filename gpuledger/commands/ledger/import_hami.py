@@ -1,4 +1,4 @@
-"""`gpuledger import`: taking over what another system has placed."""
+"""`gpuledger import`: takes over the placements of another system."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -48,7 +48,7 @@ _WHY = {
     "trusted_identities": "The webhooks refuse what HAMi writes until the settings have this line:",
     "card_schedulers": "The webhooks take HAMi's scheduler for one without cards until they have:",
 }
-"""What is wrong without a setting that an import advises."""
+"""Consequences of leaving out a setting that an import advises."""
 
 _CARDS = (
     text("NODE", "node"),
@@ -69,7 +69,7 @@ _CARDS = (
 async def hami(
     loaded: LoadedSettings,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be imported; write nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be imported; write nothing.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
@@ -79,7 +79,7 @@ async def hami(
     through the API server. Shows for every card what the ledger counts and what HAMi does. A
     service that settles the cluster does the same by itself and goes on doing it.
 
-    Finds HAMi's accounts, whatever its release and namespace, and prints the settings by which the
+    Finds HAMi's accounts in any release and namespace, and prints the settings by which the
     webhooks let them write. Exits with 1 when something was not understood.
     """
     from gpuledger.changes.hami_takeover import import_hami
@@ -96,7 +96,7 @@ async def hami(
 
 
 def _tell(found: "Imported") -> None:
-    """Say in sentences what an import came to."""
+    """Print the result of an import in sentences."""
     done = "would be imported" if found.dry_run else "imported"
     typer.echo(
         f"{found.nodes} nodes and {found.pods} pods {done}; {found.nodes_known} nodes and"

@@ -55,7 +55,7 @@ async def set_(
     Keys and quantities are those of a ResourceQuota: limits.RESOURCE or requests.RESOURCE, whole
     numbers, 0 to block. Memory of cards is in the unit that pods ask in: the setting
     memory_factor is applied to it, once, as it is to requests. `gpuledger usage` then shows MiB.
-    Lowering a limit below what is used evicts nobody.
+    Lowering a limit below the used amount evicts no pod.
     """
     from gpuledger.changes import quota_changes
 
@@ -74,7 +74,7 @@ async def list_(
 ) -> None:
     """List the quotas and their limits.
 
-    COVERS says which namespaces a quota over many covers, SELECTS which objects a quota counts.
+    COVERS shows which namespaces a quota over many covers, SELECTS which objects a quota counts.
     """
     from gpuledger.queries.usage_report import quota_limits
 

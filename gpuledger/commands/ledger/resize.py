@@ -56,15 +56,15 @@ async def resize(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be decided; change nothing.")
+        bool, typer.Option("--dry-run", help="Show the decision; change nothing.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Give a container more or less of the cards it has.
 
-    Decided on the card's room and the namespace's quotas together, and written to the ledger. What
-    is given stands above the pod's spec until the pod ends; the pod keeps its cards. Exits with 4
-    when there is no room.
+    Decided on the card's free amounts and the namespace's quotas together, and written to the
+    ledger. The new amounts replace those of the pod's spec until the pod ends; the pod keeps its
+    cards. Exits with 4 when there is no room.
     """
     from gpuledger.changes import resize_placement
     from gpuledger.cli.exit_codes import CommandError, Exit

@@ -1,4 +1,4 @@
-"""`gpuledger settle`: what became of an object, told by hand where no cluster can be asked."""
+"""`gpuledger settle`: settles an object by hand, where no cluster is watched."""
 
 from typing import Annotated
 
@@ -29,12 +29,12 @@ def register(app: typer.Typer) -> None:
 async def settle(
     loaded: LoadedSettings,
     fate: Annotated[
-        Fate, typer.Argument(help="What became of the object.", metavar="persisted|absent|deleted")
+        Fate, typer.Argument(help="Outcome of the object.", metavar="persisted|absent|deleted")
     ],
     uid: Annotated[str, typer.Argument(metavar="UID", help="The object's uid.")],
     output: Output = Format.TABLE,
 ) -> None:
-    """Say what became of an object, by its uid.
+    """Record the outcome of an object, by its uid.
 
     persisted commits its hold, absent releases its hold, deleted releases all that it is charged.
     `gpuledger holds` and `gpuledger holders` list the uids. A watched cluster settles by itself;

@@ -1,4 +1,4 @@
-"""Reading commands: what the projection says, now or then, whether the service runs or not."""
+"""Commands that read the projection, as of any moment, with or without a running service."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ Cluster = Annotated[
 
 
 class BreakdownOption(StrEnum):
-    """What the usage of a quota may be broken down by: the values of `projections`' `By`."""
+    """The values of `projections.queries.shares.UsageBreakdown`, without its import."""
 
     CLUSTER = "cluster"
     NAMESPACE = "namespace"
@@ -66,9 +66,7 @@ async def usage(
     ] = "",
     by: Annotated[
         BreakdownOption | None,
-        typer.Option(
-            "--by", metavar="cluster|namespace", help="What each of these takes of a quota."
-        ),
+        typer.Option("--by", metavar="cluster|namespace", help="Show the share of each of these."),
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
@@ -77,7 +75,7 @@ async def usage(
     used = reserved + committed: reserved is held for objects that are admitted and not yet seen
     in the cluster. free = limit - used. Amounts are in the unit of the resource: cards, MiB,
     percent of a card. A quota that is INCOMPLETE counts objects of which not all labels were read
-    yet, whatever these are.
+    yet.
 
     With --by, shows who uses quotas over many namespaces: what each cluster or namespace takes.
     """

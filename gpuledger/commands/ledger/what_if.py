@@ -70,17 +70,17 @@ async def what_if(
 ) -> None:
     """Replay recorded arrivals with other nodes or rules.
 
-    Pods that were given cards in a stretch of the log come again in the same order and stay as long
-    as they did. RECORDED is what was; REPLAYED lets the extender choose with the settings of the
+    Pods that got cards in a range of the log arrive again in the same order and stay as long as
+    they did. RECORDED is the record; REPLAYED lets the extender choose with the settings of the
     file and the environment; WHAT-IF with those of the command line, on the nodes and under the
     limits given. Without --since, the stretch is the 24 hours before its end. All have every node
     that was there in that time, for all of it.
 
-    What it cannot know: pods that were never given cards are not in it, for nobody knows how long
-    they would have stayed. Pods come when they were placed, not when they were created. What they
-    wanted is read back from what they got: percentages have become MiB, and types, uuids, NUMA
+    Limits of the replay: it leaves out pods that never got cards, because the log has no end for
+    them. Pods arrive when they were placed, not when they were created. Their requests are read
+    back from the amounts that they got: percentages have become MiB, and types, uuids, NUMA
     binding, links between cards and policies of their own are forgotten (--keep-types holds them to
-    their type). Who finds no room is refused for good, and does not wait.
+    their type). A pod that fits nowhere is refused for good, and does not wait.
     """
     from gpuledger.queries import what_if_replay
 

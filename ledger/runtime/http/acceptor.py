@@ -1,8 +1,8 @@
 """Accepting: the sockets, handshakes and pools in front of the HTTP server.
 
 A connection begins among the handshakes. Then its client has shown a certificate that may send
-reviews or has not, and its pool is chosen by that, so that strangers only compete with strangers.
-Each connection gets the TLS context that is current when it is accepted.
+reviews or has not, and its pool is chosen by that, so that unverified clients compete only among
+themselves. Each connection gets the TLS context that is current when it is accepted.
 
 All times of connections are looked at in turns (`TURN_SECONDS`), so a request starts no timer.
 """
@@ -52,8 +52,8 @@ class AcceptorSettings(msgspec.Struct, frozen=True):
     """How connections are accepted.
 
     At most `certified_max` and `others_max` are open, of the others `others_of_one_max` of one
-    address; None: their share alone bounds them. `trusted` says whether the subject of a
-    certificate (None: there is none) is of a client that may send reviews. `dropped` is told the
+    address; None: their share alone bounds them. `trusted` returns whether the subject of a
+    certificate (None: there is none) is of a client that may send reviews. `dropped` gets the
     pool of each connection that lost its place.
     """
 
@@ -204,7 +204,7 @@ class Acceptor:
             self._handshakes.remove(handshake.address, handshake)
 
     def _made(self, address: str) -> HttpConnection:
-        """Return a protocol that is placed once it knows its peer's certificate."""
+        """Return a protocol that joins a pool once it has its peer's certificate."""
         connection = self._make()
         connection.place = lambda name: self._placed(connection, address, name)
         return connection

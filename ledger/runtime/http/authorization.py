@@ -1,11 +1,10 @@
-"""Access to `/v1`: loopback may read everything, others what Kubernetes says they may.
+"""Access to `/v1`: loopback may read everything, other clients what Kubernetes allows them.
 
 A bearer token is reviewed, then asked about as Kubernetes asks about its own objects: may this
 user `list` (POST: `create`) the resource named by the path, `holders` in `/v1/holders`, in the
 namespace named by the query; without one, in all namespaces. So a tenant's role in its own
-namespace shows it its own holders and nobody else's. A token speaks for its own cluster only: the
-query is narrowed to it, because the namespace of the same name in another cluster may be somebody
-else's.
+namespace shows it its own holders only. A token is valid for its own cluster only: the query is
+narrowed to it, because another tenant may have the namespace of the same name in another cluster.
 """
 
 from typing import Final, Generic, TypeVar
@@ -83,7 +82,7 @@ def _is_guarded(scope: Scope) -> bool:
 
 
 def is_local(scope: Scope, headers: Headers) -> bool:
-    """Return whether a process of this machine asks, and knows that it does.
+    """Return whether the client is on this machine, and addresses it as loopback.
 
     A web page in this machine's browser can reach loopback too, under a name of its own that it
     points there; the Host header gives it away.

@@ -24,7 +24,7 @@ class BudgetShare:
         self.bytes = 0
         self.began = 0.0
         self.timeout: asyncio.Timeout | None = None
-        """What ends the reading of this body; set while it is read."""
+        """The timeout that ends the reading of this body; set while it is read."""
         self.gave_way = False
 
     def __enter__(self) -> "BudgetShare":
@@ -35,7 +35,7 @@ class BudgetShare:
         self._budget.give_back(self, self.bytes)
 
     async def take(self, size: int, *, more: bool) -> None:
-        """Take the next bytes of the body; `more` says whether others follow.
+        """Take the next bytes of the body; `more`: others follow.
 
         Waits for room. The reader's deadline ends that, and so does giving way: both end
         `timeout`, inside of which this has to be called.
@@ -75,7 +75,7 @@ class BodyBudget:
         return True
 
     async def take(self, held: BudgetShare, size: int, *, more: bool) -> None:
-        """Do what `BudgetShare.take` says."""
+        """Take bytes for a share; see `BudgetShare.take`."""
         if more and held not in self._arriving:
             held.began = asyncio.get_running_loop().time()
             self._arriving[held] = None

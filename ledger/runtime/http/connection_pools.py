@@ -1,4 +1,4 @@
-"""Pools: a bounded number of connections, shared between addresses, the least used of which goes.
+"""Pools of a bounded number of connections, shared between addresses; the least recently used ends.
 
 A new connection to a full pool replaces another: the one that was used least recently, of the
 address that has most. So a client that opens many connections loses its own. A connection that is
@@ -21,7 +21,7 @@ class Member(Protocol):
         ...
 
     def drop(self) -> None:
-        """End it at once; it is no member any more."""
+        """End it at once, after it left the pool."""
         ...
 
 
@@ -108,7 +108,7 @@ class Pool(Generic[M]):
 
 
 def address_of(host: str) -> str:
-    """Return what one peer is counted by: its address, or its network of IPv6."""
+    """Return the address that a peer is counted by; for IPv6, its network."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,6 +1,6 @@
 """Health: named checks behind /livez, /healthz and /readyz.
 
-A check is cheap, waits for nothing and says why: other tasks keep what it looks at up to date. So
+A check is cheap, does not wait and gives a reason: other tasks keep its data up to date. So
 one slow dependency cannot hold up a probe. `/livez`, and its older name `/healthz`, ask only
 whether this process works; `/readyz` asks whether it should get requests, and fails first when it
 is about to stop.
@@ -26,14 +26,14 @@ VERBOSE: Final = "verbose"
 """The parameter that asks for text with all reasons."""
 
 BRIEF: Final = "gpuledger.brief"
-"""Set in the scope of a request that is told which checks fail, and not why."""
+"""Set in the scope of a request that gets the names of failing checks without reasons."""
 
 TELL_SECONDS: Final = 5.0
-"""How often findings are looked at, to tell of those that changed."""
+"""How often the results of checks are compared, to report changes."""
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What one check found."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -41,7 +41,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class HealthReport(msgspec.Struct, frozen=True):
-    """What all checks found; `ok` only when each did."""
+    """The results of all checks; `ok` only when each passes."""
 
     ok: bool
     checks: list[CheckResult]
@@ -75,10 +75,11 @@ class Health:
     async def tell(
         self, changed: Callable[[CheckResult], None], every_seconds: float = TELL_SECONDS
     ) -> None:
-        """Tell every finding that is not what it was, from "all is well" on, until cancelled."""
+        """Report every result that changed, until cancelled; at first all checks count as
+        passing."""
         known: dict[str, tuple[bool, str]] = {}
         while True:
-            # First a pause: what has not been looked at yet is no news.
+            # First a pause, because checks fail until their data has been read once.
             await asyncio.sleep(every_seconds)
             for finding in self.ready().checks:
                 found = (finding.ok, finding.reason)

@@ -25,7 +25,7 @@ BACKLOG: Final = 2048
 """Connections the kernel holds before they are accepted."""
 
 EVERYBODY: Final = AcceptorSettings()
-"""Connections as a service accepts them that is not told otherwise."""
+"""The default bounds of connections."""
 
 DRAIN_SECONDS: Final = 7
 """Time that requests in flight have to end after `stop`; with closing all else, below 10 s."""
@@ -91,7 +91,7 @@ async def serve(
         interface="asgi3",
         log_config=None,
         access_log=False,
-        # A header must not make a stranger look like loopback.
+        # A header must not make a remote client look like loopback.
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,

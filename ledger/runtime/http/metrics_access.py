@@ -1,4 +1,4 @@
-"""Monitoring: who may read what shows all tenants, `/metrics` and the probes with `?verbose`.
+"""Access to the paths that show all tenants: `/metrics`, and the probes with `?verbose`.
 
 Processes of this machine may, and so may a client certificate that may send reviews, the token of
 a file, and a bearer token of the cluster whose user may `get` the path `/metrics`, which is the
@@ -38,7 +38,7 @@ class MonitoringAccess(Generic[Caller]):
     ) -> None:
         """Guard an application.
 
-        With `subjects` (RFC 4514; an empty collection stands for all), clients with a certificate
+        With `subjects` (RFC 4514; empty: all), clients with a certificate
         of these names may read. `token` returns the token that may, "" where there is none.
         """
         self._app, self._guard = app, guard

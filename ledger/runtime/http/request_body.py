@@ -1,7 +1,7 @@
-"""Bodies: reading what was posted, no further than it may reach and no longer than it may take.
+"""Reads request bodies within bounds of size and time.
 
-For endpoints that are plain ASGI: bytes in, bytes out. What is refused is an HTTP status with a
-JSON body that says what was wrong.
+For endpoints that are plain ASGI: bytes in, bytes out. A refusal is an HTTP status with a JSON
+body that names the error.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from ledger.runtime.http.body_budget import BudgetShare
 
 _JSON: Final = (b"content-type", b"application/json")
 _CLOSE: Final = (b"connection", b"close")
-"""Whoever has not sent all of a body gets no second request on that connection."""
+"""Header of answers to incomplete bodies: the connection takes no second request."""
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 """For zlib: expect the header of gzip."""
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has closed the connection."""
 
 
 class RequestProblem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -97,7 +97,7 @@ async def inflated(
     """Return a body as it was before it was compressed, by gzip or not at all. Raises
     RequestRefused.
 
-    It is inflated beside the event loop: a few bytes can come to very many. What may come of it is
+    It is inflated beside the event loop: a few bytes can become very many. The result is
     taken from `held` first, until loop time `until`.
     """
     coding = dict(scope["headers"]).get(b"content-encoding", b"").strip().lower()

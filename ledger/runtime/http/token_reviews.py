@@ -1,8 +1,8 @@
-"""Tokens: who presents one and what they may, asked of the API server seldom and remembered.
+"""Reviews of tokens by the API server, bounded in rate and cached.
 
 Answers are remembered for a short while, and only so many of them; tokens, and what was asked
 about them, are remembered as hashes of fixed size. A token that this replica has not accepted
-lately is reviewed only as often as a rate allows, per peer and for all, so a stranger with a
+lately is reviewed only as often as a rate allows, per peer and for all, so a client with a
 thousand tokens does not become a thousand requests to the API server.
 """
 
@@ -50,13 +50,13 @@ Value = TypeVar("Value")
 
 
 class TokenReviewer(Protocol[Caller]):
-    """Who is behind a token and what they may: Kubernetes, or a stand-in.
+    """Reviews tokens and their rights: Kubernetes, or a fake.
 
     Both calls have a deadline of their own, and raise ConnectionError where there is no answer.
     """
 
     async def review(self, token: str) -> Caller | None:
-        """Return who presents the token, None when it is not valid."""
+        """Return the user of the token, None when it is not valid."""
         ...
 
     async def may(self, caller: Caller, verb: str, resource: str, namespace: str) -> bool:
@@ -68,7 +68,7 @@ class TokenReviewer(Protocol[Caller]):
 
 
 class AccessRefusal(msgspec.Struct, frozen=True):
-    """Why a request is not answered, as HTTP says it."""
+    """A refusal as HTTP status and message."""
 
     status: int
     error: str
@@ -155,7 +155,7 @@ class TokenGuard(Generic[Caller]):
     async def _caller(
         self, reviewer: TokenReviewer[Caller], token: str, digest: bytes, peer: str
     ) -> Caller | AccessRefusal:
-        """Return who presents a token. Requests with one token share one review."""
+        """Return the user of a token. Requests with one token share one review."""
         if self._invalid.get(digest):
             return _INVALID
         caller = self._callers.get(digest)

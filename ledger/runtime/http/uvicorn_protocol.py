@@ -1,4 +1,4 @@
-"""Connections: uvicorn's HTTP protocol, bounded, and telling the application who the peer is.
+"""Uvicorn's HTTP protocol with bounds, and with the peer's certificate in the scope.
 
 What uvicorn leaves open is closed here: a request's head has a size and a time, and so have the
 first byte, an answer that is not read and a goodbye that is not returned. `check` looks at the
@@ -53,7 +53,7 @@ _TOO_LARGE: Final = (
 
 
 class PoolMembership(Protocol):
-    """A connection's place among others."""
+    """The membership of a connection in a pool."""
 
     def used(self) -> None:
         """Note that the connection was just used."""

@@ -29,7 +29,7 @@ class AdmissionSection(ServingSection, frozen=True, kw_only=True, forbid_unknown
         int, Meta(ge=65_536, le=64 * 1024**2, description="Largest review that is read, bytes.")
     ] = 8 * 1024**2
     on_unavailable: Annotated[
-        Choice, Meta(description="What a review is answered while the log cannot be reached.")
+        Choice, Meta(description="Answer to a review while the log cannot be reached.")
     ] = "deny"
     privileged: Annotated[
         Choice, Meta(description="Whether privileged containers may ask for accelerators.")

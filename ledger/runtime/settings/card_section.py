@@ -22,7 +22,7 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
     vendors: Annotated[
         tuple[str, ...],
         Meta(
-            description="Vendors whose cards are charged; `ascend` stands for all `ascend-…`.",
+            description="Vendors whose cards are charged; `ascend` means all `ascend-…`.",
             examples=["nvidia", "hygon"],
         ),
     ] = ("nvidia",)
@@ -61,7 +61,7 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
     ] = 294_912
     node_keeper: Annotated[
         Literal["hami", "gpuledger"],
-        Meta(description="Who hands cards out on nodes that do not say so (gpuledger.io/keeper)."),
+        Meta(description="Device plugin on nodes without the annotation gpuledger.io/keeper."),
     ] = "hami"
     card_scaling: Annotated[
         tuple[str, ...],
@@ -86,7 +86,7 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
         Literal["binpack", "spread", "whole"],
         Meta(
             description="Which nodes come first: the fullest, the emptiest, or those that keep most"
-            " cards whole; where a pod does not say."
+            " cards whole; for pods without the annotation."
         ),
     ] = "binpack"
     card_policies: Annotated[
@@ -95,7 +95,7 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
             min_length=1,
             max_length=6,
             description="Which cards of a node come first, in order of importance: binpack, spread,"
-            " numa, mutex, topology-aware, whole; where a pod does not say.",
+            " numa, mutex, topology-aware, whole; for pods without the annotation.",
             examples=["numa", "binpack"],
         ),
     ] = ("spread",)
@@ -138,7 +138,7 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
         ),
     ] = 256 * 1024**2
     memory_factor: Annotated[
-        int, Meta(ge=1, le=2**20, description="MiB that one unit of nvidia.com/gpumem stands for.")
+        int, Meta(ge=1, le=2**20, description="MiB of one unit of nvidia.com/gpumem.")
     ] = 1
     default_memory: Annotated[
         int,

@@ -65,7 +65,7 @@ class ClusterSection(LogSection, frozen=True, kw_only=True, forbid_unknown_field
         str,
         Meta(
             pattern=NAME_PATTERN,
-            description="Namespace the service itself runs in; it is never held up by itself.",
+            description="Namespace gpuledger runs in; always exempt from admission.",
         ),
     ] = "gpuledger-system"
     exempt_namespaces: Annotated[

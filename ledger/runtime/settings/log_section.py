@@ -95,13 +95,13 @@ class LogSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ] = 2 * 1024**3
     log_namespace_burst: Annotated[
         int,
-        Meta(ge=1024**2, description="What one namespace may append to the log at once, bytes."),
+        Meta(ge=1024**2, description="Bytes that one namespace may append to the log at once."),
     ] = 256 * 1024**2
     log_namespace_rate: Annotated[
         int,
         Meta(
             ge=1,
-            description="What one namespace may append to the log in the long run, bytes per"
+            description="Bytes that one namespace may append to the log in the long run, per"
             " second; beyond both, nothing new is reserved for it (LogShareExceeded).",
         ),
     ] = 32 * 1024

@@ -22,7 +22,7 @@ class PolicySection(AdmissionSection, frozen=True, kw_only=True, forbid_unknown_
     ] = "deny"
     surge: Annotated[
         Literal["opportunistic", "reserve", "strict"],
-        Meta(description="What a roll-out may use beyond its replicas, where none selects."),
+        Meta(description="Use of a roll-out beyond its replicas, where none selects."),
     ] = "opportunistic"
     elastic: Annotated[
         Literal["current", "max"],
@@ -34,7 +34,7 @@ class PolicySection(AdmissionSection, frozen=True, kw_only=True, forbid_unknown_
     foreign_holders: Annotated[
         Literal["namespace", "none"],
         Meta(
-            description="What a denial shows of other namespaces that hold a shared quota: each"
+            description="Other namespaces in the denial of a shared quota: each"
             " namespace with its share, or nothing; where no policy selects."
         ),
     ] = "namespace"

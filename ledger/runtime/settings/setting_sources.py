@@ -110,7 +110,7 @@ def load(
             value = _converted(source, name, raw, problems)
             if value is not None:
                 values[name], sources[name] = value, source
-    # What contradicts is looked for among what is valid, so one start shows as much as it can.
+    # Contradictions are checked among the valid values, so that one start reports all problems.
     merged = msgspec.structs.replace(settings.DEFAULTS, **values)
     problems.extend(_contradictions(merged, sources))
     if problems:
@@ -180,7 +180,7 @@ def _is_misspelt(variable: str) -> bool:
 def _unknown(source: str, name: str, known: tuple[str, ...]) -> SettingProblem:
     nearest = difflib.get_close_matches(name, known, n=1)
     remedy = f"did you mean {nearest[0]}?" if nearest else "remove it"
-    return SettingProblem(source, name, "(given)", f"is no setting; {remedy}")
+    return SettingProblem(source, name, "(given)", f"is not a setting; {remedy}")
 
 
 def _converted(
@@ -222,7 +222,7 @@ _SCHEDULER: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
 
 
 def _may_be_user(name: str) -> bool:
-    """Return whether a user can have this name; what is meant as an account has to be one's."""
+    """Return whether this can be the name of a user or, with its prefix, of a service account."""
     if not name or name != name.strip() or "*" in name:
         return False
     return _ACCOUNT.fullmatch(name) is not None or _ACCOUNTS.match(name) is None
@@ -288,14 +288,14 @@ _RULES: Final[tuple[Rule, ...]] = (
     (
         "nats_creds",
         lambda given: bool(given.nats_creds and (given.nats_user or given.nats_password)),
-        "stands beside nats_user or nats_password; give one kind of credentials",
+        "is given beside nats_user or nats_password; give one kind of credentials",
     ),
     (
         "nats_login_file",
         lambda given: bool(
             given.nats_login_file and (given.nats_user or given.nats_password or given.nats_creds)
         ),
-        "stands beside nats_user, nats_password or nats_creds; give one kind of credentials",
+        "is given beside nats_user, nats_password or nats_creds; give one kind of credentials",
     ),
     (
         "nats",
@@ -308,7 +308,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     (
         "nats",
         lambda given: any(map(_is_no_server, given.nats)),
-        f"is no URL of a server; write nats://HOST:PORT or tls://HOST:PORT, up to port"
+        f"is not the URL of a server; write nats://HOST:PORT or tls://HOST:PORT, up to port"
         f" {addresses.PORT_MAX}",
     ),
     (
@@ -319,13 +319,13 @@ _RULES: Final[tuple[Rule, ...]] = (
     (
         "trusted_identities",
         lambda given: not all(map(_may_be_user, given.trusted_identities)),
-        "has what is no name of a user; a service account's is"
+        "has an invalid user name; a service account's is"
         " system:serviceaccount:NAMESPACE:NAME, and groups are not read",
     ),
     (
         "card_schedulers",
         lambda given: not all(map(_may_be_scheduler, given.card_schedulers)),
-        "has what is no name of a scheduler; give the schedulerName of its pods",
+        "has an invalid scheduler name; give the schedulerName of its pods",
     ),
     (
         "cluster_labels",

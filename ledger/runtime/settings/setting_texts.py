@@ -1,4 +1,4 @@
-"""What is told of settings: in help texts, on the reference page, in what a problem says.
+"""The texts about settings: for help texts, the reference page and problems.
 
 All of it is made from the settings themselves, so one that is not described cannot exist.
 """
@@ -19,7 +19,7 @@ _SHAPES: Final = {
     NAME_PATTERN: "a name of a-z, 0-9 and - with at most 63 characters",
     HOST_PORT_PATTERN: "HOST:PORT",
 }
-"""What texts look like that are held to a pattern."""
+"""Descriptions of the patterns."""
 
 
 class Documentation(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ def is_list(name: str) -> bool:
 
 
 def wanted(name: str) -> str:
-    """Say which values a setting takes, with its bounds and an example."""
+    """Return the values that a setting takes as a text, with its bounds and an example."""
     described = meta(name)
     bounds = [
         f"{word} {bound}"

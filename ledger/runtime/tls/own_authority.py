@@ -2,7 +2,7 @@
 
 `ensure` keeps two things in a directory: `ca.crt` with its key `ca.key`, ten years, made once; and
 `server.pem`, certificate, chain and key in one file so that it is replaced atomically, ninety
-days, made anew thirty days before it ends or when a name is missing. Files that cannot be used are
+days, renewed thirty days before it ends or when a name is missing. Files that cannot be used are
 refused with the remedy and never overwritten.
 
 The CA is long-lived on purpose: it is what webhook configurations carry as their `caBundle`, it
@@ -35,7 +35,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 SERVER_LIFE: Final = timedelta(days=90)
 SERVER_RENEWAL: Final = timedelta(days=30)
-"""How long before its end a server certificate is made anew."""
+"""How long before its end a server certificate is renewed."""
 
 CLOCK_SKEW: Final = timedelta(hours=1)
 """Certificates begin this long ago, for clients whose clock is behind."""
@@ -56,7 +56,7 @@ class CertificateFiles(msgspec.Struct, frozen=True):
 
 
 def given(certificate: str, key: str, now: datetime) -> CertificateFiles:
-    """Check a certificate and key that somebody else keeps. Raises CertificateError."""
+    """Check a certificate and key that the operator provides. Raises CertificateError."""
     check(Path(certificate), Path(key), now)
     return CertificateFiles(certificate, key, "")
 

@@ -1,7 +1,7 @@
 """TLS: the context to serve with, and its certificates kept fresh without a restart.
 
 Changed files make a new context: connections from then on get it, older connections live on. A
-file that cannot be used, halfway through its replacement say, is reported and changes nothing; it
+file that cannot be used, for example during its replacement, is reported and changes nothing; it
 is tried again at the next look.
 
 A CA that is added to the client CA file is trusted at once, and one that is taken out is not any
@@ -120,7 +120,7 @@ def own(directory: Path, names: tuple[str, ...]) -> Callable[[], CertificateFile
 
 
 def given(certificate: str, key: str) -> Callable[[], CertificateFiles]:
-    """Serve with files that somebody else keeps and replaces."""
+    """Serve with files that the operator provides and replaces."""
     return lambda: own_authority.given(certificate, key, own_authority.utc_now())
 
 

@@ -50,7 +50,7 @@ def test_one_object_is_read_however_it_is_written(content: bytes, tmp_path: Path
         (b"a: b: c\n", "line 1, column 5: mapping values are not allowed here"),
         (b"a:\n\t- b\n", "line 2, column 1: while scanning"),
         (b'{"kind": "Pod",', "neither JSON nor YAML: line 1"),
-        (b"\x00\xff\xfe binary", "no text in UTF-8"),
+        (b"\x00\xff\xfe binary", "not text in UTF-8"),
         (b"a: &b 1\nc: *b\n", "write \\*b out"),
         (b"{" * 4000, "nested too deeply|neither JSON nor YAML"),
         (b"x" * 20_000, "more than 10000 bytes"),

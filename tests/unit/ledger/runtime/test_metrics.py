@@ -97,7 +97,7 @@ def test_a_wrong_number_of_labels_is_a_programming_error() -> None:
 
 
 def test_a_wrong_kind_is_a_programming_error() -> None:
-    with pytest.raises(AssertionError, match="log_bytes is no counter"):
+    with pytest.raises(AssertionError, match="log_bytes is not a counter"):
         Telemetry().count("log_bytes")
 
 

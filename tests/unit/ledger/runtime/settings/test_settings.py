@@ -140,7 +140,7 @@ def test_a_problem_names_source_field_value_and_remedy() -> None:
 )
 def test_a_misspelt_variable_is_refused_with_the_nearest_name(variable: str, nearest: str) -> None:
     assert problems(environment={variable: "x"}) == [
-        f"environment: {variable} = (given): is no setting; did you mean {nearest}?"
+        f"environment: {variable} = (given): is not a setting; did you mean {nearest}?"
     ]
 
 
