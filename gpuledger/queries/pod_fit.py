@@ -284,7 +284,7 @@ _WORDS: Final = {
     "types": "accept cards of any type",
     "uuids": "accept cards of any uuid",
     "numa": "do not ask for cards of one NUMA node",
-    "unused": "do not ask for cards that nobody uses",
+    "unused": "do not ask for unused cards",
 }
 
 

@@ -1,7 +1,7 @@
 """Counts the recorded reservations that another limit would have refused.
 
-The postings of the log are counted again. What is refused is not counted, nor whatever becomes of
-it later; who was refused and asked again in truth is not asked again here.
+The postings of the log are counted again. A refused reservation is not counted, nor are its later
+events; its repetitions in the record are not tried again.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ class TriedLimit(msgspec.Struct, frozen=True):
 class LimitResult(msgspec.Struct, frozen=True):
     """The result of a limit: of the reservations that asked for its resource, those refused.
 
-    `before` is what was used at the begin, `peak` the most afterwards.
+    `before` is the used amount at the beginning, `peak` the most afterwards.
     """
 
     account: str

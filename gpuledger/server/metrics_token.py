@@ -16,7 +16,7 @@ def reading(settings: Settings) -> Callable[[], str]:
     """Return a reader of the token: the file's text, "" where no file is set.
 
     The file is read at each use, so it can be replaced at any time; while it cannot be used, there
-    is no token. Raises CommandError where it cannot be used at the start.
+    is not a token. Raises CommandError where it cannot be used at the start.
     """
     if not settings.metrics_token_file:
         return str

@@ -1,7 +1,7 @@
 """Views of the projection at a moment, with their position, for commands.
 
-The projection is first brought up to the log, or waited for while a service does that: whoever was
-answered before a command began finds it in what the command shows.
+The projection is first brought up to the log, or waited for while a service does that, so a
+command shows every write that was acknowledged before it began.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,5 +1,5 @@
-"""The runtime floor: settings, certificates, serving, access, health, logs and metrics.
+"""The runtime of a process: settings, certificates, HTTP server, access, health, logs, metrics.
 
-Each module owns one library or one concern of a process that runs for months. Nothing here knows
+Each module owns one library or one concern of a process that runs for months. None depends on
 quotas.
 """

@@ -22,7 +22,7 @@ STAGES: Final = {
 class PodOnCard(msgspec.Struct, frozen=True):
     """A pod on a card: `memory` in MiB, `cores` in percent of a card, `slots` in containers.
 
-    `exclusive`: it shares the card with no other pod. `stage` is the stage of its placement:
+    `exclusive`: the card has no other pod. `stage` is the stage of its placement:
     `proposed`, `bound`, `allocated`. `observed`: another scheduler placed it. `since` is when it
     was placed.
     """

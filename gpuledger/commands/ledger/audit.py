@@ -56,8 +56,8 @@ async def verify(
     Replays it and checks that no position is missing, every record's hash, the chain, every
     balance, and that stored snapshots are what the replay gives.
 
-    Without --expect, the last head that this store has seen must be in the log. Whoever can
-    rewrite log and store together can only be found out by a head that was kept elsewhere. Exits
+    Without --expect, the last head that this store has seen must be in the log. A writer of both
+    log and store can only be detected by a head stored elsewhere. Exits
     with 1 when anything is wrong.
     """
     from gpuledger.cli.exit_codes import Exit
