@@ -160,8 +160,7 @@ class Proposing:
 
     def standing(self, asked: Asked) -> Placement | None:
         """Return where a pod has cards already, as far as this replica knows."""
-        space = self._view.state.namespaces.get(asked.namespace)
-        placed = space.placed.get(asked.key) if space is not None else None
+        placed = self._view.state.placement(asked.namespace, asked.key)
         if placed is None or placed.uid != asked.uid or not placed.node:
             return None
         return placed

@@ -64,10 +64,8 @@ class CardTenure:
 
     def placement(self, namespace: str, key: str) -> Placement | None:
         """Return where the cards of a pod are, or what is left of that."""
-        space = self.view.state.namespaces.get(namespace)
-        return space.placed.get(key) if space is not None else None
+        return self.view.state.placement(namespace, key)
 
     def entry(self, namespace: str, key: str) -> Entry | None:
         """Return what the ledger knows of a pod."""
-        space = self.view.state.namespaces.get(namespace)
-        return space.entries.get(key) if space is not None else None
+        return self.view.state.entry(namespace, key)

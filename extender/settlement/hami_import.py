@@ -141,8 +141,7 @@ class Importing:
         if reading.parts is None or node is None:
             return
         self._count(reading.node, counted(reading.parts, initialised=reading.initialised))
-        space = self._state().namespaces.get(reading.namespace)
-        placed = space.placed.get(reading.key) if space is not None else None
+        placed = self._state().placement(reading.namespace, reading.key)
         if placement_commands.is_placed(placed, reading.uid):
             self._known["pod"] += 1
             return

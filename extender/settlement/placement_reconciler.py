@@ -9,7 +9,7 @@ from extender.settlement import placement_commands, pod_reader
 from extender.settlement.allocation_annotations import Allocations
 from extender.settlement.card_session import SETTLED, CardTenure
 from extender.settlement.pod_reader import PodReading
-from ledger.core.evolve.charges import PODS, bodies_of
+from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Placement
 from ledger.core.model.commands import AnyCommand, Observe
 from ledger.core.model.events import AnyEvent, CardsRegistered
@@ -135,7 +135,7 @@ class Placements:
         if self._tenure.courier.is_pending(reading.namespace, reading.key):
             return True
         entry = self._tenure.entry(reading.namespace, reading.key)
-        return entry is not None and any(one.uid == reading.uid for one in bodies_of(entry))
+        return entry is not None and entry.holds_uid(reading.uid)
 
     def _goes_astray(self, reading: PodReading, pod: Pod, reason: str) -> None:
         if len(self.astray) >= ASTRAY_MAX:

@@ -124,8 +124,7 @@ def _importing(settings: Settings, state: Callable[[], State], decided: Decide) 
     async def make_known(pod: Pod) -> Denial | None:
         now = time.time_ns() // 1_000
         seen = pod_observation.sight(pod, settings.cluster, rules, now, deleted=False)
-        space = state().namespaces.get(seen.namespace)
-        entry = space.entries.get(seen.key) if space is not None else None
+        entry = state().entry(seen.namespace, seen.key)
         if observation.holds_uid(entry, seen.uid):
             return None
         return await decided(observation.told(seen, ACTOR))

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator
 
 from ledger.core.decide import card_checks
-from ledger.core.evolve.charges import NOTHING, bodies_of, drawn_from, entry_of, terms, units
+from ledger.core.evolve.charges import NOTHING, drawn_from, entry_of, terms, units
 from ledger.core.evolve.coverage import reached
 from ledger.core.evolve.placements import account_of, bookings_of
 from ledger.core.model import accounts, cards
@@ -156,7 +156,7 @@ def _placements_are_of_known_pods(state: State) -> Iterator[str]:
     for name, space in state.namespaces.items():
         for key, placed in space.placed.items():
             entry = space.entries.get(key)
-            if entry is None or placed.uid not in {one.uid for one in bodies_of(entry)}:
+            if entry is None or placed.uid not in {one.uid for one in entry.bodies()}:
                 yield f"{name}/{key} is placed as {placed.uid}, which is not known"
             if not placed.node and not placed.stands:
                 yield f"{name}/{key} has a placement that says nothing"
@@ -194,7 +194,7 @@ def _claims_are_of_pods_that_wait(state: State) -> Iterator[str]:
         entry, placed = space.entries.get(claim.key), space.placed.get(claim.key)
         if node not in state.nodes:
             yield f"something is kept for {claim.key} on {node}, which is gone"
-        if entry is None or claim.uid not in {one.uid for one in bodies_of(entry)}:
+        if entry is None or claim.uid not in {one.uid for one in entry.bodies()}:
             yield f"something is kept for {claim.key} of uid {claim.uid}, which is not known"
         if placed is not None and placed.node and placed.uid == claim.uid:
             yield f"something is kept for {claim.key}, which is placed on {placed.node}"

@@ -196,8 +196,7 @@ def _note_placing(change: RecordChange, event: events.AnyEvent) -> None:
 
 def _note_placement(change: RecordChange, namespace: str, key: str, node: str = "") -> None:
     """Note where the pod at a key is placed, and the node that it leaves or comes to."""
-    space = change.state.namespaces.get(namespace)
-    known = space.placed.get(key) if space is not None else None
+    known = change.state.placement(namespace, key)
     if known is not None or node:
         change.placed.setdefault((namespace, key), known)
     for name in (known.node if known is not None else "", node):

@@ -106,8 +106,7 @@ class Selecting:
         return self._state.namespaces.get(reserve.namespace)
 
     def _entry(self, reserve: Reserve) -> Entry | None:
-        space = self._space(reserve)
-        return space.entries.get(reserve.key) if space is not None else None
+        return self._state.entry(reserve.namespace, reserve.key)
 
     def _before(self, reserve: Reserve, space: Namespace, change: Change) -> Traits:
         """Return by what an object and its pods are counted as far as it is known.
@@ -135,8 +134,7 @@ class Selecting:
         )
         if root is None:
             return None
-        space = self._space(reserve)
-        entry = space.entries.get(root.key) if space is not None else None
+        entry = self._state.entry(reserve.namespace, root.key)
         return entry.traits if entry is not None else self._texts_read(root, policy)
 
     def _texts_read(self, root: Root, policy: NamespacePolicy) -> Traits | None:

@@ -7,7 +7,6 @@ them, perhaps more than their quotas allow. They keep what was promised, until t
 
 from msgspec import structs
 
-from ledger.core.evolve.charges import bodies_of
 from ledger.core.evolve.placements import standing
 from ledger.core.model.amounts import Amounts, covers, largest, without_zeros
 from ledger.core.model.state import State
@@ -30,15 +29,14 @@ def promised(
     which cards there are.
     """
     namespace, key, uid = place
-    space = state.namespaces.get(namespace)
-    entry = space.entries.get(key) if space is not None else None
-    if space is None or entry is None:
+    entry = state.entry(namespace, key)
+    if entry is None:
         return demand
-    demand = standing(space, key, uid, demand)
+    demand = standing(state.namespaces[namespace], key, uid, demand)
     if not assumed:
         return demand
     known: Amounts = {}
-    for body in bodies_of(entry):
+    for body in entry.bodies():
         if body.uid == uid:
             known = largest(known, body.demand)
     return _lowered(demand, known, assumed)

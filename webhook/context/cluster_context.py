@@ -84,8 +84,7 @@ class Surroundings:
 
     def recorded_root(self, reserve: Reserve) -> str | None:
         """Return the root that the ledger has for an existing object, None when it has none."""
-        space = self.view.state.namespaces.get(reserve.namespace)
-        entry = space.entries.get(reserve.key) if space is not None else None
+        entry = self.view.state.entry(reserve.namespace, reserve.key)
         known = entry is not None and holds_uid(entry, reserve.uid)
         return recorded_root(entry, reserve.uid) if known else None
 

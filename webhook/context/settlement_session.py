@@ -115,8 +115,7 @@ class Tenure:
 
     def entry(self, namespace: str, key: str) -> Entry | None:
         """Return what the ledger knows of a key now."""
-        space = self.view.state.namespaces.get(namespace)
-        return space.entries.get(key) if space is not None else None
+        return self.view.state.entry(namespace, key)
 
     def keys(self, namespace: str) -> list[str]:
         """Return all keys of a qualified namespace."""

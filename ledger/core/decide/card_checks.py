@@ -7,7 +7,6 @@ lie where they can and not overlap. Each function returns a denial, None when no
 from collections.abc import Container, Iterator
 from typing import Final
 
-from ledger.core.evolve.charges import bodies_of
 from ledger.core.evolve.placements import bookings_of, lines_of
 from ledger.core.model import cards
 from ledger.core.model.amounts import AMOUNT_MAX
@@ -87,9 +86,8 @@ def moved(before: Parts, after: Parts) -> str:
 
 def unknown_pod(state: State, namespace: str, key: str, uid: str) -> Denial | None:
     """Refuse a pod that the ledger does not know."""
-    space = state.namespaces.get(namespace)
-    entry = space.entries.get(key) if space is not None else None
-    if entry is not None and any(one.uid == uid for one in bodies_of(entry)):
+    entry = state.entry(namespace, key)
+    if entry is not None and entry.holds_uid(uid):
         return None
     return refused(
         Reason.POD_UNKNOWN, f"the ledger does not know {namespace}/{key} of uid {uid} yet"

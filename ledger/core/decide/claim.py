@@ -143,8 +143,7 @@ def _held_by(state: State, node: str, victims: tuple[tuple[str, str, str], ...])
     """Return what pods, as `(namespace, key, uid)`, hold of a node's cards together."""
     found: Bookings = {}
     for namespace, key, uid in victims:
-        space = state.namespaces.get(namespace)
-        placed = space.placed.get(key) if space is not None else None
+        placed = state.placement(namespace, key)
         if placed is None or (placed.uid, placed.node) != (uid, node):
             continue
         for uuid, booking in bookings_of(placed).items():

@@ -25,8 +25,7 @@ def decide(state: State, command: commands.AnyCommand) -> Decision:
 
 
 def _end(state: State, command: commands.End) -> Decision:
-    space = state.namespaces.get(command.namespace)
-    entry = space.entries.get(command.key) if space is not None else None
+    entry = state.entry(command.namespace, command.key)
     if entry is None:
         return []
     if command.cause == events.Cause.MOVED and charges.is_barred(entry, command.uid):
@@ -48,8 +47,7 @@ def _end(state: State, command: commands.End) -> Decision:
 
 
 def _refute(state: State, command: commands.Refute) -> Decision:
-    space = state.namespaces.get(command.namespace)
-    entry = space.entries.get(command.key) if space is not None else None
+    entry = state.entry(command.namespace, command.key)
     if entry is None or not any(_is_refuted(hold, command) for hold in entry.holds):
         return []
     return [

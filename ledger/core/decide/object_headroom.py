@@ -6,7 +6,7 @@ bear, one has to know the bound beforehand; `placing` decides without it, by try
 
 from collections.abc import Iterator
 
-from ledger.core.evolve.charges import Term, asked_only, bodies_of, drawn_from
+from ledger.core.evolve.charges import Term, asked_only, drawn_from
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.core.model.traits import Traits, matches
 
@@ -17,10 +17,10 @@ def most(state: State, namespace: str, key: str, uid: str, resource: str) -> int
     It never is less than what it is charged already. None when nothing bounds it, and when no such
     object is known or it is charged nothing at all.
     """
-    space = state.namespaces.get(namespace)
-    entry = space.entries.get(key) if space is not None else None
-    if space is None or entry is None or all(one.uid != uid for one in bodies_of(entry)):
+    entry = state.entry(namespace, key)
+    if entry is None or not entry.holds_uid(uid):
         return None
+    space = state.namespaces[namespace]
     root = space.entries.get(drawn_from(entry))
     lines = list(_counting(space, entry.traits if root is None else root.traits, resource))
     if not lines or not entry.charge:

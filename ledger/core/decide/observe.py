@@ -22,13 +22,13 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     ended = state.ended.get(command.uid)
     if ended is not None and ended.cause in events.GONE:
         return []
-    space = state.namespaces.get(command.namespace)
-    entry = space.entries.get(command.key) if space is not None else None
+    entry = state.entry(command.namespace, command.key)
     if entry is None:
         return [_observed(command, ended, events.NO_HOLD)] if command.demand else []
     if charges.is_barred(entry, command.uid):
         command = msgspec.structs.replace(command, root=commands.BARRED)
-    if space is not None and command.key in space.placed:
+    space = state.namespaces[command.namespace]
+    if command.key in space.placed:
         demand = placements.standing(space, command.key, command.uid, command.demand)
         command = msgspec.structs.replace(command, demand=demand)
     stored = entry.committed

@@ -128,8 +128,7 @@ def _placement(
     command: commands.Place | commands.Advance | commands.Unplace | commands.Resize,
 ) -> Placement | None:
     """Return where the pod of a command is placed."""
-    space = state.namespaces.get(command.namespace)
-    placed = space.placed.get(command.key) if space is not None else None
+    placed = state.placement(command.namespace, command.key)
     if placed is None or placed.uid != command.uid or not placed.node:
         return None
     return placed

@@ -151,7 +151,7 @@ def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
 
 def _may_draw(entry: Entry) -> bool:
     """Return whether any of what a key may turn out to be draws from a root."""
-    return any(body.root not in _OWN for body in charges.bodies_of(entry))
+    return any(body.root not in _OWN for body in entry.bodies())
 
 
 def _is_within_envelope(space: Namespace, command: commands.Reserve) -> bool:

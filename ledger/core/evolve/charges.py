@@ -83,18 +83,13 @@ def entry_of(committed: Object | None, holds: tuple[Hold, ...]) -> Entry:
     return Entry(committed, holds, charge, root, traits)
 
 
-def bodies_of(entry: Entry) -> tuple[Object | Hold, ...]:
-    """Return everything that a key may turn out to be: the committed object, then the holds."""
-    return entry.holds if entry.committed is None else (entry.committed, *entry.holds)
-
-
 def is_barred(entry: Entry, uid: str) -> bool:
     """Return whether the object of this uid may not draw: that stays so, whoever tells of it.
 
     Only the review of its creation knew who made it, and the view of whoever tells of it now may be
     older than that.
     """
-    return any(one.root == BARRED and one.uid == uid for one in bodies_of(entry))
+    return any(one.root == BARRED and one.uid == uid for one in entry.bodies())
 
 
 def drawn_from(entry: Entry) -> str:

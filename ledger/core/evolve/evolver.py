@@ -315,11 +315,10 @@ _APPLY: Final[dict[type, Callable[[State, Any, int], Postings]]] = {
 
 
 def _entry(state: State, namespace: str, key: str) -> tuple[Namespace, Entry]:
-    space = state.namespaces.get(namespace)
-    entry = space.entries.get(key) if space is not None else None
-    if space is None or entry is None:
+    entry = state.entry(namespace, key)
+    if entry is None:
         raise InvariantError(f"{namespace}/{key} holds nothing")
-    return space, entry
+    return state.namespaces[namespace], entry
 
 
 def _hold(entry: Entry, uid: str, base: int) -> Hold:

@@ -15,7 +15,6 @@ from ledger.core.evolve.charges import (
     WITHIN_LIMITS,
     InvariantError,
     Postings,
-    bodies_of,
     drawn_from,
     entry_of,
     post_lines,
@@ -176,7 +175,7 @@ def vacate(state: State, space: Namespace, place: tuple[str, str]) -> Postings:
     if before is None and claim is None:
         return []
     entry = space.entries.get(key)
-    uids = {one.uid for one in bodies_of(entry)} if entry is not None else set()
+    uids = {one.uid for one in entry.bodies()} if entry is not None else set()
     if claim is not None and claim.uid not in uids:
         _end_claim(state, namespace, key)
     if before is None or before.uid in uids:
@@ -231,11 +230,10 @@ def _put_node(state: State, name: str, node: Node) -> None:
 
 
 def _pod(state: State, namespace: str, key: str, uid: str) -> tuple[Namespace, Entry]:
-    space = state.namespaces.get(namespace)
-    entry = space.entries.get(key) if space is not None else None
-    if space is None or entry is None or all(one.uid != uid for one in bodies_of(entry)):
+    entry = state.entry(namespace, key)
+    if entry is None or not entry.holds_uid(uid):
         raise InvariantError(f"{namespace}/{key} is no pod {uid} that is known")
-    return space, entry
+    return state.namespaces[namespace], entry
 
 
 def _placement(space: Namespace, key: str, uid: str) -> Placement:

@@ -77,6 +77,14 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     root: str = ""
     traits: Traits = ()
 
+    def bodies(self) -> "tuple[Object | Hold, ...]":
+        """Return everything that the key may turn out to be: the object, then the holds."""
+        return self.holds if self.committed is None else (self.committed, *self.holds)
+
+    def holds_uid(self, uid: str) -> bool:
+        """Return whether the key may turn out to be the object of this uid."""
+        return any(body.uid == uid for body in self.bodies())
+
 
 class Draw(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the pods of one root are charged together, and what part of it is committed."""
@@ -218,6 +226,19 @@ class State:
         self.ended: dict[str, Ended] = {}
         self.ended_order: deque[str] = deque()
         self.journal: list[tuple[Any, Any, Any]] | None = None
+
+    def entry(self, namespace: str, key: str) -> Entry | None:
+        """Return what a key of a qualified namespace holds, None when it holds nothing."""
+        space = self.namespaces.get(namespace)
+        return space.entries.get(key) if space is not None else None
+
+    def placement(self, namespace: str, key: str) -> Placement | None:
+        """Return where the pod at a key of a qualified namespace is placed, or was; None if never.
+
+        The placement of a pod that gave its cards back has no node.
+        """
+        space = self.namespaces.get(namespace)
+        return space.placed.get(key) if space is not None else None
 
     def seal(self, position: int, record_hash: bytes, time: int) -> None:
         """Mark the end of a record: its events are stored and can no longer be taken back."""

@@ -86,9 +86,8 @@ def _usable(state: State, command: commands.AnyCommand) -> amounts.Amounts | Non
     """Return what a new pod may draw by right, None where its root was asked for in full."""
     if not isinstance(command, commands.Reserve) or command.forced:
         return None
-    space = state.namespaces.get(command.namespace)
-    root = space.entries.get(command.root) if space is not None else None
-    if space is None or root is None or command.key in space.entries:
+    root = state.entry(command.namespace, command.root)
+    if root is None or state.entry(command.namespace, command.key) is not None:
         return None
     stored = root.committed
     return None if stored is None or stored.admitted is None else charges.usable(root)

@@ -17,7 +17,6 @@ from support.oracles.denial_text_reader import Advice, Line, advice_of, lines_of
 
 from ledger.core import snapshots
 from ledger.core.decide.decider import decide
-from ledger.core.evolve.charges import bodies_of
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model.accounts import Kind, kind, parts, resource_of
 from ledger.core.model.amounts import Amounts
@@ -212,7 +211,7 @@ def emptied(state: State, command: Reserve) -> Iterator[State]:
     own = _kept(state, command)
     for namespace, space in list(alone.namespaces.items()):
         for key, entry in list(space.entries.items()):
-            for one in bodies_of(entry):
+            for one in entry.bodies():
                 if (namespace, key) == (command.namespace, command.key):
                     base = one.base if isinstance(one, Hold) else command.base
                     gone = one.uid != command.uid
@@ -237,11 +236,10 @@ def _unseen(alone: State, command: Reserve) -> State:
 
 def _kept(state: State, command: Reserve) -> set[str]:
     """Return the keys of the roots that an object draws from."""
-    space = state.namespaces.get(command.namespace)
-    entry = space.entries.get(command.key) if space is not None else None
+    entry = state.entry(command.namespace, command.key)
     mine = [
         one
-        for one in (() if entry is None else bodies_of(entry))
+        for one in (() if entry is None else entry.bodies())
         if one.uid == command.uid and getattr(one, "base", command.base) == command.base
     ]
     return {command.root, *(one.root for one in mine)}

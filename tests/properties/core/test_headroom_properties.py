@@ -8,7 +8,7 @@ from support.generators.random_commands import CLUSTER, random_commands
 
 from ledger.core.decide.decider import decide
 from ledger.core.decide.object_headroom import most
-from ledger.core.evolve.charges import PODS, bodies_of
+from ledger.core.evolve.charges import PODS
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.core.model.denials import Denial, Reason
@@ -40,7 +40,7 @@ def _pods(state: State) -> Iterator[Pod]:
     """Yield the pods that are charged for something."""
     for namespace, space in state.namespaces.items():
         for key, entry in space.entries.items():
-            for body in bodies_of(entry):
+            for body in entry.bodies():
                 if key.startswith(PODS) and body.demand:
                     yield namespace, key, body.uid
 

@@ -214,8 +214,7 @@ class Checker:
 
     def _known(self, space: str, key: str) -> Amounts | None:
         """Return what the ledger has committed at a key."""
-        namespace = self.state.namespaces.get(space)
-        entry = namespace.entries.get(key) if namespace is not None else None
+        entry = self.state.entry(space, key)
         return entry.committed.demand if entry is not None and entry.committed else None
 
     def _differences_of_cards(self, servers: list[ApiServer], now: float) -> list[str]:

@@ -197,8 +197,7 @@ class FullWorld(World):
 
     def root(self, key: str, namespace: str = f"{CLUSTER}/red") -> Entry | None:
         """Return what the ledger knows of a key, such as `deployments.apps/web`."""
-        space = self.state.namespaces.get(namespace)
-        return space.entries.get(key) if space is not None else None
+        return self.state.entry(namespace, key)
 
     def used(self, account: str, key: str) -> int:
         """Return what is used of a line of an account."""

@@ -5,7 +5,6 @@ import random
 from support.builders.decide_and_fold import record
 from support.generators.random_commands import CLUSTER, RESOURCES, random_commands
 
-from ledger.core.evolve.charges import bodies_of
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI, OWN, Card, Part, Parts, Phase, Share, Stage
 from ledger.core.model.state import State
@@ -35,7 +34,7 @@ def placing_command(source: random.Random, state: State) -> commands.AnyCommand:
         (namespace, key, body.uid)
         for namespace, space in state.namespaces.items()
         for key, entry in space.entries.items()
-        for body in bodies_of(entry)
+        for body in entry.bodies()
         if key.startswith("pods/")
     ]
     if not pods or source.random() < 0.3:

@@ -15,7 +15,7 @@ def following_command(source: random.Random, state: State) -> commands.AnyComman
         (namespace, key, body)
         for namespace, space in state.namespaces.items()
         for key, entry in space.entries.items()
-        for body in charges.bodies_of(entry)
+        for body in entry.bodies()
     ]
     if not found:
         return random_command(source)

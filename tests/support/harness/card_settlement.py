@@ -181,8 +181,7 @@ class CardWorld(World):
         )
 
     def placed(self, name: str, namespace: str = NAMESPACE) -> Placement | None:
-        space = self.state.namespaces.get(namespace)
-        return space.placed.get(f"pods/{name}") if space is not None else None
+        return self.state.placement(namespace, f"pods/{name}")
 
     def add_pod(self, name: str, *, node: str = "", parts: Parts = (), **pod: Any) -> str:
         """Create a pod, bound and annotated as one that was given these parts; return its uid."""

@@ -238,8 +238,7 @@ class Replica:
 
     def placed(self, name: str) -> Placement | None:
         """Return where the ledger has a pod's cards."""
-        space = self.writer.state.namespaces.get(f"{CLUSTER}/{NAMESPACE}")
-        found = space.placed.get(f"pods/{name}") if space is not None else None
+        found = self.writer.state.placement(f"{CLUSTER}/{NAMESPACE}", f"pods/{name}")
         return found if found is not None and found.node else None
 
     def _count(self, *names: str) -> None:

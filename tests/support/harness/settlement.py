@@ -83,8 +83,7 @@ class World:
         assert isinstance(await self.writer.submit(command), Accepted)
 
     def entry(self, name: str, namespace: str = f"{CLUSTER}/red") -> Entry | None:
-        space = self.state.namespaces.get(namespace)
-        return space.entries.get(f"pods/{name}") if space is not None else None
+        return self.state.entry(namespace, f"pods/{name}")
 
     def limits(self, quota: str) -> dict[str, int] | None:
         account = self.state.accounts.get(accounts.quota(CLUSTER, "red", quota))

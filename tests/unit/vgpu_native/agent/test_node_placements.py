@@ -4,7 +4,6 @@ import pytest
 from support.builders.decide_and_fold import record
 from support.generators.card_commands import NODES, random_life
 
-from ledger.core.evolve.charges import bodies_of
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share, Stage
 from ledger.core.model.state import State
@@ -38,7 +37,7 @@ def odd_keys(state: State) -> set[tuple[str, str]]:
     found = set()
     for name, space in state.namespaces.items():
         for key, entry in space.entries.items():
-            bodies = bodies_of(entry)
+            bodies = entry.bodies()
             created = entry.committed is not None or any(not one.base for one in entry.holds)
             if not created or len({one.uid for one in bodies}) > 1:
                 found.add((name, key))
