@@ -15,6 +15,7 @@ from extender.fit.fit_engine import Selecting
 from extender.scheduler_api.scheduling_request import Asked
 from ledger.core.evolve.placements import bookings_of
 from ledger.core.model.cards import Placement
+from ledger.core.model.qualified_names import local_name
 
 TRIED_MAX: Final = 256
 """Most pods of one node that are looked at."""
@@ -35,7 +36,7 @@ def victims(selecting: Selecting, asked: Asked, node: str, there: Residents) -> 
     """Return pods of a node that leave enough room for another one; none where that is in vain."""
     ordered = sorted(there, key=lambda place: (_memory(there[place]), place))[:TRIED_MAX]
     return [
-        Victim(namespace.partition("/")[2], key.partition("/")[2], _memory(there[namespace, key]))
+        Victim(local_name(namespace), key.partition("/")[2], _memory(there[namespace, key]))
         for namespace, key in _leaving(selecting, asked, node, there, ordered)
     ]
 

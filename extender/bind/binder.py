@@ -17,6 +17,7 @@ from extender.bind.hami_node_lock import Locking
 from extender.bind.placement_service import Origin, Proposed, Proposing
 from extender.scheduler_api.scheduling_request import Asked, version_of
 from ledger.core.model.cards import HAMI, Card, Placement
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
 from ledger.kube.hami.placement_annotations import annotations_of, labels_of
@@ -206,7 +207,7 @@ class Binding:
         """
         if self._is_hamis(where):
             with contextlib.suppress(ClusterError):
-                await self._locking.unlock(asked.pod, where.partition("/")[2])
+                await self._locking.unlock(asked.pod, local_name(where))
 
     def _is_hamis(self, where: str) -> bool:
         known = self._view.state.nodes.get(where)

@@ -29,6 +29,7 @@ from ledger.core.model.cards import Parts, Placement, Stage
 from ledger.core.model.commands import Place, Unplace
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.core.model.events import Cause
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.placed_demand import stands_of
 from ledger.log.ledger import Accepted, Ledger
@@ -305,6 +306,6 @@ class Proposing:
 
     async def _idle(self, node: str, until: float) -> None:
         """Wait until a node, as far as is known here, is handing cards out to nobody."""
-        short = node.partition("/")[2]
+        short = local_name(node)
         while self._selecting.is_busy(short) and self._clock() < until:
             await self._news.wait(until - self._clock())

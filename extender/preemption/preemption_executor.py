@@ -21,6 +21,7 @@ from ledger.core.model.cards import Claim, Parts
 from ledger.core.model.commands import MakeRoom, Withdraw
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.events import Cause
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import BudgetExhausted, Conflict, NotFound
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.resources import PODS
@@ -135,7 +136,7 @@ class MakingRoom:
 
     async def _evict(self, asked: Asked, claimed: Claimed) -> Made:
         """Evict the victims of a claim that are there still, as long as it stands."""
-        node = claimed.node.partition("/")[2]
+        node = local_name(claimed.node)
         for subject in claimed.victims:
             if self._standing(asked) != claimed:
                 return Made("overtaken")
@@ -157,7 +158,7 @@ class MakingRoom:
         """Read a victim; None when it is gone, leaves already, or is more important."""
         namespace, key, uid = subject
         name = key.removeprefix(f"{PODS.name}/")
-        pod = await self._cluster.get_pod(namespace.partition("/")[2], name)
+        pod = await self._cluster.get_pod(local_name(namespace), name)
         if pod is None or pod.metadata.uid != uid or is_leaving(pod):
             return None
         return pod if priority_of(pod) < priority_of(asked.pod) else None

@@ -15,6 +15,7 @@ from extender.settlement.card_session import CardTenure
 from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Placement
 from ledger.core.model.events import AnyEvent, Resized
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError, Conflict, NotFound, Unavailable
 from ledger.kube.api.objects import Pod
 from ledger.kube.hami.placement_annotations import allocated
@@ -96,7 +97,7 @@ class Allocations:
 
     async def _write(self, subject: _Subject) -> None:
         """Write the amounts of a pod unless it has them. Raises ClusterError."""
-        namespace, name = subject.namespace.partition("/")[2], subject.key.removeprefix(PODS)
+        namespace, name = local_name(subject.namespace), subject.key.removeprefix(PODS)
         pod = await self._tenure.cluster.get_pod(namespace, name)
         placed = self._tenure.placement(subject.namespace, subject.key)
         if pod is None or placed is None or not self._is_outdated(pod, placed, subject.uid):

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.model import accounts
 from ledger.core.model.cards import Placement
+from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import Entry
 from ledger.kube.api.ports import Allocates
 from ledger.kube.requests.demand_rules import DemandRules
@@ -56,7 +56,7 @@ class CardTenure:
 
     def qualified(self, name: str) -> str:
         """Return the name of a node or namespace in the ledger."""
-        return accounts.qualified(self.name, name)
+        return qualified(self.name, name)
 
     def owns(self, qualified: str) -> bool:
         """Return whether a node or namespace is of this cluster."""

@@ -15,10 +15,10 @@ from extender.settlement import node_reader, placement_commands, pod_reader
 from extender.settlement.hami_counts import Counted, counted
 from extender.settlement.node_reader import NodeRules
 from ledger.core.evolve.placements import account_of, lines_of
-from ledger.core.model import accounts
 from ledger.core.model.cards import Card
 from ledger.core.model.commands import AnyCommand, RegisterCards
 from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.qualified_names import local_name, qualified
 from ledger.core.model.state import State
 from ledger.kube.api.objects import Node, Pod
 from ledger.kube.hami.hami_accounts import Accounts
@@ -118,7 +118,7 @@ class Importing:
         if reading.announced.problem:
             self._problems.append(Problem("node", reading.name, reading.announced.problem))
             return
-        name = accounts.qualified(self._cluster, reading.name)
+        name = qualified(self._cluster, reading.name)
         known = self._state().nodes.get(name)
         wanted = node_reader.cards_of(reading, known, now, lost=False)
         if wanted is None:
@@ -180,7 +180,7 @@ class Importing:
             memory = cores = slots = 0
         hami = self._by_hami.get((node, card.uuid), Counted())
         return CardTotal(
-            node.partition("/")[2],
+            local_name(node),
             card.uuid,
             card.memory,
             memory,

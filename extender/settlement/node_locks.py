@@ -12,6 +12,7 @@ from extender.settlement.node_informer import Nodes
 from extender.settlement.node_reader import NodeReading
 from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Stage
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError, Unavailable
 from ledger.kube.hami import annotation_names, node_lock
 from ledger.kube.hami.node_lock import NodeLock
@@ -46,7 +47,7 @@ class Locks:
 
     async def release(self, node: str, namespace: str, name: str) -> None:
         """Clear the lock of a qualified node if it is for this pod; later, if that fails."""
-        reading = self._nodes.known.get(node.partition("/")[2])
+        reading = self._nodes.known.get(local_name(node))
         lock = node_lock.read(reading.lock) if reading is not None else None
         if reading is None or lock is None or not lock.is_of(namespace, name):
             return

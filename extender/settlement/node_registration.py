@@ -24,6 +24,7 @@ from extender.settlement.node_informer import Nodes
 from ledger.core.model import cards
 from ledger.core.model.commands import RegisterCards, RemoveNode
 from ledger.core.model.events import AnyEvent, CardsRegistered
+from ledger.core.model.qualified_names import local_name
 from ledger.log.writer.token_bucket import ByteRates
 from ledger.runtime.tasks import Stride
 
@@ -81,7 +82,7 @@ class Registering:
         more.
         """
         if isinstance(event, CardsRegistered):
-            name = event.node.partition("/")[2]
+            name = local_name(event.node)
             if name not in self._nodes.known:
                 self._hear(name)
 

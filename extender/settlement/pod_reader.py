@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from ledger.core.evolve import charges
-from ledger.core.model import accounts
 from ledger.core.model.cards import Parts, Phase, Stage
+from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.objects import ContainerStatus, Pod
 from ledger.kube.hami import annotation_names
 from ledger.kube.hami.placement_reader import parts_of, phased
@@ -51,11 +51,11 @@ def read(pod: Pod, cluster: str, rules: DemandRules) -> PodReading:
     meta, spec = pod.metadata, pod.spec
     parts, problem = _given(pod, rules)
     return PodReading(
-        accounts.qualified(cluster, meta.namespace),
+        qualified(cluster, meta.namespace),
         charges.PODS + meta.name,
         meta.uid,
         meta.version(),
-        accounts.qualified(cluster, spec.node_name) if spec.node_name else "",
+        qualified(cluster, spec.node_name) if spec.node_name else "",
         parts,
         problem,
         _stage(pod),

@@ -18,6 +18,7 @@ from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Placement, Stage
 from ledger.core.model.commands import Advance, Unplace
 from ledger.core.model.events import AnyEvent, Cause, Placed
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
 from ledger.runtime.backoff import Pausing
@@ -103,14 +104,14 @@ class Unbound:
 
     async def _settle(self, subject: _Subject) -> None:
         """Tell what a read shows. Raises ClusterError: then nothing is known."""
-        namespace, name = subject.namespace.partition("/")[2], subject.key.removeprefix(PODS)
+        namespace, name = local_name(subject.namespace), subject.key.removeprefix(PODS)
         since = self._since[subject]
         pod = await self._tenure.cluster.get_pod(namespace, name)
         placed = self._placement(subject)
         if placed is None or self._since.get(subject) != since:
             return  # it went on, or began anew, while the pod was read
         del self._since[subject]
-        if pod is not None and _is_at(pod, subject.uid, placed.node.partition("/")[2]):
+        if pod is not None and _is_at(pod, subject.uid, local_name(placed.node)):
             bound = Advance(*subject, Stage.BOUND, actor=SETTLED, node=placed.node)
             await self._tenure.courier.send(bound)
             return

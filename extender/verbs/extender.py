@@ -54,6 +54,7 @@ from extender.verbs.prioritize_nodes import prioritized
 from ledger.core.decide.card_checks import residents
 from ledger.core.model.cards import Placement
 from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Binds
@@ -304,7 +305,7 @@ class Extender:
             return filter_nodes.everywhere(found)
         placed = self._proposing.standing(who)
         if placed is not None:
-            return filter_nodes.only(found, placed.node.partition("/")[2])
+            return filter_nodes.only(found, local_name(placed.node))
         verdicts, fitted = filter_nodes.filtered(self._selecting, who, found)
         passed = sum(verdicts.passed)
         if passed == 0 and self._preemption is not None:

@@ -12,6 +12,7 @@ from gpuledger.storage.store_projection import show_written
 from gpuledger.wiring import service_parts
 from ledger.core.model import accounts
 from ledger.core.model.commands import CloseAccount, SetLimits
+from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import State
 from ledger.kube.api.objects import ResourceQuota, ResourceQuotaSpec
 from ledger.kube.quotas import hard_limits, resource_quota
@@ -84,7 +85,7 @@ async def set_limits(
     """Set all limits of a quota. Raises CommandError, and what opening and reading the log
     raises."""
     account = _account(settings, namespace, name)
-    covers = (accounts.qualified(settings.cluster, namespace),)
+    covers = (qualified(settings.cluster, namespace),)
     return await _write(settings, SetLimits(account, covers, limits, ACTOR), create=True)
 
 

@@ -9,6 +9,7 @@ import aiosqlite
 import msgspec
 import structlog
 
+from ledger.core.model.qualified_names import split_qualified
 from ledger.log.port import Entry, Log
 from ledger.log.writer import denial_log
 from projections.store.store_writer import Store
@@ -72,5 +73,5 @@ def _row(entry: Entry) -> tuple[int, int, str, str, bytes] | None:
     except msgspec.MsgspecError as error:
         _log.warning("denial_unreadable", number=entry.position, reason=str(error))
         return None
-    cluster, _, namespace = refusal.namespace.partition("/")
+    cluster, namespace = split_qualified(refusal.namespace)
     return entry.position, refusal.time, cluster, namespace, entry.payload

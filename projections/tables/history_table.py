@@ -6,6 +6,7 @@ import aiosqlite
 import msgspec
 
 from ledger.core.model import accounts, events
+from ledger.core.model.qualified_names import qualified
 from ledger.log.records import Item
 from projections.tables.changes import KEYED, PLACING, RecordChange
 from projections.tables.name_numbers import NameNumbers
@@ -60,4 +61,4 @@ def namespace_of(event: events.AnyEvent) -> str:
     if accounts.kind(event.account) is not accounts.Kind.QUOTA:
         return ""
     cluster, namespace, _ = accounts.parts(event.account)
-    return accounts.qualified(cluster, namespace)
+    return qualified(cluster, namespace)

@@ -6,6 +6,8 @@ one log gives the same.
 
 import aiosqlite
 
+from ledger.core.model.qualified_names import split_qualified
+
 
 class NameNumbers:
     """The numbers of the namespaces and accounts seen so far."""
@@ -33,7 +35,7 @@ class NameNumbers:
         number = self.namespaces.get(qualified)
         if number is None:
             number = self.namespaces[qualified] = len(self.namespaces) + 1
-            cluster, _, name = qualified.partition("/")
+            cluster, name = split_qualified(qualified)
             self._new_namespaces.append((number, cluster, name, position))
         return number
 

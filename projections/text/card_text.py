@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ledger.core.model import events
 from ledger.core.model.cards import Card, Parts, Share, Stage
+from ledger.core.model.qualified_names import local_name
 
 LISTED_MAX: Final = 8
 """How many cards or containers are named; the rest is counted."""
@@ -76,7 +77,7 @@ def _some(texts: Iterable[str], count: int) -> str:
 
 
 def _node(qualified: str) -> str:
-    return qualified.partition("/")[2]
+    return local_name(qualified)
 
 
 _WORDS: Final[dict[type, Callable[[Any], str]]] = {

@@ -9,6 +9,7 @@ from ledger.core.evolve.evolver import Postings
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import BARRED
+from ledger.core.model.qualified_names import cluster_of, split_qualified
 from ledger.core.model.traits import Traits
 from projections.tables.history_table import namespace_of
 from projections.text.card_text import cards_in_words
@@ -48,7 +49,7 @@ class Posting(msgspec.Struct, frozen=True):
 
 def describe(event: events.AnyEvent) -> Description:
     """Describe an event."""
-    cluster, _, namespace = namespace_of(event).partition("/")
+    cluster, namespace = split_qualified(namespace_of(event))
     key, uid, cause, amounts = "", "", "", dict[str, int]()
     match event:
         case events.ClusterRegistered():
@@ -58,9 +59,9 @@ def describe(event: events.AnyEvent) -> Description:
         case events.AccountClosed():
             key = event.account
         case events.Described():
-            cluster, key = event.subject.partition("/")[0], event.subject
+            cluster, key = cluster_of(event.subject), event.subject
         case events.CardsRegistered() | events.NodeRemoved():
-            cluster, key = event.node.partition("/")[0], event.node
+            cluster, key = cluster_of(event.node), event.node
         case _:
             key, uid, cause, amounts = event.key, event.uid, _cause(event), _amounts(event)
     told = (type(event).__name__, cause, cluster, namespace, key, uid, amounts, event.actor)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from ledger.core.model import accounts
 from ledger.core.model.commands import Observe
 from ledger.core.model.denials import Denial
+from ledger.core.model.qualified_names import qualified
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
 from tests.bench.fleet import VERSION, Fleet, pod, workload
@@ -28,7 +28,7 @@ def roots(fleet: Fleet) -> Iterator[Observe]:
     for root in range(fleet.roots):
         meta = workload(fleet.deployment(root)).metadata
         yield Observe(
-            accounts.qualified(CLUSTER, meta.namespace),
+            qualified(CLUSTER, meta.namespace),
             root_key(root),
             meta.uid,
             VERSION,
@@ -46,7 +46,7 @@ def pods(fleet: Fleet) -> Iterator[Observe]:
         demand = demand_of(seen, RULES)
         assert not isinstance(demand, Denial), demand
         yield Observe(
-            accounts.qualified(CLUSTER, seen.metadata.namespace),
+            qualified(CLUSTER, seen.metadata.namespace),
             POD_KEYS + seen.metadata.name,
             seen.metadata.uid,
             VERSION,

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.model import accounts
+from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.ports import Listed
 from ledger.kube.api.resources import Resource
 from ledger.kube.client.api_cluster import KubernetesCluster
@@ -171,7 +171,7 @@ def _roots(tenure: Tenure, resource: Resource) -> Roots:
 def _check(writer: Writer, fleet: Fleet) -> None:
     """Assert that the ledger ended where the lists were, or nothing measured means anything."""
     spaces = [
-        writer.state.namespaces[accounts.qualified(ledgers.CLUSTER, f"team-{number}")]
+        writer.state.namespaces[qualified(ledgers.CLUSTER, f"team-{number}")]
         for number in range(fleet.namespaces)
     ]
     drawn = sum(len(pods) for space in spaces for pods in space.members.values())

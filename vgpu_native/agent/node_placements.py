@@ -24,6 +24,7 @@ from ledger.core.model.events import (
     Resized,
     Unplaced,
 )
+from ledger.core.model.qualified_names import local_name
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Lost
@@ -57,7 +58,7 @@ class Resident(msgspec.Struct, frozen=True):
     @property
     def space(self) -> str:
         """The pod's namespace in its cluster."""
-        return self.namespace.partition("/")[2]
+        return local_name(self.namespace)
 
 
 class Image(msgspec.Struct, frozen=True):

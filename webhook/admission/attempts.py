@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.model import accounts
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import CREATE, Observe, Reserve
 from ledger.core.model.denials import Denial
+from ledger.core.model.qualified_names import qualified
 from ledger.core.model.traits import Traits
 from ledger.kube.api.objects import ObjectMeta
 from webhook.admission.admission_denials import uid_missing, unnamed
@@ -71,7 +71,7 @@ class Attempts:
                 return unnamed(f"metadata.{field}", text)
         actor = self._recorded(request.user_info.username)[:ACTOR_CHARACTERS_MAX]
         return Reserve(
-            namespace=accounts.qualified(self._cluster, namespace),
+            namespace=qualified(self._cluster, namespace),
             key=f"{resource}/{name}",
             uid=uid,
             demand=demand,
@@ -97,11 +97,6 @@ def observation(
         traits,
         generation,
     )
-
-
-def unqualified(namespace: str) -> str:
-    """Return the name of a qualified namespace in its own cluster."""
-    return namespace.partition("/")[2]
 
 
 def on_behalf(reserve: Reserve, meta: ObjectMeta) -> Reserve:

@@ -12,10 +12,10 @@ import msgspec
 from ledger.core.evolve.charges import PODS, drawn_from
 from ledger.core.model.commands import BARRED, Reserve
 from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.qualified_names import local_name
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.core.model.traits import Traits, is_read, matches, united
 from ledger.kube.api.objects import ObjectMeta
-from webhook.admission.attempts import unqualified
 from webhook.context.cluster_context import Surroundings
 from webhook.context.owner_chain import Root
 from webhook.context.owner_digest import remembered
@@ -130,7 +130,7 @@ class Selecting:
         """Return by what the root is counted that an object is adopted into."""
         surroundings = self._surroundings
         root = await surroundings.ancestry.root_of(
-            unqualified(reserve.namespace), meta, deadline=surroundings.until(until)
+            local_name(reserve.namespace), meta, deadline=surroundings.until(until)
         )
         if root is None:
             return None

@@ -8,9 +8,9 @@ import structlog
 
 from ledger.core.model.commands import AnyCommand, Describe, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
+from ledger.core.model.qualified_names import local_name
 from ledger.log.ledger import Accepted, Ledger
 from webhook.admission import admission_denials
-from webhook.admission.attempts import unqualified
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_settings import Policy
 from webhook.context.cluster_context import Surroundings
@@ -98,7 +98,7 @@ class Asking:
 
     def _told(self, reserve: Reserve) -> Reserve:
         """Return a reservation whose denial names who holds as far as policy lets it."""
-        policy = self._surroundings.policies.of(unqualified(reserve.namespace))
+        policy = self._surroundings.policies.of(local_name(reserve.namespace))
         return msgspec.structs.replace(reserve, own_holders=policy.foreign_holders == "none")
 
     async def share(self, reserve: Reserve, until: float) -> Verdict:
@@ -144,7 +144,7 @@ class Asking:
         state = self._surroundings.view.state
         if namespace in state.described or not state.reaching:
             return ()
-        traits = await self._surroundings.traits_of(unqualified(namespace), until)
+        traits = await self._surroundings.traits_of(local_name(namespace), until)
         return () if traits is None else (Describe(namespace, traits, _ACTOR),)
 
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ledger.core.model import accounts
 from ledger.core.model.commands import Reserve
+from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import State
 from ledger.kube.requests.demand_rules import DemandRules, Recording
 from ledger.kube.watch.owner_cache import Parents
@@ -114,7 +114,7 @@ class Surroundings:
         """
         if self.cluster is not None:
             return await self.namespaces.exists(namespace, self.until(deadline))
-        state, prefix = self.view.state, accounts.qualified(self.name, "")
+        state, prefix = self.view.state, qualified(self.name, "")
         if prefix + namespace in state.described:
             return True
         if self.is_watched():

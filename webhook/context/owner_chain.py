@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import msgspec
 
 from ledger.core.evolve import charges
-from ledger.core.model import accounts
+from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import Entry, State
 from ledger.kube.api import resources
 from ledger.kube.api.errors import ClusterError
@@ -145,7 +145,7 @@ class Ancestry:
 
     def _charged(self, namespace: str, owner: OwnerReference) -> Root | None:
         """Return the root that the ledger has for an owner: itself, or that of an owning pod."""
-        space = self._view.state.namespaces.get(accounts.qualified(self._name, namespace))
+        space = self._view.state.namespaces.get(qualified(self._name, namespace))
         if space is None:
             return None
         kind = self._kind_of(owner)

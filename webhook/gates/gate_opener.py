@@ -16,6 +16,7 @@ from typing import Final
 from ledger.core.model import events
 from ledger.core.model.commands import Reserve
 from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError, Conflict, NotFound
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import GATE
@@ -148,7 +149,7 @@ class Gates:
 
     async def _reserve(self, queue: Queue, one: Waiter) -> Denial | None:
         seen = one.seen
-        policy = self._policies.of(seen.namespace.partition("/")[2])
+        policy = self._policies.of(local_name(seen.namespace))
         command = Reserve(
             seen.namespace,
             seen.key,
@@ -195,7 +196,7 @@ class Gates:
     async def _open(self, queue: Queue, one: Waiter) -> bool:
         """Remove a pod's gate; return whether to go on with others."""
         queue.pods.pop(one.seen.uid, None)
-        namespace = one.seen.namespace.partition("/")[2]
+        namespace = local_name(one.seen.namespace)
         try:
             await self._writes.remove_gate(namespace, one.name, GATE, one.seen.version)
         except (Conflict, NotFound):
@@ -234,4 +235,4 @@ class Gates:
         one = queue.pods.get(uid) if queue is not None else None
         if queue is None or one is None:
             return None
-        return Waits(namespace.partition("/")[2], one.name, queue.obstacle(uid))
+        return Waits(local_name(namespace), one.name, queue.obstacle(uid))

@@ -6,8 +6,8 @@ described yet.
 
 from typing import Final
 
-from ledger.core.model import accounts
 from ledger.core.model.commands import Describe
+from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.objects import ObjectMeta, Workload
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.requests import place_traits
@@ -67,7 +67,7 @@ class Descriptions:
             await tenure.courier.send(Describe(subject, traits, actor, version))
 
     def _subject(self, namespace: str) -> str:
-        return accounts.qualified(self._tenure.name, namespace)
+        return qualified(self._tenure.name, namespace)
 
 
 def _traits(meta: ObjectMeta) -> str:

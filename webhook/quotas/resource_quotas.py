@@ -4,6 +4,7 @@ from typing import Final
 
 from ledger.core.model import accounts
 from ledger.core.model.commands import CloseAccount, SetLimits
+from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.objects import ResourceQuota
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.quotas.resource_quota import limits_of
@@ -60,7 +61,7 @@ class QuotaAccounts:
         if not read.limits:
             await self._close(account, actor, forget=False)
             return
-        covers = (accounts.qualified(tenure.name, meta.namespace),)
+        covers = (qualified(tenure.name, meta.namespace),)
         command = SetLimits(
             account, covers, read.limits, actor, meta.version(), selects=read.selects
         )

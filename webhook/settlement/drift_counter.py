@@ -3,6 +3,7 @@
 from typing import Final
 
 from ledger.core.model.events import AnyEvent, Cause, Observed, Released
+from ledger.core.model.qualified_names import local_name
 from webhook.context.cluster_and_context import Beyond
 from webhook.context.settlement_session import RECOUNTED
 
@@ -27,4 +28,4 @@ def drift_of(event: AnyEvent, beyond: Beyond | None) -> str:
 def _is_off(namespace: str, beyond: Beyond | None) -> bool:
     if beyond is None:
         return False
-    return beyond.surroundings.policies.of(namespace.partition("/")[2]).mode == "off"
+    return beyond.surroundings.policies.of(local_name(namespace)).mode == "off"

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from ledger.core.model import accounts
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.events import Cause
+from ledger.core.model.qualified_names import qualified
 from ledger.core.model.traits import Traits
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import is_gated
@@ -33,7 +33,7 @@ def sight(pod: Pod, cluster: str, rules: DemandRules, now: int, *, deleted: bool
     grace_ends = _grace_ends(pod)
     finished = pod.status.has_ended() or 0 < grace_ends < now
     return Sighting(
-        accounts.qualified(cluster, meta.namespace),
+        qualified(cluster, meta.namespace),
         POD_KEYS + meta.name,
         meta.uid,
         meta.version(),

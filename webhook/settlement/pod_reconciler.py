@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.model import accounts
 from ledger.core.model.events import Cause
+from ledger.core.model.qualified_names import local_name, qualified
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.runtime.tasks import Stride
@@ -84,7 +84,7 @@ class Pods:
 
     async def look(self, namespace: str, keys: Collection[str]) -> Looked:
         """Look for pods of a qualified namespace, linearizably. Raises ClusterError."""
-        listed = await self._tenure.cluster.list_pods(namespace.partition("/")[2])
+        listed = await self._tenure.cluster.list_pods(local_name(namespace))
         pods = {POD_KEYS + pod.metadata.name: pod for pod in listed.objects}
         found, deadline = [pods[key] for key in keys if key in pods], within(LIST_READ_SECONDS)
         sightings = [await self._sighting(pod, deadline=deadline) for pod in found]
@@ -137,7 +137,7 @@ class Pods:
         present: Present = {}
         for pod in pods:
             meta = pod.metadata
-            where = accounts.qualified(tenure.name, meta.namespace), POD_KEYS + meta.name
+            where = qualified(tenure.name, meta.namespace), POD_KEYS + meta.name
             present[where] = meta.uid
             with tenure.failures.taking(PODS, meta.full_name()):
                 seen = await self._see(pod, deleted=False, deadline=deadline)

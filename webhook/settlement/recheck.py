@@ -10,6 +10,7 @@ import logging
 from itertools import islice
 from typing import Final
 
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
 from webhook.context.settlement_session import Tenure
 from webhook.settlement.pod_reconciler import Pods
@@ -52,7 +53,7 @@ class Relooking:
 
     async def _look(self, namespace: str) -> None:
         try:
-            listed = await self._tenure.cluster.list_pods(namespace.partition("/")[2])
+            listed = await self._tenure.cluster.list_pods(local_name(namespace))
         except ClusterError as error:
             self._due[namespace] = asyncio.get_running_loop().time() + AGAIN_SECONDS
             extra = {"namespace": namespace, "reason": str(error)}

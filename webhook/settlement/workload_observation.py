@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.model import accounts
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.events import Cause
+from ledger.core.model.qualified_names import qualified, split_qualified
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Workload
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.kinds.envelope import Surge, envelope_of
@@ -45,7 +45,7 @@ class RootSighting(msgspec.Struct, frozen=True, gc=False):
     def metadata(self) -> ObjectMeta:
         """Return what the object's ancestors are looked up by."""
         _, _, name = self.seen.key.rpartition("/")
-        _, _, namespace = self.seen.namespace.partition("/")
+        _, namespace = split_qualified(self.seen.namespace)
         references = [self.controller] if self.controller is not None else None
         return ObjectMeta(
             name=name, namespace=namespace, uid=self.seen.uid, owner_references=references
@@ -55,7 +55,7 @@ class RootSighting(msgspec.Struct, frozen=True, gc=False):
 def unread_root(kind: Kind, workload: Workload, cluster: str, why: Exception) -> RootSighting:
     """Return what is remembered of an object that could not be read: which one it is, and why."""
     meta = workload.metadata
-    namespace = accounts.qualified(cluster, meta.namespace)
+    namespace = qualified(cluster, meta.namespace)
     seen = Sighting(namespace, key_of(kind, meta.name), meta.uid, 0, {})
     return RootSighting(seen, meta.controller(), why)
 
@@ -72,7 +72,7 @@ def sight_root(
         kind, workload, rules, surge=charged.surge, elastic_max=charged.elastic_max
     )
     seen = Sighting(
-        accounts.qualified(cluster, meta.namespace),
+        qualified(cluster, meta.namespace),
         key_of(kind, meta.name),
         meta.uid,
         meta.version(),

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.events import Cause
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import NotServed, Unavailable
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
@@ -117,7 +118,7 @@ class Roots:
     async def _list(self, namespace: str) -> Listed[RootSighting]:
         """List the kind in a namespace; a kind that is gone has no objects, if that is proved."""
         try:
-            listed = await self._cluster.list_objects(self.resource, namespace.partition("/")[2])
+            listed = await self._cluster.list_objects(self.resource, local_name(namespace))
         except NotServed:
             return await self._proved_gone()
         return Listed(listed.version, [self.keep(one) for one in listed.objects])

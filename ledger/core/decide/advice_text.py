@@ -11,6 +11,7 @@ from ledger.core.model.amounts import Amounts, covers
 from ledger.core.model.commands import NO_ASKER, Asker, Reserve
 from ledger.core.model.denials import Shortage
 from ledger.core.model.display_names import Measure
+from ledger.core.model.qualified_names import local_name
 from ledger.core.model.state import Namespace
 
 _HELD_BACK: Final = "counts as what the object was: make that smaller first"
@@ -254,4 +255,4 @@ def _noun(asker: Asker, pods: int) -> str:
 
 def _name(namespace: str) -> str:
     """Return the name of a qualified namespace in its own cluster."""
-    return namespace.partition("/")[2] or namespace
+    return local_name(namespace) or namespace

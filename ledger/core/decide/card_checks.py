@@ -12,6 +12,7 @@ from ledger.core.model import cards
 from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.core.model.cards import Card, Node, Parts, Phase, Placement, Share, Stage
 from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.qualified_names import cluster_of
 from ledger.core.model.state import State
 
 SHARES_MAX: Final = 1_024
@@ -70,7 +71,7 @@ def wrong_parts(parts: Parts) -> str:
 
 def elsewhere(node: str, namespace: str) -> str:
     """Say that a node is of another cluster than a namespace; empty when it is not."""
-    if node.partition("/")[0] == namespace.partition("/")[0]:
+    if cluster_of(node) == cluster_of(namespace):
         return ""
     return f"node {node} is of another cluster"
 

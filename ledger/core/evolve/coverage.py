@@ -12,6 +12,7 @@ from msgspec import structs
 from ledger.core.evolve.charges import InvariantError, Postings, by_line, terms, units
 from ledger.core.model import accounts
 from ledger.core.model.accounts import Line
+from ledger.core.model.qualified_names import split_qualified
 from ledger.core.model.state import (
     NOT_THERE,
     Account,
@@ -192,7 +193,7 @@ def in_order(*several: Postings) -> Postings:
 
 
 def _reaches(state: State, reach: Reach, name: str) -> bool:
-    cluster, _, namespace = name.partition("/")
+    cluster, namespace = split_qualified(name)
     return matches(reach.clusters, (_traits(state, cluster, cluster),)) and matches(
         reach.namespaces, (_traits(state, name, namespace),)
     )

@@ -36,6 +36,7 @@ from ledger.core.model.cards import (
     Stage,
     booked,
 )
+from ledger.core.model.qualified_names import split_qualified
 from ledger.core.model.state import Account, Entry, Namespace, State, drop, put
 
 _NOWHERE: Final[Bookings] = {}
@@ -46,7 +47,7 @@ _Standing = events.Placed | events.Advanced | events.Resized
 
 def account_of(node: str, uuid: str) -> str:
     """Name the account of a card of a qualified node."""
-    cluster, _, name = node.partition("/")
+    cluster, name = split_qualified(node)
     return accounts.card(cluster, name, uuid)
 
 

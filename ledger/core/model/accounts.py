@@ -66,11 +66,6 @@ def parts(account: str) -> tuple[str, str, str]:
     return cluster, middle, name
 
 
-def qualified(cluster: str, namespace: str) -> str:
-    """Name a namespace of a cluster, `<cluster>/<namespace>`, as commands and events do."""
-    return f"{cluster}/{namespace}"
-
-
 def resource_of(key: str) -> str:
     """Return the resource that a quota key limits.
 

@@ -228,12 +228,12 @@ class State:
         self.journal: list[tuple[Any, Any, Any]] | None = None
 
     def entry(self, namespace: str, key: str) -> Entry | None:
-        """Return what a key of a qualified namespace holds, None when it holds nothing."""
+        """Return the entry of a key of a qualified namespace, None when there is none."""
         space = self.namespaces.get(namespace)
         return space.entries.get(key) if space is not None else None
 
     def placement(self, namespace: str, key: str) -> Placement | None:
-        """Return where the pod at a key of a qualified namespace is placed, or was; None if never.
+        """Return the placement of a pod by qualified namespace and key, None when there is none.
 
         The placement of a pod that gave its cards back has no node.
         """

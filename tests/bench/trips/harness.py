@@ -20,6 +20,7 @@ from ledger.core.model import accounts
 from ledger.core.model.cards import OWN, Card
 from ledger.core.model.commands import AnyCommand, RegisterCards, Reserve, SetLimits
 from ledger.core.model.denials import Denial
+from ledger.core.model.qualified_names import qualified
 from ledger.kube.client.api_cluster import KubernetesCluster
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.memory_log import MemoryLog, MemoryStore
@@ -50,7 +51,7 @@ LISTED_SECONDS: Final = 1.0
 LIMITS: Final = {f"limits.{MEMORY}": 2**20, f"requests.{CARDS}": 100}
 
 _RULES: Final = DemandRules()
-_QUALIFIED: Final = accounts.qualified(CLUSTER, NAMESPACE)
+_QUALIFIED: Final = qualified(CLUSTER, NAMESPACE)
 
 
 @contextlib.asynccontextmanager
@@ -113,7 +114,7 @@ async def scheduling(server: ApiServerStub, *pods: str) -> AsyncIterator[Starlet
     async with writing() as writer:
         for node in NODES:
             cards = tuple(_card(node, index) for index in range(CARDS_PER_NODE))
-            await decide(writer, RegisterCards(accounts.qualified(CLUSTER, node), OWN, cards))
+            await decide(writer, RegisterCards(qualified(CLUSTER, node), OWN, cards))
         for name in pods:
             await reserve(writer, name)
         inventory = Inventory(CLUSTER, Overlay())

@@ -22,6 +22,7 @@ from ledger.core.model.accounts import Kind, kind, parts, resource_of
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import Asker, End, Refute, Reserve
 from ledger.core.model.denials import Denial, Reason, brief, sentence
+from ledger.core.model.qualified_names import split_qualified
 from ledger.core.model.state import Hold, State, put_line
 
 SEEDS, STEPS = 16, 120
@@ -112,7 +113,7 @@ def _look_at_line(state: State, command: Reserve, line: Line, text: str) -> None
 
 def _numbers_of(state: State, command: Reserve, line: Line) -> list[int]:
     """Return the numbers of the lines that a sentence is true of."""
-    cluster, _, namespace = command.namespace.partition("/")
+    cluster, namespace = split_qualified(command.namespace)
     wanted = Kind.UNIVERSE if line.is_universe else Kind.QUOTA
     place = ("", "") if line.is_universe else (cluster, namespace)
     return [

@@ -15,6 +15,7 @@ from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import InvariantError, evolve
 from ledger.core.model import accounts, cards, events
 from ledger.core.model.denials import Denial
+from ledger.core.model.qualified_names import split_qualified
 from ledger.core.model.state import State
 from ledger.log import records
 
@@ -54,7 +55,7 @@ def _live(seed: int, count: int) -> str:
 
 
 def _is_open(state: State, node: str, uuid: str) -> bool:
-    cluster, _, name = node.partition("/")
+    cluster, name = split_qualified(node)
     return accounts.card(cluster, name, uuid) in state.accounts
 
 

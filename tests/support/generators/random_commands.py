@@ -4,6 +4,7 @@ import random
 
 from ledger.core.model import accounts, commands
 from ledger.core.model.amounts import Amounts, without_zeros
+from ledger.core.model.qualified_names import local_name
 from ledger.core.model.traits import Reach, Requirement, Selection, Traits
 
 CLUSTER = "c1"
@@ -124,7 +125,7 @@ def _limits(source: random.Random) -> commands.SetLimits | commands.CloseAccount
             account, (), limits, reach=reach, selects=selects, asked_only=asked_only
         )
     namespace = source.choice(NAMESPACES)
-    account = accounts.quota("c1", namespace.partition("/")[2], source.choice(("main", "other")))
+    account = accounts.quota("c1", local_name(namespace), source.choice(("main", "other")))
     version = source.choice((0, 0, 1, 2))
     return commands.SetLimits(account, (namespace,), limits, version=version, selects=selects)
 

@@ -10,6 +10,7 @@ from ledger.core.decide.decider import decide
 from ledger.core.model import accounts
 from ledger.core.model.commands import AnyCommand, Asker, Describe, Observe, Reserve, SetLimits
 from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.qualified_names import local_name
 from ledger.core.model.state import State
 from ledger.kube.quotas.universe_quota import limits_of_universe, spec_of
 from ledger.kube.requests import place_traits
@@ -33,7 +34,7 @@ def deployment(namespace: str, name: str, memory: int) -> Reserve:
 
 
 def described(namespace: str, labels: dict[str, str]) -> Describe:
-    return Describe(namespace, place_traits.of_namespace(namespace.partition("/")[2], labels))
+    return Describe(namespace, place_traits.of_namespace(local_name(namespace), labels))
 
 
 def as_the_page_begins() -> State:

@@ -20,6 +20,7 @@ from ledger.core.model import accounts
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import Asker, Observe, Reserve, SetLimits
 from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import State
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
@@ -30,7 +31,7 @@ from webhook.kinds.schema import Kind, key_of
 DOCS: Final = Path(__file__).parents[3] / "docs" / "explanation"
 PAGES: Final = [DOCS / "workloads.md", *sorted((DOCS / "workloads").glob("*.md"))]
 CLUSTER, NAMESPACE = "east", "team-a"
-TEAM: Final = accounts.qualified(CLUSTER, NAMESPACE)
+TEAM: Final = qualified(CLUSTER, NAMESPACE)
 
 WORKLOAD = re.compile(r"<!-- workload: (\S+) -->\n```yaml\n(.*?)```", re.DOTALL)
 ENVELOPE = re.compile(r"<!-- envelope: (\S+) -->((?:\s+`[^`]+`\s\d+,?)+)")

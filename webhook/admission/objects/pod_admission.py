@@ -24,6 +24,7 @@ from ledger.core.model import display_names
 from ledger.core.model.amounts import Amounts, covers
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, brief
+from ledger.core.model.qualified_names import local_name
 from ledger.core.model.traits import Traits
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import is_gated
@@ -31,7 +32,7 @@ from ledger.kube.requests.container_requests import takes_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from webhook.admission import admission_denials
-from webhook.admission.attempts import Attempts, observation, on_behalf, unqualified
+from webhook.admission.attempts import Attempts, observation, on_behalf
 from webhook.admission.ownership import Standing, forged, not_made_by, standing_of
 from webhook.admission.protected_annotations import STAMP
 from webhook.admission.quota_selection import Change, Selecting
@@ -100,7 +101,7 @@ class PodJudge:
         surroundings, user = self._surroundings, request.user_info
         standing = await standing_of(
             surroundings.ancestry,
-            unqualified(reserve.namespace),
+            local_name(reserve.namespace),
             pod.metadata,
             user,
             deadline=surroundings.until(until),
@@ -155,7 +156,7 @@ class PodJudge:
         root = surroundings.recorded_root(reserve)
         if root is None:
             found = await ancestry.root_of(
-                unqualified(reserve.namespace),
+                local_name(reserve.namespace),
                 stored.metadata,
                 deadline=surroundings.until(until),
             )

@@ -11,8 +11,9 @@ import msgspec
 from ledger.core.model import amounts
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.objects import Workload
-from webhook.admission.attempts import Attempts, observation, on_behalf, unqualified
+from webhook.admission.attempts import Attempts, observation, on_behalf
 from webhook.admission.objects import template_checks
 from webhook.admission.objects.rollouts import RollOut, RollOuts
 from webhook.admission.ownership import forged, not_made_by, standing_of
@@ -191,7 +192,7 @@ class WorkloadJudge:
                 return msgspec.structs.replace(reserve, root=BARRED)
         standing = await standing_of(
             surroundings.ancestry,
-            unqualified(reserve.namespace),
+            local_name(reserve.namespace),
             meta,
             user,
             deadline=surroundings.until(until),

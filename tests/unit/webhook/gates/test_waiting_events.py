@@ -3,6 +3,7 @@
 import pytest
 
 from ledger.core.model.denials import Denial, Reason, Shortage
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.ports import PodEvent
 from ledger.kube.client import event_queue
 from ledger.kube.client.event_queue import EventQueue
@@ -50,7 +51,7 @@ class Scene:
         self.looked += 1
         if uid not in self.pods:
             return None
-        return Waits(namespace.partition("/")[2], f"pod-{uid}", self.pods[uid])
+        return Waits(local_name(namespace), f"pod-{uid}", self.pods[uid])
 
 
 def short(quota: str, used: int = 4) -> Obstacle:
