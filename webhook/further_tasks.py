@@ -9,7 +9,7 @@ from ledger.kube.api.resources import UNIVERSE_QUOTAS, Resource
 from ledger.kube.watch.informers import Watches
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
-from ledger.runtime.tasks import every
+from ledger.tasks.periodic import run_periodically
 from webhook.context.charging_modes import Manners
 from webhook.context.cluster_and_context import Beyond
 from webhook.context.settlement_session import Tenure
@@ -90,21 +90,25 @@ class FurtherDuties:
         """Begin all of it, looking every `tick` seconds where nothing else is said."""
         follow, settings = self._watches.follow, self._settings
         tasks.create_task(self.kinds.run())
-        tasks.create_task(every(tick, self.kinds.follow_policies))
-        tasks.create_task(every(tick, self.gates.settle))
-        tasks.create_task(every(tick, self.gates.write_events))
+        tasks.create_task(run_periodically(tick, self.kinds.follow_policies))
+        tasks.create_task(run_periodically(tick, self.gates.settle))
+        tasks.create_task(run_periodically(tick, self.gates.write_events))
         tasks.create_task(self.gates.run_events())
         tasks.create_task(self._descriptions.tell_cluster())
-        tasks.create_task(every(cluster_labels.TELL_SECONDS, self._descriptions.tell_cluster))
+        tasks.create_task(
+            run_periodically(cluster_labels.TELL_SECONDS, self._descriptions.tell_cluster)
+        )
         tasks.create_task(follow(NAMESPACES, self._watch_namespaces, self._take_namespace))
-        tasks.create_task(every(default_quotas.MAKE_SECONDS, self._defaults.make))
+        tasks.create_task(run_periodically(default_quotas.MAKE_SECONDS, self._defaults.make))
         if settings.write_quota_status:
-            tasks.create_task(every(resource_quota_status.WRITE_SECONDS, self._status.write))
+            tasks.create_task(
+                run_periodically(resource_quota_status.WRITE_SECONDS, self._status.write)
+            )
         take, write = self._universe.take, self._universe_status.write
         if not settings.universe_authority:
             take, write = self._ignored.take, self._ignored.write
         tasks.create_task(follow(UNIVERSE, self._watch_universe, take))
-        tasks.create_task(every(universe_quota_status.WRITE_SECONDS, write))
+        tasks.create_task(run_periodically(universe_quota_status.WRITE_SECONDS, write))
 
     @property
     def odd_quotas(self) -> QuotaWarnings:

@@ -13,10 +13,10 @@ from typing import Final
 from ledger.core.model.commands import RegisterCluster
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.kube.api.errors import ClusterError
-from ledger.log.command_queue import Courier
+from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
-from ledger.log.state_view import View
+from ledger.log.state_view import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 from webhook.context.pod_listener import Begin
 from webhook.context.settlement_session import WATCHED, SettlementSettings, Site, Tenure
@@ -51,7 +51,7 @@ class Settlement:
     def __init__(
         self,
         ledger: Ledger,
-        view: View,
+        view: StateView,
         site: Site,
         *,
         now: Callable[[], int],
@@ -160,7 +160,7 @@ class Settlement:
             await asyncio.sleep(REGISTER_SECONDS)
 
     async def _serve_tenure(self) -> None:
-        courier = Courier(self._ledger)
+        courier = CommandQueue(self._ledger)
         tenure = Tenure(
             self._view,
             self._site,

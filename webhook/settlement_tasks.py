@@ -10,7 +10,7 @@ from ledger.kube.api.ports import Change, Listed
 from ledger.kube.watch.informers import Watches
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
-from ledger.runtime.tasks import every
+from ledger.tasks.periodic import run_periodically
 from webhook.context.pod_listener import Beside
 from webhook.context.settlement_session import Tenure
 from webhook.further_tasks import FurtherDuties
@@ -83,7 +83,7 @@ class Duties:
                 self._relooking.settle,
                 self._read_again,
             ):
-                tasks.create_task(every(tick, action))
+                tasks.create_task(run_periodically(tick, action))
             if self._more is not None:
                 self._more.start(tasks, tick)
             if self._beside is not None:

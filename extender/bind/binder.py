@@ -21,8 +21,8 @@ from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
 from ledger.kube.hami.placement_annotations import annotations_of, labels_of
-from ledger.log.record_signal import News
-from ledger.log.state_view import View
+from ledger.log.record_signal import RecordSignal
+from ledger.log.state_view import StateView
 
 ATTACH_MAX: Final = 3
 """How often a pod is bound that has changed meanwhile, without wanting other cards."""
@@ -72,10 +72,10 @@ class Binding:
 
     def __init__(
         self,
-        view: View,
+        view: StateView,
         proposing: Proposing,
         cluster: Cluster,
-        news: News,
+        news: RecordSignal,
         clock: Callable[[], float],
         now: Callable[[], float],
     ) -> None:

@@ -33,8 +33,8 @@ from ledger.core.model.qualified_names import local_name
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.placed_demand import stands_of
 from ledger.log.ledger import Accepted, Ledger
-from ledger.log.record_signal import News
-from ledger.log.state_view import View
+from ledger.log.record_signal import RecordSignal
+from ledger.log.state_view import StateView
 
 ACTOR: Final = "extender"
 
@@ -139,10 +139,10 @@ class Proposing:
     def __init__(
         self,
         ledger: Ledger,
-        view: View,
+        view: StateView,
         selecting: Selecting,
         guessing: Guessing,
-        news: News,
+        news: RecordSignal,
         rules: Callable[[], DemandRules],
         clock: Callable[[], float],
         fence_seconds: float = FENCE_SECONDS,

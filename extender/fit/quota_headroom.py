@@ -11,13 +11,13 @@ from extender.scheduler_api.scheduling_request import Asked
 from ledger.core.decide.object_headroom import most
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_requests import PodWish
-from ledger.log.state_view import View
+from ledger.log.state_view import StateView
 
 
 class Rooms:
     """Works out rooms from the state that a view shows, and what is charged for by the rules."""
 
-    def __init__(self, view: View, rules: Callable[[], DemandRules]) -> None:
+    def __init__(self, view: StateView, rules: Callable[[], DemandRules]) -> None:
         """Look at the view and the rules at each question."""
         self._view, self._rules = view, rules
 

@@ -26,8 +26,8 @@ from ledger.kube.api.errors import BudgetExhausted, Conflict, NotFound
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.resources import PODS
 from ledger.log.ledger import Ledger
-from ledger.log.record_signal import News
-from ledger.log.state_view import View
+from ledger.log.record_signal import RecordSignal
+from ledger.log.state_view import StateView
 from ledger.runtime.counter_protocol import Count
 
 FITS: Final = "fits"
@@ -56,12 +56,12 @@ class MakingRoom:
 
     def __init__(
         self,
-        view: View,
+        view: StateView,
         ledger: Ledger,
         cluster: Cluster,
         selecting: Selecting,
         telling: Telling,
-        news: News,
+        news: RecordSignal,
         clock: Callable[[], float],
         count: Count,
     ) -> None:

@@ -18,6 +18,7 @@ from extender.preemption.preemption_executor import FITS, Made, MakingRoom
 from extender.scheduler_api.scheduling_request import Asked
 from ledger.kube.api.errors import ClusterError
 from ledger.runtime.counter_protocol import Count
+from ledger.tasks.backoff import Backoff
 
 WANTING_MAX: Final = 256
 """Pods that want room at a time; what comes then is taken when it is asked for again."""
@@ -57,7 +58,9 @@ class _Wanting(msgspec.Struct):
     nodes: Sequence[str]
     due: float
     until: float
-    pause: float = PAUSE_SECONDS
+    backoff: Backoff = msgspec.field(
+        default_factory=lambda: Backoff(PAUSE_SECONDS, PAUSE_SECONDS_MAX)
+    )
     seen: frozenset[str] = frozenset()
     fits: bool = False
 
@@ -109,14 +112,14 @@ class Preemption:
         if made.outcome in _OVER:
             del self._wanting[one.asked.uid]
         one.fits = made.outcome == FITS
-        one.due = self._clock() + one.pause
+        one.due = self._clock() + one.backoff.seconds
         self._count("preemptions_total", made.outcome)
 
     async def _make(self, one: _Wanting) -> Made:
         """Make room on the nodes that were not looked at yet; all of them, once all were."""
         if one.seen.issuperset(one.nodes):
             one.seen = frozenset()
-            _pause_longer(one)
+            one.backoff.lengthen()
         chosen = [node for node in one.nodes if node not in one.seen][:NODES_MAX]
         try:
             made = await self._making.make(one.asked, one.nodes, chosen)
@@ -127,9 +130,5 @@ class Preemption:
             one.seen = one.seen.union(chosen)
         else:
             one.seen = frozenset({made.avoid} if made.avoid else ())
-            _pause_longer(one)
+            one.backoff.lengthen()
         return made
-
-
-def _pause_longer(one: _Wanting) -> None:
-    one.pause = min(2 * one.pause, PAUSE_SECONDS_MAX)

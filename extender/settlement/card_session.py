@@ -10,8 +10,8 @@ from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import Entry
 from ledger.kube.api.ports import Allocates
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log.command_queue import Courier
-from ledger.log.state_view import View
+from ledger.log.command_queue import CommandQueue
+from ledger.log.state_view import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 
 SETTLED: Final = "settlement"
@@ -37,12 +37,12 @@ class CardTenure:
 
     def __init__(
         self,
-        view: View,
+        view: StateView,
         cluster: Allocates,
         name: str,
         settings: CardSettings,
         now: Callable[[], int],
-        courier: Courier,
+        courier: CommandQueue,
         count: Count = uncounted,
     ) -> None:
         """`name` is the cluster's in the ledger; `now` tells µs of Unix time."""

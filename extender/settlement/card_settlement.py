@@ -22,11 +22,11 @@ from ledger.kube.api import ports
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Listed
 from ledger.kube.watch.failed_objects import Failures
-from ledger.log.command_queue import Courier
+from ledger.log.command_queue import CommandQueue
 from ledger.log.records import Record
-from ledger.log.state_view import View
+from ledger.log.state_view import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
-from ledger.runtime.tasks import every
+from ledger.tasks.periodic import run_periodically
 
 TICK_SECONDS: Final = 1.0
 """How often placements and claims are looked at, less when their bound is short."""
@@ -62,14 +62,14 @@ class CardDuties:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.registering.run())
                 tasks.create_task(self.unbound.find())
-                tasks.create_task(every(node_locks.LOOK_SECONDS, self._locks.settle))
+                tasks.create_task(run_periodically(node_locks.LOOK_SECONDS, self._locks.settle))
                 for action in (
                     self.placements.look_again,
                     self.unbound.settle,
                     self._claims.settle,
                     self.allocations.settle,
                 ):
-                    tasks.create_task(every(tick, action))
+                    tasks.create_task(run_periodically(tick, action))
         finally:
             self.running = False
 
@@ -96,7 +96,7 @@ class CardSettlement:
 
     def __init__(
         self,
-        view: View,
+        view: StateView,
         cluster: CardCluster,
         name: str,
         *,
@@ -146,7 +146,7 @@ class CardSettlement:
         more = len(astray) - TOLD_MAX
         return [*found, f"and {more} more pods are not charged on cards"] if more > 0 else found
 
-    def begin(self, courier: Courier) -> CardDuties:
+    def begin(self, courier: CommandQueue) -> CardDuties:
         """Begin a tenure, whose commands this courier brings to the ledger."""
         tenure = CardTenure(
             self._view, self._cluster, self._name, self._settings, self._now, courier, self._count

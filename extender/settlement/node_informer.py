@@ -19,7 +19,7 @@ from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.hami.link_scores import PairScores
 from ledger.kube.watch.failed_objects import Failures
 from ledger.kube.watch.informers import Watches
-from ledger.runtime.tasks import Stride
+from ledger.tasks.periodic import CooperativeYield
 
 WATCHED: Final = "nodes"
 """What the watch is called in readiness."""
@@ -108,7 +108,7 @@ class Nodes:
                 self._note(change.object)
 
     async def _take_all(self, listed: Listed[Node]) -> None:
-        stride = Stride()
+        stride = CooperativeYield()
         present = {node.metadata.name for node in listed.objects}
         for name in [name for name in self.known if name not in present]:
             self._forget(name)

@@ -25,8 +25,8 @@ from ledger.core.model import cards
 from ledger.core.model.commands import RegisterCards, RemoveNode
 from ledger.core.model.events import AnyEvent, CardsRegistered
 from ledger.core.model.qualified_names import local_name
-from ledger.log.writer.token_bucket import ByteRates
-from ledger.runtime.tasks import Stride
+from ledger.log.writer.token_bucket import TokenBuckets
+from ledger.tasks.periodic import CooperativeYield
 
 AGAIN_SECONDS: Final = 0.1
 """Pause before a node is looked at whose last news are still on their way to the ledger."""
@@ -57,7 +57,7 @@ class Registering:
         self._uncertain: set[str] = set()
         self._unready: dict[str, float] = {}
         self._woken = asyncio.Event()
-        self._rates = ByteRates(ANNOUNCED_BURST_BYTES, ANNOUNCED_BYTES_PER_SECOND, NODES_MAX)
+        self._rates = TokenBuckets(ANNOUNCED_BURST_BYTES, ANNOUNCED_BYTES_PER_SECOND, NODES_MAX)
         self._held: set[str] = set()
 
     @property
@@ -106,7 +106,7 @@ class Registering:
 
     async def _settle(self) -> None:
         """Look at every node that is due, and of which nothing is on its way to the ledger."""
-        stride = Stride()
+        stride = CooperativeYield()
         for name in list(self._due):
             await stride.step()
             if self._tenure.courier.is_pending("", self._tenure.qualified(name)):

@@ -15,7 +15,7 @@ from ledger.core.model.commands import AnyCommand, Observe
 from ledger.core.model.events import AnyEvent, CardsRegistered
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Changed, Listed
-from ledger.runtime.tasks import Stride
+from ledger.tasks.periodic import CooperativeYield
 
 ASTRAY_MAX: Final = 10_000
 """Pods that are remembered because their cards are not known; the next list finds the others."""
@@ -63,14 +63,14 @@ class Placements:
         """Look at the pods that were astray on nodes that have announced cards since."""
         due, self._due = self._due, {}
         waiting = [one.pod for one in self.astray.values() if one.node in due] if due else []
-        stride = Stride()
+        stride = CooperativeYield()
         for pod in waiting:
             await stride.step()
             if pod.metadata.uid in self.astray:
                 await self._take(pod)
 
     async def _take_all(self, listed: Listed[Pod]) -> None:
-        stride, present = Stride(), set[str]()
+        stride, present = CooperativeYield(), set[str]()
         for pod in listed.objects:
             present.add(pod.metadata.uid)
             await stride.step()

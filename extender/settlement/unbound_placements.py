@@ -21,8 +21,8 @@ from ledger.core.model.events import AnyEvent, Cause, Placed
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
-from ledger.runtime.backoff import Pausing
-from ledger.runtime.tasks import Stride
+from ledger.tasks.backoff import Backoff
+from ledger.tasks.periodic import CooperativeYield
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0
@@ -47,7 +47,7 @@ class Unbound:
         self._tenure = tenure
         self._locks = locks
         self._since: dict[_Subject, float] = {}
-        self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -55,7 +55,7 @@ class Unbound:
 
     async def find(self) -> None:
         """Start the age of every placement that has none yet."""
-        stride, clock = Stride(), asyncio.get_running_loop().time
+        stride, clock = CooperativeYield(), asyncio.get_running_loop().time
         state = self._tenure.view.state
         for node in [name for name in state.residents if self._tenure.owns(name)]:
             for namespace, key in list(state.residents.get(node, ())):
@@ -73,16 +73,16 @@ class Unbound:
 
     async def settle(self) -> None:
         """Read the pods of those that are old enough."""
-        if not self._pausing.is_over():
+        if not self._backoff.is_over():
             return
         for subject in list(islice(self._old(), READS_MAX)):
             try:
                 await self._settle(subject)
             except ClusterError as error:
-                self._pausing.failed()
+                self._backoff.failed()
                 _log.warning("binding_not_settled", extra={"reason": str(error)})
                 return
-        self._pausing.worked()
+        self._backoff.reset()
 
     def _old(self) -> Iterator[_Subject]:
         """Yield what has stood for the whole bound; forget what is settled already."""

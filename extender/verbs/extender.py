@@ -62,8 +62,8 @@ from ledger.kube.hami import annotation_names
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import wish_of
 from ledger.log.ledger import Ledger
-from ledger.log.record_signal import News
-from ledger.log.state_view import View
+from ledger.log.record_signal import RecordSignal
+from ledger.log.state_view import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 
 READY_SECONDS: Final = 5.0
@@ -94,7 +94,7 @@ class Service(msgspec.Struct, frozen=True):
     """
 
     ledger: Ledger
-    view: View
+    view: StateView
     cluster: Binds | None
     rules: Callable[[], DemandRules]
     count: Count = uncounted
@@ -130,7 +130,7 @@ class Extender:
         rooms = Rooms(service.view, service.rules)
         self._selecting = Selecting(inventory, settings.preferences, clock, rooms)
         self._guessing = Guessing(inventory, clock, service.tell, service.count)
-        self._news = News(service.view)
+        self._news = RecordSignal(service.view)
         self._proposing = Proposing(
             service.ledger,
             service.view,

@@ -8,10 +8,11 @@ from gpuledger.storage.open_log import ACTOR, open_log, writer_on
 from gpuledger.storage.store_projection import show_written
 from gpuledger.wiring import service_parts
 from ledger.core.evolve.charges import PODS
-from ledger.core.model import accounts, cards
+from ledger.core.model import cards
 from ledger.core.model.cards import Part, Parts, Placement
 from ledger.core.model.commands import Resize
 from ledger.core.model.denials import Denial
+from ledger.core.model.qualified_names import local_name, qualified
 from ledger.core.model.state import State
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_requests import PodWish
@@ -110,8 +111,7 @@ def _part(part: Part, wanted: ResizeRequest) -> Part:
 def _placed(state: State, cluster: str, wanted: ResizeRequest) -> Placement:
     """Return where the pod is placed. Raises CommandError when it, or the container, has no
     card."""
-    space = state.namespaces.get(accounts.qualified(cluster, wanted.namespace))
-    placed = space.placed.get(f"{PODS}{wanted.pod}") if space is not None else None
+    placed = state.placement(qualified(cluster, wanted.namespace), f"{PODS}{wanted.pod}")
     if placed is None or not placed.node:
         raise CommandError(
             Exit.NOT_FOUND,
@@ -146,7 +146,7 @@ def _command(
     state: State, cluster: str, wanted: ResizeRequest, placed: Placement, rules: DemandRules
 ) -> Resize:
     """Return the command, with all that the pod is to be charged for its cards."""
-    namespace, key = accounts.qualified(cluster, wanted.namespace), f"{PODS}{wanted.pod}"
+    namespace, key = qualified(cluster, wanted.namespace), f"{PODS}{wanted.pod}"
     parts = resized(placed.parts, wanted)
     charge = state.namespaces[namespace].entries[key].charge
     types = tuple(
@@ -164,7 +164,7 @@ def _command(
 
 
 def _changes(placed: Placement, after: Parts, container: str) -> list[CardChange]:
-    node = placed.node.partition("/")[2]
+    node = local_name(placed.node)
     return [
         CardChange(container, node, old.uuid, old.memory, new.memory, old.cores, new.cores)
         for before, now in zip(placed.parts, after, strict=True)

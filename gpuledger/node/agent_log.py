@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gpuledger.wiring import service_parts
 from ledger.log.embedded import server_files
-from ledger.log.embedded.server_files import Address
+from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Log, Unreachable
 from ledger.runtime.settings.settings import Settings
@@ -33,7 +33,7 @@ class AgentLog:
         """Find the log of these settings."""
         self._settings = settings
         self._log: JetStreamLog | None = None
-        self._address: Address | None = None
+        self._address: ServerAddress | None = None
 
     async def connect(self) -> Log:
         """Connect to the log. Raises Unreachable."""
@@ -62,13 +62,13 @@ class AgentLog:
         self._address = address
         return await service_parts.connect(self._settings, _reach(address))
 
-    def _found(self) -> Address | None:
+    def _found(self) -> ServerAddress | None:
         with contextlib.suppress(ValueError, OSError):
             return server_files.read_address(Path(self._settings.store_dir))
         return None
 
 
-def _reach(address: Address) -> service_parts.LogServers:
+def _reach(address: ServerAddress) -> service_parts.LogServers:
     monitors: Sequence[str] = (address.monitor_url,)
     servers = service_parts.LogServers(
         (address.url,), address.user, address.password, tuple(monitors)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.output import Format, TableColumn, show_object, show_rows
-from ledger.log.bounded_read import TooLong, whole
+from ledger.log.bounded_read import AnswerTooLong, read_whole
 from ledger.log.jetstream.error_text import plainly
 from vgpu_native.agent.device_usage import Use
 
@@ -98,8 +98,8 @@ async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
                 raise CommandError(
                     Exit.FAILED, f"{url} answers {response.status}: is it a node's agent?"
                 )
-            return await whole(response.content, ANSWER_BYTES_MAX)
-    except TooLong as error:
+            return await read_whole(response.content, ANSWER_BYTES_MAX)
+    except AnswerTooLong as error:
         raise CommandError(Exit.FAILED, f"{url} answers {error}") from error
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise CommandError(

@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from gpuledger.server.follower import FollowerInstructions, FollowerMessage
+from ledger.tasks.backoff import Backoff
 
 AGAIN_SECONDS: Final = 1.0
 AGAIN_SECONDS_MAX: Final = 30.0
@@ -37,18 +38,17 @@ class FollowerSupervisor:
 
     async def run(self) -> None:
         """Run until cancelled, or until the follower reports that the log is not intact."""
-        pause = AGAIN_SECONDS
+        backoff = Backoff(AGAIN_SECONDS, AGAIN_SECONDS_MAX)
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
             if await self._run_once():
                 return
             if clock() - began > STEADY_SECONDS:
-                pause = AGAIN_SECONDS
+                backoff.reset()
             self.restarts += 1
-            _log.error("follower_ended", restarts=self.restarts, again_in_seconds=pause)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, AGAIN_SECONDS_MAX)
+            _log.error("follower_ended", restarts=self.restarts, again_in_seconds=backoff.seconds)
+            await backoff.wait()
 
     async def _run_once(self) -> bool:
         """Run one process to its end; True when it ended because the log is not intact."""

@@ -28,7 +28,7 @@ from ledger.core.model.denials import Denial
 from ledger.log import system_denials
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.records import Record
-from ledger.log.state_view import View
+from ledger.log.state_view import StateView
 
 APPLIED_SECONDS: Final = 10.0
 """How long an answer may wait until this replica has applied it; the caller then asks again."""
@@ -59,7 +59,7 @@ class ReadYourWritesLedger:
     deletion observed within that moment would look like one of an object that was never charged.
     """
 
-    def __init__(self, ledger: Ledger, view: View) -> None:
+    def __init__(self, ledger: Ledger, view: StateView) -> None:
         """Decorate `ledger` for a reader of `view`."""
         self._ledger = ledger
         self._view = view
@@ -94,7 +94,7 @@ class ReadYourWritesLedger:
         self._applied.set()
 
 
-class Replica(Ledger, View, Protocol):
+class Replica(Ledger, StateView, Protocol):
     """A ledger with the state that it has applied; `LedgerReplica` is one."""
 
 

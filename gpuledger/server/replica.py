@@ -27,14 +27,14 @@ from ledger.log.jetstream.domains import Captured
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import ConfigurationDrift
 from ledger.log.ledger import Accepted, Ledger
-from ledger.log.peers.append_notices import News as LogNews
+from ledger.log.peers.append_notices import AppendNotifier as LogNews
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.peers.gossip import Hints
-from ledger.log.peers.lease import Owner
+from ledger.log.peers.lease import Lease
 from ledger.log.port import Durability, LogError, Lost
 from ledger.log.records import NewerSchema, Record
 from ledger.log.recovery.head_witness import NOTE_SECONDS, HeadFile
-from ledger.log.writer.observer import Observer
+from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
 from ledger.runtime.settings.settings import Settings
@@ -59,15 +59,15 @@ class LedgerReplica:
     """The ledger of one replica; `unavailable_reason()` returns why it cannot decide."""
 
     def __init__(
-        self, settings: Settings, servers: service_parts.LogServers, *, observer: Observer
+        self, settings: Settings, servers: service_parts.LogServers, *, observer: WriterObserver
     ) -> None:
         """Prepare; `run` does the work."""
         self.problem: str | None = "the log has not been opened yet"
         self.stopped: str | None = None
         self.durability: Durability | None = None
         self.follower: FollowerSupervisor | None = None
-        self.owner: Owner | None = None
-        self.settler: Owner | None = None
+        self.owner: Lease | None = None
+        self.settler: Lease | None = None
         self.snapshot = SnapshotMark(0, 0.0)
         self.opened = asyncio.Event()
         self.hints = Hints()
@@ -175,8 +175,8 @@ class LedgerReplica:
         """Bid to be the preferred writer, and exchange commands with the one that is."""
         connection, names = log.connection, log.names
         name, replicas = writer.name, self._settings.replicas
-        owner = Owner(connection, names, name, replicas=replicas)
-        settler = Owner(connection, names, name, cluster=self._settings.cluster, replicas=replicas)
+        owner = Lease(connection, names, name, replicas=replicas)
+        settler = Lease(connection, names, name, cluster=self._settings.cluster, replicas=replicas)
         served = CommandServer(connection, names, name, writer)
         await self._retry(owner.start)
         await self._retry(settler.start)

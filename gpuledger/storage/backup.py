@@ -17,7 +17,7 @@ from ledger.log import records
 from ledger.log.jetstream.error_text import plainly
 from ledger.log.port import Log, Lost
 from ledger.log.records import NewerSchema
-from ledger.log.recovery.head_witness import Head, HeadFile
+from ledger.log.recovery.head_witness import HeadFile, LogHead
 from ledger.runtime.settings.settings import Settings
 from projections import audit_replay
 
@@ -74,7 +74,7 @@ async def _copy(log: Log, last: int, writer: ArchiveWriter) -> State:
     return state
 
 
-def _checked(path: Path) -> tuple[Head, str]:
+def _checked(path: Path) -> tuple[LogHead, str]:
     """Verify an archive as a whole; returns its head and shard. Raises CommandError naming the
     file."""
     state = State()
@@ -93,7 +93,7 @@ def _checked(path: Path) -> tuple[Head, str]:
         raise CommandError(Exit.USAGE, f"{plainly(error)}; nothing was restored") from error
     except (BadArchive, Lost) as error:
         raise CommandError(Exit.FAILED, f"{error}; nothing was restored") from error
-    return Head(state.position, state.hash.hex(), str(path)), header.shard
+    return LogHead(state.position, state.hash.hex(), str(path)), header.shard
 
 
 def _refuse_used(settings: Settings) -> None:
@@ -105,7 +105,7 @@ def _refuse_used(settings: Settings) -> None:
         )
 
 
-async def _refill(found: OpenLog, path: Path, head: Head) -> None:
+async def _refill(found: OpenLog, path: Path, head: LogHead) -> None:
     """Append every record of a checked archive at its position and verify the result."""
     with bar("restoring") as progress:
         for position, payload in enumerate(_records(path), start=1):

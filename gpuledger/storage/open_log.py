@@ -28,13 +28,13 @@ from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.log.embedded import server_files
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
-from ledger.log.embedded.server_files import Address, Files
+from ledger.log.embedded.server_files import ServerAddress, ServerFiles
 from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import ConfigurationDrift
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.port import Lost, Unreachable
-from ledger.log.recovery.head_witness import Head, HeadFile
+from ledger.log.recovery.head_witness import HeadFile, LogHead
 from ledger.log.writer.writer import Writer
 from ledger.runtime import log_setup
 from ledger.runtime.settings.settings import Settings
@@ -105,7 +105,7 @@ async def _given(settings: Settings) -> AsyncIterator[OpenLog]:
 async def _embedded(settings: Settings, create: bool) -> AsyncIterator[OpenLog]:
     """Connect to the server of the store that runs, or start it for the block."""
     store = Path(settings.store_dir)
-    if not Files(store).streams.exists():
+    if not ServerFiles(store).streams.exists():
         await _must_be_new(settings, create)
     server = EmbeddedServer(EmbeddedSettings(store=store, lock_seconds=0))
     log, alone = await _running_or_started(settings, store, server)
@@ -151,7 +151,7 @@ async def _running_or_started(
             await asyncio.sleep(RETRY_SECONDS)
             continue
         # This server ends with the command: no other process may start to rely on it.
-        Files(store).address.unlink(missing_ok=True)
+        ServerFiles(store).address.unlink(missing_ok=True)
         try:
             return await service_parts.connect(settings, _servers_at(address)), True
         except BaseException:
@@ -174,14 +174,14 @@ async def _running(settings: Settings, store: Path) -> JetStreamLog | None:
     return log
 
 
-def _address(store: Path) -> Address | None:
+def _address(store: Path) -> ServerAddress | None:
     try:
         return server_files.read_address(store)
     except ValueError as error:
         raise CommandError(Exit.FAILED, str(error)) from error
 
 
-def _servers_at(address: Address) -> service_parts.LogServers:
+def _servers_at(address: ServerAddress) -> service_parts.LogServers:
     return service_parts.LogServers(
         (address.url,), address.user, address.password, (address.monitor_url,)
     )
@@ -197,7 +197,7 @@ async def _open_streams(log: JetStreamLog, settings: Settings, create: bool) -> 
     await log.open(create=create and not known)
 
 
-async def _must_be_there(log: JetStreamLog, settings: Settings, seen: Head) -> None:
+async def _must_be_there(log: JetStreamLog, settings: Settings, seen: LogHead) -> None:
     """Raise Lost for a log that this store has seen and that is not there, with both remedies."""
     try:
         await log.extent()

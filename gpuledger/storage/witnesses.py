@@ -7,13 +7,13 @@ from pathlib import Path
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import store_layout
-from ledger.log.recovery.head_witness import Head, HeadFile
+from ledger.log.recovery.head_witness import HeadFile, LogHead
 from ledger.runtime.settings.settings import Settings
 from projections.store.readers import Readers
 from projections.store.store_writer import StoreError
 
 
-async def witnesses(settings: Settings) -> list[Head]:
+async def witnesses(settings: Settings) -> list[LogHead]:
     """Return the heads that the store's head file and projection have seen.
 
     A projection that cannot be read is not a witness: it is built again from the log. Raises
@@ -23,7 +23,7 @@ async def witnesses(settings: Settings) -> list[Head]:
     return [head for head in (noted(settings), await _projected(projection)) if head]
 
 
-def noted(settings: Settings) -> Head | None:
+def noted(settings: Settings) -> LogHead | None:
     """Return the head that the store's head file holds. Raises CommandError when it cannot be
     read."""
     try:
@@ -32,7 +32,7 @@ def noted(settings: Settings) -> Head | None:
         raise CommandError(Exit.FAILED, str(error)) from error
 
 
-async def _projected(path: Path) -> Head | None:
+async def _projected(path: Path) -> LogHead | None:
     readers = Readers(path)
     try:
         async with readers.view() as view:
@@ -41,4 +41,4 @@ async def _projected(path: Path) -> Head | None:
         return None
     finally:
         await readers.close()
-    return Head(head.position, head.hash.hex(), str(path)) if head.position else None
+    return LogHead(head.position, head.hash.hex(), str(path)) if head.position else None

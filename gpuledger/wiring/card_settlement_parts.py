@@ -8,13 +8,13 @@ from extender.settlement.card_settlement import CardCluster, CardSettlement
 from extender.settlement.node_reader import NodeRules
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import service_parts
-from ledger.log.state_view import View
+from ledger.log.state_view import StateView
 from ledger.runtime.counter_protocol import Count
 from ledger.runtime.settings.settings import Settings
 
 
 def settlement(
-    settings: Settings, view: View, cluster: CardCluster, count: Count
+    settings: Settings, view: StateView, cluster: CardCluster, count: Count
 ) -> CardSettlement:
     """Return the settlement of a cluster's cards.
 

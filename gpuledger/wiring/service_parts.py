@@ -22,7 +22,7 @@ from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.consumer import STALE_LEADER_SECONDS
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
-from ledger.log.state_view import View
+from ledger.log.state_view import StateView
 from ledger.log.writer.writer_limits import WriterSettings
 from ledger.runtime import addresses
 from ledger.runtime.settings.settings import Settings
@@ -268,7 +268,7 @@ def namespace_policy(settings: Settings) -> NamespacePolicy:
 
 
 def surroundings(
-    settings: Settings, view: View, cluster: Surrounding | None = None
+    settings: Settings, view: StateView, cluster: Surrounding | None = None
 ) -> Surroundings:
     """Return the context of reviews. Raises as catalog and demand_rules."""
     rules = demand_rules(settings)

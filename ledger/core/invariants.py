@@ -12,7 +12,7 @@ from ledger.core.evolve.charges import NOTHING, drawn_from, entry_of, terms, uni
 from ledger.core.evolve.coverage import reached
 from ledger.core.evolve.placements import account_of, bookings_of
 from ledger.core.model import accounts, cards
-from ledger.core.model.accounts import Kind
+from ledger.core.model.accounts import AccountKind
 from ledger.core.model.amounts import plus, without_zeros
 from ledger.core.model.state import Account, Draw, Namespace, State
 from ledger.core.model.traits import matches, numbered
@@ -46,14 +46,14 @@ def _usage_is_the_sum_of_charges(state: State) -> Iterator[str]:
     for account, one in state.accounts.items():
         for key, line in one.lines.items():
             resource = accounts.resource_of(key)
-            if accounts.kind(account) is not Kind.CARD:
+            if accounts.kind(account) is not AccountKind.CARD:
                 expected[line] = sum(
                     _counted(state, state.namespaces[name], one, resource) for name in one.covers
                 )
             if state.names[line] != (account, key):
                 yield f"line {line} is {state.names[line]}, not {key} of {account}"
     for line, (used, total) in enumerate(zip(state.used, expected, strict=True)):
-        if used != total and accounts.kind(state.names[line][0]) is not Kind.CARD:
+        if used != total and accounts.kind(state.names[line][0]) is not AccountKind.CARD:
             yield f"line {line} {state.names[line]}: used {used} is not the sum of charges {total}"
 
 
@@ -147,7 +147,7 @@ def _cards_are_what_placements_book(state: State) -> Iterator[str]:
                 for one, amount in zip(cards.LINES, booking, strict=True):
                     expected[account.lines[one]] += amount
     for line, (name, key) in enumerate(state.names):
-        if accounts.kind(name) is Kind.CARD and state.used[line] != expected[line]:
+        if accounts.kind(name) is AccountKind.CARD and state.used[line] != expected[line]:
             yield f"line {line} {key} of {name}: used {state.used[line]}, not {expected[line]}"
 
 

@@ -3,11 +3,11 @@
 import aiohttp
 
 
-class TooLong(Exception):
+class AnswerTooLong(Exception):
     """An answer is longer than what is taken of anybody."""
 
 
-async def whole(content: aiohttp.StreamReader, bytes_max: int) -> bytes:
+async def read_whole(content: aiohttp.StreamReader, bytes_max: int) -> bytes:
     """Return all of an answer. Raises TooLong, and what aiohttp raises when it breaks off.
 
     `StreamReader.read(n)` is not that: it returns what happens to be there already.
@@ -16,5 +16,5 @@ async def whole(content: aiohttp.StreamReader, bytes_max: int) -> bytes:
     async for piece in content.iter_any():
         body += piece
         if len(body) > bytes_max:
-            raise TooLong(f"more than {bytes_max} bytes")
+            raise AnswerTooLong(f"more than {bytes_max} bytes")
     return bytes(body)

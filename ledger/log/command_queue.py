@@ -23,6 +23,7 @@ from ledger.core.model.commands import (
 )
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.log.ledger import Ledger
+from ledger.tasks.backoff import Backoff
 
 LANES: Final = 128
 """Commands on their way at the same time; those of one key share a lane."""
@@ -47,7 +48,7 @@ Lane = asyncio.Queue[AnyCommand | asyncio.Event]
 """Commands in order; an event is set as soon as everything before it has arrived."""
 
 
-class Courier:
+class CommandQueue:
     """Bounded delivery to a ledger. `run` delivers; cancel it and what waits is forgotten."""
 
     def __init__(self, ledger: Ledger, jitter: Callable[[], float] = random.random) -> None:
@@ -97,13 +98,12 @@ class Courier:
             self._forget(_address(item))
 
     async def _deliver(self, command: AnyCommand) -> None:
-        pause = RETRY_SECONDS
+        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX, jitter=self._jitter)
         while (denial := await self._submit(command)) is not None:
             if denial.reason not in _AGAIN:
                 _log.error("settlement_refused", extra={"reason": sentence(denial)})
                 return
-            await asyncio.sleep(pause * (0.5 + self._jitter() / 2))
-            pause = min(2 * pause, RETRY_SECONDS_MAX)
+            await backoff.wait()
 
     async def _submit(self, command: AnyCommand) -> Denial | None:
         try:

@@ -15,12 +15,12 @@ import msgspec
 from ledger.log.port import (
     MESSAGE_BYTES,
     Ambiguous,
-    Conflict,
     Durability,
-    Entry,
     Extent,
     Full,
+    LogEntry,
     Lost,
+    PositionTaken,
     Snapshot,
     Unreachable,
 )
@@ -35,7 +35,7 @@ DENIALS_KEPT: Final = 10_000
 """Older denials expire."""
 
 
-class Fate(Enum):
+class CallFate(Enum):
     """What becomes of a call. Calls other than `append` know only the first and the second."""
 
     DELIVERED = "delivered"
@@ -49,7 +49,7 @@ class Fate(Enum):
 class Fault(msgspec.Struct, frozen=True):
     """A call's fate and its delays, in seconds: before it arrives, after, and until it is late."""
 
-    fate: Fate = Fate.DELIVERED
+    fate: CallFate = CallFate.DELIVERED
     before: float = 0.0
     after: float = 0.0
     late: float = 0.0
@@ -91,7 +91,7 @@ class MemoryStore:
         self.trouble = ""
         self.records: list[bytes] = []
         self.snapshots: list[Snapshot] = []
-        self.denials: list[Entry] = []
+        self.denials: list[LogEntry] = []
         self.denials_last = 0
         self._changed = asyncio.Event()
 
@@ -103,7 +103,7 @@ class MemoryStore:
     def store(self, payload: bytes, expected: int) -> int:
         """Store a record at the position after `expected`. Raises Conflict, Full."""
         if expected != len(self.records):
-            raise Conflict(f"position {expected + 1}: the log ends at {len(self.records)}")
+            raise PositionTaken(f"position {expected + 1}: the log ends at {len(self.records)}")
         if self.size_max and self.size + len(payload) + MESSAGE_BYTES > self.size_max:
             raise Full(f"the log has {self.size} of {self.size_max} bytes: raise its maximum")
         self.records.append(payload)
@@ -118,7 +118,7 @@ class MemoryStore:
     def keep_denial(self, payload: bytes) -> None:
         """Keep a denial; the oldest goes when there are too many."""
         self.denials_last += 1
-        self.denials.append(Entry(self.denials_last, payload))
+        self.denials.append(LogEntry(self.denials_last, payload))
         del self.denials[:-DENIALS_KEPT]
         self.wake()
 
@@ -155,7 +155,7 @@ class MemoryLog:
         await _pass(fault.before)
         position = self._deliver(payload, expected, fault)
         await _pass(fault.after)
-        if fault.fate is Fate.ACK_LOST:
+        if fault.fate is CallFate.ACK_LOST:
             raise Ambiguous(f"no acknowledgement of position {expected + 1}")
         return position
 
@@ -178,7 +178,7 @@ class MemoryLog:
             return None
         return self._store.records[position - 1]
 
-    async def read(self, first: int, last: int) -> AsyncIterator[Sequence[Entry]]:
+    async def read(self, first: int, last: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield records `first` … `last`."""
         position = max(first, 1)
         while position <= last:
@@ -189,7 +189,7 @@ class MemoryLog:
             position = batch[-1].position + 1
             yield batch
 
-    async def follow(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+    async def follow(self, first: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield records from `first` on, until `close`."""
         position = max(first, 1)
         while not self._closed:
@@ -217,7 +217,7 @@ class MemoryLog:
         await self._arrive("publish_denial")
         self._store.keep_denial(payload)
 
-    async def follow_denials(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+    async def follow_denials(self, first: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield denials from `first` on, until `close`."""
         position = first if first <= self._store.denials_last + 1 else 1
         while not self._closed:
@@ -241,26 +241,26 @@ class MemoryLog:
 
     def _deliver(self, payload: bytes, expected: int, fault: Fault) -> int:
         """Let an append arrive, or not, as its fate says."""
-        if fault.fate is Fate.UNREACHABLE:
+        if fault.fate is CallFate.UNREACHABLE:
             raise Unreachable("the log cannot be reached")
-        if fault.fate is Fate.FULL:
+        if fault.fate is CallFate.FULL:
             raise Full("the log has reached its maximum size: raise it")
-        if fault.fate is Fate.LATE:
+        if fault.fate is CallFate.LATE:
             loop = asyncio.get_running_loop()
             loop.call_later(fault.late, self._store.store_late, payload, expected)
-        if fault.fate in (Fate.LATE, Fate.REQUEST_LOST):
+        if fault.fate in (CallFate.LATE, CallFate.REQUEST_LOST):
             raise Ambiguous(f"no acknowledgement of position {expected + 1}")
         self._must_exist()
         return self._store.store(payload, expected)
 
-    def _records(self, first: int, last: int) -> list[Entry]:
+    def _records(self, first: int, last: int) -> list[LogEntry]:
         """Return the stored records in a range, as far as it reaches. Raises Lost."""
         self._must_exist()
         stored = self._store.records
         if len(stored) < first - 1:
             raise Lost(f"the log ends at {len(stored)}, but position {first - 1} was seen")
         return [
-            Entry(position, stored[position - 1])
+            LogEntry(position, stored[position - 1])
             for position in range(first, min(last, len(stored)) + 1)
         ]
 
@@ -269,7 +269,7 @@ class MemoryLog:
         self._must_be_open()
         fault = self._faults.strike(call)
         await _pass(fault.before)
-        if fault.fate is not Fate.DELIVERED:
+        if fault.fate is not CallFate.DELIVERED:
             raise Unreachable(f"{call}: the log cannot be reached")
         await _pass(fault.after)
 
@@ -278,7 +278,7 @@ class MemoryLog:
         fault = self._faults.strike(call)
         # Gives way even without a delay, or a fault that stays would never let others run.
         await asyncio.sleep(fault.before + fault.after)
-        return fault.fate is Fate.DELIVERED and not self._closed
+        return fault.fate is CallFate.DELIVERED and not self._closed
 
     def _must_be_open(self) -> None:
         if self._closed:

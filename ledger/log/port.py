@@ -22,7 +22,7 @@ class LogError(Exception):
     """The log refused or failed."""
 
 
-class Conflict(LogError):
+class PositionTaken(LogError):
     """Somebody else wrote this position first; refresh and decide again."""
 
 
@@ -34,7 +34,7 @@ class Full(LogError):
     """The log has reached its maximum size; nothing more is stored until it is raised."""
 
 
-class TooLarge(LogError):
+class RecordTooLarge(LogError):
     """A record is larger than the log takes; `most` is what it takes, in bytes."""
 
     def __init__(self, size: int, most: int) -> None:
@@ -54,7 +54,7 @@ class Lost(LogError):
     """The log is not the one that was seen before: records are missing, changed or renumbered."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class LogEntry(msgspec.Struct, frozen=True, gc=False):
     """One stored payload at its position."""
 
     position: int
@@ -124,11 +124,11 @@ class Log(Protocol):
         """Return the payload at a position, None when there is none; as fresh as `extent`."""
         ...
 
-    def read(self, first: int, last: int) -> AsyncIterator[Sequence[Entry]]:
+    def read(self, first: int, last: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield entries `first` … `last` in order, in batches. Raises Lost on a gap."""
         ...
 
-    def follow(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+    def follow(self, first: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield entries from `first` on, in order, in batches, without end, surviving reconnects.
 
         Raises Lost on a gap; ends only by cancellation or `close`.
@@ -147,7 +147,7 @@ class Log(Protocol):
         """Keep a denial for a while, best effort: raises Unreachable, retries nothing."""
         ...
 
-    def follow_denials(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+    def follow_denials(self, first: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield denials from position `first` on; old ones expire, so positions may have gaps."""
         ...
 

@@ -4,16 +4,16 @@ import asyncio
 import contextlib
 
 from ledger.log.records import Record
-from ledger.log.state_view import View
+from ledger.log.state_view import StateView
 
 LOOK_AGAIN_SECONDS = 1.0
 """How often somebody who waits looks without news: the reason may lie with another replica."""
 
 
-class News:
+class RecordSignal:
     """Wakes everybody who waits, after each record that was applied."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: StateView) -> None:
         """Hear of the records of a view from now on."""
         self._moved = asyncio.Event()
         view.subscribe(self._hear)

@@ -7,7 +7,7 @@ from ledger.core.model.state import State
 from ledger.log.records import Record
 
 
-class View(Protocol):
+class StateView(Protocol):
     """The state that the ledger has reached; read it, never change it."""
 
     @property

@@ -1,11 +1,11 @@
 """Metrics of the writer."""
 
 from ledger.core.model.denials import Denial
-from ledger.log.writer.observer import Answer, Observer
+from ledger.log.writer.observer import Answer, WriterObserver
 from ledger.runtime.metrics import Telemetry
 
 
-class WriterMetrics(Observer):
+class WriterMetrics(WriterObserver):
     """Counts what the writer does. Every method is called in the writer's loop and is cheap."""
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -13,7 +13,7 @@ class WriterMetrics(Observer):
         self._telemetry = telemetry
         self._blocked_max = 0.0
 
-    def group_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
+    def batch_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
         """Count a record that was acknowledged."""
         self._telemetry.observe("append_seconds", seconds)
         self._telemetry.observe("group_commands", commands)
@@ -34,13 +34,13 @@ class WriterMetrics(Observer):
         self._telemetry.count("log_ambiguous_total")
 
     def blocked(self, seconds: float) -> None:
-        """Count how long a group held the event loop, and keep the longest."""
+        """Count how long a batch held the event loop, and keep the longest."""
         self._telemetry.observe("loop_blocked_seconds", seconds)
         if seconds > self._blocked_max:
             self._blocked_max = seconds
             self._telemetry.set("loop_blocked_seconds_max", seconds)
 
-    def refusal_dropped(self) -> None:
+    def denial_dropped(self) -> None:
         """Count a denial that was not kept."""
         self._telemetry.count("refusals_dropped_total")
 

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ledger.core.model.accounts import Kind
+from ledger.core.model.accounts import AccountKind
 from projections.queries.card_usage import CardUsage, cards, cards_open
 from projections.queries.quota_usage import Usage, usage
 from projections.queries.scopes import EVERYTHING
@@ -108,5 +108,5 @@ class UsageCollector(Collector):
 
 _LINES_OPEN: Final = f"""
     SELECT count(*) FROM lines JOIN accounts ON accounts.number = lines.account
-    WHERE closed IS NULL AND name NOT GLOB '{Kind.CARD}/*'
+    WHERE closed IS NULL AND name NOT GLOB '{AccountKind.CARD}/*'
 """

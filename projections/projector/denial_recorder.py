@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from ledger.core.model.qualified_names import split_qualified
-from ledger.log.port import Entry, Log
+from ledger.log.port import Log, LogEntry
 from ledger.log.writer import denial_log
 from projections.store.store_writer import Store
 
@@ -66,7 +66,7 @@ async def _write(
     )
 
 
-def _row(entry: Entry) -> tuple[int, int, str, str, bytes] | None:
+def _row(entry: LogEntry) -> tuple[int, int, str, str, bytes] | None:
     """Return the row of a denial, None when the payload cannot be decoded."""
     try:
         refusal = denial_log.decode(entry.payload)

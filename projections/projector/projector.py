@@ -10,7 +10,7 @@ from typing import Final
 
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.port import Entry, Log, Lost
+from ledger.log.port import Log, LogEntry, Lost
 from projections.projector import denial_recorder
 from projections.projector.state_at import state_at
 from projections.store.store_writer import ProjectionHead, Store
@@ -106,7 +106,7 @@ class Projector:
         """The state at the position, to be read only."""
         return self._state
 
-    async def project(self, entries: Sequence[Entry]) -> int:
+    async def project(self, entries: Sequence[LogEntry]) -> int:
         """Fold entries that follow on the position, store what they changed, count the events."""
         waiting, events = 0, 0
         for entry in entries:

@@ -4,6 +4,7 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.qualified_names import split_qualified
 from ledger.log.writer import denial_log
 from projections.queries.as_of import LAST, rfc3339
 from projections.queries.scopes import QueryScope
@@ -63,7 +64,7 @@ async def denials(
 
 def _denied(number: int, body: bytes) -> PastDenial:
     refusal = denial_log.decode(body)
-    cluster, _, namespace = refusal.namespace.partition("/")
+    cluster, namespace = split_qualified(refusal.namespace)
     return PastDenial(
         number,
         refusal.position,

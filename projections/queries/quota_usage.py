@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.model import accounts
-from ledger.core.model.accounts import Kind
+from ledger.core.model.accounts import AccountKind
 from projections.queries.completeness import incomplete
 from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.store.readers import ProjectionView
@@ -108,7 +108,8 @@ _BALANCE: Final = f"""
         SELECT body FROM balances
         WHERE account = number AND position <= :position ORDER BY position DESC LIMIT 1
     )
-    FROM accounts WHERE opened <= :position AND name > :after AND name NOT GLOB '{Kind.CARD}/*'
+    FROM accounts WHERE opened <= :position AND name > :after
+    AND name NOT GLOB '{AccountKind.CARD}/*'
     AND (:quota = '' OR substr(name, -length(:quota) - 1) = '/' || :quota)
 """
 _END: Final = "ORDER BY name LIMIT :limit"

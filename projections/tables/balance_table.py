@@ -5,7 +5,7 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from ledger.core.model.accounts import Kind, kind
+from ledger.core.model.accounts import AccountKind, kind
 from ledger.core.model.state import Account, State
 from projections.tables.changes import RecordChange
 from projections.tables.committed_totals import CommittedTotals
@@ -53,4 +53,4 @@ def _touched_cards(change: RecordChange) -> set[str]:
     """Return the accounts of cards of which a record's events changed what is used."""
     names = change.state.names
     touched = {names[line][0] for item in change.record.items for line in item.postings[::3]}
-    return {name for name in touched if kind(name) is Kind.CARD}
+    return {name for name in touched if kind(name) is AccountKind.CARD}

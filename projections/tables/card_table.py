@@ -7,6 +7,7 @@ import msgspec
 
 from ledger.core.evolve.placements import account_of
 from ledger.core.model.cards import Card, Node
+from ledger.core.model.qualified_names import split_qualified
 from projections.tables.changes import RecordChange
 from projections.tables.name_numbers import NameNumbers
 
@@ -49,7 +50,7 @@ class CardTable:
         if old is not None:
             self._statements.append((_CLOSE, (position, account)))
         if new is not None:
-            cluster, _, name = node.partition("/")
+            cluster, name = split_qualified(node)
             body = msgspec.json.encode(new.card).decode()
             row = (account, cluster, name, new.keeper, new.state, body, position)
             self._statements.append((_OPEN, row))

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.evolve import charges
-from ledger.core.evolve.charges import Term
+from ledger.core.evolve.charges import ChargeTerm
 from ledger.core.evolve.placements import account_of
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts
@@ -21,7 +21,7 @@ from ledger.log.records import Record
 
 QualifiedKey = tuple[str, str]
 """A key in its qualified namespace: `(namespace, key)`."""
-Terms = tuple[Term, ...]
+Terms = tuple[ChargeTerm, ...]
 """The demand that a unit is charged for, with the traits that lines select by."""
 
 KEYED: Final = (
@@ -121,7 +121,7 @@ def committed_at(space: Namespace, key: str) -> Terms:
     if entry.committed is None:
         return ()
     demand, asked = entry.committed.demand, entry.committed.admitted
-    return (charges.Term(entry.traits, demand, asked),)
+    return (charges.ChargeTerm(entry.traits, demand, asked),)
 
 
 def draw_at(space: Namespace, root: str) -> RootDraw | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ledger.core.evolve import charges
-from ledger.core.evolve.charges import Term
+from ledger.core.evolve.charges import ChargeTerm
 from ledger.core.model.state import Namespace, Plan, SelectingPlan, State
 from projections.tables.changes import RecordChange, committed_at
 
@@ -52,7 +52,9 @@ class CommittedTotals:
         for unit in charges.units(space):
             self._add(counted, space, charges.committed_terms(space, unit), 1)
 
-    def _add(self, counted: "_Counted", space: Namespace, found: Iterable[Term], sign: int) -> None:
+    def _add(
+        self, counted: "_Counted", space: Namespace, found: Iterable[ChargeTerm], sign: int
+    ) -> None:
         for line, amount in charges.by_line(space, found).items() if found else ():
             counted.amounts[line] = counted.amounts.get(line, 0) + sign * amount
             self.totals[line] += sign * amount

@@ -58,7 +58,7 @@ def namespace_of(event: events.AnyEvent) -> str:
         return ""
     if isinstance(event, events.Described):
         return event.subject if "/" in event.subject else ""
-    if accounts.kind(event.account) is not accounts.Kind.QUOTA:
+    if accounts.kind(event.account) is not accounts.AccountKind.QUOTA:
         return ""
     cluster, namespace, _ = accounts.parts(event.account)
     return qualified(cluster, namespace)

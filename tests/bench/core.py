@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
-from ledger.log.embedded.server_files import Address
+from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.ledger import Accepted
-from ledger.log.writer.observer import Observer
+from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
 from tests.bench import ledgers
@@ -25,7 +25,7 @@ NAME = "core"
 NAMESPACES = 1_000
 
 
-class Records(Observer):
+class Records(WriterObserver):
     """Adds up the records that were stored, and keeps the longest time a group took to decide."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Records(Observer):
         self.records = self.commands = self.bytes = 0
         self.longest = 0.0
 
-    def group_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
+    def batch_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
         self.records += 1
         self.commands += commands
         self.bytes += record_bytes
@@ -106,7 +106,7 @@ async def _load(writer: Writer, clients: int, pairs: int) -> tuple[float, float]
     return seconds, (time.process_time() - computed) / seconds
 
 
-async def _store(address: Address, seen: Records) -> float:
+async def _store(address: ServerAddress, seen: Records) -> float:
     """Return the seconds that as many records of their mean size take without deciding."""
     payload = os.urandom(seen.bytes // seen.records)
     async with ledgers.log_at(address, "raw") as raw:

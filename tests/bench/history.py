@@ -13,7 +13,7 @@ from pathlib import Path
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
-from ledger.log.embedded.server_files import Address
+from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.recovery.replay import catch_up
 from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
@@ -117,7 +117,7 @@ async def replay(store: str, made: dict[str, float]) -> dict[str, float]:
     }
 
 
-async def _fold(address: Address, last: int) -> float:
+async def _fold(address: ServerAddress, last: int) -> float:
     """Return the processor seconds spent in the fold alone."""
     state, spent = State(), 0.0
     async with ledgers.log_at(address) as log:

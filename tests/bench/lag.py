@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
-from ledger.log.embedded.server_files import Address
+from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.records import Record
 from projections.projector import projector
 from projections.store.store_writer import Store
@@ -92,7 +92,7 @@ class Behind:
 async def project(address: dict[str, str], path: str) -> dict[str, float]:
     """Project until told to end, ready when everything older is projected."""
     async with (
-        ledgers.log_at(msgspec.convert(address, Address)) as log,
+        ledgers.log_at(msgspec.convert(address, ServerAddress)) as log,
         await Store.open(Path(path)) as store,
     ):
         await projector.replay(log, store)

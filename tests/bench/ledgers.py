@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ledger.core.model import accounts, commands
-from ledger.log.embedded.server_files import Address
+from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
 from ledger.log.ledger import Ledger
-from ledger.log.writer.observer import Observer
+from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
 
 CLUSTER = "bench"
@@ -23,7 +23,7 @@ LIMIT = 2**50
 
 
 @contextlib.asynccontextmanager
-async def log_at(address: Address, shard: str = "main") -> AsyncIterator[JetStreamLog]:
+async def log_at(address: ServerAddress, shard: str = "main") -> AsyncIterator[JetStreamLog]:
     """Open a shard's log on a server; made when it is not there."""
     access = Access((address.url,), user=address.user, password=address.password)
     log = await JetStreamLog.connect(JetStreamSettings(access=access, shard=shard))
@@ -36,7 +36,7 @@ async def log_at(address: Address, shard: str = "main") -> AsyncIterator[JetStre
 
 @contextlib.asynccontextmanager
 async def writer_on(
-    log: JetStreamLog, observer: Observer | None = None, **options: Any
+    log: JetStreamLog, observer: WriterObserver | None = None, **options: Any
 ) -> AsyncIterator[Writer]:
     """Run a writer on a log for the block."""
     writer = Writer(

@@ -20,7 +20,7 @@ from ledger.kube.api.ports import Listed
 from ledger.kube.api.resources import Resource
 from ledger.kube.client.api_cluster import KubernetesCluster
 from ledger.kube.client.http_client import Client
-from ledger.log.command_queue import Courier
+from ledger.log.command_queue import CommandQueue
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
@@ -151,7 +151,7 @@ async def _settling(
             parents = [around.parents.parent_of(resource, one) for one in seen]
             await around.parents.feed(resource, Listed(1, parents))
         site = Site(cluster, ledgers.CLUSTER, Beyond(cluster, around))
-        courier = Courier(writer)
+        courier = CommandQueue(writer)
         settings = SettlementSettings(rules=rules)
         tenure = Tenure(writer, site, settings, lambda: time.time_ns() // 1_000, courier)
         delivering = asyncio.create_task(courier.run())

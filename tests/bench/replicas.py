@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
-from ledger.log.embedded.server_files import Address
+from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
-from ledger.log.peers.lease import Owner
+from ledger.log.peers.lease import Lease
 from ledger.runtime import gc_tuning
 from tests.bench import core, ledgers
 from tests.bench.pacing import NAMESPACES, Pace
@@ -76,10 +76,10 @@ async def replica(
 ) -> dict[str, float]:
     """Run one replica under load once told to."""
     async with (
-        ledgers.log_at(msgspec.convert(address, Address)) as log,
+        ledgers.log_at(msgspec.convert(address, ServerAddress)) as log,
         ledgers.writer_on(log) as writer,
     ):
-        owner = Owner(log.connection, log.names, writer.name)
+        owner = Lease(log.connection, log.names, writer.name)
         served = CommandServer(log.connection, log.names, writer.name, writer)
         await owner.start()
         await served.start()

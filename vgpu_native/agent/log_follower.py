@@ -20,7 +20,7 @@ from ledger.core.model.cards import Stage
 from ledger.log.port import Log, LogError, Lost, Unreachable
 from ledger.log.records import NewerSchema
 from ledger.log.recovery import replay
-from ledger.log.recovery.head_witness import Head
+from ledger.log.recovery.head_witness import LogHead
 from vgpu_native.agent.node_placements import Image, Resident, Tracker, image_of
 from vgpu_native.plugin.placement_source import Container
 from vgpu_native.shared.atomic_file import write_whole
@@ -200,7 +200,7 @@ class Follower:
         extent = await log.extent()
         if tracker.position > extent.last:
             raise Lost(f"the log ends at {extent.last}, {self._file} has seen {tracker.position}")
-        witness = Head(tracker.position, tracker.hash.hex(), str(self._file))
+        witness = LogHead(tracker.position, tracker.hash.hex(), str(self._file))
         if not await replay.is_there(log, witness):
             raise Lost(f"position {tracker.position}, known from {self._file}, is missing")
         if tracker.position and extent.last - tracker.position <= BEHIND_RECORDS:
@@ -278,7 +278,7 @@ async def _snapshot(log: Log, tracker: Tracker) -> Image | None:
             state = await asyncio.to_thread(snapshots.decode, snapshot.payload)
         except snapshots.InvalidSnapshot:
             continue
-        head = Head(state.position, state.hash.hex(), "a stored snapshot")
+        head = LogHead(state.position, state.hash.hex(), "a stored snapshot")
         if await replay.is_there(log, head):
             return image_of(state, tracker.node)
     return None

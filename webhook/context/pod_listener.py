@@ -5,7 +5,7 @@ from typing import Protocol
 
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change
-from ledger.log.command_queue import Courier
+from ledger.log.command_queue import CommandQueue
 
 
 class Beside(Protocol):
@@ -20,5 +20,5 @@ class Beside(Protocol):
         ...
 
 
-Begin = Callable[[Courier], Beside]
+Begin = Callable[[CommandQueue], Beside]
 """Begins a tenure: commands are sent by the courier, in order with those about quotas."""

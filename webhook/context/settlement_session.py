@@ -13,8 +13,8 @@ from ledger.kube.api.ports import Cluster
 from ledger.kube.requests.demand_rules import DemandRules, Recording
 from ledger.kube.requests.pod_traits import Labels
 from ledger.kube.watch.failed_objects import Failures
-from ledger.log.command_queue import Courier
-from ledger.log.state_view import View
+from ledger.log.command_queue import CommandQueue
+from ledger.log.state_view import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 from webhook.context.cluster_and_context import Beyond
 
@@ -60,11 +60,11 @@ class Tenure:
 
     def __init__(
         self,
-        view: View,
+        view: StateView,
         site: Site,
         settings: SettlementSettings,
         now: Callable[[], int],
-        courier: Courier,
+        courier: CommandQueue,
         count: Count = uncounted,
     ) -> None:
         """`now` tells µs of Unix time."""

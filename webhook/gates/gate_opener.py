@@ -25,7 +25,7 @@ from ledger.kube.client.event_queue import EventQueue
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
-from ledger.runtime.backoff import Pausing
+from ledger.tasks.backoff import Backoff
 from webhook.context.policies import Policies
 from webhook.context.settlement_session import WATCHED, Tenure
 from webhook.gates.gate_queue import Queue, Waiter
@@ -59,7 +59,7 @@ class Gates:
         self._queues: dict[str, Queue] = {}
         self._queued = EventQueue(writes, "settlement", tenure.count)
         self._events = WaitingEvents(self._queued, self._waits)
-        self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     @property
     def waiting(self) -> int:
@@ -110,13 +110,13 @@ class Gates:
 
     async def settle(self) -> None:
         """Ask for pods until all namespaces sleep, a bound is reached, or something fails."""
-        if not self._pausing.is_over():
+        if not self._backoff.is_over():
             return
         for queue, one in islice(self._turns(), TRIES_MAX):
             if not await self._let_in(queue, one):
-                self._pausing.failed()
+                self._backoff.failed()
                 return
-        self._pausing.worked()
+        self._backoff.reset()
 
     def _turns(self) -> Iterator[tuple[Queue, Waiter]]:
         """Yield whose turn it is in one namespace after the other, as long as any has somebody.

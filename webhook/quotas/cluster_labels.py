@@ -11,7 +11,7 @@ from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.objects import ObjectMeta, Workload
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.requests import place_traits
-from ledger.runtime.tasks import Stride
+from ledger.tasks.periodic import CooperativeYield
 from webhook.context.settlement_session import RECOUNTED, WATCHED, Tenure
 
 NAMESPACES: Final = "namespaces"
@@ -47,7 +47,7 @@ class Descriptions:
             await self._tell(self._subject(meta.name), traits, WATCHED, change.version)
 
     async def _recount(self, listed: Listed[Workload]) -> None:
-        tenure, stride = self._tenure, Stride()
+        tenure, stride = self._tenure, CooperativeYield()
         await tenure.catch_up()
         present = {self._subject(one.metadata.name) for one in listed.objects}
         for subject in [one for one in tenure.view.state.described if tenure.owns(one)]:

@@ -12,8 +12,8 @@ from ledger.kube.api.objects import ResourceQuota, Workload
 from ledger.kube.api.ports import Change, Changed, Listed, Writes
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.runtime.backoff import Pausing
-from ledger.runtime.tasks import Stride
+from ledger.tasks.backoff import Backoff
+from ledger.tasks.periodic import CooperativeYield
 from webhook.context.policies import DefaultQuota, Policies
 
 MAKE_SECONDS: Final = 2.0
@@ -39,7 +39,7 @@ class DefaultQuotas:
         self._policies = policies
         self._quotas: set[tuple[str, str]] | None = None
         self._namespaces: dict[str, None] | None = None
-        self._pauses: dict[str, Pausing] = {}
+        self._backoffs: dict[str, Backoff] = {}
 
     def take_quota(self, change: Change[ResourceQuota]) -> None:
         """Take note of which quotas exist."""
@@ -58,7 +58,7 @@ class DefaultQuotas:
             name = change.object.metadata.name
             if change.deleted:
                 self._namespaces.pop(name, None)
-                self._pauses.pop(name, None)
+                self._backoffs.pop(name, None)
             else:
                 self._namespaces[name] = None
 
@@ -66,14 +66,14 @@ class DefaultQuotas:
         """Make the quotas that are missing, once everything was listed."""
         if self._quotas is None or self._namespaces is None or not self._policies.is_in_use():
             return
-        stride, written = Stride(), 0
+        stride, written = CooperativeYield(), 0
         for namespace in list(self._namespaces):
             await stride.step()
             wanted = self._policies.of(namespace).default_quota
             if wanted is None or (namespace, wanted.name) in self._quotas:
                 continue
-            pausing = self._pauses.get(namespace)
-            if pausing is None or pausing.is_over():
+            backoff = self._backoffs.get(namespace)
+            if backoff is None or backoff.is_over():
                 await self._make(namespace, wanted)
                 written += 1
             if written == WRITES_MAX:
@@ -84,11 +84,11 @@ class DefaultQuotas:
             limits = hard_limits.corrected(wanted.hard, self._rules)
             await self._writes.create_quota(namespace, wanted.name, limits)
         except ClusterError as error:
-            pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
-            self._pauses.setdefault(namespace, pausing).failed()
+            backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
+            self._backoffs.setdefault(namespace, backoff).failed()
             extra = {"namespace": namespace, "key": wanted.name, "reason": str(error)}
             _log.warning("default_quota_not_made", extra=extra)
             return
-        self._pauses.pop(namespace, None)
+        self._backoffs.pop(namespace, None)
         if self._quotas is not None:  # until the watch tells it
             self._quotas.add((namespace, wanted.name))

@@ -9,7 +9,7 @@ from typing import Final
 from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Listed, Writes
-from ledger.runtime.backoff import Pausing
+from ledger.tasks.backoff import Backoff
 from webhook.context.settlement_session import Tenure
 from webhook.quotas.status_conditions import Condition, Status
 from webhook.quotas.universe_quota_status import (
@@ -37,7 +37,7 @@ class IgnoredQuotas:
         self._tenure = tenure
         self._writes = writes
         self._untold: dict[str, Workload] = {}
-        self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     async def take(self, change: Change[Workload]) -> None:
         """Note the quotas whose status does not say it yet."""
@@ -52,7 +52,7 @@ class IgnoredQuotas:
 
     async def write(self) -> None:
         """Write what is still to be said, unless writing has just failed."""
-        if not self._pausing.is_over():
+        if not self._backoff.is_over():
             return
         for name, quota in list(self._untold.items()):
             try:
@@ -63,12 +63,12 @@ class IgnoredQuotas:
                 extra = {"key": name, "reason": str(error)}
                 _log.warning("universe_status_not_written", extra=extra)
                 self._tenure.count("status_writes_total", RESOURCE, "failed")
-                self._pausing.failed()
+                self._backoff.failed()
                 return
             else:
                 self._tenure.count("status_writes_total", RESOURCE, "done")
             self._untold.pop(name, None)
-        self._pausing.worked()
+        self._backoff.reset()
 
     def _note(self, quota: Workload) -> None:
         name, known = quota.metadata.name, quota.status or {}

@@ -19,8 +19,8 @@ from ledger.kube.api.ports import Change, Changed, Listed, Writes
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests import quantities
 from ledger.kube.requests.quantities import QuantityError
-from ledger.runtime.backoff import Pausing
-from ledger.runtime.tasks import Stride
+from ledger.tasks.backoff import Backoff
+from ledger.tasks.periodic import CooperativeYield
 from webhook.context.settlement_session import Tenure
 
 WRITE_SECONDS: Final = 3.0
@@ -51,7 +51,7 @@ class QuotaStatus:
         self._tenure = tenure
         self._writes = writes
         self._told: dict[str, _Told] = {}
-        self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     def take(self, change: Change[ResourceQuota]) -> None:
         """Take note of quotas as they are told."""
@@ -64,9 +64,9 @@ class QuotaStatus:
 
     async def write(self) -> None:
         """Write what has changed, unless writing has just failed."""
-        if not self._pausing.is_over():
+        if not self._backoff.is_over():
             return
-        stride, changed = Stride(), dict[str, dict[str, int]]()
+        stride, changed = CooperativeYield(), dict[str, dict[str, int]]()
         for account, told in list(self._told.items()):
             await stride.step()
             used = self._used(account)
@@ -74,9 +74,9 @@ class QuotaStatus:
                 changed[account] = used
         for account, used in islice(changed.items(), WRITES_MAX):
             if not await self._write(self._told.get(account), used):
-                self._pausing.failed()
+                self._backoff.failed()
                 return
-        self._pausing.worked()
+        self._backoff.reset()
 
     async def _write(self, told: _Told | None, used: dict[str, int]) -> bool:
         """Write one status; return whether to go on with others."""

@@ -8,7 +8,7 @@ from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.objects import ResourceQuota
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.quotas.resource_quota import limits_of
-from ledger.runtime.tasks import Stride
+from ledger.tasks.periodic import CooperativeYield
 from webhook.context.settlement_session import RECOUNTED, WATCHED, Tenure
 from webhook.quotas.quota_warnings import QuotaWarnings
 from webhook.quotas.reported_limits import is_set
@@ -39,7 +39,7 @@ class QuotaAccounts:
     async def _recount(self, quotas: list[ResourceQuota]) -> None:
         """Set every account anew and close those whose quota is gone."""
         await self._tenure.catch_up()
-        stride = Stride()
+        stride = CooperativeYield()
         for quota in quotas:
             with self._tenure.failures.taking(QUOTAS, quota.metadata.full_name()):
                 await self._set(quota, RECOUNTED)

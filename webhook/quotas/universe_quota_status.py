@@ -14,7 +14,7 @@ from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Writes
 from ledger.kube.quotas import hard_limits
-from ledger.runtime.backoff import Pausing
+from ledger.tasks.backoff import Backoff
 from webhook.context.settlement_session import Tenure
 from webhook.quotas.status_conditions import Condition, Status
 from webhook.quotas.universe_quotas import UniverseAccounts
@@ -52,22 +52,22 @@ class UniverseStatus:
         self._universe = universe
         self._breakdown = breakdown
         self._written: dict[str, Status] = {}
-        self._pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     async def write(self) -> None:
         """Write what has changed, unless writing has just failed."""
         existing = self._universe.existing
         self._written = {name: one for name, one in self._written.items() if name in existing}
-        if not self._pausing.is_over():
+        if not self._backoff.is_over():
             return
         for name, quota in list(existing.items()):
             status = await self._status(name, quota)
             if status is None or status == self._written.get(name):
                 continue
             if not await self._write(name, status):
-                self._pausing.failed()
+                self._backoff.failed()
                 return
-        self._pausing.worked()
+        self._backoff.reset()
 
     async def _write(self, name: str, status: Status) -> bool:
         """Write one status; return whether to go on with others."""

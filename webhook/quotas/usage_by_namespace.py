@@ -8,8 +8,8 @@ from ledger.core.evolve import charges
 from ledger.core.model import events
 from ledger.core.model.state import State
 from ledger.log.records import Record
-from ledger.log.state_view import View
-from ledger.runtime.tasks import Stride
+from ledger.log.state_view import StateView
+from ledger.tasks.periodic import CooperativeYield
 
 Shares = dict[str, dict[int, int]]
 """Amounts by qualified namespace and line number."""
@@ -18,7 +18,7 @@ Shares = dict[str, dict[int, int]]
 class Breakdown:
     """The shares of the accounts that were asked for."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: StateView) -> None:
         self._view = view
         self._shares: dict[str, Shares] = {}
         self._whole: set[str] = set()
@@ -59,7 +59,7 @@ class Breakdown:
             return False
         shares = self._shares[account] = {}
         self._accounts.update(dict.fromkeys(known.lines.values(), account))
-        stride, lines = Stride(), frozenset(known.lines.values())
+        stride, lines = CooperativeYield(), frozenset(known.lines.values())
         for namespace in known.covers:
             await stride.step()
             if self._shares.get(account) is not shares:

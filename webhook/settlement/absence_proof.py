@@ -16,7 +16,7 @@ import msgspec
 
 from ledger.core.model.commands import AnyCommand
 from ledger.kube.api.errors import ClusterError, Unavailable
-from ledger.runtime.backoff import Pausing
+from ledger.tasks.backoff import Backoff
 from webhook.context.settlement_session import WATCHED, Tenure
 from webhook.settlement.attempt_ages import Ages, OpenAttempt
 from webhook.settlement.observation import Attempt, Sighting, missing, news, unwritten
@@ -63,7 +63,7 @@ class Barrier:
         self._tenure = tenure
         self._ages = ages
         self._looking = looking
-        self._pauses: dict[Place, Pausing] = {}
+        self._backoffs: dict[Place, Backoff] = {}
 
     async def settle(self) -> None:
         """Go through the places that have attempts beyond the bound."""
@@ -73,8 +73,8 @@ class Barrier:
         for attempt in islice(self._ages.at_least(bound, clock()), ATTEMPTS_MAX):
             waiting[attempt.namespace, attempt.key.partition("/")[0]].append(attempt)
         for place, attempts in waiting.items():
-            pausing = self._pauses.get(place)
-            if pausing is None or pausing.is_over():
+            backoff = self._backoffs.get(place)
+            if backoff is None or backoff.is_over():
                 await self._settle(place, attempts)
 
     async def _settle(self, place: Place, attempts: list[OpenAttempt]) -> None:
@@ -93,7 +93,7 @@ class Barrier:
             self._tenure.failures.note(place[1], f"of namespace {place[0]}", error)
             self._postpone(place, str(error))
             return
-        self._pauses.pop(place, None)
+        self._backoffs.pop(place, None)
         for key, asked in keys.items():
             found = self._judge(place[0], key, looked, begun)
             self._ask_later(place[0], key, asked)
@@ -140,7 +140,7 @@ class Barrier:
 
     def _postpone(self, place: Place, reason: str) -> None:
         """A list that failed proves nothing: try again later, and later still."""
-        pausing = Pausing(RETRY_SECONDS, RETRY_SECONDS_MAX)
-        self._pauses.setdefault(place, pausing).failed()
+        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        self._backoffs.setdefault(place, backoff).failed()
         extra = {"namespace": place[0], "kind": place[1], "reason": reason}
         _log.warning("barrier_postponed", extra=extra)

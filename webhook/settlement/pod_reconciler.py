@@ -9,7 +9,7 @@ from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name, qualified
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Changed, Listed
-from ledger.runtime.tasks import Stride
+from ledger.tasks.periodic import CooperativeYield
 from webhook.context.assumed_demand import as_promised
 from webhook.context.settlement_session import RECOUNTED, WATCHED, Tenure
 from webhook.settlement import recount
@@ -62,7 +62,7 @@ class Pods:
 
         A pod that the ledger does not know may be gone since the list, so it is left alone.
         """
-        stride, deadline = Stride(), within(LIST_READ_SECONDS)
+        stride, deadline = CooperativeYield(), within(LIST_READ_SECONDS)
         for pod in pods:
             await stride.step()
             with self._tenure.failures.taking(PODS, pod.metadata.full_name()):
@@ -132,7 +132,7 @@ class Pods:
 
     async def _tell_present(self, pods: list[Pod], hear: Hear) -> Present:
         """Tell what exists; return the uids by namespace and key."""
-        tenure, stride = self._tenure, Stride()
+        tenure, stride = self._tenure, CooperativeYield()
         deadline = within(RECOUNT_READ_SECONDS)
         present: Present = {}
         for pod in pods:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ledger.runtime.tasks import Stride
+from ledger.tasks.periodic import CooperativeYield
 from webhook.context.settlement_session import RECOUNTED, Tenure
 from webhook.settlement.attempt_ages import Ages, OpenAttempt
 from webhook.settlement.observation import missing
@@ -16,7 +16,7 @@ async def tell_missing(tenure: Tenure, prefix: str, present: Present, version: i
 
     The list may have begun before any bound, so creations never seen are not judged by it.
     """
-    stride = Stride()
+    stride = CooperativeYield()
     for namespace in tenure.namespaces():
         for key in tenure.keys(namespace):
             await stride.step()
@@ -33,7 +33,7 @@ async def find_open(tenure: Tenure, ages: Ages, prefix: str = "") -> None:
 
     So it is when a tenure begins, and when something was missed.
     """
-    stride, clock = Stride(), asyncio.get_running_loop().time
+    stride, clock = CooperativeYield(), asyncio.get_running_loop().time
     for namespace in tenure.namespaces():
         for key in tenure.keys(namespace):
             await stride.step()

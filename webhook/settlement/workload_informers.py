@@ -14,7 +14,7 @@ from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.ports import Change
 from ledger.kube.api.resources import Resource
 from ledger.kube.watch.informers import Watches
-from ledger.runtime.tasks import Stride
+from ledger.tasks.periodic import CooperativeYield
 from webhook.context.charging_modes import Manners
 from webhook.context.cluster_and_context import Beyond
 from webhook.context.settlement_session import Tenure
@@ -160,7 +160,7 @@ class KindWatches:
 
     async def _charged(self) -> set[str]:
         """Return the kinds of which the ledger counts objects."""
-        stride, found = Stride(), set[str]()
+        stride, found = CooperativeYield(), set[str]()
         for namespace in self._tenure.namespaces():
             for key in self._tenure.keys(namespace):
                 await stride.step()

@@ -18,7 +18,7 @@ from ledger.kube.api.errors import NotServed, Unavailable
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
 from ledger.kube.api.resources import Resource
-from ledger.runtime.tasks import Stride
+from ledger.tasks.periodic import CooperativeYield
 from webhook.context.assumed_demand import as_promised
 from webhook.context.charging_modes import Manners
 from webhook.context.settlement_session import RECOUNTED, WATCHED, Tenure
@@ -175,7 +175,7 @@ class Roots:
         await self._tenure.courier.flush()
 
     async def _tell_present(self, objects: list[RootSighting]) -> Present:
-        stride, present = Stride(), Present()
+        stride, present = CooperativeYield(), Present()
         deadline = within(RECOUNT_READ_SECONDS)
         for one in objects:
             present[one.seen.namespace, one.seen.key] = one.seen.uid

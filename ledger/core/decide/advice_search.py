@@ -22,7 +22,7 @@ much has to be released on each."""
 _NOTHING: Final[Amounts] = {}
 
 
-class Fits(NamedTuple):
+class AdmissibleDemand(NamedTuple):
     """What would be admitted: so many like pods, and so much of each resource that is short.
 
     The amounts are those of the whole object, or of one pod where not even one would be admitted.
@@ -38,8 +38,8 @@ class Admissible(NamedTuple):
     `never` are the numbers of the lines without room even there.
     """
 
-    now: Fits
-    ever: Fits
+    now: AdmissibleDemand
+    ever: AdmissibleDemand
     never: frozenset[int]
 
 
@@ -75,7 +75,7 @@ class _Trying(NamedTuple):
     lacking: Lacking
     short: list[str]
 
-    def fits(self, space: Namespace, over: Mapping[int, int]) -> Fits:
+    def fits(self, space: Namespace, over: Mapping[int, int]) -> AdmissibleDemand:
         """Return what of the demand fits, which on each of the lines `over` is so much too large.
 
         Where there is no such line that is all of it.
@@ -83,13 +83,15 @@ class _Trying(NamedTuple):
         demand, pods = self.command.demand, self.command.asker.pods
         each = each_of(demand, pods) if pods > 1 else _NOTHING
         if not over:
-            return Fits(pods if each else 0, {name: demand.get(name, 0) for name in self.short})
+            return AdmissibleDemand(
+                pods if each else 0, {name: demand.get(name, 0) for name in self.short}
+            )
         if not each:
-            return Fits(0, self._amounts(space, demand, over))
+            return AdmissibleDemand(0, self._amounts(space, demand, over))
         count = self._pods(space, each, over)
         if count:
-            return Fits(count, _NOTHING)
-        return Fits(0, self._amounts(space, each, self.lacking(space, each)))
+            return AdmissibleDemand(count, _NOTHING)
+        return AdmissibleDemand(0, self._amounts(space, each, self.lacking(space, each)))
 
     def _pods(self, space: Namespace, each: Amounts, over: Mapping[int, int]) -> int:
         """Return how many like pods fit."""

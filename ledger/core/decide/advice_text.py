@@ -3,10 +3,10 @@
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from ledger.core.decide.advice_search import Admissible, Fits, each_of
+from ledger.core.decide.advice_search import Admissible, AdmissibleDemand, each_of
 from ledger.core.evolve.charges import NOTHING, drawn_from
 from ledger.core.model import display_names
-from ledger.core.model.accounts import Kind, kind, resource_of
+from ledger.core.model.accounts import AccountKind, kind, resource_of
 from ledger.core.model.amounts import Amounts, covers
 from ledger.core.model.commands import NO_ASKER, Asker, Reserve
 from ledger.core.model.denials import Shortage
@@ -17,7 +17,7 @@ from ledger.core.model.state import Namespace
 _HELD_BACK: Final = "counts as what the object was: make that smaller first"
 
 
-class Asking(NamedTuple):
+class DenialWording(NamedTuple):
     """The object that asks.
 
     `root` is the key of the root that it counts with; `others` says that other pods do, too.
@@ -34,7 +34,7 @@ class Asking(NamedTuple):
     never: Collection[int] = ()
 
     @classmethod
-    def of(cls, command: Reserve, space: Namespace) -> "Asking":
+    def of(cls, command: Reserve, space: Namespace) -> "DenialWording":
         """Return who asks for a reservation in a namespace."""
         each = each_of(command.demand, command.asker.pods)
         root = space.entries.get(command.root)
@@ -58,7 +58,7 @@ class Asking(NamedTuple):
         )
 
     def _subject(self, short: Shortage) -> str:
-        if kind(short.account) is Kind.QUOTA:
+        if kind(short.account) is AccountKind.QUOTA:
             return f"namespace {_name(self.namespace)}"
         return display_names.display(short.account)
 
@@ -83,7 +83,7 @@ class Asking(NamedTuple):
 
     def _own(self, short: Shortage) -> str:
         """Say what is the object's own already: of a quota where the holders would not tell."""
-        on_card = kind(short.account) is Kind.CARD
+        on_card = kind(short.account) is AccountKind.CARD
         if short.own <= 0 or (short.own >= short.used and not on_card):
             return ""
         name = display_names.object_name(self.key, self.asker.kind)
@@ -92,7 +92,9 @@ class Asking(NamedTuple):
         return f", {short.own} of them by {name}"
 
 
-def remedy(command: Reserve, lines: Sequence[Shortage], found: Admissible, asking: Asking) -> str:
+def remedy(
+    command: Reserve, lines: Sequence[Shortage], found: Admissible, asking: DenialWording
+) -> str:
     """Return whether a demand can ever fit, and how much of it fits, without the full stop.
 
     Where other pods count with the object, the amounts of the lines are not its own.
@@ -103,7 +105,9 @@ def remedy(command: Reserve, lines: Sequence[Shortage], found: Admissible, askin
     return f"{told} for {display_names.object_name(command.key, command.asker.kind)}"
 
 
-def _remedy(command: Reserve, lines: Sequence[Shortage], found: Admissible, asking: Asking) -> str:
+def _remedy(
+    command: Reserve, lines: Sequence[Shortage], found: Admissible, asking: DenialWording
+) -> str:
     alike = bool(asking.each) and command.asker.pods > 1
     if not found.never and _is_held_back(command, lines, asking):
         return f"Until it is stored, the change {_HELD_BACK}"
@@ -129,7 +133,7 @@ def of_cards(lines: Sequence[Shortage], *, resizing: bool) -> str:
 
     A pod that is resized keeps its cards.
     """
-    of_quotas = [one for one in lines if kind(one.account) is not Kind.CARD]
+    of_quotas = [one for one in lines if kind(one.account) is not AccountKind.CARD]
     if not of_quotas:
         return "Ask for less, or wait" if resizing else "Another card or node may have room"
     if any(one.total > one.limit for one in of_quotas):
@@ -157,14 +161,14 @@ def released(lines: Sequence[Shortage]) -> str:
     return f"{display_names.listed(parts)} {'is' if single else 'are'}"
 
 
-def _is_held_back(command: Reserve, lines: Sequence[Shortage], asking: Asking) -> bool:
+def _is_held_back(command: Reserve, lines: Sequence[Shortage], asking: DenialWording) -> bool:
     """Return whether the object is refused for what it was before the change."""
     return not asking.root and any(
         one.total > one.limit >= command.demand.get(resource_of(one.resource), 0) for one in lines
     )
 
 
-def _now(command: Reserve, lines: Sequence[Shortage], now: Fits, *, alike: bool) -> str:
+def _now(command: Reserve, lines: Sequence[Shortage], now: AdmissibleDemand, *, alike: bool) -> str:
     asker = command.asker
     if now.pods:
         return f"at most {now.pods} {_noun(asker, now.pods)} now"
@@ -222,11 +226,11 @@ def _amounts(lines: Sequence[Shortage], asked: Amounts, amounts: Amounts) -> str
 
 
 def _is_shared(short: Shortage) -> bool:
-    return kind(short.account) is Kind.UNIVERSE
+    return kind(short.account) is AccountKind.UNIVERSE
 
 
 def _allows(short: Shortage) -> str:
-    if kind(short.account) is Kind.CARD:
+    if kind(short.account) is AccountKind.CARD:
         return "the card has"
     return (
         "the quota allows"

@@ -10,11 +10,11 @@ import msgspec
 
 from ledger.core.decide import advice_text
 from ledger.core.decide.advice_search import Lacking, admissible
-from ledger.core.decide.advice_text import Asking
+from ledger.core.decide.advice_text import DenialWording
 from ledger.core.evolve import charges, placements
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model import accounts, commands, display_names, events
-from ledger.core.model.accounts import Kind
+from ledger.core.model.accounts import AccountKind
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, Holder, Reason, Shortage
 from ledger.core.model.state import Account, Entry, Namespace, State
@@ -31,9 +31,9 @@ LINES_TOLD_MAX: Final = 16
 
 _PRECEDENCE: Final = {reason: rank for rank, reason in enumerate(Reason)}
 _EXCEEDED: Final = {
-    Kind.UNIVERSE: Reason.UNIVERSE_EXCEEDED,
-    Kind.QUOTA: Reason.QUOTA_EXCEEDED,
-    Kind.CARD: Reason.CARD_EXCEEDED,
+    AccountKind.UNIVERSE: Reason.UNIVERSE_EXCEEDED,
+    AccountKind.QUOTA: Reason.QUOTA_EXCEEDED,
+    AccountKind.CARD: Reason.CARD_EXCEEDED,
 }
 
 
@@ -131,7 +131,7 @@ def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[S
     root = space.entries.get(command.root)
     if root is None or root.committed is None or root.committed.admitted is None:
         return []
-    counting = charges.by_line(space, [charges.Term(root.traits, command.demand)])
+    counting = charges.by_line(space, [charges.ChargeTerm(root.traits, command.demand)])
     return [
         Short(line, 0, state.used[line], need, 0)
         for line, need in counting.items()
@@ -153,7 +153,7 @@ def no_room(
     over = {one.line: over_by(state, one) for one in short}
     found = admissible(state, space, command, lacking, over)
     found = found._replace(never=found.never - _within(state, short, command.demand))
-    asking = Asking.of(command, space)
+    asking = DenialWording.of(command, space)
     if found.never and not found.now.pods and not found.ever.pods:
         asking = asking._replace(never=found.never)
     lines = told(state, short, asking, found.never)
@@ -200,7 +200,7 @@ def denial_of(
 
 
 def told(
-    state: State, short: list[Short], asking: Asking, never: Collection[int]
+    state: State, short: list[Short], asking: DenialWording, never: Collection[int]
 ) -> tuple[Shortage, ...]:
     """Return the lines without room in the order in which they are told, each with its sentence.
 

@@ -6,7 +6,7 @@ bear, one has to know the bound beforehand; `placing` decides without it, by try
 
 from collections.abc import Iterator
 
-from ledger.core.evolve.charges import Term, asked_only, drawn_from
+from ledger.core.evolve.charges import ChargeTerm, asked_only, drawn_from
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.core.model.traits import Traits, matches
 
@@ -46,7 +46,7 @@ def _counting(space: Namespace, traits: Traits, resource: str) -> Iterator[int]:
 def _spare(space: Namespace, key: str, root: Entry, resource: str, line: int) -> int:
     """Return how much of what a root is charged on a line its pods do not take."""
     taken = space.draws[key].charge.get(resource, 0)
-    charged = Term(root.traits, root.charge, asked_only(root)).on(
+    charged = ChargeTerm(root.traits, root.charge, asked_only(root)).on(
         asked_only=line in space.asked_only
     )
     return max(0, charged.get(resource, 0) - taken)

@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 
 from ledger.core.decide import advice_text, capacity, card_checks, claim
-from ledger.core.decide.advice_text import Asking
+from ledger.core.decide.advice_text import DenialWording
 from ledger.core.decide.capacity import Short
 from ledger.core.evolve import placements
 from ledger.core.evolve.charges import TRUTH, Postings
 from ledger.core.model import cards, commands, events
-from ledger.core.model.accounts import Kind, kind
+from ledger.core.model.accounts import AccountKind, kind
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import Placement, Stage
 from ledger.core.model.denials import Decision, Denial, Reason
@@ -212,10 +212,10 @@ def _if_there_is_room(
         short = capacity.over_limits(state, place, attempt(), held)
     if not short:
         return [event]
-    return _no_room(state, short, Asking(*place), resizing=isinstance(event, events.Resized))
+    return _no_room(state, short, DenialWording(*place), resizing=isinstance(event, events.Resized))
 
 
-def _no_room(state: State, short: list[Short], asking: Asking, *, resizing: bool) -> Denial:
+def _no_room(state: State, short: list[Short], asking: DenialWording, *, resizing: bool) -> Denial:
     """Build the denial; where there would be room but for what is kept for others, say that."""
     lines = capacity.told(state, short, asking, ())
     real = tuple(one for one in lines if one.short > 0)
@@ -224,7 +224,7 @@ def _no_room(state: State, short: list[Short], asking: Asking, *, resizing: bool
             Reason.CARD_CLAIMED,
             f"{lines[0].message}; the rest is kept for a pod that others are evicted for",
         )
-    of_quotas = kind(real[0].account) is not Kind.CARD
+    of_quotas = kind(real[0].account) is not AccountKind.CARD
     denial = capacity.denial_of(state, state.namespaces[asking.namespace], real, own_holders=True)
     if not of_quotas:
         denial = msgspec.structs.replace(denial, holders=(), holders_more=0)

@@ -28,7 +28,7 @@ from ledger.core.model.traits import Traits, matches, united
 Postings = list[int]
 
 
-class Term(NamedTuple):
+class ChargeTerm(NamedTuple):
     """What selecting lines look at, and the amounts that are charged.
 
     `asked` are the amounts on lines that count what was asked for alone, None where it is the same.
@@ -141,7 +141,7 @@ def is_simple(space: Namespace, key: str, before: Entry, after: Entry) -> bool:
     )
 
 
-def terms(space: Namespace, unit: str) -> Iterator[Term]:
+def terms(space: Namespace, unit: str) -> Iterator[ChargeTerm]:
     """Yield what the unit at a key is charged; a pod that draws from a root is none."""
     entry, draw = space.entries.get(unit), space.draws.get(unit)
     if entry is not None and drawn_from(entry):
@@ -149,19 +149,19 @@ def terms(space: Namespace, unit: str) -> Iterator[Term]:
     if entry is not None:
         asked = asked_only(entry)
         if draw is None:
-            yield Term(entry.traits, entry.charge, asked)
+            yield ChargeTerm(entry.traits, entry.charge, asked)
         else:
             asked = None if asked is None else largest(asked, draw.charge)
-            yield Term(entry.traits, largest(entry.charge, draw.charge), asked)
+            yield ChargeTerm(entry.traits, largest(entry.charge, draw.charge), asked)
     elif draw is not None and not space.selected:
-        yield Term((), draw.charge)
+        yield ChargeTerm((), draw.charge)
     elif draw is not None:
         for member in space.members[unit]:
             pod = space.entries[member]
-            yield Term(pod.traits, pod.charge)
+            yield ChargeTerm(pod.traits, pod.charge)
 
 
-def committed_terms(space: Namespace, unit: str) -> Iterator[Term]:
+def committed_terms(space: Namespace, unit: str) -> Iterator[ChargeTerm]:
     """Yield the part of a unit's charge that committed demand explains."""
     entry, draw = space.entries.get(unit), space.draws.get(unit)
     if entry is not None and drawn_from(entry):
@@ -170,18 +170,18 @@ def committed_terms(space: Namespace, unit: str) -> Iterator[Term]:
         stored, taken = entry.committed, NOTHING if draw is None else draw.committed
         demand = NOTHING if stored is None else stored.demand
         asked = None if stored is None else stored.admitted
-        yield Term(
+        yield ChargeTerm(
             entry.traits,
             largest(demand, taken) if taken else demand,
             largest(asked, taken) if asked is not None else None,
         )
     elif draw is not None and not space.selected:
-        yield Term((), draw.committed)
+        yield ChargeTerm((), draw.committed)
     elif draw is not None:
         for member in space.members[unit]:
             pod = space.entries[member]
             if pod.committed is not None:
-                yield Term(pod.traits, pod.committed.demand)
+                yield ChargeTerm(pod.traits, pod.committed.demand)
 
 
 def units(space: Namespace) -> Iterator[str]:
@@ -199,7 +199,7 @@ def unit_of(key: str, entry: Entry) -> str:
     return drawn_from(entry) or key
 
 
-def by_line(space: Namespace, found: Iterable[Term]) -> dict[int, int]:
+def by_line(space: Namespace, found: Iterable[ChargeTerm]) -> dict[int, int]:
     """Return what terms amount to on every line of the namespace that counts them."""
     totals: dict[int, int] = {}
     for term in found:
@@ -257,7 +257,7 @@ def _selecting(space: Namespace) -> set[int]:
     return {line for _, line, _ in space.selected}
 
 
-def touched(space: Namespace, unit: str, key: str) -> Iterator[Term]:
+def touched(space: Namespace, unit: str, key: str) -> Iterator[ChargeTerm]:
     """Yield what of a unit's charge a change of this key may alter.
 
     The pods of a root that is not known count one by one. There may be very many of them, so only
@@ -268,7 +268,7 @@ def touched(space: Namespace, unit: str, key: str) -> Iterator[Term]:
         return
     pod = space.entries.get(key)
     if pod is not None and drawn_from(pod) == unit:
-        yield Term(pod.traits, pod.charge)
+        yield ChargeTerm(pod.traits, pod.charge)
 
 
 def _put_entry(state: State, space: Namespace, key: str, after: Entry) -> None:

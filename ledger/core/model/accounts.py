@@ -22,7 +22,7 @@ _KEY_CHARACTERS_MAX: Final = 512
 """Longest key that is remembered; a valid one has at most 327 characters."""
 
 
-class Kind(StrEnum):
+class AccountKind(StrEnum):
     """What an account stands for."""
 
     QUOTA = "quota"
@@ -40,27 +40,27 @@ class Line(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 def quota(cluster: str, namespace: str, name: str) -> str:
     """Name the account of a ResourceQuota."""
-    return f"{Kind.QUOTA}/{cluster}/{namespace}/{name}"
+    return f"{AccountKind.QUOTA}/{cluster}/{namespace}/{name}"
 
 
 def universe(name: str) -> str:
     """Name the account of a UniverseResourceQuota."""
-    return f"{Kind.UNIVERSE}/{name}"
+    return f"{AccountKind.UNIVERSE}/{name}"
 
 
 def card(cluster: str, node: str, uuid: str) -> str:
     """Name the account of a physical card."""
-    return f"{Kind.CARD}/{cluster}/{node}/{uuid}"
+    return f"{AccountKind.CARD}/{cluster}/{node}/{uuid}"
 
 
-def kind(account: str) -> Kind:
+def kind(account: str) -> AccountKind:
     """Return the kind of a named account."""
-    return Kind(account.partition("/")[0])
+    return AccountKind(account.partition("/")[0])
 
 
 def parts(account: str) -> tuple[str, str, str]:
     """Return `(cluster, namespace, name)`; a universe has neither cluster nor namespace."""
-    if kind(account) is Kind.UNIVERSE:
+    if kind(account) is AccountKind.UNIVERSE:
         return "", "", account.partition("/")[2]
     _, cluster, middle, name = account.split("/", 3)
     return cluster, middle, name

@@ -145,7 +145,7 @@ def _held(denial: Denial) -> str:
     held = ", ".join(f"{one.key} {measure.amount(one.amount)}" for one in denial.holders)
     if not denial.holders_more:
         return held
-    shared = not lines or accounts.kind(lines[0].account) is not accounts.Kind.QUOTA
+    shared = not lines or accounts.kind(lines[0].account) is not accounts.AccountKind.QUOTA
     return f"{held} and {denial.holders_more} more{'' if shared else ' objects'}"
 
 

@@ -7,7 +7,7 @@ account allows) or named as an increase ("released"); the two never stand in one
 import re
 from typing import Final, NamedTuple
 
-from ledger.core.model.accounts import Kind, kind, parts, resource_of
+from ledger.core.model.accounts import AccountKind, kind, parts, resource_of
 from ledger.core.model.cards import CORES, MEMORY, SLOTS
 
 _SUBJECT: Final = re.compile(r"(.*?) (?:has|is not allowed|does not allow) ")
@@ -64,7 +64,7 @@ _OF_CARDS: Final = {
 
 def measure_of(account: str, key: str) -> Measure:
     """Return how the resource of a line is called."""
-    return _OF_CARDS[key] if kind(account) is Kind.CARD else measure(resource_of(key))
+    return _OF_CARDS[key] if kind(account) is AccountKind.CARD else measure(resource_of(key))
 
 
 def measure(resource: str) -> Measure:
@@ -98,9 +98,9 @@ def object_name(key: str, object_kind: str = "") -> str:
 def display(account: str) -> str:
     """Name an account as a user knows it."""
     _, place, name = parts(account)
-    if kind(account) is Kind.QUOTA:
+    if kind(account) is AccountKind.QUOTA:
         return f'quota "{name}"'
-    if kind(account) is Kind.UNIVERSE:
+    if kind(account) is AccountKind.UNIVERSE:
         return f'shared quota "{name}" (UniverseResourceQuota)'
     return f"card {name} of node {place}"
 

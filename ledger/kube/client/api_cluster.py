@@ -25,7 +25,7 @@ from ledger.kube.api.resources import Resource
 from ledger.kube.client import binding_writes, pod_events, writes
 from ledger.kube.client.http_client import Client
 from ledger.kube.watch import discovery, list_watch, optional_resources
-from ledger.kube.watch.list_watch import Backoff, Source, whole
+from ledger.kube.watch.list_watch import Source, watch_backoff, whole
 from ledger.kube.watch.optional_resources import Sleep
 
 K = TypeVar("K")
@@ -75,11 +75,11 @@ class KubernetesCluster:
 
     def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
         """Tell all pods and their changes, without end."""
-        return list_watch.watch(self._client, _PODS, Backoff(self._sleep))
+        return list_watch.watch(self._client, _PODS, watch_backoff(self._sleep))
 
     def watch_quotas(self) -> AsyncGenerator[Change[ResourceQuota], None]:
         """Tell all ResourceQuotas and their changes, without end."""
-        return list_watch.watch(self._client, _QUOTAS, Backoff(self._sleep))
+        return list_watch.watch(self._client, _QUOTAS, watch_backoff(self._sleep))
 
     async def served(self) -> tuple[Resource, ...]:
         """Return what is served, each resource in its preferred version. Raises ClusterError."""
@@ -108,7 +108,7 @@ class KubernetesCluster:
 
     def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
         """Tell all nodes and their changes, without end."""
-        return list_watch.watch(self._client, _NODES, Backoff(self._sleep))
+        return list_watch.watch(self._client, _NODES, watch_backoff(self._sleep))
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
         """Tell all objects of a resource and their changes, without end."""

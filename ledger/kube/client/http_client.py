@@ -15,7 +15,7 @@ import aiohttp
 from ledger.kube.api import http_errors
 from ledger.kube.api.errors import Unavailable
 from ledger.kube.client.credentials import Credentials
-from ledger.log.bounded_read import TooLong, whole
+from ledger.log.bounded_read import AnswerTooLong, read_whole
 
 REQUEST_SECONDS: Final = 30.0
 """Deadline of a request that is not a watch."""
@@ -166,8 +166,8 @@ class Client:
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         try:
-            return await whole(response.content, BODY_BYTES_MAX)
-        except TooLong as error:
+            return await read_whole(response.content, BODY_BYTES_MAX)
+        except AnswerTooLong as error:
             raise Unavailable(f"{response.url} answered {error}") from error
 
     def _broken(self, method: str, path: str, error: Exception) -> str:

@@ -19,7 +19,7 @@ from ledger.kube.requests.demand_rules import CardSize, DemandRules
 from ledger.kube.requests.device_requests import Choice
 from ledger.kube.requests.device_selectors import choice_of
 from ledger.log.records import Record
-from ledger.log.state_view import View
+from ledger.log.state_view import StateView
 
 CARD_MEMORY_MAX: Final = 294_912
 """MiB of the largest card that is sold: 288 GiB."""
@@ -91,7 +91,11 @@ class Sizes:
     """The rules of a cluster with the sizes of its cards, kept up to date by the log."""
 
     def __init__(
-        self, view: View, cluster: str, rules: DemandRules, card_memory_max: int = CARD_MEMORY_MAX
+        self,
+        view: StateView,
+        cluster: str,
+        rules: DemandRules,
+        card_memory_max: int = CARD_MEMORY_MAX,
     ) -> None:
         """Read from `view`, which calls back from now on; no card counts above so many MiB."""
         self._view = view

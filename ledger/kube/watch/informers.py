@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from ledger.kube.api.objects import ObjectMeta
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
 from ledger.kube.watch.failed_objects import Failures
-from ledger.kube.watch.list_watch import Backoff
+from ledger.kube.watch.list_watch import watch_backoff
 
 NOT_LISTED: Final = "not listed yet"
 
@@ -69,7 +69,7 @@ class Watches:
         A change that cannot be taken in is noted and passed over; a list that cannot is asked for
         again after a while.
         """
-        backoff = Backoff(asyncio.sleep)
+        backoff = watch_backoff(asyncio.sleep)
         while True:
             turn = asyncio.timeout(self._recount_seconds)
             try:

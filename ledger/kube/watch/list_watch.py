@@ -18,6 +18,7 @@ from ledger.kube.api.errors import ClusterError, Gone, Malformed, NotServed, Una
 from ledger.kube.api.objects import Bookmark, ListMeta, ObjectMeta, Status, WatchEvent
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, Reached
 from ledger.kube.client.http_client import Client
+from ledger.tasks.backoff import Backoff
 
 PAGE_OBJECTS: Final = 200
 """Objects per page of a list: about 2 ms of decoding, so that the loop stays responsive."""
@@ -87,31 +88,11 @@ def whole(seen: W) -> W:
     return seen
 
 
-class Backoff:
-    """Waiting longer after each failure, with jitter, up to a bound."""
-
-    def __init__(
-        self,
-        sleep: Callable[[float], Awaitable[None]],
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
-        self._sleep = sleep
-        self._jitter = jitter
-        self._seconds = BACKOFF_SECONDS
-
-    async def wait(self) -> None:
-        """Wait between half and all of the present delay, and double it."""
-        delay = self._seconds * (0.5 + self._jitter() / 2)
-        self._seconds = min(self._seconds * 2, BACKOFF_SECONDS_MAX)
-        await self._sleep(delay)
-
-    async def pause(self) -> None:
-        """Wait about the shortest delay, whatever failed before."""
-        await self._sleep(BACKOFF_SECONDS * (0.5 + self._jitter() / 2))
-
-    def reset(self) -> None:
-        """Something worked: begin with the short delay again."""
-        self._seconds = BACKOFF_SECONDS
+def watch_backoff(
+    sleep: Callable[[float], Awaitable[None]], jitter: Callable[[], float] = random.random
+) -> Backoff:
+    """Return the backoff between two attempts to list or watch a collection."""
+    return Backoff(BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, jitter=jitter, sleep=sleep)
 
 
 class Lines:
@@ -171,7 +152,8 @@ async def watch(
                     backoff.reset()
                     yield change
             if version == told:
-                await backoff.pause()  # a server that ends every watch at once is not hammered
+                # A server that ends every watch at once must not be asked without a pause.
+                await backoff.wait_shortest()
         except ClusterError as error:
             if not isinstance(error, Unavailable):
                 version = None

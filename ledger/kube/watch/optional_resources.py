@@ -15,7 +15,8 @@ from ledger.kube.api.ports import Change, Interrupted, Listed
 from ledger.kube.api.resources import Resource
 from ledger.kube.client.http_client import Client
 from ledger.kube.watch import absent_definitions, list_watch
-from ledger.kube.watch.list_watch import Backoff, Source
+from ledger.kube.watch.list_watch import Source, watch_backoff
+from ledger.tasks.backoff import Backoff
 
 K = TypeVar("K")
 Sleep = Callable[[float], Awaitable[None]]
@@ -34,21 +35,21 @@ async def watch(
     """Yield a list and every later change, without end, as `port.Workloads.watch_objects` says."""
     source = source_of(resource, keep)
     while True:
-        async with aclosing(list_watch.watch(client, source, Backoff(sleep))) as changes:
+        async with aclosing(list_watch.watch(client, source, watch_backoff(sleep))) as changes:
             async for change in changes:
                 if isinstance(change, Interrupted) and change.absent:
                     reason = change.reason
                     break
                 yield change
         was_absent = False
-        async with aclosing(_until_served(client, resource, Backoff(sleep))) as news:
+        async with aclosing(_until_served(client, resource, watch_backoff(sleep))) as news:
             async for change in news:
                 was_absent = True
                 yield change
         if not was_absent:
             # API servers that do not agree, or a server that lists what it does not watch.
             yield Interrupted(reason)
-            await Backoff(sleep).pause()
+            await watch_backoff(sleep).wait_shortest()
 
 
 async def _until_served(

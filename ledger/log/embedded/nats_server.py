@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from ledger.log.embedded import parent_death, server_files, store_lock
-from ledger.log.embedded.server_files import Address, Files
+from ledger.log.embedded.server_files import ServerAddress, ServerFiles
 from ledger.log.jetstream import server_monitoring
 
 POLL_SECONDS: Final = 0.02
@@ -76,20 +76,20 @@ class EmbeddedServer:
     def __init__(self, settings: EmbeddedSettings) -> None:
         """Prepare; nothing is touched before `start`."""
         self._settings = settings
-        self._files = Files(settings.store.resolve())
+        self._files = ServerFiles(settings.store.resolve())
         self._lock: store_lock.StoreLock | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._listen = self._monitor = _FREE
         self._stopping = asyncio.Event()
-        self._address: Address | None = None
+        self._address: ServerAddress | None = None
 
     @property
-    def address(self) -> Address:
+    def address(self) -> ServerAddress:
         """Where the server is and how to log in; known once it was started."""
         assert self._address is not None, "the server was not started"
         return self._address
 
-    async def start(self) -> Address:
+    async def start(self) -> ServerAddress:
         """Take the store, start the server and wait until it serves JetStream.
 
         Raises StoreBusy, BinaryMissing, ServerFailed.
@@ -171,7 +171,7 @@ class EmbeddedServer:
     ) -> None:
         await self.stop()
 
-    async def _run(self) -> Address:
+    async def _run(self) -> ServerAddress:
         """Start the process until it is ready, again while its ports are taken."""
         self._files.keep_last_words()
         try:
@@ -233,7 +233,7 @@ class EmbeddedServer:
         """Remember the ports for a restart and tell other commands where the server is."""
         url, monitor = ports.nats[0], ports.monitoring[0]
         self._listen, self._monitor = url.split("//")[1], monitor.split("//")[1]
-        self._address = Address(
+        self._address = ServerAddress(
             url=url,
             monitor_url=monitor,
             user=server_files.USER,

@@ -27,7 +27,7 @@ class BinaryMissing(Exception):
     """There is no nats-server to start."""
 
 
-class Address(msgspec.Struct, frozen=True):
+class ServerAddress(msgspec.Struct, frozen=True):
     """Where an embedded server is; `pid` is the server's, `parent` that of who started it."""
 
     url: str
@@ -38,7 +38,7 @@ class Address(msgspec.Struct, frozen=True):
     parent: int
 
 
-class Files(msgspec.Struct, frozen=True):
+class ServerFiles(msgspec.Struct, frozen=True):
     """The paths of an embedded server in its store directory."""
 
     store: Path
@@ -113,7 +113,7 @@ def binary() -> Path:
     )
 
 
-def password(files: Files) -> str:
+def password(files: ServerFiles) -> str:
     """Return the store's password, made at first use and wherever the file holds none.
 
     Nothing depends on the old one: a server learns it anew at every start.
@@ -128,7 +128,7 @@ def password(files: Files) -> str:
     return found
 
 
-def write_configuration(files: Files, listen: str, monitor: str) -> None:
+def write_configuration(files: ServerFiles, listen: str, monitor: str) -> None:
     """Write the server's configuration; port -1 lets the server choose a free one."""
     files.ports.mkdir(mode=0o700, exist_ok=True)
     lines = {
@@ -148,14 +148,14 @@ def write_configuration(files: Files, listen: str, monitor: str) -> None:
     write_private(files.configuration, "\n".join(text) + "\n")
 
 
-def read_address(store: Path) -> Address | None:
+def read_address(store: Path) -> ServerAddress | None:
     """Return the address of the server that runs, or ran and was killed, in a store directory.
 
     None when there is none; raises ValueError naming the file when it cannot be understood.
     """
-    path = Files(store).address
+    path = ServerFiles(store).address
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Address)
+        return msgspec.json.decode(path.read_bytes(), type=ServerAddress)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:

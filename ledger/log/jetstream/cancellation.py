@@ -12,7 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def kept(waiting: Awaitable[T]) -> T:
+async def reraise_cancelled(waiting: Awaitable[T]) -> T:
     """Wait, and raise CancelledError when the task was cancelled meanwhile, whoever forgot it."""
     task = asyncio.current_task()
     assert task is not None, "a coroutine runs in a task"

@@ -21,7 +21,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from ledger.log.jetstream import nats_credentials
-from ledger.log.jetstream.cancellation import kept
+from ledger.log.jetstream.cancellation import reraise_cancelled
 from ledger.log.jetstream.error_text import plainly
 from ledger.log.jetstream.nats_credentials import Access as Access
 from ledger.log.jetstream.nats_credentials import CredentialsError, SecureClient
@@ -80,7 +80,7 @@ _OWN_API: Final = "$JS.API"
 """JetStream's API of the servers connected to."""
 
 
-class NobodyThere(Unreachable):
+class NoResponders(Unreachable):
     """The servers know nobody who takes a subject."""
 
 
@@ -93,7 +93,7 @@ class ApiError(LogError):
         self.description = description
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ApiProblem(msgspec.Struct, frozen=True):
     """The error part of JetStream's answers."""
 
     err_code: int = 0
@@ -101,7 +101,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    error: Problem | None = None
+    error: ApiProblem | None = None
 
 
 _answers: Final = msgspec.json.Decoder(_Answer)
@@ -109,8 +109,8 @@ _json: Final = msgspec.json.Encoder()
 _logger: Final = structlog.get_logger("ledger.log")
 
 
-class Connection:
-    """A client that outlives its servers' restarts. Make one with `Connection.connect`."""
+class NatsConnection:
+    """A client that outlives its servers' restarts. Make one with `NatsConnection.connect`."""
 
     def __init__(self, access: Access, deadline: float, domain: str | None = None) -> None:
         """Prepare a connection whose calls take at most `deadline` seconds each.
@@ -134,7 +134,7 @@ class Connection:
     @classmethod
     async def connect(
         cls, access: Access, *, deadline: float, domain: str | None = None
-    ) -> "Connection":
+    ) -> "NatsConnection":
         """Connect within the deadline. Raises Unreachable naming the servers and the reason."""
         connection = cls(access, deadline, domain)
         await connection._dial()
@@ -168,7 +168,7 @@ class Connection:
         """
         client = await self.client()
         try:
-            answer = await kept(
+            answer = await reraise_cancelled(
                 client.request(
                     subject,
                     payload,
@@ -177,7 +177,7 @@ class Connection:
                 )
             )
         except nats.errors.NoRespondersError as error:
-            raise NobodyThere(self._unreachable(f"{subject}: {self._nobody()}")) from error
+            raise NoResponders(self._unreachable(f"{subject}: {self._nobody()}")) from error
         except _UNSENT as error:
             raise Unreachable(self._unreachable(f"{subject}: {plainly(error)}")) from error
         return answer.data
@@ -279,7 +279,7 @@ class Connection:
         try:
             async with asyncio.timeout(self.deadline):
                 options = await asyncio.to_thread(self._options, client)
-                await kept(client.connect(**options))
+                await reraise_cancelled(client.connect(**options))
                 for subject in subjects:
                     await self._resubscribe(client, subject)
             self._check_open()

@@ -19,9 +19,9 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from ledger.log.jetstream import jetstream_api
-from ledger.log.jetstream.cancellation import kept
-from ledger.log.jetstream.connection import ApiError, Connection
-from ledger.log.port import Entry, Extent, Lost, Unreachable
+from ledger.log.jetstream.cancellation import reraise_cancelled
+from ledger.log.jetstream.connection import ApiError, NatsConnection
+from ledger.log.port import Extent, LogEntry, Lost, Unreachable
 
 BATCH_ENTRIES_MAX: Final = 512
 """Entries handed over at once, so that whoever folds them lets others run in between."""
@@ -48,14 +48,14 @@ class Stream(msgspec.Struct, frozen=True):
     `subject` keeps only one subject's messages of a stream that is not contiguous.
     """
 
-    connection: Connection
+    connection: NatsConnection
     name: str
     contiguous: bool
     replicas: int = 1
     subject: str = ""
 
 
-async def follow(stream: Stream, first: int) -> AsyncGenerator[list[Entry], None]:
+async def follow(stream: Stream, first: int) -> AsyncGenerator[list[LogEntry], None]:
     """Yield entries from `first` on without end, through reconnects, until the connection closes.
 
     Raises Lost.
@@ -71,7 +71,7 @@ async def follow(stream: Stream, first: int) -> AsyncGenerator[list[Entry], None
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Entry], None]:
+async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[LogEntry], None]:
     """Yield entries `first` … `last`. Raises Lost, and Unreachable when nothing comes in time.
 
     A stream that is not contiguous must have a message at `last`.
@@ -84,7 +84,9 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Ent
         async with aclosing(_attached(stream, position, last)) as batches:
             while position <= last:
                 try:
-                    batch = await kept(asyncio.wait_for(anext(batches, None), deadline))
+                    batch = await reraise_cancelled(
+                        asyncio.wait_for(anext(batches, None), deadline)
+                    )
                 except TimeoutError as error:
                     await must_exist(stream, position)
                     raise Unreachable(
@@ -118,7 +120,7 @@ async def must_exist(stream: Stream, position: int) -> None:
         )
 
 
-async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[list[Entry], None]:
+async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[list[LogEntry], None]:
     """Yield what one consumer delivers from `first` on until it breaks.
 
     Raises Unreachable, and Lost when the stream does not reach the position `seen`.
@@ -168,7 +170,7 @@ class _Consumer:
         self._stream = stream
         self._position = max(first, 1)
         self._delivered = 1
-        self._entries: list[Entry] = []
+        self._entries: list[LogEntry] = []
         self._lost: Lost | None = None
         self._broken = False
         self._window = ""
@@ -192,7 +194,7 @@ class _Consumer:
         except nats.errors.Error as error:
             raise Unreachable(f"stream {self._stream.name}: {error}") from error
 
-    async def take(self) -> list[Entry]:
+    async def take(self) -> list[LogEntry]:
         """Wait for entries; an empty list says that the consumer has to be made again.
 
         Raises Lost.
@@ -204,7 +206,7 @@ class _Consumer:
                 return []
             self._news.clear()
             try:
-                await kept(asyncio.wait_for(self._news.wait(), SILENCE_SECONDS_MAX))
+                await reraise_cancelled(asyncio.wait_for(self._news.wait(), SILENCE_SECONDS_MAX))
             except TimeoutError:
                 return []
         batch = self._entries[:BATCH_ENTRIES_MAX]
@@ -253,7 +255,7 @@ class _Consumer:
         elif not self._broken:
             position, delivered = _sequences(message.reply)
             if self._believable(position, delivered):
-                self._entries.append(Entry(position, message.data))
+                self._entries.append(LogEntry(position, message.data))
 
     async def _control(self, window: str) -> None:
         if not window:

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.log.jetstream.connection import ApiError, Connection, NobodyThere
-from ledger.log.jetstream.streams import Names
+from ledger.log.jetstream.connection import ApiError, NatsConnection, NoResponders
+from ledger.log.jetstream.streams import StreamNames
 from ledger.log.port import LogError
 
 _NOT_ENABLED: Final = (10039, 10076)
@@ -29,7 +29,7 @@ class _Streams(msgspec.Struct, frozen=True):
     streams: list[str] | None = None
 
 
-async def must_be_clear(connection: Connection, names: Names) -> None:
+async def must_be_clear(connection: NatsConnection, names: StreamNames) -> None:
     """Check that no stream stands between the servers connected to and a shard's log.
 
     Costs nothing where the log is in no other domain than theirs. Raises Captured naming the
@@ -50,11 +50,11 @@ async def must_be_clear(connection: Connection, names: Names) -> None:
         )
 
 
-async def _own_domain(connection: Connection) -> str | None:
+async def _own_domain(connection: NatsConnection) -> str | None:
     """Return the domain of the servers connected to; None when they have no JetStream."""
     try:
         answer = await connection.api("INFO", near=True)
-    except NobodyThere:
+    except NoResponders:
         return None
     except ApiError as error:
         if error.code in _NOT_ENABLED:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from ledger.log.jetstream import streams
-from ledger.log.jetstream.connection import ApiError, Connection, Problem
+from ledger.log.jetstream.connection import ApiError, ApiProblem, NatsConnection
 from ledger.log.jetstream.streams import StreamConfig
 from ledger.log.port import Extent, LogError, Lost, Unreachable
 
@@ -26,7 +26,7 @@ class Ack(msgspec.Struct, frozen=True):
     seq: int = 0
     stream: str = ""
     domain: str = ""
-    error: Problem | None = None
+    error: ApiProblem | None = None
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -68,7 +68,10 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
 async def store(
-    connection: Connection, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
+    connection: NatsConnection,
+    subject: str,
+    payload: bytes,
+    headers: Mapping[str, str] | None = None,
 ) -> Ack:
     """Send a message to a stream and wait until it says what became of it.
 
@@ -78,7 +81,9 @@ async def store(
     return _acks.decode(await connection.request(subject, payload, headers))
 
 
-async def message(connection: Connection, stream: str, wanted: dict[str, object]) -> Stored | None:
+async def message(
+    connection: NatsConnection, stream: str, wanted: dict[str, object]
+) -> Stored | None:
     """Get one message, chosen as the API's MSG.GET says; None when there is none.
 
     Raises Lost when the stream is missing, Unreachable.
@@ -92,19 +97,19 @@ async def message(connection: Connection, stream: str, wanted: dict[str, object]
     return _messages.decode(answer).message
 
 
-async def extent(connection: Connection, stream: str) -> Extent:
+async def extent(connection: NatsConnection, stream: str) -> Extent:
     """Ask how far a stream reaches. Raises Lost when it is missing, Unreachable."""
     info = await _info(connection, stream)
     state = info.state
     return Extent(state.first_seq, state.last_seq, state.bytes, max(info.config.max_bytes, 0))
 
 
-async def configuration(connection: Connection, stream: str) -> StreamConfig:
+async def configuration(connection: NatsConnection, stream: str) -> StreamConfig:
     """Ask how a stream is configured. Raises Lost when it is missing, Unreachable."""
     return (await _info(connection, stream)).config
 
 
-async def version(connection: Connection, stream: str) -> tuple[int, int, int]:
+async def version(connection: NatsConnection, stream: str) -> tuple[int, int, int]:
     """Ask which version of the server leads a stream; it need not be the one connected to.
 
     Zeros stand for one too old to say. Raises Lost when the stream is missing, Unreachable.
@@ -114,7 +119,7 @@ async def version(connection: Connection, stream: str) -> tuple[int, int, int]:
     return (int(told[1]), int(told[2]), int(told[3])) if told else (0, 0, 0)
 
 
-async def ensure(connection: Connection, wanted: StreamConfig, *, create: bool) -> None:
+async def ensure(connection: NatsConnection, wanted: StreamConfig, *, create: bool) -> None:
     """Find a stream, or create it if that is allowed, and compare what the server made of it.
 
     Raises Lost when it is missing, ConfigurationDrift, Unreachable.
@@ -133,7 +138,7 @@ async def ensure(connection: Connection, wanted: StreamConfig, *, create: bool) 
     streams.compare(wanted, found)
 
 
-async def adjust(connection: Connection, wanted: StreamConfig) -> dict[str, int]:
+async def adjust(connection: NatsConnection, wanted: StreamConfig) -> dict[str, int]:
     """Change the size and the age of a stream to what is wanted; returns what was changed.
 
     Raises Lost when it is missing, ApiError when the server refuses, Unreachable.
@@ -147,7 +152,7 @@ async def adjust(connection: Connection, wanted: StreamConfig) -> dict[str, int]
     return changes
 
 
-async def purge_before(connection: Connection, stream: str, sequence: int) -> None:
+async def purge_before(connection: NatsConnection, stream: str, sequence: int) -> None:
     """Remove the messages before a sequence. Raises Lost, Unreachable."""
     try:
         await connection.api(f"STREAM.PURGE.{stream}", {"seq": sequence})
@@ -155,11 +160,11 @@ async def purge_before(connection: Connection, stream: str, sequence: int) -> No
         raise _failure(error, stream) from error
 
 
-async def _info(connection: Connection, stream: str) -> _Info:
+async def _info(connection: NatsConnection, stream: str) -> _Info:
     return _infos.decode(await _info_answer(connection, stream))
 
 
-async def _info_answer(connection: Connection, stream: str) -> bytes:
+async def _info_answer(connection: NatsConnection, stream: str) -> bytes:
     try:
         return await connection.api(f"STREAM.INFO.{stream}")
     except ApiError as error:

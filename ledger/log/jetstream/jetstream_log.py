@@ -24,20 +24,25 @@ from ledger.log.jetstream import (
     snapshot_chunks,
     streams,
 )
-from ledger.log.jetstream.connection import Access, ApiError, Connection, Problem
+from ledger.log.jetstream.connection import Access, ApiError, ApiProblem, NatsConnection
 from ledger.log.jetstream.consumer import Stream
-from ledger.log.jetstream.streams import HEADERS_BYTES_MAX, SNAPSHOTS_SHARE, Names, StreamConfig
+from ledger.log.jetstream.streams import (
+    HEADERS_BYTES_MAX,
+    SNAPSHOTS_SHARE,
+    StreamConfig,
+    StreamNames,
+)
 from ledger.log.port import (
     Ambiguous,
-    Conflict,
     Durability,
-    Entry,
     Extent,
     Full,
+    LogEntry,
     LogError,
     Lost,
+    PositionTaken,
+    RecordTooLarge,
     Snapshot,
-    TooLarge,
     Unreachable,
     Unwritable,
 )
@@ -82,11 +87,11 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
 class JetStreamLog:
     """`port.Log` on one shard's streams. Make one with `connect`, then `open` it."""
 
-    def __init__(self, connection: Connection, settings: JetStreamSettings) -> None:
+    def __init__(self, connection: NatsConnection, settings: JetStreamSettings) -> None:
         """Use a connection; `close` closes it."""
         self.connection = connection
         self.settings = settings
-        self.names = Names(settings.shard)
+        self.names = StreamNames(settings.shard)
         replicas = settings.replicas
         self._log = Stream(connection, self.names.log, contiguous=True, replicas=replicas)
         self._denials = Stream(connection, self.names.denials, contiguous=False)
@@ -94,7 +99,7 @@ class JetStreamLog:
     @classmethod
     async def connect(cls, settings: JetStreamSettings) -> "JetStreamLog":
         """Connect to the servers. Raises Unreachable naming them and the reason."""
-        connection = await Connection.connect(
+        connection = await NatsConnection.connect(
             settings.access, deadline=settings.deadline, domain=settings.domain
         )
         return cls(connection, settings)
@@ -133,7 +138,7 @@ class JetStreamLog:
         # A server closes the connection of a client that sends more than its max_payload.
         most = min(RECORD_BYTES_MAX, client.max_payload) - HEADERS_BYTES_MAX
         if len(payload) > most:
-            raise TooLarge(len(payload), most)
+            raise RecordTooLarge(len(payload), most)
         headers = {
             "Nats-Expected-Last-Sequence": str(expected),
             "Nats-Expected-Stream": self.names.log,
@@ -201,13 +206,13 @@ class JetStreamLog:
         async with aclosing(consumer.read(self._log, position, position)) as batches:
             return (await anext(batches))[0].payload
 
-    def read(self, first: int, last: int) -> AsyncIterator[Sequence[Entry]]:
+    def read(self, first: int, last: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield records `first` … `last`."""
         if not self.settings.consumers:
             return message_reader.read(self._log, first, last)
         return consumer.read(self._log, first, last)
 
-    def follow(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+    def follow(self, first: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield records from `first` on, without end."""
         if not self.settings.consumers:
             return message_reader.follow(self._log, first, self.names.news_subject)
@@ -241,7 +246,7 @@ class JetStreamLog:
         """Send a denial; whether it is stored is not waited for."""
         await self.connection.publish(self.names.denials_subject, payload)
 
-    def follow_denials(self, first: int) -> AsyncIterator[Sequence[Entry]]:
+    def follow_denials(self, first: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield denials from `first` on; a younger stream of denials is read from its start."""
         return consumer.follow(self._denials, first)
 
@@ -313,12 +318,12 @@ class JetStreamLog:
         return snapshot_chunks.join(manifest, pieces)
 
 
-def _refusal(problem: Problem, position: int) -> LogError:
+def _refusal(problem: ApiProblem, position: int) -> LogError:
     """Turn the server's answer to an append into what the writer must do about it."""
     code = problem.err_code
     text = f"position {position}: {problem.description} (JetStream error {code})"
     if code in _WRONG_LAST_SEQUENCE:
-        return Conflict(text)
+        return PositionTaken(text)
     if code in (_STREAM_MISMATCH, jetstream_api.STREAM_NOT_FOUND):
         return Lost(text)
     # The same code stands for any failure of the store; only these two say "nothing was stored".

@@ -17,7 +17,7 @@ from nats.aio.msg import Msg
 
 from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.consumer import RETRY_SECONDS, Stream, confirmed, must_exist
-from ledger.log.port import Entry, Unreachable
+from ledger.log.port import LogEntry, Unreachable
 
 WINDOW: Final = 32
 """Requests under way at once; an answer may be a third larger than the largest record."""
@@ -28,7 +28,7 @@ LOOK_SECONDS: Final = 2.0
 _DIGITS_MAX: Final = 20
 
 
-async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Entry], None]:
+async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[LogEntry], None]:
     """Yield entries `first` … `last` of a contiguous stream. Raises Lost, Unreachable."""
     position = max(first, 1)
     await confirmed(stream, position, last)
@@ -41,7 +41,7 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Ent
         yield batch
 
 
-async def follow(stream: Stream, first: int, news: str) -> AsyncGenerator[list[Entry], None]:
+async def follow(stream: Stream, first: int, news: str) -> AsyncGenerator[list[LogEntry], None]:
     """Yield entries of a contiguous stream from `first` on, until the connection closes.
 
     `news` is the subject on which replicas publish how far the log is. Raises Lost.
@@ -61,11 +61,11 @@ async def follow(stream: Stream, first: int, news: str) -> AsyncGenerator[list[E
                 await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _window(stream: Stream, first: int, last: int) -> list[Entry]:
+async def _window(stream: Stream, first: int, last: int) -> list[LogEntry]:
     """Return the next entries, up to the first that is not there. Raises Lost, Unreachable."""
     wanted = range(first, min(last, first + WINDOW - 1) + 1)
     found = await asyncio.gather(*(_get(stream, position) for position in wanted))
-    batch: list[Entry] = []
+    batch: list[LogEntry] = []
     for one in found:
         if one is None:
             break
@@ -73,13 +73,13 @@ async def _window(stream: Stream, first: int, last: int) -> list[Entry]:
     return batch
 
 
-async def _get(stream: Stream, position: int) -> Entry | None:
+async def _get(stream: Stream, position: int) -> LogEntry | None:
     stored = await jetstream_api.message(stream.connection, stream.name, {"seq": position})
     if stored is None:
         return None
     if stored.seq != position:
         raise Unreachable(f"stream {stream.name} answered {stored.seq} when asked for {position}")
-    return Entry(position, stored.data)
+    return LogEntry(position, stored.data)
 
 
 class _Ends:

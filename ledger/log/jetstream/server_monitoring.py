@@ -9,7 +9,7 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from ledger.log.bounded_read import TooLong, whole
+from ledger.log.bounded_read import AnswerTooLong, read_whole
 
 ANSWER_BYTES_MAX: Final = 1_048_576
 """Longest answer that is believed."""
@@ -71,6 +71,6 @@ async def _get(url: str, deadline: float, *, statuses: tuple[int, ...] = (200,))
         ):
             if response.status not in statuses:
                 return None
-            return await whole(response.content, ANSWER_BYTES_MAX)
-    except (TimeoutError, aiohttp.ClientError, OSError, ValueError, TooLong):
+            return await read_whole(response.content, ANSWER_BYTES_MAX)
+    except (TimeoutError, aiohttp.ClientError, OSError, ValueError, AnswerTooLong):
         return None

@@ -71,7 +71,7 @@ class StreamConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     subject_transform: dict[str, Any] | None = None
 
 
-class Names(msgspec.Struct, frozen=True):
+class StreamNames(msgspec.Struct, frozen=True):
     """The streams and subjects of one shard."""
 
     shard: str
@@ -150,7 +150,7 @@ class Names(msgspec.Struct, frozen=True):
         return f"ledger.{self.shard}.commands.{writer}"
 
 
-def log_stream(names: Names, replicas: int, max_bytes: int) -> StreamConfig:
+def log_stream(names: StreamNames, replicas: int, max_bytes: int) -> StreamConfig:
     """Describe the log: refuses when full, keeps everything, lets nobody delete."""
     return StreamConfig(
         name=names.log,
@@ -167,7 +167,7 @@ def log_stream(names: Names, replicas: int, max_bytes: int) -> StreamConfig:
     )
 
 
-def snapshot_stream(names: Names, replicas: int, max_bytes: int) -> StreamConfig:
+def snapshot_stream(names: StreamNames, replicas: int, max_bytes: int) -> StreamConfig:
     """Describe the snapshots: disposable, cleaned up by the replica that saves one.
 
     Beyond `max_bytes` the oldest pieces go, and what they were part of is no snapshot any more.
@@ -183,7 +183,7 @@ def snapshot_stream(names: Names, replicas: int, max_bytes: int) -> StreamConfig
     )
 
 
-def denials_stream(names: Names, replicas: int, max_bytes: int, days: int) -> StreamConfig:
+def denials_stream(names: StreamNames, replicas: int, max_bytes: int, days: int) -> StreamConfig:
     """Describe the denials: the oldest ones go by age, kept for so many days, and by size."""
     return StreamConfig(
         name=names.denials,
@@ -197,12 +197,12 @@ def denials_stream(names: Names, replicas: int, max_bytes: int, days: int) -> St
     )
 
 
-def owner_stream(names: Names, replicas: int) -> StreamConfig:
+def owner_stream(names: StreamNames, replicas: int) -> StreamConfig:
     """Describe the lease to write the shard."""
     return _lease_stream(names.owner, names.owner_subject, replicas)
 
 
-def settler_stream(names: Names, replicas: int) -> StreamConfig:
+def settler_stream(names: StreamNames, replicas: int) -> StreamConfig:
     """Describe the leases to settle: several clusters may share a shard, and each is settled."""
     return _lease_stream(names.settlers, names.settler_subject("*"), replicas)
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from nats.aio.msg import Msg
 
-from ledger.log.jetstream.connection import Connection
-from ledger.log.jetstream.streams import Names
+from ledger.log.jetstream.connection import NatsConnection
+from ledger.log.jetstream.streams import StreamNames
 from ledger.log.port import LogError
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
@@ -22,10 +22,10 @@ LOOK_SECONDS: Final = 0.02
 _DIGITS_MAX: Final = 20
 
 
-class News:
+class AppendNotifier:
     """Tells of what a writer stores, and has it look for what others have stored."""
 
-    def __init__(self, connection: Connection, names: Names, writer: Writer) -> None:
+    def __init__(self, connection: NatsConnection, names: StreamNames, writer: Writer) -> None:
         """Prepare; `start` it, and `run` it while the writer runs."""
         self._connection, self._subject = connection, names.news_subject
         self._writer = writer
@@ -57,7 +57,7 @@ class News:
             await self._heard.wait()
             self._heard.clear()
             if self._newest > self._writer.state.position:
-                self._writer.look()
+                self._writer.request_refresh()
                 await asyncio.sleep(LOOK_SECONDS)
 
     def _take(self, record: Record) -> None:

@@ -31,8 +31,8 @@ from ledger.core.model.commands import (
 )
 from ledger.core.model.denials import Denial, Reason
 from ledger.log import system_denials
-from ledger.log.jetstream.connection import Connection
-from ledger.log.jetstream.streams import Names
+from ledger.log.jetstream.connection import NatsConnection
+from ledger.log.jetstream.streams import StreamNames
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.port import LogError
 
@@ -110,8 +110,8 @@ class ForwardingLedger:
 
     def __init__(
         self,
-        connection: Connection,
-        names: Names,
+        connection: NatsConnection,
+        names: StreamNames,
         preference: Preference,
         local: Ledger,
         settings: ForwardingSettings | None = None,
@@ -234,8 +234,8 @@ class CommandServer:
 
     def __init__(
         self,
-        connection: Connection,
-        names: Names,
+        connection: NatsConnection,
+        names: StreamNames,
         writer: str,
         local: Ledger,
         settings: ForwardingSettings | None = None,

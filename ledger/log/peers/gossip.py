@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 from nats.aio.msg import Msg
 
-from ledger.log.jetstream.connection import Connection
-from ledger.log.jetstream.streams import Names
+from ledger.log.jetstream.connection import NatsConnection
+from ledger.log.jetstream.streams import StreamNames
 from ledger.log.port import LogError
 
 HINTS_MAX: Final = 256
@@ -57,12 +57,12 @@ class Hints:
             self._waiting.append(hint)
             self._told.set()
 
-    async def start(self, connection: Connection, names: Names, name: str) -> None:
+    async def start(self, connection: NatsConnection, names: StreamNames, name: str) -> None:
         """Begin to hear, under the name of this replica. Raises Unreachable."""
         self._name = name
         await connection.subscribe(names.hints_subject, self._hear)
 
-    async def run(self, connection: Connection, names: Names) -> None:
+    async def run(self, connection: NatsConnection, names: StreamNames) -> None:
         """Tell what there is to tell until cancelled, and hear no more then."""
         try:
             while True:

@@ -18,9 +18,9 @@ import msgspec
 import structlog
 
 from ledger.log.jetstream import jetstream_api
-from ledger.log.jetstream.connection import Connection
+from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.jetstream_api import Stored
-from ledger.log.jetstream.streams import Names, owner_stream, settler_stream
+from ledger.log.jetstream.streams import StreamNames, owner_stream, settler_stream
 from ledger.log.port import LogError, Lost, Unreachable
 
 RELEASE_SECONDS: Final = 1
@@ -31,25 +31,25 @@ _WRITER: Final = re.compile(r"[A-Za-z0-9_-]+")
 _logger: Final = structlog.get_logger("ledger.log")
 
 
-class OwnerSettings(msgspec.Struct, frozen=True, kw_only=True):
+class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often the lease is renewed and how long it lasts, in seconds (whole ones, at least 1)."""
 
     renew_seconds: float = 1.0
     lease_seconds: int = 4
 
 
-class Owner:
+class Lease:
     """One replica's view of a lease, and its own bid for it. Use `start` and `stop`."""
 
     def __init__(
         self,
-        connection: Connection,
-        names: Names,
+        connection: NatsConnection,
+        names: StreamNames,
         writer: str,
         *,
         cluster: str = "",
         replicas: int = 1,
-        settings: OwnerSettings | None = None,
+        settings: LeaseSettings | None = None,
     ) -> None:
         """Bid in the name of a writer: letters, digits, `-` and `_`.
 
@@ -61,7 +61,7 @@ class Owner:
         self._connection = connection
         self._stream = (settler_stream if cluster else owner_stream)(names, replicas)
         self._subject = names.settler_subject(cluster) if cluster else names.owner_subject
-        self._settings = settings or OwnerSettings()
+        self._settings = settings or LeaseSettings()
         self._owner: str | None = None
         self._until = 0.0
         self._told: str | None = None

@@ -16,7 +16,7 @@ NOTE_SECONDS: Final = 1.0
 """How often at most the head file is written: each write waits for the disk."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class LogHead(msgspec.Struct, frozen=True):
     """The hash of the record at a position, and where it is known from."""
 
     position: int
@@ -31,7 +31,7 @@ class HeadFile:
         self._path = path
         self._writing = threading.Lock()
 
-    def read(self) -> Head | None:
+    def read(self) -> LogHead | None:
         """Return the noted head, None when there is none yet.
 
         Raises ValueError naming the file when it does not hold a head: an unreadable witness is not
@@ -42,7 +42,7 @@ class HeadFile:
         except FileNotFoundError:
             return None
         try:
-            head = msgspec.json.decode(content, type=Head)
+            head = msgspec.json.decode(content, type=LogHead)
         except msgspec.MsgspecError as error:
             raise ValueError(
                 f"{self._path} is not a head file ({error}): delete the file, and check the log"
@@ -50,7 +50,7 @@ class HeadFile:
             ) from error
         return msgspec.structs.replace(head, source=str(self._path))
 
-    def write(self, head: Head) -> None:
+    def write(self, head: LogHead) -> None:
         """Replace the noted head and wait until it is on disk.
 
         Writes follow one another: one that `note` began goes on when its caller is cancelled.
@@ -65,7 +65,7 @@ class HeadFile:
             scratch.replace(self._path)
             _sync(self._path.parent)
 
-    async def note(self, head: Head) -> None:
+    async def note(self, head: LogHead) -> None:
         """Write the head in a thread, so that a slow disk blocks nobody."""
         await asyncio.to_thread(self.write, head)
 

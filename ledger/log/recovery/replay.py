@@ -12,7 +12,7 @@ from ledger.core import snapshots
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Log, Lost, Snapshot
-from ledger.log.recovery.head_witness import Head
+from ledger.log.recovery.head_witness import LogHead
 from ledger.log.recovery.scrub import scrub
 
 SCRUBBED_AT_ONCE: Final = 5_000
@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 
 
 async def open_state(
-    log: Log, *, witnesses: Sequence[Head] = (), on_progress: Progress | None = None
+    log: Log, *, witnesses: Sequence[LogHead] = (), on_progress: Progress | None = None
 ) -> State:
     """Return the state at the log's end.
 
@@ -78,7 +78,7 @@ async def _from_snapshot(log: Log, stored: Sequence[Snapshot], last: int) -> Sta
             state = snapshots.decode(snapshot.payload)
         except snapshots.InvalidSnapshot:
             continue
-        head = Head(state.position, state.hash.hex(), "a stored snapshot")
+        head = LogHead(state.position, state.hash.hex(), "a stored snapshot")
         if state.position > last:
             raise Lost(
                 f"the log ends at position {last}, but a snapshot of position"
@@ -89,7 +89,7 @@ async def _from_snapshot(log: Log, stored: Sequence[Snapshot], last: int) -> Sta
     return State()
 
 
-async def is_there(log: Log, witness: Head) -> bool:
+async def is_there(log: Log, witness: LogHead) -> bool:
     """Return whether the log holds a witnessed record; False when it holds none at its position.
 
     Raises Lost when it holds another one there.
@@ -108,7 +108,7 @@ async def is_there(log: Log, witness: Head) -> bool:
     return True
 
 
-async def _check(log: Log, witness: Head) -> None:
+async def _check(log: Log, witness: LogHead) -> None:
     """Compare a witnessed hash with the record at its position. Raises Lost."""
     if not await is_there(log, witness):
         raise Lost(f"position {witness.position}, known from {witness.source}, is missing")

@@ -7,12 +7,13 @@ our record, another writer's record, or nothing yet.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ledger.log.port import Ambiguous, Conflict, Log, LogError, Lost, Unreachable, Unwritable
-from ledger.log.writer.observer import Observer
+from ledger.log.port import Ambiguous, Log, LogError, Lost, PositionTaken, Unreachable, Unwritable
+from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer_limits import WriterSettings
+from ledger.tasks.backoff import Backoff
 
 
-class _Found:
+class _AppendWatch:
     """What was found out while an append waits."""
 
     __slots__ = ("limit", "task", "trouble")
@@ -23,20 +24,20 @@ class _Found:
         self.task: asyncio.Task[None] | None = None
 
 
-class Storing:
+class Appender:
     """Stores records of one writer in one log."""
 
     def __init__(
         self,
         log: Log,
         settings: WriterSettings,
-        observer: Observer,
-        recognise: Callable[[], Awaitable[None]],
-        lose_sight: Callable[[LogError], None],
+        observer: WriterObserver,
+        verify_identity: Callable[[], Awaitable[None]],
+        mark_unreachable: Callable[[LogError], None],
     ) -> None:
-        """`recognise` checks that the log is the one that was seen; see `Writer`."""
+        """`verify_identity` checks that the log is the one that was seen; see `Writer`."""
         self._log, self._settings, self._observer = log, settings, observer
-        self._recognise, self._lose_sight = recognise, lose_sight
+        self._verify_identity, self._mark_unreachable = verify_identity, mark_unreachable
 
     async def store(self, payload: bytes, position: int) -> bool:
         """Store a record at a position; False when another one stands there.
@@ -49,7 +50,7 @@ class Storing:
             return await self.send(payload, position)
         except Ambiguous as error:
             self._observer.ambiguous()
-            return await self._find_out(payload, position, until, error)
+            return await self._resolve_ambiguous_append(payload, position, until, error)
 
     async def send(self, payload: bytes, position: int) -> bool:
         """Append a record once; False when another one stands at its position.
@@ -58,7 +59,7 @@ class Storing:
         """
         try:
             stored_at = await self._watched(payload, position)
-        except Conflict:
+        except PositionTaken:
             return False
         if stored_at != position:
             raise Lost(f"the log stored position {stored_at} where {position} was expected")
@@ -66,8 +67,8 @@ class Storing:
 
     async def _watched(self, payload: bytes, position: int) -> int:
         """Append; if that takes long, give up as soon as a server reports that it cannot write."""
-        loop, found = asyncio.get_running_loop(), _Found()
-        handle = loop.call_later(self._settings.stall_seconds, self._look, found)
+        loop, found = asyncio.get_running_loop(), _AppendWatch()
+        handle = loop.call_later(self._settings.stall_seconds, self._ask_soon, found)
         try:
             async with asyncio.timeout(None) as found.limit:
                 return await self._log.append(payload, position - 1)
@@ -78,23 +79,24 @@ class Storing:
             if found.task is not None:
                 found.task.cancel()
 
-    def _look(self, found: "_Found") -> None:
+    def _ask_soon(self, found: "_AppendWatch") -> None:
         found.task = asyncio.create_task(self._ask(found))
 
-    async def _ask(self, found: "_Found") -> None:
+    async def _ask(self, found: "_AppendWatch") -> None:
         """End an append that waits when a server reports that it cannot write."""
         found.trouble = await self._log.write_trouble()
         if found.trouble and found.limit is not None:
             found.limit.reschedule(asyncio.get_running_loop().time())
 
-    async def _find_out(
+    async def _resolve_ambiguous_append(
         self, payload: bytes, position: int, until: float, problem: LogError
     ) -> bool:
         """Look what stands at the position after an unclear append, and send again if nothing does.
 
         Should the record appear after this gave up, it is read and applied like anybody else's.
         """
-        pause, is_readable = self._settings.retry_seconds, False
+        backoff = Backoff(self._settings.retry_seconds, self._settings.retry_seconds_max)
+        is_readable = False
         until = max(until, asyncio.get_running_loop().time() + self._settings.stall_seconds)
         while True:
             try:
@@ -102,8 +104,8 @@ class Storing:
                 if stored is not None:
                     return stored == payload
                 is_readable = True
-                await self._look_for_trouble()
-                await self._recognise()
+                await self._raise_write_trouble()
+                await self._verify_identity()
                 async with asyncio.timeout_at(until):
                     await self._watched(payload, position)
                 return True
@@ -111,22 +113,21 @@ class Storing:
                 break
             except Unreachable as error:
                 is_readable, problem = False, error
-            except (Conflict, Ambiguous) as error:
+            except (PositionTaken, Ambiguous) as error:
                 problem = error
-            self._lose_sight(problem)
-            if asyncio.get_running_loop().time() + pause >= until:
+            self._mark_unreachable(problem)
+            if asyncio.get_running_loop().time() + backoff.seconds >= until:
                 break
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, self._settings.retry_seconds_max)
-        raise _given_up(problem, is_readable)
+            await backoff.wait()
+        raise _unresolved(problem, is_readable)
 
-    async def _look_for_trouble(self) -> None:
+    async def _raise_write_trouble(self) -> None:
         trouble = await self._log.write_trouble()
         if trouble:
             raise Unwritable(trouble)
 
 
-def _given_up(problem: LogError, is_readable: bool) -> LogError:
+def _unresolved(problem: LogError, is_readable: bool) -> LogError:
     if not is_readable:
         return Unreachable(f"it stays unclear whether a record was stored: {problem}")
     return Unwritable(

@@ -20,7 +20,7 @@ class Ticket(msgspec.Struct, eq=False):
     deadline: float
 
 
-class Group:
+class Batch:
     """Answers by ticket: a denial, or whether the command changed anything.
 
     `size` is that of the record, in bytes, and `head` that of one without items. `record` is None

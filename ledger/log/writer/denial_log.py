@@ -16,7 +16,7 @@ from ledger.core.model.denials import Denial
 from ledger.log.port import Log, LogError
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class LoggedDenial(msgspec.Struct, frozen=True):
     """One denied request: when (µs of Unix time), at which position, who asked for what."""
 
     time: int
@@ -30,20 +30,20 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Refusal)
+_decoder: Final = msgspec.msgpack.Decoder(LoggedDenial)
 
 
-def encode(refusal: Refusal) -> bytes:
+def encode(refusal: LoggedDenial) -> bytes:
     """Encode a refusal for the denials stream."""
     return _encoder.encode(refusal)
 
 
-def decode(payload: bytes) -> Refusal:
+def decode(payload: bytes) -> LoggedDenial:
     """Decode a refusal. Raises msgspec.MsgspecError when the payload is none."""
     return _decoder.decode(payload)
 
 
-class Refusals:
+class DenialLog:
     """Keeps denials of reservations, a bounded number of them at a time. `run` does the work."""
 
     def __init__(self, log: Log, waiting_max: int, on_dropped: Callable[[], None]) -> None:
@@ -56,7 +56,7 @@ class Refusals:
         """Have the denial of a reservation kept, decided at a position and a time."""
         if not isinstance(command, Reserve):
             return
-        refusal = Refusal(
+        refusal = LoggedDenial(
             time,
             position,
             command.namespace,

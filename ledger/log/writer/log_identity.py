@@ -6,18 +6,18 @@ from typing import NoReturn
 from ledger.core.model.state import State
 from ledger.log.port import Log, Lost, Unreachable
 from ledger.log.recovery import replay
-from ledger.log.recovery.head_witness import Head
+from ledger.log.recovery.head_witness import LogHead
 
 
-class Recognising:
+class LogIdentity:
     """Compares a log with the state that a writer has applied.
 
-    `is_estranged` says that the log could not be used: it may be another one when it is back.
+    `is_unverified` says that the log could not be used: it may be another one when it is back.
     """
 
     def __init__(self, log: Log, behind_seconds_max: float) -> None:
         """Let the log tell an end before the one that was seen for so many seconds."""
-        self.is_estranged = False
+        self.is_unverified = False
         self._log, self._behind_seconds_max = log, behind_seconds_max
         self._behind_since: float | None = None
 
@@ -26,19 +26,19 @@ class Recognising:
         if last < state.position:
             self._find_behind(state, last)
         self._behind_since = None
-        if self.is_estranged:
-            await self.recognise(state)
+        if self.is_unverified:
+            await self.verify(state)
 
-    async def recognise(self, state: State) -> None:
+    async def verify(self, state: State) -> None:
         """Check that the log still holds the record that was applied last.
 
         A log that lost its end may have grown to its old length again, by others who never saw
         what was lost. Its extent alone would not tell. Raises Lost, Unreachable.
         """
-        seen = Head(state.position, state.hash.hex(), "this replica")
+        seen = LogHead(state.position, state.hash.hex(), "this replica")
         if not await replay.is_there(self._log, seen):
             raise Unreachable(f"position {seen.position} cannot be read: a server may be behind")
-        self.is_estranged = False
+        self.is_unverified = False
 
     def _find_behind(self, state: State, last: int) -> NoReturn:
         """The log ends before a position that was acknowledged: lost, unless that may pass."""

@@ -17,7 +17,7 @@ FULL_BYTES: Final = 64 * 1024
 """A log with less room than this, or than a hundredth of its maximum, counts as full."""
 
 
-class Space:
+class LogSpace:
     """The room that a log has, by its extent as it was last told and what was stored since."""
 
     def __init__(self) -> None:

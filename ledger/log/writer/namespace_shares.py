@@ -10,18 +10,18 @@ from collections.abc import Iterable
 from typing import Final
 
 from ledger.log.records import Item, encode_item
-from ledger.log.writer.token_bucket import ByteRates
+from ledger.log.writer.token_bucket import TokenBuckets
 
 NAMESPACES_MAX: Final = 10_000
 """Buckets that are kept; with more, those that lack least are forgotten, as if they were full."""
 
 
-class Shares:
+class NamespaceShares:
     """The buckets of all namespaces; times are those of the event loop, in seconds."""
 
     def __init__(self, burst: int, rate: int, namespaces_max: int = NAMESPACES_MAX) -> None:
         """Let each namespace append `burst` bytes at once and `rate` bytes per second."""
-        self._rates = ByteRates(burst, rate, namespaces_max)
+        self._rates = TokenBuckets(burst, rate, namespaces_max)
 
     def __len__(self) -> int:
         return len(self._rates)

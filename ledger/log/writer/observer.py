@@ -7,10 +7,10 @@ Answer = Accepted | Denial
 """What a command is answered."""
 
 
-class Observer:
+class WriterObserver:
     """What the writer reports about itself; every method may be overridden, all are cheap."""
 
-    def group_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
+    def batch_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
         """A record was acknowledged, `seconds` after it was sent."""
 
     def decided(self, answer: Answer) -> None:
@@ -23,9 +23,9 @@ class Observer:
         """An append had an unclear outcome."""
 
     def blocked(self, seconds: float) -> None:
-        """The event loop was held for this long while a group was decided."""
+        """The event loop was held for this long while a batch was decided."""
 
-    def refusal_dropped(self) -> None:
+    def denial_dropped(self) -> None:
         """A denial was not kept."""
 
     def contradicted(self, problem: str) -> None:

@@ -6,23 +6,34 @@ is back only when it has stored a record; reading it proves nothing about that.
 
 import asyncio
 
+from ledger.core.model.denials import Denial
+from ledger.log import system_denials
+from ledger.tasks.backoff import Backoff
+
 
 class Outage:
     """Begins with a reason, goes on with the newest one, and ends. Needs a running event loop."""
 
-    def __init__(self, reason: str) -> None:
-        """Begin with a reason that was no outage yet: nothing has been tried."""
+    def __init__(self, reason: str, probing: Backoff) -> None:
+        """Begin with a reason that was no outage yet: nothing has been tried.
+
+        `probing` are the pauses between two probes of a log that stores nothing.
+        """
         self.unreachable: str | None = reason
         self.unwritable: str | None = None
         self.is_full = False
         self._since: float | None = None
-        self._probe_at = 0.0
-        self._pause = 0.0
+        self._probing = probing
 
     @property
     def reason(self) -> str | None:
         """Why nothing can be decided, None when there is no outage."""
         return self.unreachable or self.unwritable
+
+    def denial(self) -> Denial:
+        """Return the answer to a command while the log is out of reach or stores nothing."""
+        reason = self.reason or "the log stores nothing"
+        return system_denials.full(reason) if self.is_full else system_denials.unavailable(reason)
 
     def begin(self, reason: str) -> None:
         """Note why the log is out of reach, and since when if it was not before."""
@@ -30,23 +41,22 @@ class Outage:
         if self._since is None:
             self._since = asyncio.get_running_loop().time()
 
-    def refuse(self, reason: str, pause: float, *, is_full: bool = False) -> None:
-        """Note that the log stores nothing, and why; probe it after so many seconds."""
+    def refuse(self, reason: str, *, is_full: bool = False) -> None:
+        """Note that the log stores nothing, and why; probe it after the first pause."""
         self.reached()
         self.unwritable, self.is_full = reason, is_full
-        self._pause = pause
-        self._probe_at = asyncio.get_running_loop().time() + pause
+        self._probing.reset()
+        self._probing.failed()
 
-    def postpone(self, reason: str, pause_max: float) -> None:
-        """Probe again after twice the last pause, or the most; an empty reason says nothing new."""
+    def postpone(self, reason: str) -> None:
+        """Probe again after twice the last pause; an empty reason says nothing new."""
         if reason:
             self.unwritable, self.is_full = reason, False
-        self._pause = min(2 * self._pause, pause_max)
-        self._probe_at = asyncio.get_running_loop().time() + self._pause
+        self._probing.failed()
 
     def is_probe_due(self) -> bool:
         """Return whether it is time to try whether the log stores something again."""
-        return self.unwritable is not None and asyncio.get_running_loop().time() >= self._probe_at
+        return self.unwritable is not None and self._probing.is_over()
 
     def reached(self) -> None:
         """The log was read."""

@@ -5,7 +5,7 @@ it holds, because some facts have to be recorded; then it holds less than nothin
 """
 
 
-class ByteRates:
+class TokenBuckets:
     """The buckets of all keys. Times are those of one clock that only goes on, in seconds."""
 
     def __init__(self, burst: int, rate: int, keys_max: int) -> None:

@@ -17,10 +17,10 @@ from ledger.core.model.denials import Decision, Denial
 from ledger.core.model.events import AnyEvent
 from ledger.core.model.state import State
 from ledger.log import records, system_denials
-from ledger.log.writer.batch import Group, Ticket
-from ledger.log.writer.log_space import Space, asks_for_more
-from ledger.log.writer.namespace_shares import Shares
-from ledger.log.writer.observer import Observer
+from ledger.log.writer.batch import Batch, Ticket
+from ledger.log.writer.log_space import LogSpace, asks_for_more
+from ledger.log.writer.namespace_shares import NamespaceShares
+from ledger.log.writer.observer import WriterObserver
 
 BALANCE_MAX: Final = 2**62
 """Largest balance that a record may hold; readers and projections keep 64 bits with a sign."""
@@ -28,14 +28,14 @@ BALANCE_MAX: Final = 2**62
 _logger: Final = structlog.get_logger("ledger.log")
 
 
-class Judge:
+class TrialDecider:
     """Decides commands of one writer; `record_bytes_max` is the largest record that it makes."""
 
     def __init__(
         self,
-        shares: Shares,
-        space: Space,
-        observer: Observer,
+        shares: NamespaceShares,
+        space: LogSpace,
+        observer: WriterObserver,
         clock: Callable[[], float],
         record_bytes_max: int,
     ) -> None:
@@ -45,12 +45,12 @@ class Judge:
         self._clock = clock
 
     def judge(
-        self, state: State, ticket: Ticket, group: Group, time_us: int
+        self, state: State, ticket: Ticket, batch: Batch, time_us: int
     ) -> Denial | bool | None:
         """Return a denial, or whether the command changed anything; None: it has to wait.
 
-        It waits for the next record when the group would become too large with it. Events that
-        are accepted are applied to `state` and are added to `group`.
+        It waits for the next record when the batch would become too large with it. Events that
+        are accepted are applied to `state` and are added to `batch`.
         """
         command = ticket.command
         decision = self._decision(state, command)
@@ -58,12 +58,12 @@ class Judge:
             return decision
         if not decision:
             return False
-        refusal = self._no_share(command) or self._in_reserve(command, group.size)
+        refusal = self._no_share(command) or self._in_reserve(command, batch.size)
         if refusal is not None:
             return refusal
         if ticket.dry_run:
             return False
-        return self._evolve(state, decision, group, time_us)
+        return self._evolve(state, decision, batch, time_us)
 
     def _no_share(self, command: AnyCommand) -> Denial | None:
         """Refuse what is new about a namespace that has appended more than its share."""
@@ -79,7 +79,7 @@ class Judge:
         return None
 
     def _evolve(
-        self, state: State, found: list[AnyEvent], group: Group, time_us: int
+        self, state: State, found: list[AnyEvent], batch: Batch, time_us: int
     ) -> Denial | bool | None:
         """Apply a command's events ahead of their acknowledgement."""
         journal = state.journal
@@ -93,24 +93,24 @@ class Judge:
         except Exception as error:  # noqa: BLE001 - a defect may cost one command, not the service
             state.undo(mark)
             return self._defect(error)
-        verdict = self._fits(size, group)
+        verdict = self._fits(size, batch)
         if verdict is True:
-            group.items += items
-            group.size += size
+            batch.items += items
+            batch.size += size
         else:
             state.undo(mark)
         return verdict
 
-    def _fits(self, size: int, group: Group) -> Denial | bool | None:
-        """Return True for events of so many bytes that fit into a group, None if they wait."""
+    def _fits(self, size: int, batch: Batch) -> Denial | bool | None:
+        """Return True for events of so many bytes that fit into a batch, None if they wait."""
         largest, room = self.record_bytes_max, self._space.room
-        alone = group.head + size
+        alone = batch.head + size
         if alone > largest:
             return system_denials.too_large(alone, largest)
         if room is not None and alone > room:
             return system_denials.no_room(alone, self._space.shown())
         largest = largest if room is None else min(largest, room)
-        return True if group.size + size <= largest else None
+        return True if batch.size + size <= largest else None
 
     def _decision(self, state: State, command: AnyCommand) -> Decision:
         try:

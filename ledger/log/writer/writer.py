@@ -28,22 +28,23 @@ from ledger.log.port import (
     Log,
     LogError,
     Lost,
-    TooLarge,
+    RecordTooLarge,
     Unwritable,
 )
 from ledger.log.recovery import replay
-from ledger.log.recovery.head_witness import Head
-from ledger.log.writer.appender import Storing
-from ledger.log.writer.batch import Group, Ticket
-from ledger.log.writer.denial_log import Refusals
+from ledger.log.recovery.head_witness import LogHead
+from ledger.log.writer.appender import Appender
+from ledger.log.writer.batch import Batch, Ticket
+from ledger.log.writer.denial_log import DenialLog
 from ledger.log.writer.fair_queue import FairQueue
-from ledger.log.writer.log_identity import Recognising
-from ledger.log.writer.log_space import Space
-from ledger.log.writer.namespace_shares import Shares
-from ledger.log.writer.observer import Answer, Observer
+from ledger.log.writer.log_identity import LogIdentity
+from ledger.log.writer.log_space import LogSpace
+from ledger.log.writer.namespace_shares import NamespaceShares
+from ledger.log.writer.observer import Answer, WriterObserver
 from ledger.log.writer.outage import Outage
-from ledger.log.writer.trial_decision import Judge
+from ledger.log.writer.trial_decision import TrialDecider
 from ledger.log.writer.writer_limits import WriterSettings
+from ledger.tasks.backoff import Backoff
 
 
 class Writer:
@@ -57,44 +58,47 @@ class Writer:
         now: Callable[[], int],
         nonces: Callable[[], str],
         settings: WriterSettings | None = None,
-        observer: Observer | None = None,
+        observer: WriterObserver | None = None,
         stopwatch: Callable[[], float] = time.perf_counter,
     ) -> None:
         """`now` tells µs of Unix time; `nonces` makes a fresh one per record."""
         self.settings = settings or WriterSettings()
         self.state = State()
         self.stopped: str | None = None
-        self._outage = Outage("the log has not been opened yet")
+        probing = Backoff(self.settings.probe_seconds, self.settings.probe_seconds_max)
+        self._outage = Outage("the log has not been opened yet", probing)
         self.name, self._log = name, log
         self._now, self._nonces, self._stopwatch = now, nonces, stopwatch
-        self._observer = observer or Observer()
+        self._observer = observer or WriterObserver()
         self._queue: FairQueue[Ticket] = FairQueue(
             total_max=self.settings.queue_commands_max, lane_max=self.settings.queue_namespace_max
         )
         self._queued = asyncio.Event()
-        self._hand: deque[Ticket] = deque()
-        self._group = Group("", self.name)
+        self._undecided: deque[Ticket] = deque()
+        self._batch = Batch("", self.name)
         self._callbacks: list[Callable[[records.Record], None]] = []
-        self._refusals = Refusals(log, self.settings.refusals_max, self._observer.refusal_dropped)
-        self._is_to_look = False
-        self._recognising = Recognising(log, self.settings.behind_seconds_max)
-        self.space, given = Space(), self.settings
-        self._shares = Shares(given.namespace_bytes_burst, given.namespace_bytes_rate)
-        self._judging = Judge(
+        self._denial_log = DenialLog(
+            log, self.settings.denials_waiting_max, self._observer.denial_dropped
+        )
+        self._refresh_requested = False
+        self._identity = LogIdentity(log, self.settings.behind_seconds_max)
+        self.space, given = LogSpace(), self.settings
+        self._shares = NamespaceShares(given.namespace_bytes_burst, given.namespace_bytes_rate)
+        self._decider = TrialDecider(
             self._shares, self.space, self._observer, _clock, given.record_bytes_max
         )
-        self._storing = Storing(
+        self._appender = Appender(
             log,
             given,
             self._observer,
-            lambda: self._recognising.recognise(self.state),
-            self._lose_sight,
+            lambda: self._identity.verify(self.state),
+            self._mark_unreachable,
         )
 
     @property
-    def head(self) -> Head:
+    def head(self) -> LogHead:
         """The position and hash this writer has applied."""
-        return Head(self.state.position, self.state.hash.hex())
+        return LogHead(self.state.position, self.state.hash.hex())
 
     @property
     def unavailable(self) -> str | None:
@@ -109,7 +113,7 @@ class Writer:
     @property
     def waiting(self) -> int:
         """How many commands wait to be decided."""
-        return len(self._queue) + len(self._hand)
+        return len(self._queue) + len(self._undecided)
 
     def subscribe(self, callback: Callable[[records.Record], None]) -> None:
         """Call back after every record that was applied, own or not, in order."""
@@ -117,7 +121,7 @@ class Writer:
 
     async def open(
         self,
-        witnesses: Sequence[Head] = (),
+        witnesses: Sequence[LogHead] = (),
         on_progress: replay.Progress | None = None,
     ) -> None:
         """Bring the state to the log's end. Raises Lost, records.NewerSchema, Unreachable."""
@@ -134,7 +138,7 @@ class Writer:
             return self._answered(system_denials.stopped(self.stopped))
         if self._outage.unwritable or self._outage.lasts(self.settings.outage_seconds):
             # The writer keeps looking by itself; whoever asks need not wait for it.
-            return self._answered(self._out())
+            return self._answered(self._outage.denial())
         deadline = _clock() + self.settings.command_seconds_max
         future = asyncio.get_running_loop().create_future()
         ticket = Ticket(command, dry_run, future, deadline)
@@ -145,9 +149,9 @@ class Writer:
         self._queued.set()
         return await ticket.answer
 
-    def look(self) -> None:
+    def request_refresh(self) -> None:
         """Look at the log soon: somebody else may have written."""
-        self._is_to_look = True
+        self._refresh_requested = True
         self._queued.set()
 
     def stop(self, reason: str) -> None:
@@ -157,7 +161,7 @@ class Writer:
 
     async def run(self) -> None:
         """Serve until cancelled, stopped, or the log turns out to be lost or too new."""
-        keeping = asyncio.create_task(self._refusals.run())
+        keeping = asyncio.create_task(self._denial_log.run())
         try:
             while self.stopped is None:
                 await self._serve_once()
@@ -177,112 +181,108 @@ class Writer:
         except TimeoutError:
             await self._refresh()
             return
-        if self._is_to_look:
-            self._is_to_look = False
+        if self._refresh_requested:
+            self._refresh_requested = False
             await self._refresh()
         await self._serve_queued()
 
     async def _serve_queued(self) -> None:
         """Decide and store what waits, until nothing does or the log stores nothing."""
-        pause = self.settings.retry_seconds
+        backoff = Backoff(self.settings.retry_seconds, self.settings.retry_seconds_max)
         while self.stopped is None:
-            group = await self._decide(self.settings.group_commands_max)
+            batch = await self._decide_batch(self.settings.group_commands_max)
             try:
-                if await self._settle(group):
-                    self._group = Group("", self.name)
-                    if not self._hand:
+                if await self._store_batch(batch):
+                    self._batch = Batch("", self.name)
+                    if not self._undecided:
                         return
                     continue
             except Lost:
                 raise
-            except TooLarge as error:
+            except RecordTooLarge as error:
                 # A server that takes less than was expected: smaller records from now on.
-                self._judging.record_bytes_max = error.most
+                self._decider.record_bytes_max = error.most
             except (Full, Unwritable) as error:
-                if self._is_unwritable(error, group):
+                if self._is_unwritable(error, batch):
                     return
             except LogError as error:
-                self._lose_sight(error)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, self.settings.retry_seconds_max)
+                self._mark_unreachable(error)
+                await backoff.wait()
             self.state.undo()
-            self._hand.extendleft(reversed(group.tickets()))
+            self._undecided.extendleft(reversed(batch.tickets()))
 
-    async def _decide(self, most: int) -> Group:
-        """Decide what is in hand, then what is queued, until the group is full."""
-        group = self._group = Group(self._nonces(), self.name)
+    async def _decide_batch(self, most: int) -> Batch:
+        """Decide what is in hand, then what is queued, until the batch is full."""
+        batch = self._batch = Batch(self._nonces(), self.name)
         time_us = max(self.state.time, self._now())
-        more = self._decide_slice(group, most, time_us)
+        more = self._decide_slice(batch, most, time_us)
         while more:
             await asyncio.sleep(0)
-            more = self._decide_slice(group, most, time_us)
-        group.seal(self.state, time_us)
-        return group
+            more = self._decide_slice(batch, most, time_us)
+        batch.seal(self.state, time_us)
+        return batch
 
-    def _decide_slice(self, group: Group, most: int, time_us: int) -> bool:
+    def _decide_slice(self, batch: Batch, most: int, time_us: int) -> bool:
         """Decide for as long as the event loop may be held; return whether there is more to do."""
         started, clock = self._stopwatch(), _clock()
-        more = True
-        while len(group.answers) < most:
-            ticket = self._hand.popleft() if self._hand else self._queue.take()
+        more, slice_seconds = True, self.settings.slice_seconds_max
+        while len(batch.answers) < most:
+            ticket = self._undecided.popleft() if self._undecided else self._queue.take()
             if ticket is None:
-                if not self._is_to_look:
+                if not self._refresh_requested:
                     self._queued.clear()
                 more = False
                 break
-            if not self._judge(group, ticket, time_us, clock):
-                self._hand.appendleft(ticket)
+            if not self._decide_ticket(batch, ticket, time_us, clock):
+                self._undecided.appendleft(ticket)
                 more = False
                 break
-            if not len(group.answers) & 15 and self._late(started):
+            if not len(batch.answers) & 15 and self._stopwatch() - started > slice_seconds:
                 break
         self._observer.blocked(self._stopwatch() - started)
-        return more and len(group.answers) < most
+        return more and len(batch.answers) < most
 
-    def _judge(self, group: Group, ticket: Ticket, time_us: int, clock: float) -> bool:
-        """Decide one command, unless no caller waits for it any more; False: the group is full."""
+    def _decide_ticket(self, batch: Batch, ticket: Ticket, time_us: int, clock: float) -> bool:
+        """Decide one command, unless no caller waits for it any more; False: the batch is full."""
         if ticket.answer.done():
             return True
         if clock > ticket.deadline:
             late = system_denials.unavailable(self.unavailable or "it did not answer in time")
             self._resolve(ticket, late)
             return True
-        verdict = self._judging.judge(self.state, ticket, group, time_us)
+        verdict = self._decider.judge(self.state, ticket, batch, time_us)
         if verdict is None:
             return False
-        group.answers.append((ticket, verdict))
+        batch.answers.append((ticket, verdict))
         return True
 
-    def _late(self, started: float) -> bool:
-        return self._stopwatch() - started > self.settings.slice_seconds_max
-
-    async def _settle(self, group: Group) -> bool:
-        """Make a group's answers true and give them; False when it must be decided again."""
-        if self._recognising.is_estranged and group.answers:
+    async def _store_batch(self, batch: Batch) -> bool:
+        """Make a batch's answers true and give them; False when it must be decided again."""
+        if self._identity.is_unverified and batch.answers:
             return await self._start_over()
-        if group.record is None:
+        if batch.record is None:
             # Without an append nothing else shows that the state is as new as the commands are,
             # and "nothing is left to do" is as wrong on an old state as a denial is.
-            if group.answers and not await self._is_current():
+            if batch.answers and not await self._is_current():
                 return False
-            self._give(group, self.state.position)
+            self._answer_batch(batch, self.state.position)
             return True
-        position = group.record.position
+        position = batch.record.position
         started = self._stopwatch()
-        if not await self._storing.store(group.payload, position):
+        if not await self._appender.store(batch.payload, position):
             self._observer.conflicted()
             return await self._start_over()
-        self._seal(group, group.record)
+        self._seal(batch, batch.record)
         seconds = self._stopwatch() - started
-        self._observer.group_stored(len(group.answers), len(group.payload), seconds)
-        self._give(group, position)
-        self._tell(group.record)
+        self._observer.batch_stored(len(batch.answers), len(batch.payload), seconds)
+        self._answer_batch(batch, position)
+        self._notify(batch.record)
         return True
 
-    def _seal(self, group: Group, record: records.Record) -> None:
-        """Make the state that of a group's record, which the log has stored."""
-        self.state.seal(record.position, group.hash, record.time)
-        self.space.grow(record.position, len(group.payload))
+    def _seal(self, batch: Batch, record: records.Record) -> None:
+        """Make the state that of a batch's record, which the log has stored."""
+        self.state.seal(record.position, batch.hash, record.time)
+        self.space.grow(record.position, len(batch.payload))
         self._outage.end()
 
     async def _start_over(self) -> bool:
@@ -295,24 +295,24 @@ class Writer:
         """Return whether the state is at the log's end; if not, bring it there. Raises Lost."""
         self.space.note(await self._log.extent())
         last = self.space.extent.last
-        await self._recognising.check(self.state, last)
+        await self._identity.check(self.state, last)
         is_current = last == self.state.position
         if not is_current:
-            await replay.catch_up(self._log, self.state, last, on_record=self._tell)
+            await replay.catch_up(self._log, self.state, last, on_record=self._notify)
             self._outage.end()
         self._outage.reached()
         if self.space.is_full and not self._outage.is_full:
             self._refuse(self.space.fullness(), is_full=True)
         return is_current
 
-    def _lose_sight(self, error: LogError) -> None:
+    def _mark_unreachable(self, error: LogError) -> None:
         """Remember that the log could not be reached: it may be another one when it is back."""
         self._outage.begin(str(error))
-        self._recognising.is_estranged = True
+        self._identity.is_unverified = True
 
-    def _is_unwritable(self, error: Full | Unwritable, group: Group) -> bool:
+    def _is_unwritable(self, error: Full | Unwritable, batch: Batch) -> bool:
         """Refuse everything from now on; False when smaller records may still be stored."""
-        if isinstance(error, Full) and self.space.shrink(len(group.payload)):
+        if isinstance(error, Full) and self.space.shrink(len(batch.payload)):
             if not self.space.is_full:
                 return False
             self._refuse(self.space.fullness(), is_full=True)
@@ -322,18 +322,10 @@ class Writer:
 
     def _refuse(self, reason: str, *, is_full: bool = False) -> None:
         """Answer all that waits, and all that comes, that the log stores nothing."""
-        self._outage.refuse(reason, self.settings.probe_seconds, is_full=is_full)
-        self._recognising.is_estranged = True
+        self._outage.refuse(reason, is_full=is_full)
+        self._identity.is_unverified = True
         self.state.undo()
-        self._answer_all(self._out())
-
-    def _out(self) -> Denial:
-        reason = self._outage.reason or "the log stores nothing"
-        return (
-            system_denials.full(reason)
-            if self._outage.is_full
-            else system_denials.unavailable(reason)
-        )
+        self._answer_all(self._outage.denial())
 
     async def _probe(self) -> None:
         """Try whether the log stores something again: an empty record.
@@ -342,20 +334,20 @@ class Writer:
         """
         if self.space.is_full:
             return
-        group = Group(self._nonces(), self.name)
-        record = group.seal_always(self.state, max(self.state.time, self._now()))
+        batch = Batch(self._nonces(), self.name)
+        record = batch.seal_always(self.state, max(self.state.time, self._now()))
         try:
-            if not await self._storing.send(group.payload, record.position):
+            if not await self._appender.send(batch.payload, record.position):
                 await self._is_current()
                 return
         except Lost:
             raise
         except LogError as error:
             known = "" if isinstance(error, Ambiguous) else str(error)
-            self._outage.postpone(known, self.settings.probe_seconds_max)
+            self._outage.postpone(known)
             return
-        self._seal(group, record)
-        self._tell(record)
+        self._seal(batch, record)
+        self._notify(record)
 
     async def _refresh(self) -> None:
         """Look at the log while nobody asks anything."""
@@ -364,26 +356,26 @@ class Writer:
         except Lost:
             raise
         except LogError as error:
-            self._lose_sight(error)
+            self._mark_unreachable(error)
             return
         if self._outage.is_probe_due():
             await self._probe()
 
-    def _tell(self, record: records.Record) -> None:
+    def _notify(self, record: records.Record) -> None:
         self._shares.note(record.items, _clock())
         for callback in self._callbacks:
             callback(record)
 
-    def _give(self, group: Group, position: int) -> None:
-        prefix = group.nonce[:8]
-        for index, (ticket, verdict) in enumerate(group.answers):
+    def _answer_batch(self, batch: Batch, position: int) -> None:
+        prefix = batch.nonce[:8]
+        for index, (ticket, verdict) in enumerate(batch.answers):
             decision = f"{prefix}-{index}"
             if verdict is True or verdict is False:
                 self._resolve(ticket, Accepted(position, decision, verdict))
                 continue
             denial = msgspec.structs.replace(verdict, decision=decision)
             if not ticket.dry_run:
-                self._refusals.keep(ticket.command, denial, position, self._now())
+                self._denial_log.keep(ticket.command, denial, position, self._now())
             self._resolve(ticket, denial)
 
     def _resolve(self, ticket: Ticket, answer: Answer) -> None:
@@ -396,9 +388,9 @@ class Writer:
         return answer
 
     def _answer_all(self, denial: Denial) -> None:
-        for ticket in (*self._group.tickets(), *self._hand):
+        for ticket in (*self._batch.tickets(), *self._undecided):
             self._resolve(ticket, denial)
-        self._group, self._hand = Group("", self.name), deque()
+        self._batch, self._undecided = Batch("", self.name), deque()
         while (queued := self._queue.take()) is not None:
             self._resolve(queued, denial)
 

@@ -11,7 +11,7 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     slice_seconds_max: float = 0.003
     """Longest time to decide at a stretch: the event loop has others to serve in between."""
     record_bytes_max: int = 1_000_000
-    """Largest record: a group ends before the command that would make it larger."""
+    """Largest record: a batch ends before the command that would make it larger."""
     namespace_bytes_burst: int = 256 * 1024**2
     """What one namespace may append at once."""
     namespace_bytes_rate: int = 32 * 1024
@@ -42,5 +42,5 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     A replicated log's leader that was cut off does so for about ten seconds.
     """
-    refusals_max: int = 1_000
+    denials_waiting_max: int = 1_000
     """Most denials that wait to be kept; more are dropped and counted."""

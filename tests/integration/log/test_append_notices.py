@@ -11,7 +11,7 @@ from support.servers.nats_servers import NatsServer, settings_for
 from ledger.core.model.commands import Reserve
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.ledger import Accepted
-from ledger.log.peers.append_notices import News
+from ledger.log.peers.append_notices import AppendNotifier
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_limits import WriterSettings
 
@@ -34,7 +34,7 @@ async def replica(
         log, name=name, now=lambda: 1_000_000, nonces=lambda: next(nonces), settings=SELDOM
     )
     await writer.open()
-    news = News(log.connection, log.names, writer)
+    news = AppendNotifier(log.connection, log.names, writer)
     await news.start()
     running = [asyncio.create_task(one) for one in (writer.run(), news.run())]
     try:

@@ -11,7 +11,7 @@ from support.servers.nats_servers import NatsServer
 from support.servers.ports import free_port
 from support.servers.tcp_proxy import Link, link
 
-from ledger.log.jetstream.connection import Access, Connection
+from ledger.log.jetstream.connection import Access, NatsConnection
 from ledger.log.port import Unreachable
 
 pytestmark = pytest.mark.integration
@@ -28,12 +28,12 @@ async def way(nats_server: NatsServer) -> AsyncIterator[Link]:
         yield found
 
 
-async def connected(way: Link, deadline: float = DEADLINE_SECONDS) -> Connection:
+async def connected(way: Link, deadline: float = DEADLINE_SECONDS) -> NatsConnection:
     access = Access((f"nats://127.0.0.1:{way.port}",))
-    return await Connection.connect(access, deadline=deadline)
+    return await NatsConnection.connect(access, deadline=deadline)
 
 
-async def reviving(connection: Connection, way: Link) -> "asyncio.Task[bytes]":
+async def reviving(connection: NatsConnection, way: Link) -> "asyncio.Task[bytes]":
     """Let the client close itself, and have somebody wait for the next one over a dead link."""
     await (await connection.client()).close()
     await way.stall()
@@ -114,7 +114,7 @@ async def test_a_server_that_never_answers_is_told_from_one_that_is_away() -> No
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         async with asyncio.timeout(DEADLINE_SECONDS):
             with pytest.raises(Unreachable, match=f"{address}.*does not speak NATS"):
-                await Connection.connect(Access((f"nats://{address}",)), deadline=1.0)
+                await NatsConnection.connect(Access((f"nats://{address}",)), deadline=1.0)
 
 
 @pytest.mark.parametrize("greeting", [b"SSH-2.0-x\r\n", b"INFO\r\n", b"x" * 100_000])
@@ -127,7 +127,7 @@ async def test_a_server_of_another_protocol_is_named(greeting: bytes) -> None:
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, asyncio.timeout(DEADLINE_SECONDS):
         with pytest.raises(Unreachable, match=f"{address}.*does not speak NATS"):
-            await Connection.connect(Access((f"nats://{address}",)), deadline=1.0)
+            await NatsConnection.connect(Access((f"nats://{address}",)), deadline=1.0)
 
 
 @pytest.mark.parametrize("scheme", ["nats", "tls"])
@@ -145,5 +145,5 @@ async def test_a_server_that_hangs_up_at_the_deadline_does_not_prolong_it(scheme
         access = Access((f"{scheme}://127.0.0.1:{hasty.getsockname()[1]}",))
         async with asyncio.timeout(DEADLINE_SECONDS):
             with pytest.raises(Unreachable, match="does not speak NATS"):
-                await Connection.connect(access, deadline=1.0)
+                await NatsConnection.connect(access, deadline=1.0)
         await hanging

@@ -16,7 +16,7 @@ import pytest
 
 from ledger.log.embedded import nats_server, server_files
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings, ServerFailed
-from ledger.log.embedded.server_files import Address
+from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.embedded.store_lock import StoreBusy, acquire
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
@@ -78,7 +78,7 @@ async def gone(pid: int) -> None:
         await asyncio.sleep(0.02)
 
 
-async def opened(address: Address, *, create: bool = False) -> JetStreamLog:
+async def opened(address: ServerAddress, *, create: bool = False) -> JetStreamLog:
     """Open the log of an embedded server."""
     access = Access((address.url,), user=address.user, password=address.password)
     log = await JetStreamLog.connect(
@@ -92,7 +92,7 @@ async def opened(address: Address, *, create: bool = False) -> JetStreamLog:
 
 async def started_parent(
     store: Path, mode: str, children: list[int]
-) -> tuple[asyncio.subprocess.Process, Address]:
+) -> tuple[asyncio.subprocess.Process, ServerAddress]:
     """Start a process that embeds a server, and wait for the server."""
     parent = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PARENT, str(store), mode), stdout=asyncio.subprocess.PIPE

@@ -13,15 +13,15 @@ from structlog.testing import capture_logs
 from support.servers.nats_servers import NatsServer, settings_for
 
 from ledger.log.jetstream import consumer, streams
-from ledger.log.jetstream.connection import Access, ApiError, Problem
+from ledger.log.jetstream.connection import Access, ApiError, ApiProblem
 from ledger.log.jetstream.jetstream_log import JetStreamLog, _refusal
 from ledger.log.jetstream.streams import ConfigurationDrift
 from ledger.log.port import (
     Ambiguous,
-    Conflict,
     Full,
     LogError,
     Lost,
+    PositionTaken,
     Snapshot,
     Unreachable,
     Unwritable,
@@ -133,8 +133,8 @@ async def fill(log: JetStreamLog) -> int:
 @pytest.mark.parametrize(
     ("code", "description", "meaning"),
     [
-        (10071, "wrong last sequence: 5", Conflict),
-        (10164, "wrong last sequence", Conflict),
+        (10071, "wrong last sequence: 5", PositionTaken),
+        (10164, "wrong last sequence", PositionTaken),
         (10158, "duplicate message id is in process", Ambiguous),
         (10077, "maximum bytes exceeded", Full),
         (10077, "no space left on device", Ambiguous),
@@ -147,7 +147,7 @@ async def fill(log: JetStreamLog) -> int:
 def test_each_refusal_says_what_the_writer_must_do(
     code: int, description: str, meaning: type[LogError]
 ) -> None:
-    error = _refusal(Problem(code, description), 7)
+    error = _refusal(ApiProblem(code, description), 7)
     assert type(error) is meaning
     assert "position 7" in str(error)
     assert str(code) in str(error)

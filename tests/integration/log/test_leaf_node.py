@@ -19,8 +19,8 @@ from ledger.log.jetstream.domains import Captured
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
-from ledger.log.peers.lease import Owner, OwnerSettings
-from ledger.log.port import Conflict, Lost
+from ledger.log.peers.lease import Lease, LeaseSettings
+from ledger.log.port import Lost, PositionTaken
 from ledger.log.recovery import replay
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_limits import WriterSettings
@@ -225,10 +225,10 @@ async def test_an_owner_beyond_the_link_decides_until_the_link_is_cut(
     two: Clusters, opened: tuple[JetStreamLog, JetStreamLog]
 ) -> None:
     near, far = opened
-    fast = OwnerSettings(renew_seconds=0.1, lease_seconds=2)
+    fast = LeaseSettings(renew_seconds=0.1, lease_seconds=2)
     async with writing(near) as hub, writing(far) as edge:
         bids = [
-            Owner(log.connection, log.names, writer.name, settings=fast)
+            Lease(log.connection, log.names, writer.name, settings=fast)
             for log, writer in ((far, edge), (near, hub))
         ]
         served = CommandServer(far.connection, far.names, edge.name, edge)
@@ -268,7 +268,7 @@ async def test_a_stream_of_the_edges_own_on_the_ledgers_subjects_is_refused(two:
     with pytest.raises(Captured, match=r"LEDGER-main.* in domain edge.* remove them"):
         await far.open(create=False)
     assert await hub.append(b"one", 0) == 1
-    with pytest.raises((Lost, Conflict)):
+    with pytest.raises((Lost, PositionTaken)):
         await far.append(b"two", 0)
     for log in (hub, forgotten, far):
         await log.close()

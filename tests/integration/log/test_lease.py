@@ -8,27 +8,27 @@ from support.servers.nats_servers import NatsServer
 
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.denials import Denial, Reason, Shortage
-from ledger.log.jetstream.connection import Access, Connection
-from ledger.log.jetstream.streams import Names
+from ledger.log.jetstream.connection import Access, NatsConnection
+from ledger.log.jetstream.streams import StreamNames
 from ledger.log.ledger import Accepted
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger, ForwardingSettings
-from ledger.log.peers.lease import Owner, OwnerSettings
+from ledger.log.peers.lease import Lease, LeaseSettings
 
 pytestmark = pytest.mark.integration
 
-QUICK = OwnerSettings(renew_seconds=0.05, lease_seconds=2)
+QUICK = LeaseSettings(renew_seconds=0.05, lease_seconds=2)
 COMMAND = Reserve("prod/ml", "pods/web-0", "uid-1", {"nvidia.com/gpu": 2}, actor="alice")
 
-Dial = Callable[[], Awaitable[Connection]]
+Dial = Callable[[], Awaitable[NatsConnection]]
 
 
 @pytest.fixture
 async def dial(nats_server: NatsServer) -> AsyncIterator[Dial]:
     """Make connections to the session's server."""
-    made: list[Connection] = []
+    made: list[NatsConnection] = []
 
-    async def connect() -> Connection:
-        made.append(await Connection.connect(Access((nats_server.url,)), deadline=5.0))
+    async def connect() -> NatsConnection:
+        made.append(await NatsConnection.connect(Access((nats_server.url,)), deadline=5.0))
         return made[-1]
 
     yield connect
@@ -37,9 +37,9 @@ async def dial(nats_server: NatsServer) -> AsyncIterator[Dial]:
 
 
 @pytest.fixture
-def names(shard: str) -> Names:
+def names(shard: str) -> StreamNames:
     """A shard of the test's own."""
-    return Names(shard)
+    return StreamNames(shard)
 
 
 class Recorder:
@@ -83,8 +83,10 @@ async def settled(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_one_of_two_replicas_is_the_owner_and_both_know(dial: Dial, names: Names) -> None:
-    owners = [Owner(await dial(), names, writer, settings=QUICK) for writer in ("w1", "w2")]
+async def test_one_of_two_replicas_is_the_owner_and_both_know(
+    dial: Dial, names: StreamNames
+) -> None:
+    owners = [Lease(await dial(), names, writer, settings=QUICK) for writer in ("w1", "w2")]
     await asyncio.gather(*(owner.start() for owner in owners))
     await settled(lambda: owners[0].owner == owners[1].owner is not None)
     assert sum(owner.is_owner for owner in owners) == 1
@@ -93,10 +95,10 @@ async def test_one_of_two_replicas_is_the_owner_and_both_know(dial: Dial, names:
 
 
 async def test_a_lease_taken_by_somebody_faster_is_not_taken_again(
-    dial: Dial, names: Names
+    dial: Dial, names: StreamNames
 ) -> None:
-    first = Owner(await dial(), names, "w1", settings=QUICK)
-    second = Owner(await dial(), names, "w2", settings=QUICK)
+    first = Lease(await dial(), names, "w1", settings=QUICK)
+    second = Lease(await dial(), names, "w2", settings=QUICK)
     await second.start()
     await second.stop()
     seen = await first._current()
@@ -106,10 +108,10 @@ async def test_a_lease_taken_by_somebody_faster_is_not_taken_again(
     await second.stop()
 
 
-async def test_an_owner_stays_owner_beyond_its_first_lease(dial: Dial, names: Names) -> None:
-    short = OwnerSettings(renew_seconds=0.1, lease_seconds=3)
-    first = Owner(await dial(), names, "w1", settings=short)
-    second = Owner(await dial(), names, "w2", settings=short)
+async def test_an_owner_stays_owner_beyond_its_first_lease(dial: Dial, names: StreamNames) -> None:
+    short = LeaseSettings(renew_seconds=0.1, lease_seconds=3)
+    first = Lease(await dial(), names, "w1", settings=short)
+    second = Lease(await dial(), names, "w2", settings=short)
     await first.start()
     await second.start()
     await asyncio.sleep(4)
@@ -118,10 +120,12 @@ async def test_an_owner_stays_owner_beyond_its_first_lease(dial: Dial, names: Na
     await second.stop()
 
 
-async def test_a_clean_stop_hands_over_before_the_lease_runs_out(dial: Dial, names: Names) -> None:
-    lasting = OwnerSettings(renew_seconds=0.05, lease_seconds=60)
-    first = Owner(await dial(), names, "w1", settings=lasting)
-    second = Owner(await dial(), names, "w2", settings=lasting)
+async def test_a_clean_stop_hands_over_before_the_lease_runs_out(
+    dial: Dial, names: StreamNames
+) -> None:
+    lasting = LeaseSettings(renew_seconds=0.05, lease_seconds=60)
+    first = Lease(await dial(), names, "w1", settings=lasting)
+    second = Lease(await dial(), names, "w2", settings=lasting)
     await first.start()
     await second.start()
     await first.stop()
@@ -130,10 +134,10 @@ async def test_a_clean_stop_hands_over_before_the_lease_runs_out(dial: Dial, nam
     await second.stop()
 
 
-async def test_a_dead_owners_lease_runs_out(dial: Dial, names: Names) -> None:
+async def test_a_dead_owners_lease_runs_out(dial: Dial, names: StreamNames) -> None:
     dying = await dial()
-    first = Owner(dying, names, "w1", settings=QUICK)
-    second = Owner(await dial(), names, "w2", settings=QUICK)
+    first = Lease(dying, names, "w1", settings=QUICK)
+    second = Lease(await dial(), names, "w2", settings=QUICK)
     await first.start()
     await second.start()
     assert second.owner == "w1"
@@ -144,12 +148,12 @@ async def test_a_dead_owners_lease_runs_out(dial: Dial, names: Names) -> None:
 
 
 async def test_there_is_an_owner_again_after_all_servers_were_restarted(
-    own_server: NatsServer, names: Names
+    own_server: NatsServer, names: StreamNames
 ) -> None:
     access = Access((own_server.url,))
-    connections = [await Connection.connect(access, deadline=5.0) for _ in range(2)]
+    connections = [await NatsConnection.connect(access, deadline=5.0) for _ in range(2)]
     first, second = (
-        Owner(connection, names, writer, cluster="east", settings=QUICK)
+        Lease(connection, names, writer, cluster="east", settings=QUICK)
         for connection, writer in zip(connections, ("w1", "w2"), strict=True)
     )
     await first.start()
@@ -164,11 +168,13 @@ async def test_there_is_an_owner_again_after_all_servers_were_restarted(
         await connection.close()
 
 
-async def test_every_cluster_of_a_shard_has_a_lease_of_its_own(dial: Dial, names: Names) -> None:
-    writing = Owner(await dial(), names, "w1", settings=QUICK)
-    east = Owner(await dial(), names, "w2", cluster="east", settings=QUICK)
-    west = Owner(await dial(), names, "w3", cluster="west", settings=QUICK)
-    rival = Owner(await dial(), names, "w4", cluster="west", settings=QUICK)
+async def test_every_cluster_of_a_shard_has_a_lease_of_its_own(
+    dial: Dial, names: StreamNames
+) -> None:
+    writing = Lease(await dial(), names, "w1", settings=QUICK)
+    east = Lease(await dial(), names, "w2", cluster="east", settings=QUICK)
+    west = Lease(await dial(), names, "w3", cluster="west", settings=QUICK)
+    rival = Lease(await dial(), names, "w4", cluster="west", settings=QUICK)
     bidders = (writing, east, west, rival)
     for bidder in bidders:
         await bidder.start()
@@ -177,13 +183,13 @@ async def test_every_cluster_of_a_shard_has_a_lease_of_its_own(dial: Dial, names
         await bidder.stop()
 
 
-def test_a_writer_id_that_is_no_subject_is_refused(names: Names) -> None:
+def test_a_writer_id_that_is_no_subject_is_refused(names: StreamNames) -> None:
     with pytest.raises(ValueError, match=r"a\.b"):
-        Owner(Connection(Access(()), 1.0), names, "a.b")
+        Lease(NatsConnection(Access(()), 1.0), names, "a.b")
 
 
 async def forwarding(
-    dial: Dial, names: Names, remote: Recorder, settings: ForwardingSettings | None = None
+    dial: Dial, names: StreamNames, remote: Recorder, settings: ForwardingSettings | None = None
 ) -> tuple[ForwardingLedger, Recorder, CommandServer]:
     """A forwarder on one connection, with the preferred writer behind another."""
     local = Recorder(LOCAL)
@@ -193,7 +199,7 @@ async def forwarding(
     return ForwardingLedger(await dial(), names, preference, local, settings), local, server
 
 
-async def test_the_owner_decides_for_the_others(dial: Dial, names: Names) -> None:
+async def test_the_owner_decides_for_the_others(dial: Dial, names: StreamNames) -> None:
     remote = Recorder(REMOTE)
     forwarder, local, server = await forwarding(dial, names, remote)
     assert await forwarder.submit(COMMAND, dry_run=True) == REMOTE
@@ -201,7 +207,7 @@ async def test_the_owner_decides_for_the_others(dial: Dial, names: Names) -> Non
     await server.stop()
 
 
-async def test_a_denial_comes_back_with_all_its_numbers(dial: Dial, names: Names) -> None:
+async def test_a_denial_comes_back_with_all_its_numbers(dial: Dial, names: StreamNames) -> None:
     forwarder, _, server = await forwarding(dial, names, Recorder(DENIAL))
     assert await forwarder.submit(COMMAND) == DENIAL
     await server.stop()
@@ -209,7 +215,7 @@ async def test_a_denial_comes_back_with_all_its_numbers(dial: Dial, names: Names
 
 @pytest.mark.parametrize("owner", [None, "near", "nobody-listens"])
 async def test_without_an_owner_to_ask_the_command_is_decided_here(
-    dial: Dial, names: Names, owner: str | None
+    dial: Dial, names: StreamNames, owner: str | None
 ) -> None:
     local = Recorder(LOCAL)
     patient = ForwardingSettings(answer_seconds=60)
@@ -220,7 +226,7 @@ async def test_without_an_owner_to_ask_the_command_is_decided_here(
 
 
 async def test_an_owner_that_does_not_answer_costs_its_deadline_once(
-    dial: Dial, names: Names
+    dial: Dial, names: StreamNames
 ) -> None:
     settings = ForwardingSettings(answer_seconds=0.3, avoid_seconds=60)
     remote = Recorder(None)
@@ -231,7 +237,9 @@ async def test_an_owner_that_does_not_answer_costs_its_deadline_once(
     await server.stop()
 
 
-async def test_an_owner_that_did_not_answer_is_asked_again_later(dial: Dial, names: Names) -> None:
+async def test_an_owner_that_did_not_answer_is_asked_again_later(
+    dial: Dial, names: StreamNames
+) -> None:
     settings = ForwardingSettings(answer_seconds=0.3, avoid_seconds=0.0)
     remote = Recorder(None)
     forwarder, _, server = await forwarding(dial, names, remote, settings)
@@ -243,7 +251,7 @@ async def test_an_owner_that_did_not_answer_is_asked_again_later(dial: Dial, nam
 
 @pytest.mark.parametrize("reason", [Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED])
 async def test_an_owner_that_cannot_decide_is_replaced_by_this_replica(
-    dial: Dial, names: Names, reason: Reason
+    dial: Dial, names: StreamNames, reason: Reason
 ) -> None:
     forwarder, local, server = await forwarding(
         dial, names, Recorder(Denial(reason, "cannot", transient=True))
@@ -254,17 +262,17 @@ async def test_an_owner_that_cannot_decide_is_replaced_by_this_replica(
 
 
 async def test_commands_asked_together_travel_together(
-    dial: Dial, names: Names, monkeypatch: pytest.MonkeyPatch
+    dial: Dial, names: StreamNames, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote, sent = Recorder(REMOTE), []
     forwarder, local, server = await forwarding(dial, names, remote)
-    request = Connection.request
+    request = NatsConnection.request
 
     async def counted(self, subject, payload, *more, **named):
         sent.append(subject)
         return await request(self, subject, payload, *more, **named)
 
-    monkeypatch.setattr(Connection, "request", counted)
+    monkeypatch.setattr(NatsConnection, "request", counted)
     answers = await asyncio.gather(*(forwarder.submit(COMMAND) for _ in range(1_000)))
     assert answers == [REMOTE] * 1_000
     assert len(remote.asked) == 1_000
@@ -274,7 +282,7 @@ async def test_commands_asked_together_travel_together(
 
 
 async def test_a_command_that_no_message_holds_is_decided_here_and_the_owner_is_asked_on(
-    dial: Dial, names: Names
+    dial: Dial, names: StreamNames
 ) -> None:
     remote = Recorder(REMOTE)
     forwarder, local, server = await forwarding(dial, names, remote)
@@ -288,7 +296,7 @@ async def test_a_command_that_no_message_holds_is_decided_here_and_the_owner_is_
     await server.stop()
 
 
-async def test_commands_on_their_way_are_bounded(dial: Dial, names: Names) -> None:
+async def test_commands_on_their_way_are_bounded(dial: Dial, names: StreamNames) -> None:
     settings = ForwardingSettings(answer_seconds=30, in_flight_max=2)
     remote = Recorder(None)
     forwarder, local, server = await forwarding(dial, names, remote, settings)
@@ -302,7 +310,7 @@ async def test_commands_on_their_way_are_bounded(dial: Dial, names: Names) -> No
     await server.stop()
 
 
-async def test_an_owner_with_too_much_to_do_says_so_at_once(dial: Dial, names: Names) -> None:
+async def test_an_owner_with_too_much_to_do_says_so_at_once(dial: Dial, names: StreamNames) -> None:
     remote = Recorder(None)
     server = CommandServer(await dial(), names, "far", remote, ForwardingSettings(in_flight_max=1))
     await server.start()
@@ -324,11 +332,11 @@ async def test_an_owner_with_too_much_to_do_says_so_at_once(dial: Dial, names: N
 
 
 async def test_commands_are_taken_again_after_a_restart_of_the_server(
-    own_server: NatsServer, names: Names
+    own_server: NatsServer, names: StreamNames
 ) -> None:
     access = Access((own_server.url,))
-    far = await Connection.connect(access, deadline=2.0)
-    near = await Connection.connect(access, deadline=2.0)
+    far = await NatsConnection.connect(access, deadline=2.0)
+    near = await NatsConnection.connect(access, deadline=2.0)
     server = CommandServer(far, names, "far", Recorder(REMOTE))
     await server.start()
     settings = ForwardingSettings(avoid_seconds=0.0)
@@ -344,7 +352,7 @@ async def test_commands_are_taken_again_after_a_restart_of_the_server(
     await near.close()
 
 
-async def test_a_client_that_closed_itself_is_replaced(dial: Dial, names: Names) -> None:
+async def test_a_client_that_closed_itself_is_replaced(dial: Dial, names: StreamNames) -> None:
     settings = ForwardingSettings(avoid_seconds=0.0)
     forwarder, _, server = await forwarding(dial, names, Recorder(REMOTE), settings)
     client = await server._connection.client()

@@ -10,7 +10,7 @@ from support.servers.nats_servers import settings_for
 
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
 from ledger.log.memory_log import MemoryLog, MemoryStore
-from ledger.log.port import Conflict, Entry, Lost, Snapshot, Unreachable
+from ledger.log.port import LogEntry, Lost, PositionTaken, Snapshot, Unreachable
 
 pytestmark = pytest.mark.integration
 
@@ -65,9 +65,9 @@ async def fill(log: AnyLog, count: int) -> list[bytes]:
     return payloads
 
 
-async def collect(batches: AsyncIterator[Sequence[Entry]], count: int) -> list[Entry]:
+async def collect(batches: AsyncIterator[Sequence[LogEntry]], count: int) -> list[LogEntry]:
     """Take so many entries."""
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     async with asyncio.timeout(PATIENCE_SECONDS), aclosing(batches) as source:  # type: ignore[type-var]
         async for batch in source:
             found.extend(batch)
@@ -79,18 +79,18 @@ async def collect(batches: AsyncIterator[Sequence[Entry]], count: int) -> list[E
 async def test_positions_count_from_one_without_gaps(log: AnyLog) -> None:
     payloads = await fill(log, 5)
     found = await collect(log.read(1, 5), 5)
-    assert found == [Entry(position, payloads[position - 1]) for position in range(1, 6)]
+    assert found == [LogEntry(position, payloads[position - 1]) for position in range(1, 6)]
 
 
 async def test_a_stale_expected_position_is_refused_and_nothing_is_stored(log: AnyLog) -> None:
     await fill(log, 3)
-    with pytest.raises(Conflict):
+    with pytest.raises(PositionTaken):
         await log.append(b"late", 2)
     assert (await log.extent()).last == 3
 
 
 async def test_an_expected_position_ahead_of_the_log_is_refused(log: AnyLog) -> None:
-    with pytest.raises(Conflict):
+    with pytest.raises(PositionTaken):
         await log.append(b"early", 7)
     assert (await log.extent()).last == 0
 
@@ -103,7 +103,7 @@ async def test_of_many_writers_at_one_position_exactly_one_wins(connect: Connect
         return_exceptions=True,
     )
     assert answers.count(1) == 1
-    assert sum(isinstance(answer, Conflict) for answer in answers) == 7
+    assert sum(isinstance(answer, PositionTaken) for answer in answers) == 7
     assert await clients[0].get(1) == f"{answers.index(1)}".encode()
 
 
@@ -118,7 +118,7 @@ async def test_writers_that_retry_lose_and_double_nothing(connect: Connect) -> N
                 try:
                     await client.append(f"{name}/{number}".encode(), last)
                     break
-                except Conflict:
+                except PositionTaken:
                     continue
 
     await asyncio.gather(*(write(name, client) for name, client in enumerate(clients)))
@@ -158,7 +158,7 @@ async def test_a_record_of_almost_the_largest_message_comes_back(log: AnyLog) ->
     payload = bytes(range(256)) * 4_000
     await log.append(payload, 0)
     assert await log.get(1) == payload
-    assert await collect(log.read(1, 1), 1) == [Entry(1, payload)]
+    assert await collect(log.read(1, 1), 1) == [LogEntry(1, payload)]
 
 
 async def test_an_empty_record_is_a_record(log: AnyLog) -> None:
@@ -262,9 +262,9 @@ async def test_denials_are_followed_from_a_position(log: AnyLog) -> None:
         await log.publish_denial(f"denial {number}".encode())
     assert len(await collect(log.follow_denials(1), 3)) == 3
     found = await collect(log.follow_denials(2), 2)
-    assert found == [Entry(2, b"denial 1"), Entry(3, b"denial 2")]
+    assert found == [LogEntry(2, b"denial 1"), LogEntry(3, b"denial 2")]
 
 
 async def test_denials_of_a_younger_stream_are_read_from_its_start(log: AnyLog) -> None:
     await log.publish_denial(b"only")
-    assert await collect(log.follow_denials(77), 1) == [Entry(1, b"only")]
+    assert await collect(log.follow_denials(77), 1) == [LogEntry(1, b"only")]

@@ -9,7 +9,7 @@ import pytest
 from support.servers.nats_servers import NatsServer
 from support.servers.ports import free_port
 
-from ledger.log.jetstream.connection import Access, Connection, Unauthorized, Untrusted
+from ledger.log.jetstream.connection import Access, NatsConnection, Unauthorized, Untrusted
 from ledger.log.port import Unreachable
 from ledger.runtime.tls import own_authority
 from ledger.runtime.tls.own_authority import CertificateFiles
@@ -62,7 +62,7 @@ async def test_a_server_without_tls_gets_no_login(
     access = Access((f"{scheme}://{who}127.0.0.1:{port}",), ca=files.authority, **given)
     async with plain_server(port) as received:
         with pytest.raises(Unreachable, match="offers no TLS, so no login was sent"):
-            await Connection.connect(access, deadline=1.5)
+            await NatsConnection.connect(access, deadline=1.5)
     assert PASSWORD.encode() not in received
     assert b"CONNECT" not in received
 
@@ -72,7 +72,7 @@ async def test_the_address_alone_asks_for_tls() -> None:
     access = Access((f"tls://127.0.0.1:{port}",), user="ledger", password=PASSWORD)
     async with plain_server(port) as received:
         with pytest.raises(Unreachable, match="offers no TLS"):
-            await Connection.connect(access, deadline=1.5)
+            await NatsConnection.connect(access, deadline=1.5)
     assert not received
 
 
@@ -80,7 +80,7 @@ async def test_without_tls_in_the_settings_a_login_is_sent() -> None:
     port = free_port()
     access = Access((f"nats://127.0.0.1:{port}",), user="ledger", password=PASSWORD)
     async with plain_server(port) as received:
-        connection = await Connection.connect(access, deadline=10)
+        connection = await NatsConnection.connect(access, deadline=10)
         await connection.close()
     assert PASSWORD.encode() in received
 
@@ -103,7 +103,7 @@ async def test_a_server_with_tls_and_the_right_ca_gets_the_login(
     login.write_text(f"ledger:{PASSWORD}\n")
     url = f"{scheme}://127.0.0.1:{tls_server.port}"
     access = Access((url,), login=str(login), ca=files.authority)
-    connection = await Connection.connect(access, deadline=10)
+    connection = await NatsConnection.connect(access, deadline=10)
     assert b"streams" in await connection.api("INFO")
     await connection.close()
 
@@ -115,10 +115,10 @@ async def test_a_wrong_password_is_told_apart_from_a_wrong_address(
     url = f"nats://127.0.0.1:{tls_server.port}"
     access = Access((url,), user=user, password="wrong", ca=files.authority)
     with pytest.raises(Unauthorized, match="Authorization Violation"):
-        await Connection.connect(access, deadline=3)
+        await NatsConnection.connect(access, deadline=3)
     away = Access((f"nats://127.0.0.1:{free_port()}",), user=user, password="wrong")
     with pytest.raises(Unreachable, match="Connection refused") as met:
-        await Connection.connect(away, deadline=1.5)
+        await NatsConnection.connect(away, deadline=1.5)
     assert not isinstance(met.value, Unauthorized)
 
 
@@ -127,7 +127,7 @@ async def test_a_server_of_another_ca_gets_no_login(tls_server: NatsServer, tmp_
     url = f"nats://127.0.0.1:{tls_server.port}"
     access = Access((url,), user="ledger", password=PASSWORD, ca=other.authority)
     with pytest.raises(Untrusted, match="certificate"):
-        await Connection.connect(access, deadline=1.5)
+        await NatsConnection.connect(access, deadline=1.5)
 
 
 @pytest.mark.parametrize("text", ["", "ledger", "ledger:", ":secret", "one:two\nthree:four"])
@@ -135,10 +135,10 @@ async def test_a_file_that_holds_no_login_is_named(text: str, tmp_path: Path) ->
     login = tmp_path / "login"
     login.write_text(text)
     with pytest.raises(Unreachable, match=r"login: is not one line USER:PASSWORD"):
-        await Connection.connect(Access(("nats://127.0.0.1:9",), login=str(login)), deadline=2)
+        await NatsConnection.connect(Access(("nats://127.0.0.1:9",), login=str(login)), deadline=2)
 
 
 async def test_a_login_file_that_is_missing_is_named(tmp_path: Path) -> None:
     access = Access(("nats://127.0.0.1:9",), login=str(tmp_path / "none"))
     with pytest.raises(Unreachable, match=r"none: cannot be read .* check the file"):
-        await Connection.connect(access, deadline=2)
+        await NatsConnection.connect(access, deadline=2)

@@ -14,7 +14,7 @@ from ledger.log.jetstream import consumer, jetstream_api
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import ConfigurationDrift, log_stream
-from ledger.log.port import Ambiguous, Conflict, LogError, Snapshot, Unreachable
+from ledger.log.port import Ambiguous, LogError, PositionTaken, Snapshot, Unreachable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -86,7 +86,7 @@ class Appender:
         payload = f"payload {self.number}".encode()
         try:
             position = await self.log.append(payload, last)
-        except Conflict:
+        except PositionTaken:
             return
         except Ambiguous:
             if await self._stored(last + 1) != payload:

@@ -22,7 +22,7 @@ from support.servers.shipped_nats import AGENT_PASSWORD, PASSWORD, SERVERS, Ship
 from gpuledger.node.agent_log import INBOX
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import HEADERS_BYTES_MAX
-from ledger.log.peers.lease import Owner
+from ledger.log.peers.lease import Lease
 from ledger.log.port import Ambiguous, Snapshot, Unreachable
 from ledger.log.records import RECORD_BYTES_MAX
 
@@ -66,7 +66,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Shipped]]
 async def log(servers: list[Shipped]) -> AsyncIterator[JetStreamLog]:
     """Open the log with a record, a snapshot, and the stream of the lease to write it."""
     log = await filled(servers)
-    lease = Owner(log.connection, log.names, "w", replicas=SERVERS)
+    lease = Lease(log.connection, log.names, "w", replicas=SERVERS)
     await lease.start()
     await lease.stop()
     yield log

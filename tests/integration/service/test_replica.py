@@ -10,7 +10,7 @@ from support.servers.nats_servers import NatsServer
 
 from gpuledger.server.replica import LedgerReplica
 from gpuledger.wiring.service_parts import LogServers
-from ledger.log.writer.observer import Observer
+from ledger.log.writer.observer import WriterObserver
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -22,7 +22,9 @@ async def kept(
 ) -> AsyncIterator[LedgerReplica]:
     """A replica of a cluster on a shard that others may use, too."""
     settings = Settings(store_dir=str(store), shard=shard, cluster=cluster, nats=(server.url,))
-    replica = LedgerReplica(settings, LogServers((server.url,), "", "", ()), observer=Observer())
+    replica = LedgerReplica(
+        settings, LogServers((server.url,), "", "", ()), observer=WriterObserver()
+    )
     running = asyncio.create_task(replica.run())
     try:
         async with asyncio.timeout(30):

@@ -17,7 +17,7 @@ from support.servers.nats_servers import NatsServer
 from support.servers.service_process import Live, creation, live
 
 from ledger.log.jetstream import connection as connections
-from ledger.log.jetstream.connection import Access, Connection
+from ledger.log.jetstream.connection import Access, NatsConnection
 from ledger.log.jetstream.nats_credentials import CredentialsError, check_keys
 from ledger.runtime.tls import own_authority
 
@@ -148,7 +148,7 @@ async def test_a_subscription_moves_and_hears_each_message_once(
     server.users("old", "new")
     login, heard = tmp_path / "login", list[bytes]()
     login.write_text(USERS["old"])
-    connection = await Connection.connect(Access((server.url,), login=str(login)), deadline=2)
+    connection = await NatsConnection.connect(Access((server.url,), login=str(login)), deadline=2)
 
     async def hear(message: Msg) -> None:
         heard.append(message.data)
@@ -179,7 +179,9 @@ async def test_the_ca_of_the_servers_is_replaced(tmp_path: Path) -> None:
     server = NatsServer(tmp_path / "nats", extra=tls)
     await server.start()
     try:
-        connection = await Connection.connect(Access((server.url,), ca=str(trusted)), deadline=10)
+        connection = await NatsConnection.connect(
+            Access((server.url,), ca=str(trusted)), deadline=10
+        )
         first = await connection.client()
         replaced(trusted, "".join(content(one.authority) for one in (old, new)))
         async with asyncio.timeout(WAIT_SECONDS):
@@ -194,7 +196,7 @@ async def test_the_ca_of_the_servers_is_replaced(tmp_path: Path) -> None:
         server.stop()
 
 
-async def answered(connection: Connection) -> None:
+async def answered(connection: NatsConnection) -> None:
     """Wait until JetStream answers."""
     async with asyncio.timeout(WAIT_SECONDS):
         while True:
@@ -211,7 +213,7 @@ async def test_a_login_that_is_refused_changes_nothing_until_it_works(
 ) -> None:
     login = tmp_path / "login"
     login.write_text(USERS["old"])
-    connection = await Connection.connect(Access((server.url,), login=str(login)), deadline=0.5)
+    connection = await NatsConnection.connect(Access((server.url,), login=str(login)), deadline=0.5)
     client = await connection.client()
     replaced(login, USERS["new"])
     await asyncio.sleep(1)
@@ -230,7 +232,7 @@ async def test_a_user_that_is_removed_first_is_followed_by_the_one_in_the_file(
 ) -> None:
     login = tmp_path / "login"
     login.write_text(USERS["old"])
-    connection = await Connection.connect(Access((server.url,), login=str(login)), deadline=5)
+    connection = await NatsConnection.connect(Access((server.url,), login=str(login)), deadline=5)
     server.users("new")
     replaced(login, USERS["new"])
     await server.only("new")
@@ -254,7 +256,9 @@ async def test_a_seed_that_is_half_written_changes_nothing_until_it_is_whole(
     await server.start()
     seed = tmp_path / "seed"
     seed.write_text(made_seed())
-    connection = await Connection.connect(Access((server.url,), nkey_seed=str(seed)), deadline=5)
+    connection = await NatsConnection.connect(
+        Access((server.url,), nkey_seed=str(seed)), deadline=5
+    )
     client = await connection.client()
     replaced(seed, broken)
     await asyncio.sleep(1)

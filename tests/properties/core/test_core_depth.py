@@ -78,7 +78,7 @@ def test_what_a_root_was_not_asked_for_is_drawn_only_where_there_is_room(seed: i
         draw = space.draws.get(command.root)
         if draw is not None and not amounts.covers(usable, draw.charge):
             root = space.entries[command.root]
-            counting = charges.by_line(space, [charges.Term(root.traits, command.demand)])
+            counting = charges.by_line(space, [charges.ChargeTerm(root.traits, command.demand)])
             assert over.keys().isdisjoint(counting)
 
 

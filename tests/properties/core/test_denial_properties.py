@@ -18,7 +18,7 @@ from support.oracles.denial_text_reader import Advice, Line, advice_of, lines_of
 from ledger.core import snapshots
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
-from ledger.core.model.accounts import Kind, kind, parts, resource_of
+from ledger.core.model.accounts import AccountKind, kind, parts, resource_of
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import Asker, End, Refute, Reserve
 from ledger.core.model.denials import Denial, Reason, brief, sentence
@@ -114,7 +114,7 @@ def _look_at_line(state: State, command: Reserve, line: Line, text: str) -> None
 def _numbers_of(state: State, command: Reserve, line: Line) -> list[int]:
     """Return the numbers of the lines that a sentence is true of."""
     cluster, namespace = split_qualified(command.namespace)
-    wanted = Kind.UNIVERSE if line.is_universe else Kind.QUOTA
+    wanted = AccountKind.UNIVERSE if line.is_universe else AccountKind.QUOTA
     place = ("", "") if line.is_universe else (cluster, namespace)
     return [
         number

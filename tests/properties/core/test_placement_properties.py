@@ -26,7 +26,7 @@ def _expected(state: State, oracle: CardOracle) -> dict[tuple[str, str], int]:
     """Return what the oracle says is used of every line that the state knows."""
     found = oracle.used()
     for account in state.accounts:
-        if accounts.kind(account) is accounts.Kind.CARD:
+        if accounts.kind(account) is accounts.AccountKind.CARD:
             cluster, node, uuid = accounts.parts(account)
             used = oracle.used_of_card((f"{cluster}/{node}", uuid))
             found.update({(account, key): used[at] for at, key in enumerate(cards.LINES)})

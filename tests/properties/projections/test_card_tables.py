@@ -14,7 +14,7 @@ from support.harness.projecting import log_of, project, viewing
 from ledger.core.decide import card_checks
 from ledger.core.evolve.placements import account_of, bookings_of
 from ledger.core.model import accounts
-from ledger.core.model.accounts import Kind
+from ledger.core.model.accounts import AccountKind
 from ledger.core.model.cards import exclusive_on
 from ledger.core.model.state import State
 from ledger.log import records
@@ -40,7 +40,7 @@ def numbers_of(state: State) -> Numbers:
     return {
         name: tuple((state.limit[line], state.used[line]) for line in account.lines.values())
         for name, account in state.accounts.items()
-        if accounts.kind(name) is Kind.CARD
+        if accounts.kind(name) is AccountKind.CARD
     }
 
 

@@ -112,7 +112,7 @@ def usage_of(state: State) -> dict[tuple[str, str], tuple[int, int, int]]:
             limit, *sums = found.get((account, resource), (0, 0, 0))
             found[account, resource] = (limit, sums[0] + used, sums[1] + committed)
     for name, account in state.accounts.items():
-        if accounts.kind(name) is accounts.Kind.CARD:
+        if accounts.kind(name) is accounts.AccountKind.CARD:
             continue
         for key, line in account.lines.items():
             _, used, committed = found.get((name, key), (0, 0, 0))
@@ -148,7 +148,7 @@ def universe_shares_of(state: State, by: UsageBreakdown) -> dict[tuple[str, ...]
     """Return used and committed by quota, cluster, namespace and resource."""
     found = {}
     for (account, qualified), lines in shares_of(state).items():
-        if accounts.kind(account) is not accounts.Kind.UNIVERSE:
+        if accounts.kind(account) is not accounts.AccountKind.UNIVERSE:
             continue
         cluster, namespace = qualified.split("/") if by is UsageBreakdown.NAMESPACE else ("c1", "")
         for resource, used, committed in lines:

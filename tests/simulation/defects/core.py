@@ -21,7 +21,7 @@ from ledger.core.model.state import State
 from ledger.log.memory_log import MemoryStore
 from ledger.log.port import Log, Snapshot
 from ledger.log.recovery import replay
-from ledger.log.writer.appender import Storing
+from ledger.log.writer.appender import Appender
 from ledger.log.writer.writer import Writer
 from simulation.defects.cards import DEFECTS_OF_CARDS
 from simulation.defects.holds import DEFECTS_OF_HOLDS
@@ -58,18 +58,18 @@ def _timer_alone(put: Put) -> None:
             command = Refute(one.namespace, one.key, one.uid, one.base, actor=WATCHED)
             await self._tenure.courier.send(command)
 
-    put(Barrier, "_settle", settle)
+    put(Barrier, "_store_batch", settle)
 
 
 def _answer_first(put: Put) -> None:
-    honest = Writer._settle
+    honest = Writer._store_batch
 
     async def settle(self: Writer, group: Any) -> bool:
         if group.record is not None:
-            self._give(group, group.record.position)
+            self._answer_batch(group, group.record.position)
         return await honest(self, group)
 
-    put(Writer, "_settle", settle)
+    put(Writer, "_store_batch", settle)
 
 
 def _snapshot_off_by_one(put: Put) -> None:
@@ -118,19 +118,19 @@ def _unclear_means_stored(put: Put) -> None:
     async def find_out(*_: Any) -> bool:
         return True
 
-    put(Storing, "_find_out", find_out)
+    put(Appender, "_resolve_ambiguous_append", find_out)
 
 
 def _stale_denial(put: Put) -> None:
-    honest = Writer._settle
+    honest = Writer._store_batch
 
     async def settle(self: Writer, group: Any) -> bool:
         if group.record is None:
-            self._give(group, self.state.position)
+            self._answer_batch(group, self.state.position)
             return True
         return await honest(self, group)
 
-    put(Writer, "_settle", settle)
+    put(Writer, "_store_batch", settle)
 
 
 def _deletion_releases_nothing(put: Put) -> None:

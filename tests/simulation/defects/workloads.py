@@ -6,7 +6,7 @@ from typing import Any, Final
 from ledger.core import invariants
 from ledger.core.decide import decider, observe
 from ledger.core.evolve import charges, coverage, evolver
-from ledger.core.evolve.charges import Term, drawn_from
+from ledger.core.evolve.charges import ChargeTerm, drawn_from
 from ledger.core.model import commands, events
 from ledger.core.model import state as core_state
 from ledger.core.model.amounts import plus
@@ -24,12 +24,12 @@ from webhook.settlement.root_lookup import Lineage
 def _envelope_and_pods_add_up(put: Put) -> None:
     honest = charges.terms
 
-    def terms(space: Namespace, unit: str) -> Iterator[Term]:
+    def terms(space: Namespace, unit: str) -> Iterator[ChargeTerm]:
         entry, draw = space.entries.get(unit), space.draws.get(unit)
         if entry is None or draw is None or drawn_from(entry):
             yield from honest(space, unit)
         else:
-            yield Term(entry.traits, plus(entry.charge, draw.charge))
+            yield ChargeTerm(entry.traits, plus(entry.charge, draw.charge))
 
     for module in (charges, coverage, invariants):
         put(module, "terms", terms)

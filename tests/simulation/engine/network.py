@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.log.memory_log import Fate, Fault, MemoryLog
+from ledger.log.memory_log import CallFate, Fault, MemoryLog
 from simulation.engine.processes import outside
 
 
@@ -28,13 +28,13 @@ SLOW_SECONDS_MAX: Final = 1.5
 LATE_SECONDS_MAX: Final = 4.0
 
 _APPENDING: Final = (
-    Fate.REQUEST_LOST,
-    Fate.ACK_LOST,
-    Fate.ACK_LOST,
-    Fate.LATE,
-    Fate.LATE,
-    Fate.UNREACHABLE,
-    Fate.FULL,
+    CallFate.REQUEST_LOST,
+    CallFate.ACK_LOST,
+    CallFate.ACK_LOST,
+    CallFate.LATE,
+    CallFate.LATE,
+    CallFate.UNREACHABLE,
+    CallFate.FULL,
 )
 
 
@@ -53,12 +53,12 @@ class SeededFaults:
         if source.random() < weather.slow:
             before = source.random() * SLOW_SECONDS_MAX
             after = source.random() * SLOW_SECONDS_MAX
-        fate = Fate.DELIVERED
+        fate = CallFate.DELIVERED
         if self.cut_off:
-            fate = Fate.UNREACHABLE
+            fate = CallFate.UNREACHABLE
         elif source.random() < weather.trouble:
-            fate = source.choice(_APPENDING) if call == "append" else Fate.UNREACHABLE
-        late = source.random() * LATE_SECONDS_MAX if fate is Fate.LATE else 0.0
+            fate = source.choice(_APPENDING) if call == "append" else CallFate.UNREACHABLE
+        late = source.random() * LATE_SECONDS_MAX if fate is CallFate.LATE else 0.0
         return Fault(fate, before=before, after=after, late=late)
 
 

@@ -16,14 +16,14 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.requests import place_traits
 from ledger.kube.watch import failed_objects
-from ledger.log.jetstream.streams import Names
+from ledger.log.jetstream.streams import StreamNames
 from ledger.log.ledger import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.port import LogError, Lost, Snapshot
 from ledger.log.records import Record
-from ledger.log.recovery.head_witness import Head
-from ledger.log.writer.observer import Observer
+from ledger.log.recovery.head_witness import LogHead
+from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_limits import WriterSettings
 from simulation.engine.messages import Exchange, Line
@@ -50,7 +50,7 @@ REOPEN_SECONDS: Final = 0.5
 HEAD_NOTED: Final = 0.5
 """Share of records after which the head is on disk: it is noted once a second, not every time."""
 
-NAMES: Final = Names("main")
+NAMES: Final = StreamNames("main")
 WRITER: Final = WriterSettings(refresh_seconds=2.0)
 POLICY: Final = Policy(owner_holds_max=OWNER_HOLDS_MAX)
 
@@ -76,7 +76,7 @@ class Replica:
         self.cluster = cluster
         self.faults = SeededFaults(source)
         self.offset = 0.0
-        self.head: Head | None = None
+        self.head: LogHead | None = None
         self.refused = ""
         self.snapshot_wanted = False
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -263,7 +263,7 @@ class _Preference:
         return holders[0] if holders else None
 
 
-class _Answers(Observer):
+class _Answers(WriterObserver):
     """Shows the checker every answer in the very moment in which it is given."""
 
     def __init__(self, checker: Checker) -> None:

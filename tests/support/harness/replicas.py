@@ -6,7 +6,7 @@ import itertools
 from collections.abc import AsyncIterator
 
 from ledger.log.memory_log import Faults, MemoryLog, MemoryStore
-from ledger.log.writer.observer import Observer
+from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_limits import WriterSettings
 
@@ -23,7 +23,7 @@ async def running(
     *,
     faults: Faults | None = None,
     settings: WriterSettings = QUICK,
-    observer: Observer | None = None,
+    observer: WriterObserver | None = None,
     now=lambda: 1_000_000,
 ) -> AsyncIterator[Writer]:
     """Run a writer on a store until the block ends."""

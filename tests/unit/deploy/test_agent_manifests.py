@@ -12,7 +12,7 @@ from gpuledger.command_line import build
 from gpuledger.node.agent_log import INBOX
 from gpuledger.node.agent_settings import AgentSettings
 from gpuledger.version import VERSION
-from ledger.log.jetstream.streams import Names
+from ledger.log.jetstream.streams import StreamNames
 from ledger.runtime.settings import setting_sources
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
@@ -58,7 +58,7 @@ def test_the_agent_reads_the_log_of_the_service_as_somebody_else() -> None:
     configuration = (DEPLOY / "nats.conf").read_text()
     assert f"user: {agent.nats_user}," in configuration
     assert f'"$JS.{agent.nats_domain}.API.>"' in configuration
-    news = Names(agent.shard).news_subject
+    news = StreamNames(agent.shard).news_subject
     assert f'subscribe: ["{INBOX}.>", "{news}"]' in configuration
     assert agent.replicas == service.replicas
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from gpuledger.storage import archive_file
 from ledger.core.invariants import excesses, violations
-from ledger.core.model.accounts import Kind, kind
+from ledger.core.model.accounts import AccountKind, kind
 from ledger.core.model.state import State
 from ledger.log import records
 from tests.e2e.harness.service import Service
@@ -33,7 +33,7 @@ def _wrong(file: Path) -> Iterator[str]:
         records.fold(state, state.position + 1, payload)
         for line, over in excesses(state).items():
             account, key = state.names[line]
-            if kind(account) is Kind.CARD:
+            if kind(account) is AccountKind.CARD:
                 yield f"position {state.position}: {account} is {over} over its {key}"
         if state.position % STRIDE == 0:
             yield from _violated(state)

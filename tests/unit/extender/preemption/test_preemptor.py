@@ -339,7 +339,7 @@ async def test_room_is_made_without_being_asked_again_once_a_guess_has_come_true
 async def test_a_pod_that_fits_and_is_asked_about_again_is_tried_at_once(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(preemptor, "_pause_longer", lambda one: setattr(one, "pause", 600.0))
+    monkeypatch.setattr(preemptor.Backoff, "lengthen", lambda one: setattr(one, "seconds", 600.0))
     monkeypatch.setattr(preemptor, "PAUSE_SECONDS_MAX", 0.0)
     await site.running("low", 0, gpu=1, gpumem=CARD)
     guessed = await site.waiting("guessed", 0, **WHOLE)

@@ -5,12 +5,12 @@ import time
 from gpuledger.server.follower import FollowerMessage
 from gpuledger.server.replica import LedgerReplica
 from gpuledger.wiring.service_parts import LogServers
-from ledger.log.writer.observer import Observer
+from ledger.log.writer.observer import WriterObserver
 from ledger.runtime.settings.settings import Settings
 
 
 async def test_the_newest_snapshot_is_known_with_its_time() -> None:
-    replica = LedgerReplica(Settings(), LogServers((), "", "", ()), observer=Observer())
+    replica = LedgerReplica(Settings(), LogServers((), "", "", ()), observer=WriterObserver())
     began = time.time()
     replica._on_message(FollowerMessage(scrubbed=7))
     assert replica.snapshot.position == 0
@@ -21,6 +21,6 @@ async def test_the_newest_snapshot_is_known_with_its_time() -> None:
 
 
 async def test_a_log_that_is_not_intact_stops_the_keeper() -> None:
-    replica = LedgerReplica(Settings(), LogServers((), "", "", ()), observer=Observer())
+    replica = LedgerReplica(Settings(), LogServers((), "", "", ()), observer=WriterObserver())
     replica._on_message(FollowerMessage(lost="position 3: gone"))
     assert replica.unavailable_reason() == "position 3: gone"

@@ -8,7 +8,7 @@ import pytest
 from ledger.core.model.commands import CloseAccount, End, Observe, RegisterCards, RemoveNode
 from ledger.core.model.denials import Denial, Reason
 from ledger.log import command_queue as couriers
-from ledger.log.command_queue import Courier
+from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Accepted
 
 
@@ -41,7 +41,7 @@ def desk() -> Desk:
 @pytest.fixture
 async def courier(desk, monkeypatch):
     monkeypatch.setattr(couriers, "RETRY_SECONDS", 0.001)
-    one = Courier(desk)
+    one = CommandQueue(desk)
     task = asyncio.create_task(one.run())
     yield one
     task.cancel()

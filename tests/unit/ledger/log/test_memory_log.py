@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ledger.log.memory_log import Fate, Fault, MemoryLog, MemoryStore
-from ledger.log.port import MESSAGE_BYTES, Ambiguous, Conflict, Full, Lost, Unreachable
+from ledger.log.memory_log import CallFate, Fault, MemoryLog, MemoryStore
+from ledger.log.port import MESSAGE_BYTES, Ambiguous, Full, Lost, PositionTaken, Unreachable
 
 
 class Script:
@@ -28,21 +28,21 @@ def clients(*faults: Fault, size_max: int = 0) -> tuple[MemoryStore, MemoryLog]:
 
 
 async def test_a_lost_acknowledgement_is_ambiguous_and_the_record_is_stored() -> None:
-    store, log = clients(Fault(Fate.ACK_LOST))
+    store, log = clients(Fault(CallFate.ACK_LOST))
     with pytest.raises(Ambiguous):
         await log.append(b"a", 0)
     assert store.records == [b"a"]
 
 
 async def test_a_lost_request_is_ambiguous_and_nothing_is_stored() -> None:
-    store, log = clients(Fault(Fate.REQUEST_LOST))
+    store, log = clients(Fault(CallFate.REQUEST_LOST))
     with pytest.raises(Ambiguous):
         await log.append(b"a", 0)
     assert store.records == []
 
 
 async def test_a_late_append_arrives_when_its_position_is_still_free() -> None:
-    store, log = clients(Fault(Fate.LATE, late=0.01))
+    store, log = clients(Fault(CallFate.LATE, late=0.01))
     with pytest.raises(Ambiguous):
         await log.append(b"late", 0)
     assert store.records == []
@@ -51,7 +51,7 @@ async def test_a_late_append_arrives_when_its_position_is_still_free() -> None:
 
 
 async def test_a_late_append_is_refused_when_somebody_was_faster() -> None:
-    store, log = clients(Fault(Fate.LATE, late=0.01))
+    store, log = clients(Fault(CallFate.LATE, late=0.01))
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
     with pytest.raises(Ambiguous):
@@ -61,8 +61,10 @@ async def test_a_late_append_is_refused_when_somebody_was_faster() -> None:
     assert (store.records, failures) == ([b"faster"], [])
 
 
-@pytest.mark.parametrize(("fate", "error"), [(Fate.UNREACHABLE, Unreachable), (Fate.FULL, Full)])
-async def test_a_refused_append_stores_nothing(fate: Fate, error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("fate", "error"), [(CallFate.UNREACHABLE, Unreachable), (CallFate.FULL, Full)]
+)
+async def test_a_refused_append_stores_nothing(fate: CallFate, error: type[Exception]) -> None:
     store, log = clients(Fault(fate))
     with pytest.raises(error):
         await log.append(b"a", 0)
@@ -70,9 +72,9 @@ async def test_a_refused_append_stores_nothing(fate: Fate, error: type[Exception
 
 
 async def test_a_conflict_wins_over_a_lost_acknowledgement() -> None:
-    _, log = clients(Fault(), Fault(Fate.ACK_LOST))
+    _, log = clients(Fault(), Fault(CallFate.ACK_LOST))
     await log.append(b"a", 0)
-    with pytest.raises(Conflict):
+    with pytest.raises(PositionTaken):
         await log.append(b"b", 0)
 
 
@@ -82,7 +84,7 @@ async def test_a_delayed_append_may_be_overtaken() -> None:
     appending = asyncio.create_task(slow.append(b"slow", 0))
     await asyncio.sleep(0)
     await quick.append(b"quick", 0)
-    with pytest.raises(Conflict):
+    with pytest.raises(PositionTaken):
         await appending
     assert store.records == [b"quick"]
 
@@ -107,7 +109,7 @@ async def test_a_store_that_is_full_keeps_its_history() -> None:
 
 @pytest.mark.parametrize("call", ["extent", "get", "save_snapshot", "load_snapshots"])
 async def test_every_other_call_can_be_unreachable(call: str) -> None:
-    _, log = clients(Fault(Fate.UNREACHABLE))
+    _, log = clients(Fault(CallFate.UNREACHABLE))
     arguments = {"get": [1], "save_snapshot": [None]}.get(call, [])
     with pytest.raises(Unreachable, match=call):
         await getattr(log, call)(*arguments)
@@ -115,7 +117,7 @@ async def test_every_other_call_can_be_unreachable(call: str) -> None:
 
 async def test_a_follower_outlives_faults_and_misses_nothing() -> None:
     store = MemoryStore(exists=True)
-    log = MemoryLog(store, Script(Fault(Fate.UNREACHABLE), Fault(before=0.01)))
+    log = MemoryLog(store, Script(Fault(CallFate.UNREACHABLE), Fault(before=0.01)))
     store.store(b"a", 0)
     batch = await asyncio.wait_for(anext(log.follow(1)), 5)
     assert [entry.payload for entry in batch] == [b"a"]

@@ -156,14 +156,14 @@ def test_every_metric_is_set_by_somebody(metric: Metric, product: str) -> None:
 async def test_the_writer_reports_into_the_metrics() -> None:
     metrics = Telemetry()
     observer = WriterMetrics(metrics)
-    observer.group_stored(commands=3, record_bytes=900, seconds=0.004)
+    observer.batch_stored(commands=3, record_bytes=900, seconds=0.004)
     observer.decided(Accepted(1, "d", True))
     observer.decided(Denial(Reason.OVERLOADED, "full", True))
     observer.conflicted()
     observer.ambiguous()
     observer.blocked(0.002)
     observer.blocked(0.001)
-    observer.refusal_dropped()
+    observer.denial_dropped()
     observer.contradicted("p")
     lines = (await scrape(metrics)).text.splitlines()
     for expected in (

@@ -147,7 +147,9 @@ async def _kept(path: Path) -> list[int]:
 
 def _refusal(number: int, namespace: str) -> bytes:
     denial = Denial(Reason.QUOTA_EXCEEDED, "full", transient=True)
-    refusal = denial_log.Refusal(number, 1, namespace, "pods/a", f"u{number}", "alice", {}, denial)
+    refusal = denial_log.LoggedDenial(
+        number, 1, namespace, "pods/a", f"u{number}", "alice", {}, denial
+    )
     return denial_log.encode(refusal)
 
 

@@ -18,7 +18,7 @@ from support.harness.settlement import CLUSTER, RULES
 
 from ledger.core.model.commands import Reserve
 from ledger.kube.api.objects import Pod
-from ledger.log.command_queue import Courier
+from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Accepted
 from webhook.context.cluster_and_context import Beyond
 from webhook.context.settlement_session import SettlementSettings, Site, Tenure
@@ -55,7 +55,7 @@ async def test_the_owners_of_one_list_are_waited_for_together(looking, monkeypat
     async with full_world() as one:
         one.every.get_object = never
         site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
-        courier = Courier(one.writer)
+        courier = CommandQueue(one.writer)
         tenure = Tenure(one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier)
         pods, found = Pods(tenure, Ages(), Puzzling()), await owned_pods(one)
         task = asyncio.create_task(courier.run())

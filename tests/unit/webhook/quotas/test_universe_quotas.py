@@ -14,7 +14,7 @@ from ledger.core.model.traits import NAME, Reach, Requirement
 from ledger.kube.api.errors import Unavailable
 from ledger.kube.api.resources import NAMESPACES, UNIVERSE_QUOTAS
 from ledger.kube.requests import place_traits
-from ledger.runtime import tasks
+from ledger.tasks import periodic
 from webhook.quotas import cluster_labels, ignored_universe_quotas, universe_quota_status
 from webhook.quotas.usage_by_namespace import Breakdown
 
@@ -303,7 +303,7 @@ async def test_a_breakdown_that_is_kept_up_to_date_is_the_one_worked_out_anew():
 
 
 async def test_what_changes_while_a_breakdown_is_worked_out_is_in_it(monkeypatch):
-    monkeypatch.setattr(tasks, "STRIDE", 1)
+    monkeypatch.setattr(periodic, "STEPS", 1)
     async with full_world() as one:
         kept = Breakdown(one.writer)
         one.writer.subscribe(kept.follow)

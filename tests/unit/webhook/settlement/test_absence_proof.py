@@ -10,7 +10,7 @@ from support.harness.settlement import CLUSTER, DEMAND, RULES, World, world
 
 from ledger.core.model.commands import CREATE, Observe, Reserve
 from ledger.kube.api.errors import Forbidden
-from ledger.log.command_queue import Courier
+from ledger.log.command_queue import CommandQueue
 from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSettings, Site, Tenure
 from webhook.settlement.absence_proof import Barrier
 from webhook.settlement.attempt_ages import Ages, OpenAttempt
@@ -24,7 +24,7 @@ BOUND = 60.0
 class Scene:
     """A barrier over a world, with ages that a test sets."""
 
-    def __init__(self, one: World, courier: Courier) -> None:
+    def __init__(self, one: World, courier: CommandQueue) -> None:
         self.world = one
         self.courier = courier
         self.ages = Ages()
@@ -59,7 +59,7 @@ class Scene:
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
     async with world() as one:
-        courier = Courier(one.writer)
+        courier = CommandQueue(one.writer)
         task = asyncio.create_task(courier.run())
         yield Scene(one, courier)
         task.cancel()

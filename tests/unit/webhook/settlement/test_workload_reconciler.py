@@ -27,7 +27,7 @@ from ledger.core.model.state import State
 from ledger.kube.api.errors import NotServed, Unavailable
 from ledger.kube.api.objects import Pod, Workload
 from ledger.kube.api.ports import Listed
-from ledger.log.command_queue import Courier
+from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Accepted
 from webhook.context.charging_modes import Manners
 from webhook.context.cluster_and_context import Beyond
@@ -275,7 +275,7 @@ async def test_a_pod_whose_owner_could_not_be_read_is_looked_at_again(monkeypatc
 
 async def test_looking_again_charges_nothing_that_may_be_gone():
     async with full_world() as one:
-        courier = Courier(one.writer)
+        courier = CommandQueue(one.writer)
         site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
         tenure = Tenure(one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier)
         task = asyncio.create_task(courier.run())
@@ -310,7 +310,7 @@ async def test_a_list_is_compared_with_a_state_that_is_as_new():
         seen = Observe(f"{CLUSTER}/red", WEB, "web-uid", 5, TWO)
         assert isinstance(await one.writer.submit(seen), Accepted)
         behind = Behind(one.writer)
-        courier = Courier(behind)
+        courier = CommandQueue(behind)
         site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
         tenure = Tenure(behind, site, SettlementSettings(rules=RULES), lambda: 0, courier)
         task = asyncio.create_task(courier.run())

@@ -15,7 +15,7 @@ from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.client import http_client as clients
 from ledger.kube.client.http_client import Client
 from ledger.kube.watch import list_watch
-from ledger.kube.watch.list_watch import Backoff, Lines, Source, whole
+from ledger.kube.watch.list_watch import Lines, Source, watch_backoff, whole
 
 PODS = Source("/api/v1/pods", Pod, PodList, whole)
 
@@ -106,7 +106,7 @@ async def changes(client, delays):
     async def sleep(seconds: float) -> None:
         delays.append(seconds)
 
-    stream = list_watch.watch(client, PODS, Backoff(sleep, jitter=lambda: 1.0))
+    stream = list_watch.watch(client, PODS, watch_backoff(sleep, jitter=lambda: 1.0))
     async with contextlib.aclosing(stream), asyncio.timeout(20):
         yield stream
 
@@ -174,7 +174,7 @@ async def test_waiting_is_bounded_however_long_a_server_fails():
     async def sleep(seconds: float) -> None:
         delays.append(seconds)
 
-    backoff = Backoff(sleep, jitter=lambda: 1.0)
+    backoff = watch_backoff(sleep, jitter=lambda: 1.0)
     for _ in range(12):
         await backoff.wait()
     assert delays[-1] == list_watch.BACKOFF_SECONDS_MAX

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from ledger.log.jetstream.cancellation import kept
+from ledger.log.jetstream.cancellation import reraise_cancelled
 
 
 async def cancelled_as_it_is_answered(waiting: Awaitable[int], answer: asyncio.Future[int]) -> int:
@@ -20,7 +20,7 @@ async def cancelled_as_it_is_answered(waiting: Awaitable[int], answer: asyncio.F
 async def test_a_cancellation_at_the_moment_of_the_answer_is_kept() -> None:
     answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     with pytest.raises(asyncio.CancelledError):
-        await cancelled_as_it_is_answered(kept(asyncio.wait_for(answer, 5)), answer)
+        await cancelled_as_it_is_answered(reraise_cancelled(asyncio.wait_for(answer, 5)), answer)
 
 
 async def test_a_cancellation_at_the_moment_of_an_error_is_kept() -> None:
@@ -31,11 +31,11 @@ async def test_a_cancellation_at_the_moment_of_an_error_is_kept() -> None:
         raise ConnectionError
 
     with pytest.raises(asyncio.CancelledError):
-        await cancelled_as_it_is_answered(kept(fail()), answer)
+        await cancelled_as_it_is_answered(reraise_cancelled(fail()), answer)
 
 
 async def test_what_arrives_in_time_is_returned() -> None:
-    assert await kept(asyncio.sleep(0, 7)) == 7
+    assert await reraise_cancelled(asyncio.sleep(0, 7)) == 7
 
 
 async def test_a_deadline_inside_is_no_cancellation() -> None:
@@ -44,11 +44,11 @@ async def test_a_deadline_inside_is_no_cancellation() -> None:
             await asyncio.sleep(1)
 
     with pytest.raises(TimeoutError):
-        await kept(late())
+        await reraise_cancelled(late())
 
 
 async def test_a_deadline_around_is_told_as_such() -> None:
     answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await kept(answer)
+            await reraise_cancelled(answer)

@@ -4,14 +4,14 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from ledger.log.jetstream.connection import Access, Connection
+from ledger.log.jetstream.connection import Access, NatsConnection
 from ledger.log.jetstream.consumer import Stream, _Consumer
-from ledger.log.port import Entry, Lost
+from ledger.log.port import LogEntry, Lost
 
 
 def consumer(first: int, *, contiguous: bool = True) -> _Consumer:
     """A consumer that nothing but this test delivers to."""
-    return _Consumer(Stream(Connection(Access(()), 1.0), "S", contiguous), first)
+    return _Consumer(Stream(NatsConnection(Access(()), 1.0), "S", contiguous), first)
 
 
 def message(position: int, delivered: int, *, domain: bool = False) -> Msg:
@@ -27,7 +27,7 @@ async def test_messages_in_order_are_entries(domain: bool) -> None:
     reading = consumer(5)
     for delivered, position in enumerate((5, 6, 7), start=1):
         await reading._receive(message(position, delivered, domain=domain))
-    assert await reading.take() == [Entry(position, b"x") for position in (5, 6, 7)]
+    assert await reading.take() == [LogEntry(position, b"x") for position in (5, 6, 7)]
 
 
 async def test_a_message_lost_on_its_way_gives_the_consumer_up_after_what_came_before() -> None:
@@ -35,7 +35,7 @@ async def test_a_message_lost_on_its_way_gives_the_consumer_up_after_what_came_b
     await reading._receive(message(5, 1))
     await reading._receive(message(7, 3))
     await reading._receive(message(8, 4))
-    assert await reading.take() == [Entry(5, b"x")]
+    assert await reading.take() == [LogEntry(5, b"x")]
     assert await reading.take() == []
 
 
@@ -43,7 +43,7 @@ async def test_a_position_that_the_stream_skips_is_lost() -> None:
     reading = consumer(5)
     await reading._receive(message(5, 1))
     await reading._receive(message(7, 2))
-    assert await reading.take() == [Entry(5, b"x")]
+    assert await reading.take() == [LogEntry(5, b"x")]
     with pytest.raises(Lost, match="position 6: the record is missing"):
         await reading.take()
 
@@ -51,4 +51,4 @@ async def test_a_position_that_the_stream_skips_is_lost() -> None:
 async def test_a_stream_with_gaps_may_skip_positions() -> None:
     reading = consumer(5, contiguous=False)
     await reading._receive(message(9, 1))
-    assert await reading.take() == [Entry(9, b"x")]
+    assert await reading.take() == [LogEntry(9, b"x")]

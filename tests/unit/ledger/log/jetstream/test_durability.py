@@ -3,10 +3,10 @@
 import pytest
 
 from ledger.log.jetstream import durability, server_monitoring, streams
-from ledger.log.jetstream.streams import Names
+from ledger.log.jetstream.streams import StreamNames
 
-ONE = streams.log_stream(Names("main"), 1, 1_000)
-THREE = streams.log_stream(Names("main"), 3, 1_000)
+ONE = streams.log_stream(StreamNames("main"), 1, 1_000)
+THREE = streams.log_stream(StreamNames("main"), 3, 1_000)
 URLS = ("http://a:8222", "http://b:8222")
 
 

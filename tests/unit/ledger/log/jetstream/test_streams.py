@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from ledger.log.jetstream import streams
-from ledger.log.jetstream.streams import ConfigurationDrift, Names
+from ledger.log.jetstream.streams import ConfigurationDrift, StreamNames
 
-LOG = streams.log_stream(Names("main"), 3, 1_000)
+LOG = streams.log_stream(StreamNames("main"), 3, 1_000)
 
 
 def test_the_log_is_as_the_design_says() -> None:
@@ -56,13 +56,13 @@ def test_a_size_is_raised_and_never_lowered_and_an_age_follows_the_setting() -> 
         "max_bytes": 1_000
     }
     assert streams.adjustments(LOG, msgspec.structs.replace(LOG, max_bytes=1_001)) == {}
-    month, week = (streams.denials_stream(Names("main"), 1, 1, days) for days in (30, 7))
+    month, week = (streams.denials_stream(StreamNames("main"), 1, 1, days) for days in (30, 7))
     streams.compare(week, month)
     assert streams.adjustments(week, month) == {"max_age": 7 * 24 * 3600 * 10**9}
 
 
 def test_every_stream_is_bounded_in_bytes_and_in_consumers() -> None:
-    names = Names("main")
+    names = StreamNames("main")
     for made in (
         LOG,
         streams.snapshot_stream(names, 3, 500),
@@ -75,7 +75,7 @@ def test_every_stream_is_bounded_in_bytes_and_in_consumers() -> None:
 
 
 def test_a_stream_of_before_is_taken_as_it_is_and_given_a_bound() -> None:
-    names = Names("main")
+    names = StreamNames("main")
     wanted = streams.snapshot_stream(names, 1, 500)
     before = msgspec.structs.replace(wanted, max_bytes=-1, max_consumers=-1)
     streams.compare(wanted, before)
@@ -83,7 +83,7 @@ def test_a_stream_of_before_is_taken_as_it_is_and_given_a_bound() -> None:
 
 
 def test_no_two_streams_of_a_shard_share_a_subject() -> None:
-    names = Names("main")
+    names = StreamNames("main")
     made = [
         streams.log_stream(names, 1, 1),
         streams.snapshot_stream(names, 1, 1),

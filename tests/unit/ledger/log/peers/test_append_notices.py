@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ledger.log.jetstream.streams import Names
-from ledger.log.peers.append_notices import News
+from ledger.log.jetstream.streams import StreamNames
+from ledger.log.peers.append_notices import AppendNotifier
 from ledger.log.port import Unreachable
 
 
@@ -43,7 +43,7 @@ class Idle:
     def subscribe(self, callback: Any) -> None:
         self.listeners.append(callback)
 
-    def look(self) -> None:
+    def request_refresh(self) -> None:
         self.looks += 1
 
 
@@ -52,7 +52,7 @@ async def _told(*texts: bytes) -> int:
     wire: Any = Wire()
     writer: Any = Idle()
     wire.is_there = True
-    news = News(wire, Names("main"), writer)
+    news = AppendNotifier(wire, StreamNames("main"), writer)
     await news.start()
     running = asyncio.create_task(news.run())
     for text in texts:
@@ -67,7 +67,7 @@ async def _told(*texts: bytes) -> int:
 async def test_a_start_that_is_tried_again_listens_once() -> None:
     wire: Any = Wire()
     writer: Any = Idle()
-    news = News(wire, Names("main"), writer)
+    news = AppendNotifier(wire, StreamNames("main"), writer)
     with pytest.raises(Unreachable):
         await news.start()
     wire.is_there = True

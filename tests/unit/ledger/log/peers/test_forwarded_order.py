@@ -6,7 +6,7 @@ import pytest
 
 from ledger.core.model import accounts, cards, commands, events
 from ledger.core.model.commands import AnyCommand
-from ledger.log.jetstream.streams import Names
+from ledger.log.jetstream.streams import StreamNames
 from ledger.log.ledger import Accepted
 from ledger.log.peers.forwarding import ForwardingLedger
 from ledger.log.port import Unreachable
@@ -59,7 +59,7 @@ class Deciding:
 async def test_what_replaces_an_earlier_command_is_not_sent(command: AnyCommand, sent: int) -> None:
     connection: Any = Sending()
     local = Deciding()
-    forwarder = ForwardingLedger(connection, Names("main"), Preferred(), local)
+    forwarder = ForwardingLedger(connection, StreamNames("main"), Preferred(), local)
     await forwarder.submit(command)
     assert connection.sent == sent
     assert local.decided == [command]

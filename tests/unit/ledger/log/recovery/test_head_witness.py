@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledger.log.recovery import head_witness
-from ledger.log.recovery.head_witness import Head, HeadFile
+from ledger.log.recovery.head_witness import HeadFile, LogHead
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def path(tmp_path: Path) -> Path:
 async def test_the_noted_head_is_read_with_the_name_of_its_file(path: Path) -> None:
     file = HeadFile(path)
     assert file.read() is None
-    await file.note(Head(7, "ab" * 32))
-    await file.note(Head(9, "cd" * 32))
-    assert HeadFile(path).read() == Head(9, "cd" * 32, str(path))
+    await file.note(LogHead(7, "ab" * 32))
+    await file.note(LogHead(9, "cd" * 32))
+    assert HeadFile(path).read() == LogHead(9, "cd" * 32, str(path))
     assert [one.name for one in path.parent.iterdir()] == ["head.json"]
 
 
@@ -46,10 +46,10 @@ async def test_a_write_waits_for_one_whose_caller_was_cancelled(
         sync(descriptor)
 
     monkeypatch.setattr(head_witness.os, "fsync", slow)
-    noting = asyncio.create_task(file.note(Head(1, "ab")))
+    noting = asyncio.create_task(file.note(LogHead(1, "ab")))
     assert await asyncio.to_thread(syncing.wait, 10)
     noting.cancel()
-    last = asyncio.create_task(asyncio.to_thread(file.write, Head(2, "cd")))
+    last = asyncio.create_task(asyncio.to_thread(file.write, LogHead(2, "cd")))
     await asyncio.sleep(0.1)
     go_on.set()
     await asyncio.wait_for(last, 10)

@@ -8,7 +8,7 @@ from support.harness.replicas import running
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.ledger import Accepted
-from ledger.log.memory_log import Fate, Fault, MemoryStore
+from ledger.log.memory_log import CallFate, Fault, MemoryStore
 
 
 def reserve(number: int) -> commands.Reserve:
@@ -19,12 +19,12 @@ class Outage:
     """Faults of every call, or of appends only, for as long as `fate` says so."""
 
     def __init__(self) -> None:
-        self.fate = Fate.DELIVERED
+        self.fate = CallFate.DELIVERED
         self.appends_only = False
         self.struck = asyncio.Event()
 
     def strike(self, call: str) -> Fault:
-        if self.fate is Fate.DELIVERED or (self.appends_only and call != "append"):
+        if self.fate is CallFate.DELIVERED or (self.appends_only and call != "append"):
             return Fault()
         self.struck.set()
         return Fault(self.fate)
@@ -46,11 +46,11 @@ async def test_another_log_in_the_place_of_the_lost_one_stops_the_writer(more: i
     async with running(store, faults=outage) as writer:
         await writer.submit(reserve(1))
         await writer.submit(reserve(2))
-        outage.fate = Fate.UNREACHABLE
+        outage.fate = CallFate.UNREACHABLE
         await asyncio.wait_for(outage.struck.wait(), 10)
         store.records[1:] = (await foreign(2 + more))[1:]
         count = len(store.records)
-        outage.fate = Fate.DELIVERED
+        outage.fate = CallFate.DELIVERED
         answer = await writer.submit(reserve(3))
         assert isinstance(answer, Denial)
         assert answer.reason is Reason.LEDGER_STOPPED
@@ -63,11 +63,11 @@ async def test_an_unclear_record_is_not_sent_again_to_another_log() -> None:
         await writer.submit(reserve(1))
         await writer.submit(reserve(2))
         other = await foreign(2)
-        outage.appends_only, outage.fate = True, Fate.REQUEST_LOST
+        outage.appends_only, outage.fate = True, CallFate.REQUEST_LOST
         asking = asyncio.create_task(writer.submit(reserve(3)))
         await asyncio.wait_for(outage.struck.wait(), 10)
         store.records[:] = other
-        outage.fate = Fate.DELIVERED
+        outage.fate = CallFate.DELIVERED
         answer = await asking
         assert isinstance(answer, Denial)
         assert answer.reason is Reason.LEDGER_STOPPED
@@ -78,10 +78,10 @@ async def test_a_log_that_comes_back_as_it_was_is_written_on() -> None:
     store, outage = MemoryStore(), Outage()
     async with running(store, faults=outage) as writer:
         await writer.submit(reserve(1))
-        outage.fate = Fate.UNREACHABLE
+        outage.fate = CallFate.UNREACHABLE
         asking = asyncio.create_task(writer.submit(reserve(2)))
         await asyncio.wait_for(outage.struck.wait(), 10)
-        outage.fate = Fate.DELIVERED
+        outage.fate = CallFate.DELIVERED
         assert isinstance(await asking, Accepted)
     assert len(store.records) == 2
 
@@ -90,11 +90,11 @@ async def test_a_writer_that_is_stopped_while_the_log_is_away_appends_nothing() 
     store, outage = MemoryStore(), Outage()
     async with running(store, faults=outage) as writer:
         await writer.submit(reserve(1))
-        outage.fate = Fate.UNREACHABLE
+        outage.fate = CallFate.UNREACHABLE
         asking = asyncio.create_task(writer.submit(reserve(2)))
         await asyncio.wait_for(outage.struck.wait(), 10)
         writer.stop("position 1: it was changed")
-        outage.fate = Fate.DELIVERED
+        outage.fate = CallFate.DELIVERED
         answer = await asyncio.wait_for(asking, 10)
         assert isinstance(answer, Denial)
         assert answer.reason is Reason.LEDGER_STOPPED

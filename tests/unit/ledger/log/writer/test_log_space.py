@@ -10,9 +10,9 @@ from support.harness.waiting import until
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.ledger import Accepted
-from ledger.log.memory_log import Fate, Fault, MemoryStore
-from ledger.log.port import TooLarge
-from ledger.log.writer.log_space import Space, asks_for_more
+from ledger.log.memory_log import CallFate, Fault, MemoryStore
+from ledger.log.port import RecordTooLarge
+from ledger.log.writer.log_space import LogSpace, asks_for_more
 from ledger.log.writer.writer import Writer
 
 GPU = {"nvidia.com/gpu": 1}
@@ -156,7 +156,7 @@ async def test_a_server_that_takes_smaller_messages_gets_smaller_records(
 
     def bounded(payload: bytes, expected: int) -> int:
         if len(payload) > 3_000:
-            raise TooLarge(len(payload), 3_000)
+            raise RecordTooLarge(len(payload), 3_000)
         return store_one(payload, expected)
 
     monkeypatch.setattr(store, "store", bounded)
@@ -191,7 +191,7 @@ class Refusing:
         if call != "append" or not self.full:
             return Fault()
         self.appends += 1
-        return Fault(Fate.FULL)
+        return Fault(CallFate.FULL)
 
 
 async def test_a_log_that_refuses_for_another_reason_is_tried_seldom() -> None:
@@ -207,7 +207,7 @@ async def test_a_log_that_refuses_for_another_reason_is_tried_seldom() -> None:
 
 
 def test_a_log_without_a_maximum_has_no_reserve() -> None:
-    space = Space()
+    space = LogSpace()
     space.grow(1, 10**12)
     assert space.room is None
     assert not space.is_full

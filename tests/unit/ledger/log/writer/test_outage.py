@@ -11,7 +11,7 @@ from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
 from ledger.log import records
 from ledger.log.ledger import Accepted
-from ledger.log.memory_log import Fate, Fault, MemoryStore
+from ledger.log.memory_log import CallFate, Fault, MemoryStore
 
 SETTINGS = msgspec.structs.replace(
     QUICK, command_seconds_max=0.2, stall_seconds=0.05, probe_seconds=0.02, probe_seconds_max=0.02
@@ -36,7 +36,7 @@ class FullDisk:
         if call != "append":
             return Fault()
         self.appends += 1
-        return Fault(Fate.REQUEST_LOST) if self.full else Fault()
+        return Fault(CallFate.REQUEST_LOST) if self.full else Fault()
 
 
 @pytest.mark.parametrize("trouble", [DISK, ""], ids=["reported", "not reported"])
@@ -160,7 +160,7 @@ async def test_a_record_that_is_stored_after_it_was_given_up_is_applied() -> Non
 
         def strike(self, call: str) -> Fault:
             if call == "append" and self.late:
-                return Fault(Fate.LATE, late=1.0)
+                return Fault(CallFate.LATE, late=1.0)
             return Fault()
 
     faults = Late()

@@ -13,9 +13,9 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.ledger import Accepted
-from ledger.log.memory_log import Fate, Fault, MemoryStore
+from ledger.log.memory_log import CallFate, Fault, MemoryStore
 from ledger.log.writer import denial_log
-from ledger.log.writer.observer import Observer
+from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_limits import WriterSettings
 
@@ -25,7 +25,7 @@ GPU = "nvidia.com/gpu"
 class Script:
     """Faults of the first appends, in order; everything else is delivered."""
 
-    def __init__(self, *fates: Fate, late: float = 0.0) -> None:
+    def __init__(self, *fates: CallFate, late: float = 0.0) -> None:
         self.fates = list(fates)
         self.late = late
 
@@ -35,7 +35,7 @@ class Script:
         return Fault()
 
 
-class Counting(Observer):
+class Counting(WriterObserver):
     def __init__(self) -> None:
         self.conflicts = 0
         self.ambiguities = 0
@@ -47,7 +47,7 @@ class Counting(Observer):
     def ambiguous(self) -> None:
         self.ambiguities += 1
 
-    def group_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
+    def batch_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
         self.groups.append(commands)
 
 
@@ -115,7 +115,7 @@ async def test_two_writers_share_a_log_without_exceeding_a_limit() -> None:
 
 async def test_a_record_whose_acknowledgement_was_lost_is_not_written_twice() -> None:
     store, observer = MemoryStore(), Counting()
-    async with running(store, faults=Script(Fate.ACK_LOST), observer=observer) as writer:
+    async with running(store, faults=Script(CallFate.ACK_LOST), observer=observer) as writer:
         answer = await writer.submit(limits(2))
     assert isinstance(answer, Accepted)
     assert observer.ambiguities == 1
@@ -124,7 +124,7 @@ async def test_a_record_whose_acknowledgement_was_lost_is_not_written_twice() ->
 
 async def test_a_record_that_never_arrived_is_sent_again() -> None:
     store = MemoryStore()
-    faults = Script(Fate.REQUEST_LOST, Fate.REQUEST_LOST, Fate.UNREACHABLE)
+    faults = Script(CallFate.REQUEST_LOST, CallFate.REQUEST_LOST, CallFate.UNREACHABLE)
     async with running(store, faults=faults) as writer:
         answer = await writer.submit(limits(2))
     assert isinstance(answer, Accepted)
@@ -133,7 +133,7 @@ async def test_a_record_that_never_arrived_is_sent_again() -> None:
 
 async def test_a_record_that_arrives_late_is_applied_once() -> None:
     store = MemoryStore()
-    async with running(store, faults=Script(Fate.LATE, late=0.02)) as writer:
+    async with running(store, faults=Script(CallFate.LATE, late=0.02)) as writer:
         assert isinstance(await writer.submit(limits(2)), Accepted)
         assert isinstance(await writer.submit(reserve(1)), Accepted)
         await asyncio.sleep(0.05)
@@ -146,7 +146,7 @@ async def test_an_outage_is_answered_in_time_and_leaves_nothing_behind() -> None
     settings = WriterSettings(
         refresh_seconds=0.01, retry_seconds=0.001, retry_seconds_max=0.01, command_seconds_max=0.05
     )
-    faults = Script(*[Fate.UNREACHABLE] * 1_000)
+    faults = Script(*[CallFate.UNREACHABLE] * 1_000)
     async with running(store, faults=faults, settings=settings) as writer:
         answer = await writer.submit(limits(2))
         assert isinstance(answer, Denial)
@@ -217,7 +217,7 @@ class Broken:
         self.down = False
 
     def strike(self, call: str) -> Fault:
-        return Fault(Fate.UNREACHABLE) if self.down else Fault()
+        return Fault(CallFate.UNREACHABLE) if self.down else Fault()
 
 
 async def test_an_outage_that_lasts_is_told_at_once_and_ends_by_itself() -> None:
@@ -289,7 +289,7 @@ async def test_a_writer_that_is_told_to_look_while_it_looks_looks_again() -> Non
     ):
         for number in range(2):
             await other.submit(reserve(number))
-            idle.look()
+            idle.request_refresh()
             await asyncio.sleep(0.01)
         while idle.state.position < 2:  # noqa: ASYNC110 - the state tells nobody
             await asyncio.sleep(0.01)
