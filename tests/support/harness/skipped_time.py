@@ -1,0 +1,54 @@
+"""An event loop that does not wait: when nothing is ready, its clock jumps to the next timer.
+
+For tests whose code waits on timers, and on no process, socket or thread of others. The order of
+callbacks and timers is that of a loop that waits. While a thread of the loop's executor runs, and
+when no timer is set, it waits as any loop does.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+class _Selector(selectors.DefaultSelector):
+    """A selector that does not wait; `skipped` are the seconds that it would have waited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.skipped = 0.0
+        self.threads = 0
+        """Calls of the executor that have not ended."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None or timeout <= 0 or self.threads:
+            return super().select(timeout)
+        ready = super().select(0)
+        if not ready:
+            self.skipped += timeout
+        return ready
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """The loop. `time` is that of the machine and what was skipped, in seconds."""
+
+    def __init__(self) -> None:
+        self._waits = _Selector()
+        super().__init__(self._waits)
+
+    def time(self) -> float:
+        return super().time() + self._waits.skipped
+
+    def run_in_executor(self, *args: Any) -> asyncio.Future[Any]:
+        future = super().run_in_executor(*args)
+        self._waits.threads += 1
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, _future: asyncio.Future[Any]) -> None:
+        self._waits.threads -= 1
+
+
+def factories() -> Mapping[str, Callable[[], SkippingLoop]]:
+    """Return the loop for the hook `pytest_asyncio_loop_factories` of a conftest.py."""
+    return {"skipping": SkippingLoop}
