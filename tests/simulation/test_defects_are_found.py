@@ -15,6 +15,9 @@ from simulation.script.script import CARD_SEEDS
 SEEDS_MAX = 400
 """Most are found within 60, the rarest within 180; other changes may make that some more."""
 
+FIRST = {"scaled-from-memory": 320, "status-raises": 255}
+"""Seeds below these do not find the defect: running them takes half a minute each."""
+
 RARE = ("old-view", "retry-unnoticed")
 """Found in one seed of a hundred only, which takes a minute each: looked for in long runs."""
 
@@ -36,9 +39,12 @@ def _each() -> list[object]:
 
 @pytest.mark.parametrize("name", _each())
 def test_a_defect_is_found(name: str) -> None:
-    seeds = (seed for seed in range(SEEDS_MAX) if seed not in CARD_SEEDS)
+    first = FIRST.get(name, 0)
+    seeds = (seed for seed in range(first, first + SEEDS_MAX) if seed not in CARD_SEEDS)
     found = next((seed for seed in seeds if run(seed, (name,)).violation), None)
-    assert found is not None, f"{name} ({DEFECTS[name].says}) is not found in {SEEDS_MAX} seeds"
+    assert found is not None, (
+        f"{name} ({DEFECTS[name].says}) is not found in {SEEDS_MAX} from {first}"
+    )
     assert run(found).violation is None
 
 

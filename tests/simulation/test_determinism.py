@@ -11,12 +11,17 @@ from simulation.run import run
 
 TESTS = Path(__file__).parents[1]
 SEEDS = (0, 3, 9)
-SCRIPT = "import sys; from simulation.run import run; print(run(int(sys.argv[1])).digest)"
+SCRIPT = """
+import sys
+from simulation.run import run
+print(*(run(int(seed)).digest for seed in sys.argv[1:]))
+"""
 
 
-def digest_with(hash_seed: str, seed: int) -> str:
+def digests_with(hash_seed: str) -> list[str]:
+    """Return the digests of all seeds on an interpreter of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(seed)],
+        [sys.executable, "-c", SCRIPT, *map(str, SEEDS)],
         cwd=TESTS,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
@@ -24,7 +29,7 @@ def digest_with(hash_seed: str, seed: int) -> str:
         timeout=120,
         check=True,
     )
-    return done.stdout.strip()
+    return done.stdout.split()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -35,9 +40,9 @@ def test_a_seed_gives_the_same_trace_again(seed: int) -> None:
     assert first.steps == second.steps
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_gives_the_same_trace_whatever_the_hash_seed(seed: int) -> None:
-    assert {digest_with(hash_seed, seed) for hash_seed in ("0", "1", "77")} == {run(seed).digest}
+@pytest.mark.parametrize("hash_seed", ["0", "77"])
+def test_a_seed_gives_the_same_trace_whatever_the_hash_seed(hash_seed: str) -> None:
+    assert digests_with(hash_seed) == [run(seed).digest for seed in SEEDS]
 
 
 def test_different_seeds_are_different_runs() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from simulation.campaign import campaign, explain
 
-SEEDS = 300
+SEEDS = 200
 LONG_SEEDS = 20_000
 CHUNK = 50
 

@@ -58,7 +58,7 @@ def _timer_alone(put: Put) -> None:
             command = Refute(one.namespace, one.key, one.uid, one.base, actor=WATCHED)
             await self._tenure.courier.send(command)
 
-    put(Barrier, "_store_batch", settle)
+    put(Barrier, "_settle", settle)
 
 
 def _answer_first(put: Put) -> None:
