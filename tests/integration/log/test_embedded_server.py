@@ -27,7 +27,7 @@ pytestmark = pytest.mark.integration
 PARENT = textwrap.dedent("""
     import asyncio, sys
     from pathlib import Path
-    from ledger.log.embedded import EmbeddedServer, EmbeddedSettings
+    from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 
     async def main():
         settings = EmbeddedSettings(store=Path(sys.argv[1]), watched=sys.argv[2] == "watched")
