@@ -1,5 +1,6 @@
 """The summary of a test run has one line for each reason to skip tests."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,7 @@ def test_skips_of_one_reason_are_one_line(workers: tuple[str, ...], tmp_path: Pa
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *workers],
         cwd=tmp_path,
+        env={key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"},
         capture_output=True,
         text=True,
         check=False,
