@@ -44,25 +44,25 @@ EXITS: Final = {
     Exit.OK: "Done, or what was checked holds.",
     Exit.FAILED: "Failed, or what was checked does not hold.",
     Exit.USAGE: "The command line, a setting or an input file is wrong; nothing was done.",
-    Exit.NOT_FOUND: "There is no such ledger, quota, object or position.",
-    Exit.DENIED: "The ledger refuses: it would not fit, or is not permitted.",
+    Exit.NOT_FOUND: "The ledger, quota, object or position does not exist.",
+    Exit.DENIED: "The ledger refuses: the request does not fit, or is not permitted.",
     Exit.UNREACHABLE: "The log cannot be reached.",
-    Exit.NOT_READY: "Not in time: somebody else holds the store, or it took too long.",
+    Exit.NOT_READY: "Not in time: another process holds the store, or the operation took too long.",
 }
 
 REASONS: Final = {
     Reason.INVALID_REVIEW: (
-        "The review cannot be read or lacks what a decision needs.",
-        "Look at what sends it; the message names the field.",
+        "The review cannot be read or lacks a value that the decision needs.",
+        "Check the sender; the message names the field.",
     ),
     Reason.UID_MISSING: (
-        "A creation was sent without metadata.uid, so nothing could prove what became of it.",
+        "A creation was sent without metadata.uid, so its outcome could not be proved.",
         "Register `/admission/validate` in a ValidatingWebhookConfiguration (`gpuledger webhook"
-        " print`); an aggregated API server has to set the uid before it asks, or its namespaces"
-        " have to be in exempt_namespaces.",
+        " print`). An aggregated API server must set the uid before it calls webhooks, or its"
+        " namespaces must be in exempt_namespaces.",
     ),
     Reason.INVALID_QUANTITY: (
-        "An amount is no quantity, has a binary suffix, is negative or absurdly large.",
+        "An amount is not a valid quantity: it has a binary suffix, is negative or too large.",
         "Write a plain whole number, for card memory in MiB: `nvidia.com/gpumem: 8000`.",
     ),
     Reason.INVALID_PERCENTAGE: (
@@ -74,37 +74,36 @@ REASONS: Final = {
         "Give 0 to 100 per card; the number of cards multiplies it.",
     ),
     Reason.INVALID_COUNT: (
-        "A number of cards, or of pods of a workload, cannot be understood.",
+        "A number of cards, or of pods of a workload, is invalid.",
         "Give a whole number; the message names the field.",
     ),
     Reason.INVALID_POLICY: (
-        "An annotation that says how nodes and cards are chosen for a pod cannot be understood.",
-        "Write one of the words that the message lists, or leave the annotation out.",
+        "An annotation that selects nodes or cards for a pod is invalid.",
+        "Write one of the words that the message lists, or remove the annotation.",
     ),
     Reason.UNKNOWN_GPU_TYPE: (
-        "The annotation that says which type of card is needed names none that is known.",
-        "Write one of those that the message lists, or have it added to gpu_types.",
+        "The annotation with the required type of card names no known type.",
+        "Write one of the types that the message lists, or have it added to gpu_types.",
     ),
     Reason.GPU_TYPE_CHANGED: (
-        "A pod that exists would name other types of cards, and may already have a card of the"
-        " type that it would no longer count as.",
-        "Create another pod with the other type, or change the template of what made this one.",
+        "An existing pod would name other types of cards. It may already have a card of its"
+        " type, and would no longer count as that type.",
+        "Create another pod with the other type, or change the template of its controller.",
     ),
     Reason.RESERVED_ANNOTATION: (
         "The object carries an annotation that only the ledger or a device plugin may write.",
         "Remove the annotation, or have the user listed in trusted_identities.",
     ),
     Reason.FORGED_OWNER: (
-        "The object names a controller that did not make it, and would take a share of what that"
-        " controller holds.",
-        "Leave out metadata.ownerReferences; for a controller of your own, see"
-        " controller_identities.",
+        "The object names a controller that did not create it, and would draw from the envelope"
+        " of that controller.",
+        "Remove metadata.ownerReferences; for a controller of your own, see controller_identities.",
     ),
     Reason.LEAVES_QUOTA: (
-        "A quota counts the object by its labels, priority class or scopes, and would no longer"
-        " after this change, or under the controller that it names.",
-        "Leave them as they are, and create another object; a user whom the policy exempts may"
-        " change them.",
+        "A quota counts the object by its labels, priority class or scopes. It would no longer"
+        " count it after this change, or under the named controller.",
+        "Keep the labels, and create another object. A user whom the policy exempts may change"
+        " them.",
     ),
     Reason.PRIVILEGED_CONTAINER: (
         "The pod asks for cards and one of its containers is privileged: an init container, a"
@@ -114,19 +113,20 @@ REASONS: Final = {
         " --profile=general`), or allow it with the setting privileged.",
     ),
     Reason.NODE_ASSIGNED: (
-        "The pod asks for cards, its scheduler places pods on cards, and `spec.nodeName` would have"
-        " the pod go around that scheduler.",
-        "Leave out `spec.nodeName` and select the node by nodeSelector or affinity, or name a"
+        "The pod asks for cards, its scheduler places pods on cards, and `spec.nodeName` would"
+        " bypass that scheduler.",
+        "Remove `spec.nodeName` and select the node by nodeSelector or affinity, or name a"
         " scheduler that does not place on cards.",
     ),
     Reason.CARD_MEMORY_UNKNOWN: (
-        "A whole card or a percentage of one is asked for, a quota limits memory, and no size of"
-        " a card is known.",
+        "The request asks for a whole card or a percentage of one, a quota limits memory, and no"
+        " size of a card is known.",
         "Ask for memory in MiB, or set worst_card_memory.",
     ),
     Reason.ATTEMPT_DIFFERS: (
-        "One attempt to create an object was reviewed with two bodies; an API server does not.",
-        "Find out who else sends reviews; require client certificates.",
+        "One attempt to create an object was reviewed with two bodies, which an API server never"
+        " does.",
+        "Find the other sender of reviews; require client certificates.",
     ),
     Reason.CLUSTER_NAME_TAKEN: (
         "The cluster's name belongs to another cluster in this ledger.",
@@ -154,52 +154,52 @@ REASONS: Final = {
     ),
     Reason.TOO_MANY_UNSETTLED: (
         "One owner has too many creations whose outcome is not known yet.",
-        "See what else refuses them: another webhook, a native quota. They settle in a minute.",
+        "Check for another webhook or a native quota that denies them. They settle in a minute.",
     ),
     Reason.LOG_SHARE_EXCEEDED: (
         "The namespace has written more into the log than one namespace may.",
-        "Wait for as long as the message says, and find out what creates and changes so many"
-        " objects; or raise log_namespace_rate and log_namespace_burst.",
+        "Wait for the time in the message, and find out which program creates and changes so"
+        " many objects; or raise log_namespace_rate and log_namespace_burst.",
     ),
     Reason.POD_UNKNOWN: (
-        "The ledger does not know the pod that is to get cards.",
-        "It is told of it by the webhook or the watch; the scheduler tries again.",
+        "The pod that is to get cards is not in the ledger.",
+        "The webhook or the watch adds it; the scheduler tries again.",
     ),
     Reason.POD_PLACED: (
-        "The pod, or one of its name that is not gone yet, has cards already.",
-        "Wait until the other one is gone; `gpuledger cards --pods` shows it.",
+        "The pod, or an ending pod of the same name, has cards already.",
+        "Wait until the other pod is gone; `gpuledger cards --pods` shows it.",
     ),
     Reason.NODE_UNREGISTERED: (
         "The node announces no cards.",
-        "Look at its device plugin, and at the node's annotation with its cards.",
+        "Check its device plugin, and the annotation of the node with its cards.",
     ),
     Reason.NODE_BUSY: (
         "HAMi's device plugin is handing out the cards of this node to another pod.",
-        "It takes one pod at a time; the scheduler tries again.",
+        "The plugin serves one pod at a time; the scheduler tries again.",
     ),
     Reason.INVALID_PLACEMENT: (
-        "Whoever proposed the cards did so wrongly; no state would allow it.",
+        "The proposed cards are invalid in every state of the ledger.",
         "Report it: this is a defect.",
     ),
     Reason.NODE_INSUFFICIENT_DEVICE: (
         "The node has fewer cards than one container asks for.",
-        "Ask for fewer cards, or add a node that has more.",
+        "Ask for fewer cards, or add a node with more cards.",
     ),
     Reason.CARD_NOT_FOUND: (
-        "The node has no such card any more.",
+        "The node no longer has this card.",
         "The scheduler chooses again.",
     ),
     Reason.CARD_NOT_HEALTHY: (
-        "The node says that the card is not healthy.",
-        "Look at the card and at the node's device plugin.",
+        "The node reports the card as unhealthy.",
+        "Check the card and the node's device plugin.",
     ),
     Reason.CARD_CORDONED: (
         "The card is closed for new pods.",
-        "Take it back into use, or wait.",
+        "Uncordon it, or wait.",
     ),
     Reason.CARD_TYPE_MISMATCH: (
-        "The card is of another vendor or type than the pod accepts, or works in another mode.",
-        "Look at the annotations of the pod that name types and modes.",
+        "The card has another vendor, type or mode than the pod accepts.",
+        "Check the annotations of the pod that name types and modes.",
     ),
     Reason.NUMA_NOT_FIT: (
         "The cards of one container would be on several NUMA nodes, which the pod forbids.",
@@ -207,18 +207,18 @@ REASONS: Final = {
     ),
     Reason.CARD_UUID_MISMATCH: (
         "The pod names other cards, or excludes this one.",
-        "Look at the annotations of the pod that name cards.",
+        "Check the annotations of the pod that name cards.",
     ),
     Reason.CARD_TIME_SLICING_EXHAUSTED: (
-        "As many containers are on the card as may share it.",
-        "Wait, or let the node announce more slots.",
+        "The card has as many containers as may share it.",
+        "Wait, or raise the number of slots that the node announces.",
     ),
     Reason.EXCLUSIVE_CONFLICT: (
-        "A pod has the card alone, or wants it alone while others are on it.",
+        "A pod has the card exclusively, or asks for it exclusively while others are on it.",
         "Wait, or ask for less than all cores of a card.",
     ),
     Reason.RESOURCE_QUOTA_NOT_FIT: (
-        "The cards would do, and a quota has no room for what the pod would be charged on them.",
+        "The cards fit, but a quota has no room for the charge of the pod on them.",
         "Wait, ask for less, or have the limit raised.",
     ),
     Reason.CARD_INSUFFICIENT_MEMORY: (
@@ -230,24 +230,25 @@ REASONS: Final = {
         "Wait, or ask for less.",
     ),
     Reason.CARD_COMPUTE_UNITS_EXHAUSTED: (
-        "All cores of the card are promised, also to a pod that asks for no share of them.",
+        "All cores of the card are promised, so that it also refuses pods without a share of"
+        " cores.",
         "Wait; another card may have some left.",
     ),
     Reason.CARD_MIG_INFEASIBLE: (
-        "No instance of the card that is large enough can be placed beside those that are there.",
+        "No instance of the card that is large enough can be placed beside the existing ones.",
         "Wait, or ask for less.",
     ),
     Reason.CARD_CLAIMED: (
-        "The room on the card is kept for a pod that others are being evicted for.",
-        "Wait; what is kept ends after a bound.",
+        "The room on the card is reserved for a pod whose victims are being evicted.",
+        "Wait; the claim ends after a bound.",
     ),
     Reason.ALLOCATED_INSUFFICIENT: (
-        "Some cards would do, fewer than one container asks for.",
+        "Some cards fit, but fewer than one container asks for.",
         "Wait, or ask for fewer cards.",
     ),
     Reason.OVERLOADED: (
         "Too many requests wait for the ledger.",
-        "Try again; when it stays, look at the log's latency.",
+        "Try again; if it stays, check the latency of the log.",
     ),
     Reason.LOG_FULL: (
         "The log is at its maximum size, or only the reserve for commits and releases is left.",
@@ -258,11 +259,12 @@ REASONS: Final = {
         "Try again in seconds; see /readyz.",
     ),
     Reason.LEDGER_STOPPED: (
-        "The ledger found that its log is not intact and stopped.",
-        "An operator has to look at it: `gpuledger audit verify` names the position.",
+        "The ledger found damage in its log and stopped.",
+        "An operator must look at it: `gpuledger audit verify` names the position.",
     ),
     Reason.INTERNAL_ERROR: (
-        "This one request met a defect of gpuledger; nothing was charged, and others go on.",
+        "A defect of gpuledger affected this one request. Nothing was charged, and other"
+        " requests continue.",
         "Report it with the service's log around that moment.",
     ),
 }
@@ -276,12 +278,11 @@ def command_line() -> str:
         "# The command line",
         "",
         f"{NOTE}",
-        "Every command finds the same ledger by `--store-dir`, `--nats` or the environment,"
-        " whether the service runs or not: beside a running service it uses the service's log,"
-        " otherwise it starts the store's own server for as long as it needs it. Data goes to"
-        " standard output, everything else to standard error. What is not an option of a command"
-        " (NATS credentials, for instance) is taken from `--config` or the environment, as in"
-        " [settings](settings.md).",
+        "Every command finds the same ledger by `--store-dir`, `--nats` or the environment. Beside"
+        " a running service it uses the log of the service. Otherwise it starts the store's own"
+        " server for the duration of the command. Data goes to standard output, everything else"
+        " to standard error. Values without an option of the command (NATS credentials, for"
+        " instance) come from `--config` or the environment, as in [settings](settings.md).",
         "",
         "| exit code | meaning |",
         "|---|---|",
@@ -351,9 +352,9 @@ def settings_page() -> str:
         f"{NOTE}",
         "Sources, the strongest first: the command line, the environment, the TOML file that"
         " `--config` or `GPULEDGER_CONFIG` names, the default. In the file a setting has the name"
-        " of this table; in the environment and on the command line several values are separated"
-        " by commas. Everything that is wrong is reported at once. `gpuledger serve"
-        " --print-config` shows every value and where it came from.",
+        " of this table. In the environment and on the command line several values are separated"
+        " by commas. All errors are reported at once. `gpuledger serve --print-config` shows every"
+        " value and its source.",
         "",
         "| setting | option | environment | type | default | meaning |",
         "|---|---|---|---|---|---|",
@@ -375,8 +376,8 @@ def metrics_page() -> str:
         " accounts](../how-to/operating.md#scraping). Labels come from closed sets."
         " The projection adds the usage of every quota and card: `gpuledger_quota_*` by"
         " `cluster`, `namespace`, `quota`, `resource`, and `gpuledger_card_*` by `cluster`, `node`,"
-        " `card`. What is too much to list is counted: `gpuledger_quota_lines_left_out`,"
-        " `gpuledger_cards_left_out`.",
+        " `card`. Lines and cards beyond the bound are only counted:"
+        " `gpuledger_quota_lines_left_out`, `gpuledger_cards_left_out`.",
         "",
         "| metric | kind | labels | meaning |",
         "|---|---|---|---|",
@@ -393,18 +394,18 @@ def reasons_page() -> str:
         "# Reasons",
         "",
         f"{NOTE}",
-        "Why a request was denied. Reasons are stable and stand in brackets at the end of the"
-        " message; where several apply, the one that stands higher here is told.",
+        "Reasons of denials. They are stable and appear in brackets at the end of the message."
+        " If several apply, the message has the one that is higher in this table.",
         "",
-        "Where there is no room, the message says what the object would need in all after the"
-        " change, what the quota allows, and what is used now; then every other limit that is"
-        ' short. "It can never fit" holds for a quota that nothing else uses, too. "Try again'
-        ' when 8000 MiB are released" says how much others have to give back. What is advised'
-        ' ("at most 2 replicas") was tried: it is let in, and one more is not. "Used by" lists'
+        "If there is no room, the message contains the total demand of the object after the"
+        " change, the limit of the quota, and its current usage; then every other limit that is"
+        ' short. "It can never fit" also holds for a quota without any other usage. "Try again'
+        ' when 8000 MiB are released" is the amount that other objects must give back. An advice'
+        ' ("at most 2 replicas") was tested: it fits, and one more does not. "Used by" lists'
         " the largest holders of the first limit. Programs read `details.causes`: one for each"
         " short limit, with its key as `field`.",
         "",
-        "| reason | what it means | what to do |",
+        "| reason | meaning | what to do |",
         "|---|---|---|",
     ]
     for reason in Reason:
