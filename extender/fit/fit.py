@@ -29,7 +29,7 @@ class Fits(msgspec.Struct):
     """The answers about the rows of a question, in its order.
 
     `score` is higher where the policy prefers it, `steps` has which cards were chosen. Of the nodes
-    that are not feasible, `codes` says what is wrong with each card (`rules.REASONS`),
+    that are not feasible, `codes` says what is wrong with each card (`card_filters.REASONS`),
     `insufficient` that there are not enough, and `hopeful` that the pod would fit if nobody else
     were there. Nodes that are not `registered` have no card at all.
     """

@@ -1,4 +1,4 @@
-"""Placements: applying events about nodes, cards and where pods are placed. See `evolution`.
+"""Placements: applying events about nodes, cards and where pods are placed. See `evolver`.
 
 A card is an account that covers no namespace: what is used of its lines is what placements book.
 """

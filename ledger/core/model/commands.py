@@ -1,4 +1,4 @@
-"""Commands: what may be asked of the ledger. `decisions.decide` answers every one of them.
+"""Commands: what may be asked of the ledger. `decider.decide` answers every one of them.
 
 `namespace` is always qualified, `<cluster>/<namespace>`; `key` is the rest of the API server's
 storage key, `<resource.group>/<name>` (`pods/web-0`, `deployments.apps/web`). Together they name

@@ -1,5 +1,5 @@
 """Events: what has happened, in the past tense. A closed union; adding one touches this file,
-`evolution.py` and the golden logs.
+`evolver.py` and the golden logs.
 
 On the wire an event is a MessagePack array whose first element is its name. Fields are only ever
 appended, with a default, so that older logs keep their meaning.

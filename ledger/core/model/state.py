@@ -1,6 +1,6 @@
 """State: what the fold of all events so far amounts to.
 
-State is changed in place, by `evolution.evolve` alone, because a copy per event would cost more
+State is changed in place, by `evolver.evolve` alone, because a copy per event would cost more
 than everything else together. To decide ahead of an acknowledgement and take it back on a
 conflict, the writer gives the state a `journal`: every change then first notes how to undo it.
 """

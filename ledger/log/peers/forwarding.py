@@ -73,7 +73,7 @@ class ForwardingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preference(Protocol):
-    """Who should write; `owner.Owner` is one."""
+    """Who should write; `lease.Lease` is one."""
 
     writer: str
 

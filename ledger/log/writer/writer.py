@@ -133,7 +133,7 @@ class Writer:
         self._outage.reached()
 
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Answer:
-        """Queue a command and wait for its durable answer; see `submission.Ledger`."""
+        """Queue a command and wait for its durable answer; see `Ledger.submit`."""
         if self.stopped is not None:
             return self._answered(system_denials.stopped(self.stopped))
         if self._outage.unwritable or self._outage.lasts(self.settings.outage_seconds):

@@ -108,7 +108,7 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def is_busy(self) -> bool:
-        """Return whether a request has arrived whole and is not answered; see `pools`.
+        """Return whether a request has arrived whole and is not answered; see `connection_pools`.
 
         One that has not arrived whole protects nothing, also where it follows another.
         """
