@@ -18,14 +18,14 @@ enum vgpu_function {
 
 /* The driver's own functions as far as they were looked for; read them with vgpu_real. */
 extern void *vgpu_reals[VGPU_FN_COUNT];
-void *vgpu_find(enum vgpu_function function);
+void *vgpu_find_real(enum vgpu_function function);
 bool vgpu_has(enum vgpu_function function);
 
 /* The driver's own function. Where the driver has none: one that only returns an error, so that
  * whatever this is may be called. */
 static inline void *vgpu_real(enum vgpu_function function) {
   void *real = __atomic_load_n(&vgpu_reals[function], __ATOMIC_ACQUIRE);
-  return __builtin_expect(real != NULL, 1) ? real : vgpu_find(function);
+  return __builtin_expect(real != NULL, 1) ? real : vgpu_find_real(function);
 }
 
 /* Call the driver's function: REAL(cuMemAlloc_v2)(pointer, bytes). NVML's need <nvml.h>, too. */

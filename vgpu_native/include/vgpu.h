@@ -22,7 +22,7 @@ int vgpu_entry(const unsigned char uuid[16], unsigned ordinal);
 
 /* The same for whoever may be wrong about the ordinal, as NVML is while CUDA has not started: its
  * limits hold until vgpu_entry is told the right one. */
-int vgpu_entry_guessed(const unsigned char uuid[16], unsigned ordinal);
+int vgpu_entry_assumed(const unsigned char uuid[16], unsigned ordinal);
 
 /* Reserve bytes of a device: true when they fit and are charged, before the driver is asked. */
 bool vgpu_reserve(int entry, uint64_t bytes);
@@ -31,7 +31,7 @@ bool vgpu_reserve(int entry, uint64_t bytes);
 void vgpu_release(int entry, uint64_t bytes);
 
 /* Charge bytes that are in use already, over the limit if need be. */
-void vgpu_charge(int entry, uint64_t bytes);
+void vgpu_reserve_forced(int entry, uint64_t bytes);
 
 /* Bytes that all processes of the container use, with what the agent saw beyond. */
 uint64_t vgpu_used(int entry);

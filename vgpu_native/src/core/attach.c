@@ -20,25 +20,25 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-static struct vgpu_process *const own = &vgpu_own.process;
+static struct vgpu_process *const own = &vgpu_process;
 
-static void begin_anew(void) { memset(own, 0, sizeof *own); }
+static void clear_after_fork(void) { memset(own, 0, sizeof *own); }
 
 /* Kernels before 4.14 cannot wipe; there a handler does it, for forks that go through the C
  * library. */
 static void wipe_on_fork(void) {
   static bool handled;
-  if (!madvise(&vgpu_own, sizeof vgpu_own, MADV_WIPEONFORK) || handled) return;
-  handled = !pthread_atfork(NULL, NULL, begin_anew);
+  if (!madvise(&vgpu_process, sizeof vgpu_process, MADV_WIPEONFORK) || handled) return;
+  handled = !pthread_atfork(NULL, NULL, clear_after_fork);
 }
 
 /* Without a shared region a process is limited by itself; it is its only slot's living owner. Where
  * the operator's page binds it is given nothing, as any number of such processes would each have the
  * whole limit. */
-static bool attach_alone(void) {
+static bool attach_private(void) {
   vgpu_region *region = vgpu_region_private();
   if (!region) return false;
-  own->nothing = vgpu_limits_binding();
+  own->deny_memory = vgpu_limits_binding();
   region->slot[0].owner = 1;
   region->high = 1;
   own->mapped = (struct vgpu_mapped){region, &region->slot[0]};
@@ -50,7 +50,7 @@ static bool attach_alone(void) {
 static vgpu_slot *without_slot(void) {
   static vgpu_slot nobodys;
   nobodys = (vgpu_slot){.owner = 0};
-  own->nothing = true;
+  own->deny_memory = true;
   return &nobodys;
 }
 
@@ -69,13 +69,13 @@ static bool attach_shared(void) {
   if (slot) own->mapped = (struct vgpu_mapped){region, slot};
   else {
     vgpu_log(VGPU_ERROR, "no thread to own a slot of %s: %s; %s", path, strerror(errno),
-             vgpu_region_instead());
+             vgpu_region_fallback());
     munmap(region, sizeof *region);
   }
   return slot;
 }
 
-static bool switched_off(void) {
+static bool control_disabled(void) {
   if (!vgpu_switch("CUDA_DISABLE_CONTROL")) return false;
   if (!vgpu_limits_paged() || vgpu_limits_may_disable()) return true;
   vgpu_log(VGPU_WARNING, "CUDA_DISABLE_CONTROL has no effect: the limits page does not allow it");
@@ -84,10 +84,10 @@ static bool switched_off(void) {
 
 static enum vgpu_state attach(void) {
   vgpu_limits_open();
-  if (switched_off()) return VGPU_OFF;
-  if (!attach_shared() && !attach_alone()) own->mapped = (struct vgpu_mapped){NULL, without_slot()};
+  if (control_disabled()) return VGPU_OFF;
+  if (!attach_shared() && !attach_private()) own->mapped = (struct vgpu_mapped){NULL, without_slot()};
   own->owner = __atomic_load_n(&own->mapped.slot->owner, __ATOMIC_RELAXED);
-  if (own->mapped.region) vgpu_entries_again(own->mapped.region);
+  if (own->mapped.region) vgpu_entries_reclaim(own->mapped.region);
   return VGPU_ON;
 }
 

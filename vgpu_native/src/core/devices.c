@@ -57,7 +57,7 @@ static int place_of(vgpu_region *region, const char *text) {
   return -1;
 }
 
-void vgpu_entries_again(vgpu_region *region) {
+void vgpu_entries_reclaim(vgpu_region *region) {
   for (int entry = 0; entry < VGPU_DEVICES_MAX; entry++) {
     if (!known(entry) || claim(region, entry, entries[entry].text)) continue;
     vgpu_log(VGPU_ERROR,
@@ -76,13 +76,13 @@ static int find(const unsigned char uuid[UUID]) {
 }
 
 /* What the environment says of an ordinal. Others may be reading it. */
-static void go_by(struct vgpu_source *source, unsigned ordinal) {
+static void limits_from_environment(struct vgpu_source *source, unsigned ordinal) {
   __atomic_store_n(&source->memory, vgpu_environment_memory(ordinal), __ATOMIC_RELAXED);
   __atomic_store_n(&source->cores, vgpu_environment_cores(ordinal), __ATOMIC_RELAXED);
 }
 
-static int meet(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
-  vgpu_region *region = vgpu_own.process.mapped.region;
+static int register_device(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+  vgpu_region *region = vgpu_process.mapped.region;
   char text[VGPU_UUID_BYTES];
   write_text(uuid, text);
   bool paged = vgpu_limits_paged();
@@ -97,37 +97,37 @@ static int meet(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) 
   memcpy(entries[entry].uuid, uuid, UUID);
   memcpy(entries[entry].text, text, sizeof text);
   entries[entry].source = (struct vgpu_source){.page = page};
-  if (!paged) go_by(&entries[entry].source, ordinal);
+  if (!paged) limits_from_environment(&entries[entry].source, ordinal);
   entries[entry].guessed = guessed;
   __atomic_store_n(&entries[entry].known, true, __ATOMIC_RELEASE);
   return entry;
 }
 
 /* Under the lock of meetings. */
-static int met(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+static int find_or_register(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
   int entry = find(uuid);
-  if (entry < 0) return meet(uuid, ordinal, guessed);
+  if (entry < 0) return register_device(uuid, ordinal, guessed);
   if (guessed || !entries[entry].guessed) return entry;
-  if (!vgpu_limits_paged()) go_by(&entries[entry].source, ordinal);
+  if (!vgpu_limits_paged()) limits_from_environment(&entries[entry].source, ordinal);
   __atomic_store_n(&entries[entry].guessed, false, __ATOMIC_RELEASE);
   return entry;
 }
 
-static int entry_of(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+static int look_up(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
   int entry = find(uuid);
   bool sure = entry >= 0 && !__atomic_load_n(&entries[entry].guessed, __ATOMIC_ACQUIRE);
   if (sure) return entry;
-  uint32_t *meeting = &vgpu_own.process.meeting;
-  while (__atomic_exchange_n(meeting, 1, __ATOMIC_ACQUIRE)) sched_yield();
-  entry = met(uuid, ordinal, guessed);
-  __atomic_store_n(meeting, 0, __ATOMIC_RELEASE);
+  uint32_t *registering = &vgpu_process.registering;
+  while (__atomic_exchange_n(registering, 1, __ATOMIC_ACQUIRE)) sched_yield();
+  entry = find_or_register(uuid, ordinal, guessed);
+  __atomic_store_n(registering, 0, __ATOMIC_RELEASE);
   return entry;
 }
 
 int vgpu_entry(const unsigned char uuid[UUID], unsigned ordinal) {
-  return entry_of(uuid, ordinal, false);
+  return look_up(uuid, ordinal, false);
 }
 
-int vgpu_entry_guessed(const unsigned char uuid[UUID], unsigned ordinal) {
-  return entry_of(uuid, ordinal, true);
+int vgpu_entry_assumed(const unsigned char uuid[UUID], unsigned ordinal) {
+  return look_up(uuid, ordinal, true);
 }

@@ -8,4 +8,4 @@
 const struct vgpu_source *vgpu_source_of(int entry);
 
 /* Give the entries that are known their places in a region that was just attached to. */
-void vgpu_entries_again(vgpu_region *region);
+void vgpu_entries_reclaim(vgpu_region *region);

@@ -1,3 +1,3 @@
 #include "core/process.h"
 
-union vgpu_own vgpu_own __attribute__((aligned(VGPU_PAGE)));
+struct vgpu_process vgpu_process;

@@ -8,24 +8,21 @@
 
 enum vgpu_state { VGPU_NEW, VGPU_ATTACHING, VGPU_ON, VGPU_OFF };
 
-/* The kernel clears this page in the child of every fork, so that a child begins as if nothing had
- * been: it owns no slot, and nobody in it is half-way through attaching. */
-struct vgpu_process {
-  uint32_t state;
-  uint32_t meeting; /* held while a device is met for the first time */
-  bool nothing;     /* no memory may be given, whatever the limits */
-  uint64_t alone[VGPU_DEVICES_MAX]; /* what is used then, which no slot says */
-  uint32_t owner; /* what our slot says while it is ours */
-  struct vgpu_mapped mapped;
-};
-
 #ifdef __aarch64__
 #define VGPU_PAGE 65536
 #else
 #define VGPU_PAGE 4096
 #endif
 
-extern union vgpu_own {
-  struct vgpu_process process;
-  unsigned char page[VGPU_PAGE];
-} vgpu_own;
+/* It fills a page, which the kernel clears in the child of every fork. A child begins as a new process:
+ * it owns no slot, and no thread of it is half-way through attaching. */
+extern struct vgpu_process {
+  uint32_t state;
+  uint32_t registering; /* held while a device is looked up for the first time */
+  bool deny_memory;     /* no memory may be given, whatever the limits */
+  uint64_t unslotted_bytes[VGPU_DEVICES_MAX]; /* used while this process has no slot of its own */
+  uint32_t owner;       /* the word of the slot while it is this process's */
+  struct vgpu_mapped mapped;
+} __attribute__((aligned(VGPU_PAGE))) vgpu_process;
+
+_Static_assert(sizeof vgpu_process == VGPU_PAGE, "the kernel clears whole pages");

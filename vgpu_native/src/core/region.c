@@ -48,7 +48,7 @@ static uint64_t boot(void) {
 static bool this_boot(uint64_t generation) { return generation >> 32 == boot() >> 32; }
 
 /* A fresh region: all that is not named here begins as zero. */
-static void begin(vgpu_region *region) {
+static void initialise(vgpu_region *region) {
   region->magic = VGPU_MAGIC;
   region->version = VGPU_VERSION;
   region->size = sizeof *region;
@@ -61,15 +61,15 @@ vgpu_region *vgpu_region_private(void) {
   vgpu_region *region =
       mmap(NULL, sizeof *region, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (region == MAP_FAILED) return NULL;
-  begin(region);
+  initialise(region);
   return region;
 }
 
-const char *vgpu_region_instead(void) {
+const char *vgpu_region_fallback(void) {
   return vgpu_limits_binding() ? "no memory is given" : "this process is limited by itself";
 }
 
-static bool put(int file, const void *content, size_t size) {
+static bool write_all(int file, const void *content, size_t size) {
   while (size) {
     ssize_t written = write(file, content, size);
     if (written < 0 && errno == EINTR) continue;
@@ -81,13 +81,13 @@ static bool put(int file, const void *content, size_t size) {
 }
 
 /* Whether the region has a name that was chosen for all processes of a container, of any user. */
-static bool shared(void) {
+static bool is_shared(void) {
   return getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE") || vgpu_limits_paged();
 }
 
 /* Whether a file may be as large as a region. If not, writing one would end the program by SIGXFSZ, if
  * only when it unblocks its signals again. */
-static bool may_be_so_large(void) {
+static bool fits_file_limit(void) {
   struct rlimit most;
   return getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur >= sizeof(vgpu_region);
 }
@@ -95,11 +95,11 @@ static bool may_be_so_large(void) {
 /* Write a whole region to a new file. Its blocks are written and not left as a hole: a full disk is
  * an error now instead of a SIGBUS later. Processes of other users of the container share it. */
 static bool write_new(const char *path) {
-  if (!may_be_so_large()) return errno = EFBIG, false;
+  if (!fits_file_limit()) return errno = EFBIG, false;
   int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return false;
   vgpu_region *fresh = vgpu_region_private();
-  bool done = fresh && put(file, fresh, sizeof *fresh) && (!shared() || !fchmod(file, 0666));
+  bool done = fresh && write_all(file, fresh, sizeof *fresh) && (!is_shared() || !fchmod(file, 0666));
   int kept = errno;
   if (fresh) munmap(fresh, sizeof *fresh);
   if (close(file)) done = false;
@@ -109,7 +109,7 @@ static bool write_new(const char *path) {
 }
 
 /* Make a region and give it the name, over that of a stale one or only where there is none. */
-static bool make(const char *path, bool replace) {
+static bool create(const char *path, bool replace) {
   char other[PATH_MAX + 64];
   snprintf(other, sizeof other, "%s.%d.%llx", path, (int)getpid(), (unsigned long long)now());
   if (!write_new(other)) return false;
@@ -126,16 +126,16 @@ static vgpu_region *map(int file) {
 }
 
 /* Why the file is no region, by itself; NULL if it may be one. */
-static const char *odd(int file) {
+static const char *wrong_file(int file) {
   struct stat state;
   if (vgpu_fstat(file, &state) || !S_ISREG(state.st_mode)) return "it is no file";
   if (state.st_size != sizeof(vgpu_region)) return "its size is another";
-  if (!shared() && state.st_uid != geteuid()) return "it is another user's";
+  if (!is_shared() && state.st_uid != geteuid()) return "it is another user's";
   return NULL;
 }
 
 /* Why what the file says is not this version's; NULL if it is. */
-static const char *foreign(const vgpu_region *region) {
+static const char *wrong_version(const vgpu_region *region) {
   if (region->magic != VGPU_MAGIC) return "it is something else";
   if (region->version != VGPU_VERSION) return "it is of another version";
   if (region->size != sizeof *region || region->slots != VGPU_SLOTS_MAX ||
@@ -145,16 +145,16 @@ static const char *foreign(const vgpu_region *region) {
 }
 
 /* Map a file if it is a region. */
-static enum found look(int file, const char *path, vgpu_region **region) {
-  const char *why = odd(file);
+static enum found map_checked(int file, const char *path, vgpu_region **region) {
+  const char *why = wrong_file(file);
   vgpu_region *mapped = why ? NULL : map(file);
-  if (!why) why = mapped ? foreign(mapped) : "it cannot be mapped";
+  if (!why) why = mapped ? wrong_version(mapped) : "it cannot be mapped";
   enum found found = why ? REFUSED : this_boot(mapped->generation) ? GOOD : STALE;
   if (found == GOOD) *region = mapped;
   else if (mapped) munmap(mapped, sizeof *mapped);
   if (why)
     vgpu_log(VGPU_ERROR, "%s is refused as region: %s; %s. Remove the file", path, why,
-             vgpu_region_instead());
+             vgpu_region_fallback());
   return found;
 }
 
@@ -170,12 +170,12 @@ static bool lock(int file) {
 
 /* Replace a stale region by a fresh one. Whoever holds the lock of the file that has the name is
  * alone in doing so, and whoever comes late finds that the name is another file's. */
-static bool replace(int stale, const char *path) {
+static bool replace_stale(int stale, const char *path) {
   struct stat held, named;
   if (!lock(stale)) return false;
   bool still = !vgpu_fstat(stale, &held) && !vgpu_stat(path, &named) &&
                held.st_ino == named.st_ino && held.st_dev == named.st_dev;
-  return !still || make(path, true);
+  return !still || create(path, true);
 }
 
 static int open_at(const char *path) {
@@ -186,11 +186,11 @@ static int open_at(const char *path) {
 vgpu_region *vgpu_region_open(const char *path) {
   for (int i = 0; i < ATTEMPTS; i++) {
     int file = open_at(path);
-    if (file < 0 && errno == ENOENT && make(path, false)) continue;
+    if (file < 0 && errno == ENOENT && create(path, false)) continue;
     if (file < 0) break;
     vgpu_region *region = NULL;
-    enum found found = look(file, path, &region);
-    bool again = found == STALE && replace(file, path);
+    enum found found = map_checked(file, path, &region);
+    bool again = found == STALE && replace_stale(file, path);
     int kept = errno;
     close(file);
     errno = kept;
@@ -198,7 +198,7 @@ vgpu_region *vgpu_region_open(const char *path) {
     if (!again) break;
   }
   vgpu_log(VGPU_ERROR, "%s cannot be used as region: %s; %s. Make it writable", path,
-           strerror(errno), vgpu_region_instead());
+           strerror(errno), vgpu_region_fallback());
   return NULL;
 }
 

@@ -11,7 +11,7 @@ vgpu_region *vgpu_region_open(const char *path);
 vgpu_region *vgpu_region_private(void);
 
 /* What becomes of a process that cannot use the region, as the log has it. */
-const char *vgpu_region_instead(void);
+const char *vgpu_region_fallback(void);
 
 /* The path of the region, as settings have it. */
 void vgpu_region_path(char *path, size_t room);

@@ -17,7 +17,7 @@
 enum { TRIES = 4 };
 
 /* More than any device has, and so little that the sum of all slots cannot go round. */
-#define ABSURD (1ULL << 55)
+#define SLOT_BYTES_MAX (1ULL << 55)
 
 /* What one reservation is about. */
 struct request {
@@ -27,25 +27,25 @@ struct request {
   uint64_t bytes;
 };
 
-static vgpu_region *region(void) { return vgpu_own.process.mapped.region; }
+static vgpu_region *region(void) { return vgpu_process.mapped.region; }
 
 /* Whether what this process uses can be said nowhere. So it is too when it shares its memory with one
  * that has ended, whose thread owned the slot (clone with CLONE_VM): that may be another's by now. */
-static inline bool nowhere(void) {
-  const struct vgpu_process *process = &vgpu_own.process;
-  return process->nothing ||
+static inline bool region_unusable(void) {
+  const struct vgpu_process *process = &vgpu_process;
+  return process->deny_memory ||
          __atomic_load_n(&process->mapped.slot->owner, __ATOMIC_RELAXED) != process->owner;
 }
 
 /* What limits an entry, of a process that is ready; NULL: no memory may be given. */
-static inline const struct vgpu_source *source_of(int entry) {
-  if (entry >= VGPU_DEVICES_MAX || nowhere()) return NULL;
+static inline const struct vgpu_source *limits_source(int entry) {
+  if (entry >= VGPU_DEVICES_MAX || region_unusable()) return NULL;
   return vgpu_source_of(entry);
 }
 
 static inline uint64_t *own_of(int entry) {
-  const struct vgpu_mapped *mapped = &vgpu_own.process.mapped;
-  if (nowhere()) return &vgpu_own.process.alone[entry];
+  const struct vgpu_mapped *mapped = &vgpu_process.mapped;
+  if (region_unusable()) return &vgpu_process.unslotted_bytes[entry];
   return &mapped->region->used[entry].slot[mapped->slot - mapped->region->slot];
 }
 
@@ -61,7 +61,7 @@ static uint64_t sum_of_all(int entry) {
     total += used;
     any |= used;
   }
-  return any < ABSURD ? total : UINT64_MAX;
+  return any < SLOT_BYTES_MAX ? total : UINT64_MAX;
 }
 
 /* The same without the dead, which needs a second look at each slot. */
@@ -96,10 +96,10 @@ typedef uint64_t summing(int entry);
 
 /* Ask once, with what others are expected to use: who would not fit looks first whether that is
  * still so, and if it is does not publish, to be in nobody's way. */
-static inline bool ask(const struct request *request, summing *sum, uint64_t expected) {
+static inline bool try_reserve(const struct request *request, summing *sum, uint64_t expected) {
   uint64_t limit = vgpu_limits_memory(request->source);
-  uint64_t beyond = vgpu_limits_overhead(request->source);
-  uint64_t room = limit > beyond ? limit - beyond : 0;
+  uint64_t overhead_bytes = vgpu_limits_overhead(request->source);
+  uint64_t room = limit > overhead_bytes ? limit - overhead_bytes : 0;
   if (request->bytes > room) return false;
   uint64_t most = room - request->bytes;
   if (expected > most && sum(request->entry) > most) return false;
@@ -115,10 +115,10 @@ static inline bool ask(const struct request *request, summing *sum, uint64_t exp
  * and more than once, as somebody may ask who has not come to the gate yet. He will: who is refused
  * here because of him makes room for him, so that never all are refused while there is room for
  * one. */
-static bool ask_again(const struct request *request) {
+static bool reserve_contended(const struct request *request) {
   uint64_t taken = vgpu_gate_take(&region()->gate);
   bool granted = false;
-  for (int i = 0; i < TRIES && !(granted = ask(request, sum_of_living, UINT64_MAX)); i++)
+  for (int i = 0; i < TRIES && !(granted = try_reserve(request, sum_of_living, UINT64_MAX)); i++)
     sched_yield();
   if (taken) vgpu_gate_leave(&region()->gate, taken);
   return granted;
@@ -126,16 +126,16 @@ static bool ask_again(const struct request *request) {
 
 bool vgpu_reserve(int entry, uint64_t bytes) {
   if (entry < 0 || !bytes || !vgpu_ready()) return true;
-  const struct vgpu_source *source = source_of(entry);
+  const struct vgpu_source *source = limits_source(entry);
   uint64_t limit = source ? vgpu_limits_memory(source) : 0;
-  if (bytes > limit || bytes > ABSURD) return false;
+  if (bytes > limit || bytes > SLOT_BYTES_MAX) return false;
   struct request request = {source, own_of(entry), entry, bytes};
   if (limit == VGPU_NO_LIMIT) {
     publish(request.own, bytes);
     return true;
   }
   uint64_t expected = __atomic_load_n(&last_sum[entry], __ATOMIC_RELAXED);
-  return ask(&request, sum_of_all, expected) || ask_again(&request);
+  return try_reserve(&request, sum_of_all, expected) || reserve_contended(&request);
 }
 
 static uint64_t *own_count(int entry) {
@@ -148,9 +148,9 @@ void vgpu_release(int entry, uint64_t bytes) {
     vgpu_log(VGPU_WARNING, "more of device %d was given back than was reserved", entry);
 }
 
-void vgpu_charge(int entry, uint64_t bytes) {
+void vgpu_reserve_forced(int entry, uint64_t bytes) {
   uint64_t *own = own_count(entry);
-  if (own) publish(own, bytes < ABSURD ? bytes : ABSURD);
+  if (own) publish(own, bytes < SLOT_BYTES_MAX ? bytes : SLOT_BYTES_MAX);
 }
 
 uint64_t vgpu_used(int entry) {
@@ -158,13 +158,13 @@ uint64_t vgpu_used(int entry) {
   if (!own) return 0;
   const struct vgpu_source *source = vgpu_source_of(entry);
   uint64_t total = region() ? sum_of_living(entry) : 0;
-  if (nowhere()) total = vgpu_sum(total, __atomic_load_n(own, __ATOMIC_RELAXED));
+  if (region_unusable()) total = vgpu_sum(total, __atomic_load_n(own, __ATOMIC_RELAXED));
   return source ? vgpu_sum(total, vgpu_limits_overhead(source)) : total;
 }
 
 uint64_t vgpu_limit(int entry) {
   if (entry < 0 || !vgpu_ready()) return VGPU_NO_LIMIT;
-  const struct vgpu_source *source = source_of(entry);
+  const struct vgpu_source *source = limits_source(entry);
   return source ? vgpu_limits_memory(source) : 0;
 }
 

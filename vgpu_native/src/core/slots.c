@@ -26,7 +26,7 @@ enum { STACK = 64 * 1024 };
 static struct robust_list_head head;
 static struct robust_list node;
 
-struct order {
+struct attempt {
   vgpu_region *region;
   vgpu_slot *slot;
   int error;
@@ -38,7 +38,7 @@ static void point_to(const uint32_t *owner) {
                    __ATOMIC_RELEASE);
 }
 
-static bool take(vgpu_slot *slot, uint32_t thread) {
+static bool try_own(vgpu_slot *slot, uint32_t thread) {
   uint32_t before = __atomic_load_n(&slot->owner, __ATOMIC_SEQ_CST);
   /* Not announced for a slot that lives: in another pid namespace its owner may have our number. */
   if (before && !(before & VGPU_OWNER_DIED)) return false;
@@ -53,7 +53,7 @@ static bool take(vgpu_slot *slot, uint32_t thread) {
 
 /* What the owner before us left is not ours. Until here it counted for us, which is more than
  * nothing and never less than the truth. */
-static void clear(vgpu_region *region, unsigned number) {
+static void clear_slot(vgpu_region *region, unsigned number) {
   vgpu_slot *slot = &region->slot[number];
   for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
     __atomic_store_n(&region->used[i].slot[number], 0, __ATOMIC_SEQ_CST);
@@ -73,52 +73,52 @@ static void raise_high(vgpu_region *region, uint64_t high) {
   }
 }
 
-static vgpu_slot *take_any(vgpu_region *region, uint32_t thread) {
+static vgpu_slot *own_any(vgpu_region *region, uint32_t thread) {
   for (unsigned i = 0; i < VGPU_SLOTS_MAX; i++) {
     vgpu_slot *slot = &region->slot[i];
-    if (!take(slot, thread)) continue;
-    clear(region, i);
+    if (!try_own(slot, thread)) continue;
+    clear_slot(region, i);
     raise_high(region, i + 1);
     return slot;
   }
   return NULL;
 }
 
-static void *own_for_ever(void *argument) {
-  struct order *order = argument;
+static void *own_until_exit(void *argument) {
+  struct attempt *attempt = argument;
   prctl(PR_SET_NAME, "gpuledger");
   head = (struct robust_list_head){.list = {&head.list}};
   node.next = &head.list;
   /* A filter of system calls may forbid this one. An owner of such a number would count as dead. */
   long thread = syscall(SYS_gettid);
-  if (thread <= 0 || syscall(SYS_set_robust_list, &head, sizeof head)) order->error = errno;
-  else if (!(order->slot = take_any(order->region, (uint32_t)thread))) order->error = ENOSPC;
-  bool owner = !order->error;
-  __atomic_store_n(&order->done, 1, __ATOMIC_RELEASE);
-  vgpu_futex_wake(&order->done);
+  if (thread <= 0 || syscall(SYS_set_robust_list, &head, sizeof head)) attempt->error = errno;
+  else if (!(attempt->slot = own_any(attempt->region, (uint32_t)thread))) attempt->error = ENOSPC;
+  bool owner = !attempt->error;
+  __atomic_store_n(&attempt->done, 1, __ATOMIC_RELEASE);
+  vgpu_futex_wake(&attempt->done);
   while (owner) pause();
   return NULL;
 }
 
 /* The thread inherits the mask of signals: all are blocked while a process attaches. */
-static int start(struct order *order) {
+static int start_owner(struct attempt *attempt) {
   pthread_t thread;
   pthread_attr_t small;
   pthread_attr_init(&small);
   pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&small, STACK < PTHREAD_STACK_MIN ? PTHREAD_STACK_MIN : STACK);
-  int error = pthread_create(&thread, &small, own_for_ever, order);
+  int error = pthread_create(&thread, &small, own_until_exit, attempt);
   pthread_attr_destroy(&small);
   /* The stack also holds the program's thread-local memory, which may need more. */
-  if (error == EINVAL && !(error = pthread_create(&thread, NULL, own_for_ever, order)))
+  if (error == EINVAL && !(error = pthread_create(&thread, NULL, own_until_exit, attempt)))
     pthread_detach(thread);
   return error;
 }
 
 vgpu_slot *vgpu_slot_own(vgpu_region *region) {
-  struct order order = {.region = region};
-  int error = start(&order);
-  if (!error) vgpu_futex_wait_while(&order.done, 0);
-  errno = error ? error : order.error;
-  return order.slot;
+  struct attempt attempt = {.region = region};
+  int error = start_owner(&attempt);
+  if (!error) vgpu_futex_wait_while(&attempt.done, 0);
+  errno = error ? error : attempt.error;
+  return attempt.slot;
 }

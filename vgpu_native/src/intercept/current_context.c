@@ -9,51 +9,51 @@
 #include "intercept/device_lookup.h"
 #include "intercept/hook.h"
 
-enum { RECALLS = 64 };
+enum { CACHED_READS_MAX = 64 };
 
 static unsigned contexts_changes;
 
 void vgpu_contexts_changed(void) { __atomic_add_fetch(&contexts_changes, 1, __ATOMIC_ACQ_REL); }
 
-struct memory {
-  struct vgpu_here here;
+struct cache {
+  struct vgpu_current_context context;
   unsigned changes;
   unsigned left; /* so many times the driver need not be asked */
   int recent;    /* the entry that was used last, plus one */
 };
 
-static __thread struct memory memory __attribute__((tls_model("initial-exec")));
+static __thread struct cache cache __attribute__((tls_model("initial-exec")));
 
 /* The context is asked for, and only of another one than before also the device. */
-static const struct vgpu_here *look(unsigned changes) {
+static const struct vgpu_current_context *refresh(unsigned changes) {
   CUcontext context = NULL;
   if (REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS) context = NULL;
-  bool same = context && context == memory.here.context && changes == memory.changes;
-  if (!same || memory.here.entry < 0) memory.here.entry = context ? vgpu_entry_now() : -1;
-  memory.here.context = context;
-  memory.changes = changes;
-  memory.left = memory.here.entry >= 0 && vgpu_one_device() ? RECALLS : 0;
-  return &memory.here;
+  bool same = context && context == cache.context.context && changes == cache.changes;
+  if (!same || cache.context.entry < 0) cache.context.entry = context ? vgpu_current_entry() : -1;
+  cache.context.context = context;
+  cache.changes = changes;
+  cache.left = cache.context.entry >= 0 && vgpu_has_one_device() ? CACHED_READS_MAX : 0;
+  return &cache.context;
 }
 
-const struct vgpu_here *vgpu_here(void) {
+const struct vgpu_current_context *vgpu_current_context(void) {
   unsigned changes = __atomic_load_n(&contexts_changes, __ATOMIC_ACQUIRE);
-  if (!memory.left || changes != memory.changes) return look(changes);
-  memory.left--;
-  return &memory.here;
+  if (!cache.left || changes != cache.changes) return refresh(changes);
+  cache.left--;
+  return &cache.context;
 }
 
-int vgpu_entry_recent(bool ask) {
-  if (!ask && memory.recent > 0) return memory.recent - 1;
-  int entry = vgpu_entry_now();
-  memory.recent = entry + 1;
+int vgpu_recent_entry(bool ask) {
+  if (!ask && cache.recent > 0) return cache.recent - 1;
+  int entry = vgpu_current_entry();
+  cache.recent = entry + 1;
   return entry;
 }
 
 #define CHANGES(name, parameter, argument)  \
   EXPORT CUresult CUDAAPI name(parameter) { \
-    memory.recent = 0;                      \
-    memory.left = 0;                        \
+    cache.recent = 0;                       \
+    cache.left = 0;                         \
     return REAL(name)(argument);            \
   }
 

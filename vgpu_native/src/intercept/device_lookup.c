@@ -11,7 +11,7 @@ static unsigned char known[ORDINALS];
 
 /* A device that cannot say which one it is must not be one without a limit. One that does not exist is
  * the driver's to refuse. */
-static int ask(CUdevice device) {
+static int read_entry(CUdevice device) {
   CUuuid uuid;
   CUresult result = HAS(cuDeviceGetUuid_v2) ? REAL(cuDeviceGetUuid_v2)(&uuid, device)
                                             : REAL(cuDeviceGetUuid)(&uuid, device);
@@ -19,22 +19,22 @@ static int ask(CUdevice device) {
   return vgpu_ready() ? vgpu_entry((const unsigned char *)uuid.bytes, (unsigned)device) : -1;
 }
 
-int vgpu_entry_of(CUdevice device) {
-  if (device < 0 || device >= ORDINALS) return ask(device);
+int vgpu_device_entry(CUdevice device) {
+  if (device < 0 || device >= ORDINALS) return read_entry(device);
   int entry = __atomic_load_n(&known[device], __ATOMIC_RELAXED) - 1;
   if (entry >= 0) return entry;
-  entry = ask(device);
+  entry = read_entry(device);
   if (entry >= 0 && entry < VGPU_DEVICES_MAX)
     __atomic_store_n(&known[device], (unsigned char)(entry + 1), __ATOMIC_RELAXED);
   return entry;
 }
 
-int vgpu_entry_now(void) {
+int vgpu_current_entry(void) {
   CUdevice device;
-  return REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS ? vgpu_entry_of(device) : -1;
+  return REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS ? vgpu_device_entry(device) : -1;
 }
 
-bool vgpu_one_device(void) {
+bool vgpu_has_one_device(void) {
   static int count;
   int now = __atomic_load_n(&count, __ATOMIC_RELAXED);
   if (!now && REAL(cuDeviceGetCount)(&now) == CUDA_SUCCESS) __atomic_store_n(&count, now, __ATOMIC_RELAXED);

@@ -4,8 +4,8 @@
 #include "driver.h"
 
 /* The entry of a device by its ordinal, and of the current context's device; -1: none. */
-int vgpu_entry_of(CUdevice device);
-int vgpu_entry_now(void);
+int vgpu_device_entry(CUdevice device);
+int vgpu_current_entry(void);
 
 /* Whether this process sees one device only. */
-bool vgpu_one_device(void);
+bool vgpu_has_one_device(void);

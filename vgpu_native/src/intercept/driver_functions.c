@@ -34,12 +34,12 @@ static const char *name_of(enum vgpu_function function) { return (const char *)&
 static int missing_cuda(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 static int missing_nvml(void) { return 13; }
 
-static bool of_nvml(enum vgpu_function function) { return name_of(function)[0] == 'n'; }
+static bool is_nvml(enum vgpu_function function) { return name_of(function)[0] == 'n'; }
 
 /* A handle, once had, is kept: the driver is never unloaded, and its addresses stay good. */
-void *vgpu_library(enum vgpu_function function) {
+void *vgpu_driver_library(enum vgpu_function function) {
   static void *handles[2];
-  bool nvml = of_nvml(function);
+  bool nvml = is_nvml(function);
   void *handle = __atomic_load_n(&handles[nvml], __ATOMIC_ACQUIRE);
   if (handle) return handle;
   int error = errno;
@@ -50,12 +50,12 @@ void *vgpu_library(enum vgpu_function function) {
 }
 
 /* What is missing is remembered, too, but not before the library is there to be asked. */
-void *vgpu_find(enum vgpu_function function) {
-  void *missing = of_nvml(function) ? (void *)missing_nvml : (void *)missing_cuda;
-  void *library = vgpu_library(function);
+void *vgpu_find_real(enum vgpu_function function) {
+  void *missing = is_nvml(function) ? (void *)missing_nvml : (void *)missing_cuda;
+  void *library = vgpu_driver_library(function);
   if (!library) return missing;
   int error = errno;
-  void *real = vgpu_dlsym()(library, name_of(function));
+  void *real = vgpu_real_dlsym()(library, name_of(function));
   errno = error;
   if (!real) real = missing;
   __atomic_store_n(&vgpu_reals[function], real, __ATOMIC_RELEASE);

@@ -4,4 +4,4 @@
 #include "driver.h"
 
 /* The handle of the library that has the function, NULL while the process has not loaded it. */
-void *vgpu_library(enum vgpu_function function);
+void *vgpu_driver_library(enum vgpu_function function);

@@ -10,10 +10,10 @@
 #include "intercept/hook_table.h"
 
 /* The text itself and not a pointer, which the loader would relocate in every process. */
-static const struct question {
+static const struct query {
   char base[56];
   int version, flag;
-} questions[VGPU_FN_COUNT] = {
+} queries[VGPU_FN_COUNT] = {
 #define VGPU_FUNCTION(name, base, version, flag) {base, version, flag},
     VGPU_FUNCTIONS
 #undef VGPU_FUNCTION
@@ -21,57 +21,57 @@ static const struct question {
 
 /* There is room for all that can be hooked, in both ways. It is not taken from the heap: a process that
  * was short of memory once would get functions without hooks from then on. */
-static struct place {
+static struct hook_address {
   const void *real;
   const struct vgpu_hook *hook;
-} places[2 * VGPU_FN_COUNT];
-static size_t placed;
+} hook_addresses[2 * VGPU_FN_COUNT];
+static size_t address_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static int by_address(const void *left, const void *right) {
-  const void *a = ((const struct place *)left)->real, *b = ((const struct place *)right)->real;
+  const void *a = ((const struct hook_address *)left)->real, *b = ((const struct hook_address *)right)->real;
   return (a > b) - (a < b);
 }
 
 static const struct vgpu_hook *find(const void *real, size_t count) {
-  const struct place *place =
-      bsearch(&(struct place){.real = real}, places, count, sizeof *places, by_address);
-  return place ? place->hook : NULL;
+  const struct hook_address *hook_address =
+      bsearch(&(struct hook_address){.real = real}, hook_addresses, count, sizeof *hook_addresses, by_address);
+  return hook_address ? hook_address->hook : NULL;
 }
 
 /* NULL: the driver has no such function, or no way to ask. */
-static void *ask(enum vgpu_function function) {
-  const struct question *question = &questions[function];
-  cuuint64_t flags = question->flag ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+static void *ask_driver(enum vgpu_function function) {
+  const struct query *query = &queries[function];
+  cuuint64_t flags = query->flag ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
                                     : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
   void *found = NULL;
   CUresult result = CUDA_ERROR_NOT_FOUND;
-  if (!question->version) return NULL;
+  if (!query->version) return NULL;
   if (HAS(cuGetProcAddress_v2))
-    result = REAL(cuGetProcAddress_v2)(question->base, &found, question->version, flags, NULL);
+    result = REAL(cuGetProcAddress_v2)(query->base, &found, query->version, flags, NULL);
   else if (HAS(cuGetProcAddress))
-    result = REAL(cuGetProcAddress)(question->base, &found, question->version, flags);
+    result = REAL(cuGetProcAddress)(query->base, &found, query->version, flags);
   return result == CUDA_SUCCESS ? found : NULL;
 }
 
 /* Several names may share one address: any hook will do then, as one function has one list of
  * parameters. What symbols say comes first. A function that a driver has no symbol of is newer than
  * the driver, which would answer with an older one. */
-static void place_all(void) {
+static void collect_addresses(void) {
   const struct vgpu_hook *hook;
   for (size_t i = 0; (hook = vgpu_hook_at(i)); i++)
-    if (vgpu_library(hook->function) && vgpu_has(hook->function))
-      places[placed++] = (struct place){vgpu_real(hook->function), hook};
-  qsort(places, placed, sizeof *places, by_address);
-  size_t symbols = placed;
+    if (vgpu_driver_library(hook->function) && vgpu_has(hook->function))
+      hook_addresses[address_count++] = (struct hook_address){vgpu_real(hook->function), hook};
+  qsort(hook_addresses, address_count, sizeof *hook_addresses, by_address);
+  size_t symbols = address_count;
   for (size_t i = 0; i < symbols; i++) {
-    const void *real = ask(places[i].hook->function);
-    if (real && !find(real, symbols)) places[placed++] = (struct place){real, places[i].hook};
+    const void *real = ask_driver(hook_addresses[i].hook->function);
+    if (real && !find(real, symbols)) hook_addresses[address_count++] = (struct hook_address){real, hook_addresses[i].hook};
   }
-  qsort(places, placed, sizeof *places, by_address);
+  qsort(hook_addresses, address_count, sizeof *hook_addresses, by_address);
 }
 
 const struct vgpu_hook *vgpu_hook_of(const void *real) {
-  pthread_once(&once, place_all);
-  return find(real, placed);
+  pthread_once(&once, collect_addresses);
+  return find(real, address_count);
 }

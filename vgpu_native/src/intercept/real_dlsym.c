@@ -11,16 +11,16 @@ static const char *const versions[] = {"GLIBC_2.17", "GLIBC_2.34"};
 #endif
 
 /* Read by the assembly, which jumps to it. */
-dlsym_function *vgpu_dlsym_found __attribute__((visibility("hidden")));
+dlsym_function *vgpu_real_dlsym_address __attribute__((visibility("hidden")));
 
 static void *no_dlsym(void *handle, const char *name) { return NULL; }
 
-dlsym_function *vgpu_dlsym(void) {
-  dlsym_function *found = __atomic_load_n(&vgpu_dlsym_found, __ATOMIC_ACQUIRE);
+dlsym_function *vgpu_real_dlsym(void) {
+  dlsym_function *found = __atomic_load_n(&vgpu_real_dlsym_address, __ATOMIC_ACQUIRE);
   if (found) return found;
   for (size_t i = 0; !found && i < sizeof versions / sizeof *versions; i++)
     found = (dlsym_function *)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
   if (!found) found = no_dlsym;
-  __atomic_store_n(&vgpu_dlsym_found, found, __ATOMIC_RELEASE);
+  __atomic_store_n(&vgpu_real_dlsym_address, found, __ATOMIC_RELEASE);
   return found;
 }

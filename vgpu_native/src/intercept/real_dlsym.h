@@ -4,4 +4,4 @@
 typedef void *dlsym_function(void *handle, const char *name);
 
 /* dlsym of the C library, or of a library that was preloaded after this one; never NULL. */
-dlsym_function *vgpu_dlsym(void);
+dlsym_function *vgpu_real_dlsym(void);

@@ -9,7 +9,7 @@
 #define STEP 65536
 
 /* Bytes of one element, of all its channels. Of video formats, whose planes differ, the largest. */
-static uint64_t element(CUarray_format format, uint64_t channels) {
+static uint64_t element_bytes(CUarray_format format, uint64_t channels) {
   static const unsigned char normal[6] = {1, 2, 4, 2, 4, 8};
   switch ((unsigned)format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -29,7 +29,7 @@ static uint64_t element(CUarray_format format, uint64_t channels) {
 }
 
 /* Rows of a texture lie in blocks of 8 to 128, of which the driver takes one that suits the height. */
-static uint64_t rows(uint64_t height) {
+static uint64_t padded_rows(uint64_t height) {
   uint64_t block = 8;
   if (height <= 1) return 1;
   while (block < 128 && block < height) block *= 2;
@@ -39,8 +39,8 @@ static uint64_t rows(uint64_t height) {
 static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned level) {
   uint64_t width = shape->Width >> level, height = shape->Height >> level, depth = shape->Depth >> level;
   if (shape->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) depth = shape->Depth;
-  uint64_t row = vgpu_product(width ? width : 1, element(shape->Format, shape->NumChannels));
-  uint64_t plane = vgpu_product(vgpu_rounded(row, ROW), rows(height));
+  uint64_t row = vgpu_product(width ? width : 1, element_bytes(shape->Format, shape->NumChannels));
+  uint64_t plane = vgpu_product(vgpu_rounded(row, ROW), padded_rows(height));
   return vgpu_rounded(vgpu_product(plane, depth ? depth : 1), STEP);
 }
 
@@ -55,69 +55,69 @@ static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels) 
 }
 
 /* The older descriptions, as the newest one. */
-static CUDA_ARRAY3D_DESCRIPTOR flat(const CUDA_ARRAY_DESCRIPTOR *of) {
+static CUDA_ARRAY3D_DESCRIPTOR from_2d(const CUDA_ARRAY_DESCRIPTOR *of) {
   CUDA_ARRAY3D_DESCRIPTOR shape = {.Flags = CUDA_ARRAY3D_SPARSE};
   if (!of) return shape;
   return (CUDA_ARRAY3D_DESCRIPTOR){of->Width, of->Height, 0, of->Format, of->NumChannels, 0};
 }
 
-static CUDA_ARRAY3D_DESCRIPTOR flat_v1(const CUDA_ARRAY_DESCRIPTOR_v1 *of) {
+static CUDA_ARRAY3D_DESCRIPTOR from_2d_v1(const CUDA_ARRAY_DESCRIPTOR_v1 *of) {
   CUDA_ARRAY3D_DESCRIPTOR shape = {.Flags = CUDA_ARRAY3D_SPARSE};
   if (!of) return shape;
   return (CUDA_ARRAY3D_DESCRIPTOR){of->Width, of->Height, 0, of->Format, of->NumChannels, 0};
 }
 
-static CUDA_ARRAY3D_DESCRIPTOR solid_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *of) {
+static CUDA_ARRAY3D_DESCRIPTOR from_3d_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *of) {
   CUDA_ARRAY3D_DESCRIPTOR shape = {.Flags = CUDA_ARRAY3D_SPARSE};
   if (!of) return shape;
   return (CUDA_ARRAY3D_DESCRIPTOR){of->Width,  of->Height,      of->Depth,
                                    of->Format, of->NumChannels, of->Flags};
 }
 
-static CUresult settled(const struct vgpu_claim *claim, CUresult result, CUarray *array) {
+static CUresult finish(const struct vgpu_charge *charge, CUresult result, CUarray *array) {
   if (result != CUDA_SUCCESS) {
-    vgpu_claim_drop(claim);
+    vgpu_charge_cancel(charge);
     return result;
   }
-  if (vgpu_claim_keep(&vgpu_arrays, claim, (uintptr_t)*array)) return result;
+  if (vgpu_charge_store(&vgpu_arrays, charge, (uintptr_t)*array)) return result;
   REAL(cuArrayDestroy)(*array);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* All functions that make an array, by what they are told of it. */
-#define CREATE(name, descriptor, described)                                                \
-  EXPORT CUresult CUDAAPI name(CUarray *pHandle, const descriptor *pAllocateArray) {       \
-    if (!vgpu_enter()) return REAL(name)(pHandle, pAllocateArray);                         \
-    CUDA_ARRAY3D_DESCRIPTOR shape = described;                                             \
-    struct vgpu_claim claim;                                                               \
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                            \
-    if (vgpu_claim_now(&claim, bytes_of(&shape, 1))) {                                     \
-      result = settled(&claim, REAL(name)(pHandle, pAllocateArray), pHandle);              \
-    }                                                                                      \
-    vgpu_leave();                                                                          \
-    return result;                                                                         \
+#define CREATE(name, descriptor, described)                                          \
+  EXPORT CUresult CUDAAPI name(CUarray *pHandle, const descriptor *pAllocateArray) { \
+    if (!vgpu_enter()) return REAL(name)(pHandle, pAllocateArray);                   \
+    CUDA_ARRAY3D_DESCRIPTOR shape = described;                                       \
+    struct vgpu_charge charge;                                                       \
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                      \
+    if (vgpu_charge_current(&charge, bytes_of(&shape, 1))) {                         \
+      result = finish(&charge, REAL(name)(pHandle, pAllocateArray), pHandle);        \
+    }                                                                                \
+    vgpu_leave();                                                                    \
+    return result;                                                                   \
   }
 
-static CUDA_ARRAY3D_DESCRIPTOR solid(const CUDA_ARRAY3D_DESCRIPTOR *of) {
+static CUDA_ARRAY3D_DESCRIPTOR from_3d(const CUDA_ARRAY3D_DESCRIPTOR *of) {
   return of ? *of : (CUDA_ARRAY3D_DESCRIPTOR){.Flags = CUDA_ARRAY3D_SPARSE};
 }
 
-CREATE(cuArrayCreate, CUDA_ARRAY_DESCRIPTOR_v1, flat_v1(pAllocateArray))
-CREATE(cuArrayCreate_v2, CUDA_ARRAY_DESCRIPTOR, flat(pAllocateArray))
-CREATE(cuArray3DCreate, CUDA_ARRAY3D_DESCRIPTOR_v1, solid_v1(pAllocateArray))
-CREATE(cuArray3DCreate_v2, CUDA_ARRAY3D_DESCRIPTOR, solid(pAllocateArray))
+CREATE(cuArrayCreate, CUDA_ARRAY_DESCRIPTOR_v1, from_2d_v1(pAllocateArray))
+CREATE(cuArrayCreate_v2, CUDA_ARRAY_DESCRIPTOR, from_2d(pAllocateArray))
+CREATE(cuArray3DCreate, CUDA_ARRAY3D_DESCRIPTOR_v1, from_3d_v1(pAllocateArray))
+CREATE(cuArray3DCreate_v2, CUDA_ARRAY3D_DESCRIPTOR, from_3d(pAllocateArray))
 
 EXPORT CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
                                                const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
                                                unsigned int numMipmapLevels) {
   if (!vgpu_enter()) return REAL(cuMipmappedArrayCreate)(pHandle, pMipmappedArrayDesc, numMipmapLevels);
-  struct vgpu_claim claim;
+  struct vgpu_charge charge;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_claim_now(&claim, bytes_of(pMipmappedArrayDesc, numMipmapLevels))) {
+  if (vgpu_charge_current(&charge, bytes_of(pMipmappedArrayDesc, numMipmapLevels))) {
     result = REAL(cuMipmappedArrayCreate)(pHandle, pMipmappedArrayDesc, numMipmapLevels);
     if (result != CUDA_SUCCESS) {
-      vgpu_claim_drop(&claim);
-    } else if (!vgpu_claim_keep(&vgpu_arrays, &claim, (uintptr_t)*pHandle)) {
+      vgpu_charge_cancel(&charge);
+    } else if (!vgpu_charge_store(&vgpu_arrays, &charge, (uintptr_t)*pHandle)) {
       REAL(cuMipmappedArrayDestroy)(*pHandle);
       result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -131,7 +131,7 @@ EXPORT CUresult CUDAAPI cuArrayDestroy(CUarray hArray) {
   struct vgpu_item item;
   bool ours = vgpu_map_take(&vgpu_arrays, (uintptr_t)hArray, &item);
   CUresult result = REAL(cuArrayDestroy)(hArray);
-  if (ours) vgpu_item_freed(&vgpu_arrays, &item, result);
+  if (ours) vgpu_charge_freed(&vgpu_arrays, &item, result);
   vgpu_leave();
   return result;
 }
@@ -141,7 +141,7 @@ EXPORT CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray
   struct vgpu_item item;
   bool ours = vgpu_map_take(&vgpu_arrays, (uintptr_t)hMipmappedArray, &item);
   CUresult result = REAL(cuMipmappedArrayDestroy)(hMipmappedArray);
-  if (ours) vgpu_item_freed(&vgpu_arrays, &item, result);
+  if (ours) vgpu_charge_freed(&vgpu_arrays, &item, result);
   vgpu_leave();
   return result;
 }

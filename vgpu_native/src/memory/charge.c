@@ -5,7 +5,7 @@
 
 #include "intercept/current_context.h"
 #include "memory/pools.h"
-#include "util/cancel_shelter.h"
+#include "util/cancellation.h"
 
 struct vgpu_map vgpu_memory;
 struct vgpu_map vgpu_arrays;
@@ -14,30 +14,30 @@ struct vgpu_map vgpu_arrays;
 #define ATTEMPTS 4
 
 /* An item's note: the context in the upper 56 bits, of which pointers use 47, and the entry. */
-static uint64_t note_of(const struct vgpu_claim *claim) {
-  return (uint64_t)(uintptr_t)claim->context << 8 | (uint64_t)claim->entry;
+static uint64_t note_of(const struct vgpu_charge *charge) {
+  return (uint64_t)(uintptr_t)charge->context << 8 | (uint64_t)charge->entry;
 }
 
 static int entry_in(uint64_t note) { return (int)(note & 0xff); }
 
-bool vgpu_claim(struct vgpu_claim *claim, int entry, uint64_t bytes) {
-  *claim = (struct vgpu_claim){.entry = entry, .bytes = bytes};
+bool vgpu_charge_device(struct vgpu_charge *charge, int entry, uint64_t bytes) {
+  *charge = (struct vgpu_charge){.entry = entry, .bytes = bytes};
   if (entry < 0 || vgpu_reserve(entry, bytes)) return true;
   return vgpu_pools_reclaim(entry) && vgpu_reserve(entry, bytes);
 }
 
-bool vgpu_claim_now(struct vgpu_claim *claim, uint64_t bytes) {
-  const struct vgpu_here *here = vgpu_here();
-  bool fits = vgpu_claim(claim, here->entry, bytes);
-  claim->context = here->context;
+bool vgpu_charge_current(struct vgpu_charge *charge, uint64_t bytes) {
+  const struct vgpu_current_context *current = vgpu_current_context();
+  bool fits = vgpu_charge_device(charge, current->entry, bytes);
+  charge->context = current->context;
   return fits;
 }
 
-bool vgpu_claim_keep(struct vgpu_map *map, const struct vgpu_claim *claim, uint64_t key) {
-  if (claim->entry < 0) return true;
+bool vgpu_charge_store(struct vgpu_map *map, const struct vgpu_charge *charge, uint64_t key) {
+  if (charge->entry < 0) return true;
   struct vgpu_item old;
-  if (!vgpu_map_put(map, (struct vgpu_item){key, claim->bytes, note_of(claim)}, &old)) {
-    vgpu_claim_drop(claim);
+  if (!vgpu_map_put(map, (struct vgpu_item){key, charge->bytes, note_of(charge)}, &old)) {
+    vgpu_charge_cancel(charge);
     return false;
   }
   /* The driver gave this address before, and nobody told us that it was freed. */
@@ -45,28 +45,28 @@ bool vgpu_claim_keep(struct vgpu_map *map, const struct vgpu_claim *claim, uint6
   return true;
 }
 
-bool vgpu_claim_again(const struct vgpu_claim *claim, CUresult result, unsigned *attempt) {
+bool vgpu_charge_retry(const struct vgpu_charge *charge, CUresult result, unsigned *attempt) {
   if (result != CUDA_ERROR_OUT_OF_MEMORY || *attempt == ATTEMPTS) return false;
   /* Without a limit the ledger promised nothing. */
-  if (claim->entry < 0 || vgpu_limit(claim->entry) == VGPU_NO_LIMIT) return false;
-  int error = errno, shelter = vgpu_shelter();
+  if (charge->entry < 0 || vgpu_limit(charge->entry) == VGPU_NO_LIMIT) return false;
+  int error = errno, cancel_state = vgpu_defer_cancellation();
   nanosleep(&(struct timespec){.tv_nsec = 1000000L << (*attempt)++}, NULL);
-  vgpu_end_shelter(shelter);
+  vgpu_restore_cancellation(cancel_state);
   errno = error;
   return true;
 }
 
-void vgpu_claim_drop(const struct vgpu_claim *claim) {
-  if (claim->entry >= 0) vgpu_release(claim->entry, claim->bytes);
+void vgpu_charge_cancel(const struct vgpu_charge *charge) {
+  if (charge->entry >= 0) vgpu_release(charge->entry, charge->bytes);
 }
 
-void vgpu_claim_correct(struct vgpu_claim *claim, uint64_t bytes) {
-  if (claim->entry >= 0 && bytes > claim->bytes) vgpu_charge(claim->entry, bytes - claim->bytes);
-  if (claim->entry >= 0 && bytes < claim->bytes) vgpu_release(claim->entry, claim->bytes - bytes);
-  claim->bytes = bytes;
+void vgpu_charge_resize(struct vgpu_charge *charge, uint64_t bytes) {
+  if (charge->entry >= 0 && bytes > charge->bytes) vgpu_reserve_forced(charge->entry, bytes - charge->bytes);
+  if (charge->entry >= 0 && bytes < charge->bytes) vgpu_release(charge->entry, charge->bytes - bytes);
+  charge->bytes = bytes;
 }
 
-void vgpu_item_freed(struct vgpu_map *map, const struct vgpu_item *item, CUresult result) {
+void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUresult result) {
   struct vgpu_item old;
   if (result == CUDA_SUCCESS) vgpu_release(entry_in(item->note), item->bytes);
   /* Without room to put it back it stays charged: that is the safe side, and a table that held it a
@@ -74,12 +74,12 @@ void vgpu_item_freed(struct vgpu_map *map, const struct vgpu_item *item, CUresul
   else vgpu_map_put(map, *item, &old);
 }
 
-static bool ended(const struct vgpu_item *item, const void *context) {
+static bool release_if_ended(const struct vgpu_item *item, const void *context) {
   if (item->note >> 8 != (uint64_t)(uintptr_t)context) return false;
   vgpu_release(entry_in(item->note), item->bytes);
   return true;
 }
 
-void vgpu_items_end(struct vgpu_map *map, CUcontext context) {
-  if (context) vgpu_map_sweep(map, ended, context);
+void vgpu_charges_end(struct vgpu_map *map, CUcontext context) {
+  if (context) vgpu_map_sweep(map, release_if_ended, context);
 }

@@ -11,13 +11,13 @@
 #define DEEP 8 /* of graphs in graphs; CUDA itself allows fewer */
 
 /* What cannot be read may be anything, and is not launched. */
-static void unread(struct graph_need *need) { need->bytes[VGPU_DENIED] = 1; }
+static void count_unreadable(struct graph_need *need) { need->bytes[VGPU_DENIED] = 1; }
 
 static void count_allocation(struct graph_need *need, CUgraphNode node) {
   CUDA_MEM_ALLOC_NODE_PARAMS params;
-  if (REAL(cuGraphMemAllocNodeGetParams)(node, &params) != CUDA_SUCCESS) return unread(need);
+  if (REAL(cuGraphMemAllocNodeGetParams)(node, &params) != CUDA_SUCCESS) return count_unreadable(need);
   if (params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return;
-  int entry = vgpu_entry_of(params.poolProps.location.id);
+  int entry = vgpu_device_entry(params.poolProps.location.id);
   if (entry < 0) return;
   uint64_t bytes = vgpu_rounded(params.bytesize, STEP);
   if (__builtin_add_overflow(need->bytes[entry], bytes, &need->bytes[entry])) {
@@ -31,20 +31,20 @@ static bool count(struct graph_need *need, CUgraph graph, unsigned depth);
 static bool count_node(struct graph_need *need, CUgraphNode node, unsigned depth) {
   CUgraphNodeType type;
   CUgraph inner;
-  if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return unread(need), true;
+  if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return count_unreadable(need), true;
   if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) count_allocation(need, node);
   if (type != CU_GRAPH_NODE_TYPE_GRAPH) return true;
-  if (REAL(cuGraphChildGraphNodeGetGraph)(node, &inner) != CUDA_SUCCESS) return unread(need), true;
+  if (REAL(cuGraphChildGraphNodeGetGraph)(node, &inner) != CUDA_SUCCESS) return count_unreadable(need), true;
   return count(need, inner, depth - 1);
 }
 
 static bool count(struct graph_need *need, CUgraph graph, unsigned depth) {
   size_t nodes = 0;
-  if (!depth || REAL(cuGraphGetNodes)(graph, NULL, &nodes) != CUDA_SUCCESS) return unread(need), true;
+  if (!depth || REAL(cuGraphGetNodes)(graph, NULL, &nodes) != CUDA_SUCCESS) return count_unreadable(need), true;
   if (!nodes) return true;
   CUgraphNode *node = calloc(nodes, sizeof *node);
   bool done = node != NULL;
-  if (done && REAL(cuGraphGetNodes)(graph, node, &nodes) != CUDA_SUCCESS) unread(need), nodes = 0;
+  if (done && REAL(cuGraphGetNodes)(graph, node, &nodes) != CUDA_SUCCESS) count_unreadable(need), nodes = 0;
   for (size_t i = 0; done && i < nodes; i++) done = count_node(need, node[i], depth);
   free(node);
   return done;

@@ -9,7 +9,7 @@
 struct graph_need {
   uint64_t bytes[VGPU_DEVICES_MAX + 1]; /* one more, for devices that the container was not given */
   uint64_t kept[VGPU_DEVICES_MAX];
-  uint64_t turn[VGPU_DEVICES_MAX];
+  uint64_t launch_number[VGPU_DEVICES_MAX];
   CUdevice device[VGPU_DEVICES_MAX]; /* of those that it takes memory of */
 };
 

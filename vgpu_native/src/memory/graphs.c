@@ -5,7 +5,7 @@
 #include "intercept/hook.h"
 #include "memory/graph_need.h"
 #include "memory/pools.h"
-#include "util/cancel_shelter.h"
+#include "util/cancellation.h"
 #include "util/fork_handlers.h"
 #include "util/handle_map.h"
 
@@ -13,30 +13,30 @@
 struct graph_hold {
   struct graph_need *need;
   uint64_t held[VGPU_DEVICES_MAX];
-  uint64_t turn[VGPU_DEVICES_MAX];
+  uint64_t launch_number[VGPU_DEVICES_MAX];
 };
 
 /* A device of which graphs have memory. */
 static struct card {
   struct vgpu_lock lock;
   uint64_t charged;
-  uint64_t turns; /* how many launches of graphs that need memory of it began */
+  uint64_t launches; /* how many launches of graphs that need memory of it began */
   CUdevice device;
 } cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = {.mutex = PTHREAD_MUTEX_INITIALIZER}}};
 
 static struct vgpu_map needs; /* executable graph to what it needs */
 static bool watched;
-bool vgpu_graphs_ever;
+bool vgpu_graphs_had_memory;
 
 static void forget(void) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     cards[i] = (struct card){.lock = VGPU_UNLOCKED};
   }
-  vgpu_graphs_ever = false;
+  vgpu_graphs_had_memory = false;
 }
 
 /* The cards that a graph needs memory of are known from now on. */
-static void meet(const struct graph_need *need) {
+static void store_devices(const struct graph_need *need) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     if (need->bytes[i]) cards[i].device = need->device[i];
   }
@@ -53,34 +53,34 @@ static uint64_t kept(const struct card *card) {
 }
 
 /* Charge what graphs keep of a device, of which `held` is charged already. What that is. */
-static uint64_t settle(int entry, uint64_t held) {
+static uint64_t update_charge(int entry, uint64_t held) {
   struct card *card = &cards[entry];
   vgpu_lock(&card->lock);
   uint64_t now = kept(card), before = card->charged + held;
-  if (now > before) vgpu_charge(entry, now - before);
+  if (now > before) vgpu_reserve_forced(entry, now - before);
   if (now < before) vgpu_release(entry, before - now);
   __atomic_store_n(&card->charged, now, __ATOMIC_RELAXED);
   vgpu_unlock(&card->lock);
   return now;
 }
 
-void vgpu_graphs_settle(void) {
-  if (!vgpu_graphs_any()) return;
+void vgpu_graphs_update_charges(void) {
+  if (!vgpu_graphs_have_memory()) return;
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
-    if (__atomic_load_n(&cards[i].charged, __ATOMIC_RELAXED)) settle(i, 0);
+    if (__atomic_load_n(&cards[i].charged, __ATOMIC_RELAXED)) update_charge(i, 0);
   }
 }
 
 /* Whether this launch takes nothing of the card: what the graph's last one took is still kept, and no
  * other graph can have taken it since. */
-static bool settled(struct graph_hold *hold, int entry) {
+static bool is_kept(struct graph_hold *hold, int entry) {
   struct card *card = &cards[entry];
-  uint64_t last = hold->need->kept[entry], before = __atomic_fetch_add(&card->turns, 1, __ATOMIC_ACQ_REL);
-  hold->turn[entry] = before + 1;
-  return last && before == hold->need->turn[entry] && kept(card) >= last;
+  uint64_t last = hold->need->kept[entry], before = __atomic_fetch_add(&card->launches, 1, __ATOMIC_ACQ_REL);
+  hold->launch_number[entry] = before + 1;
+  return last && before == hold->need->launch_number[entry] && kept(card) >= last;
 }
 
-static bool roomy(int entry, uint64_t bytes) {
+static bool has_room(int entry, uint64_t bytes) {
   const struct card *card = &cards[entry];
   uint64_t used = attribute(card, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, UINT64_MAX), all = kept(card);
   return all > used && all - used >= bytes;
@@ -89,12 +89,12 @@ static bool roomy(int entry, uint64_t bytes) {
 /* Hold what a graph may take of one device, after what graphs and pools do not need is given back. */
 static bool hold_one(struct graph_hold *hold, int entry) {
   uint64_t bytes = hold->need->bytes[entry];
-  if (!bytes || settled(hold, entry)) return true;
+  if (!bytes || is_kept(hold, entry)) return true;
   bool done = vgpu_reserve(entry, bytes);
-  if (!done && roomy(entry, bytes)) return true;
+  if (!done && has_room(entry, bytes)) return true;
   if (!done) {
     REAL(cuDeviceGraphMemTrim)(cards[entry].device);
-    settle(entry, 0);
+    update_charge(entry, 0);
     vgpu_pools_reclaim(entry);
     done = vgpu_reserve(entry, bytes);
   }
@@ -112,12 +112,12 @@ static bool hold_all(struct graph_hold *hold) {
   return true;
 }
 
-static void settle_all(struct graph_hold *hold, CUresult result) {
+static void update_charges(struct graph_hold *hold, CUresult result) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     if (!hold->need->bytes[i]) continue;
-    uint64_t now = settle(i, hold->held[i]);
+    uint64_t now = update_charge(i, hold->held[i]);
     hold->need->kept[i] = result == CUDA_SUCCESS ? now : 0;
-    hold->need->turn[i] = hold->turn[i];
+    hold->need->launch_number[i] = hold->launch_number[i];
   }
 }
 
@@ -126,21 +126,21 @@ static CUresult launch_with(struct graph_need *need, CUresult (*launch)(CUgraphE
                             CUgraphExec exec, CUstream stream) {
   struct graph_hold hold = {.need = need};
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  int shelter = vgpu_shelter();
+  int cancel_state = vgpu_defer_cancellation();
   bool fits = hold_all(&hold);
   vgpu_leave();
   if (fits) result = launch(exec, stream);
   if (fits && vgpu_enter()) {
-    settle_all(&hold, result);
+    update_charges(&hold, result);
     vgpu_leave();
   }
-  vgpu_end_shelter(shelter);
+  vgpu_restore_cancellation(cancel_state);
   return result;
 }
 
 CUresult vgpu_graph_launch(CUresult (*launch)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream) {
   struct vgpu_item item;
-  if (!vgpu_graphs_any() || !vgpu_enter()) return launch(exec, stream);
+  if (!vgpu_graphs_have_memory() || !vgpu_enter()) return launch(exec, stream);
   if (vgpu_map_find(&needs, (uintptr_t)exec, &item))
     return launch_with((struct graph_need *)(uintptr_t)item.note, launch, exec, stream);
   vgpu_leave();
@@ -154,12 +154,12 @@ struct making {
 };
 
 /* False: it may not be made, or there was no memory to find out. */
-static bool making(struct making *making, CUgraph graph, bool uploads) {
+static bool begin_instantiate(struct making *making, CUgraph graph, bool uploads) {
   *making = (struct making){.need = NULL};
-  vgpu_forget_in_children(&watched, forget);
+  vgpu_reset_in_children(&watched, forget);
   if (!vgpu_graph_need(graph, &making->need)) return false;
   if (!making->need) return true;
-  meet(making->need);
+  store_devices(making->need);
   if (!uploads) return true;
   making->hold.need = making->need;
   if (hold_all(&making->hold)) return true;
@@ -167,10 +167,10 @@ static bool making(struct making *making, CUgraph graph, bool uploads) {
   return false;
 }
 
-static CUresult made(struct making *making, CUresult result, const CUgraphExec *exec) {
+static CUresult end_instantiate(struct making *making, CUresult result, const CUgraphExec *exec) {
   struct vgpu_item old;
   if (!making->need) return result;
-  if (making->hold.need) settle_all(&making->hold, result);
+  if (making->hold.need) update_charges(&making->hold, result);
   if (result != CUDA_SUCCESS) {
     free(making->need);
     return result;
@@ -182,23 +182,23 @@ static CUresult made(struct making *making, CUresult result, const CUgraphExec *
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (old.key) free((void *)(uintptr_t)old.note);
-  __atomic_store_n(&vgpu_graphs_ever, true, __ATOMIC_RELAXED);
+  __atomic_store_n(&vgpu_graphs_had_memory, true, __ATOMIC_RELAXED);
   return result;
 }
 
 /* All functions that make a graph executable: name, parameters, arguments, whether it uploads. */
-#define INSTANTIATE(name, parameters, arguments, uploads)      \
-  EXPORT CUresult CUDAAPI name parameters {                    \
-    if (!vgpu_enter()) return REAL(name) arguments;            \
-    struct making now;                                         \
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                \
-    int shelter = vgpu_shelter();                              \
-    if (making(&now, graph, uploads)) {                        \
-      result = made(&now, REAL(name) arguments, exec);         \
-    }                                                          \
-    vgpu_end_shelter(shelter);                                 \
-    vgpu_leave();                                              \
-    return result;                                             \
+#define INSTANTIATE(name, parameters, arguments, uploads)         \
+  EXPORT CUresult CUDAAPI name parameters {                       \
+    if (!vgpu_enter()) return REAL(name) arguments;               \
+    struct making now;                                            \
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                   \
+    int cancel_state = vgpu_defer_cancellation();                 \
+    if (begin_instantiate(&now, graph, uploads)) {                \
+      result = end_instantiate(&now, REAL(name) arguments, exec); \
+    }                                                             \
+    vgpu_restore_cancellation(cancel_state);                      \
+    vgpu_leave();                                                 \
+    return result;                                                \
   }
 
 INSTANTIATE(cuGraphInstantiate,
@@ -222,9 +222,9 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
             (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params),
             (exec, graph, params), uploads(params))
 
-#define UPLOAD(name)                                                   \
-  EXPORT CUresult CUDAAPI name(CUgraphExec exec, CUstream stream) {    \
-    return vgpu_graph_launch(REAL(name), exec, stream);                \
+#define UPLOAD(name)                                                \
+  EXPORT CUresult CUDAAPI name(CUgraphExec exec, CUstream stream) { \
+    return vgpu_graph_launch(REAL(name), exec, stream);             \
   }
 
 UPLOAD(cuGraphUpload)
@@ -238,7 +238,7 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
   if (ours && result != CUDA_SUCCESS) vgpu_map_put(&needs, item, &old);
   if (ours && result == CUDA_SUCCESS) {
     free((void *)(uintptr_t)item.note);
-    vgpu_graphs_settle();
+    vgpu_graphs_update_charges();
   }
   vgpu_leave();
   return result;
@@ -247,7 +247,7 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
 EXPORT CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device) {
   if (!vgpu_enter()) return REAL(cuDeviceGraphMemTrim)(device);
   CUresult result = REAL(cuDeviceGraphMemTrim)(device);
-  vgpu_graphs_settle();
+  vgpu_graphs_update_charges();
   vgpu_leave();
   return result;
 }

@@ -5,12 +5,12 @@
 #include "driver.h"
 
 /* Whether graphs of this process ever had memory. */
-extern bool vgpu_graphs_ever;
-static inline bool vgpu_graphs_any(void) { return __atomic_load_n(&vgpu_graphs_ever, __ATOMIC_RELAXED); }
+extern bool vgpu_graphs_had_memory;
+static inline bool vgpu_graphs_have_memory(void) { return __atomic_load_n(&vgpu_graphs_had_memory, __ATOMIC_RELAXED); }
 
 /* Call `launch` with the memory that the graph may take charged meanwhile; or answer that there is
  * none left. For cuGraphLaunch and cuGraphUpload. */
 CUresult vgpu_graph_launch(CUresult (*launch)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream);
 
 /* Read anew what graphs keep of all devices. */
-void vgpu_graphs_settle(void);
+void vgpu_graphs_update_charges(void);

@@ -12,18 +12,18 @@
 #define STEP 512
 #define PAGE 65536 /* of managed memory, which moves in pages */
 
-/* Keep or drop a claim after the driver's answer. `pointer` is read only if it was written. */
-static CUresult settled(const struct vgpu_claim *claim, CUresult result, const CUdeviceptr *pointer) {
+/* Keep or drop a charge after the driver's answer. `pointer` is read only if it was written. */
+static CUresult finish(const struct vgpu_charge *charge, CUresult result, const CUdeviceptr *pointer) {
   if (result != CUDA_SUCCESS) {
-    vgpu_claim_drop(claim);
+    vgpu_charge_cancel(charge);
     return result;
   }
-  if (vgpu_claim_keep(&vgpu_memory, claim, *pointer)) return result;
+  if (vgpu_charge_store(&vgpu_memory, charge, *pointer)) return result;
   REAL(cuMemFree_v2)(*pointer);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult allocated(const struct vgpu_claim *claim, CUdeviceptr *pointer, size_t bytes) {
+static CUresult allocate(const struct vgpu_charge *charge, CUdeviceptr *pointer, size_t bytes) {
   unsigned attempt = 0;
   CUresult result;
   do {
@@ -31,16 +31,16 @@ static CUresult allocated(const struct vgpu_claim *claim, CUdeviceptr *pointer, 
     if (result == CUDA_ERROR_OUT_OF_MEMORY && vgpu_oversubscribes()) {
       return REAL(cuMemAllocManaged)(pointer, bytes, CU_MEM_ATTACH_GLOBAL);
     }
-  } while (vgpu_claim_again(claim, result, &attempt));
+  } while (vgpu_charge_retry(charge, result, &attempt));
   return result;
 }
 
 EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
   if (!vgpu_enter()) return REAL(cuMemAlloc_v2)(dptr, bytesize);
-  struct vgpu_claim claim;
+  struct vgpu_charge charge;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_claim_now(&claim, vgpu_rounded(bytesize, STEP))) {
-    result = settled(&claim, allocated(&claim, dptr, bytesize), dptr);
+  if (vgpu_charge_current(&charge, vgpu_rounded(bytesize, STEP))) {
+    result = finish(&charge, allocate(&charge, dptr, bytesize), dptr);
   }
   vgpu_leave();
   return result;
@@ -48,12 +48,12 @@ EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
 
 EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) {
   if (!vgpu_enter()) return REAL(cuMemAlloc)(dptr, bytesize);
-  struct vgpu_claim claim;
+  struct vgpu_charge charge;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_claim_now(&claim, vgpu_rounded(bytesize, STEP))) {
+  if (vgpu_charge_current(&charge, vgpu_rounded(bytesize, STEP))) {
     result = REAL(cuMemAlloc)(dptr, bytesize);
     CUdeviceptr pointer = result == CUDA_SUCCESS ? *dptr : 0;
-    result = settled(&claim, result, &pointer);
+    result = finish(&charge, result, &pointer);
   }
   vgpu_leave();
   return result;
@@ -61,19 +61,19 @@ EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) 
 
 EXPORT CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
   if (!vgpu_enter()) return REAL(cuMemAllocManaged)(dptr, bytesize, flags);
-  struct vgpu_claim claim;
+  struct vgpu_charge charge;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_claim_now(&claim, vgpu_rounded(bytesize, PAGE))) {
-    result = settled(&claim, REAL(cuMemAllocManaged)(dptr, bytesize, flags), dptr);
+  if (vgpu_charge_current(&charge, vgpu_rounded(bytesize, PAGE))) {
+    result = finish(&charge, REAL(cuMemAllocManaged)(dptr, bytesize, flags), dptr);
   }
   vgpu_leave();
   return result;
 }
 
-static CUresult pitched(struct vgpu_claim *claim, CUresult result, CUdeviceptr pointer, uint64_t pitch,
+static CUresult finish_pitched(struct vgpu_charge *charge, CUresult result, CUdeviceptr pointer, uint64_t pitch,
                         uint64_t height) {
-  if (result == CUDA_SUCCESS) vgpu_claim_correct(claim, vgpu_rounded(vgpu_product(pitch, height), STEP));
-  return settled(claim, result, &pointer);
+  if (result == CUDA_SUCCESS) vgpu_charge_resize(charge, vgpu_rounded(vgpu_product(pitch, height), STEP));
+  return finish(charge, result, &pointer);
 }
 
 EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
@@ -81,12 +81,12 @@ EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, si
   if (!vgpu_enter()) {
     return REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
   }
-  struct vgpu_claim claim;
+  struct vgpu_charge charge;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_claim_now(&claim, vgpu_product(vgpu_rounded(WidthInBytes, STEP), Height))) {
+  if (vgpu_charge_current(&charge, vgpu_product(vgpu_rounded(WidthInBytes, STEP), Height))) {
     result = REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     bool done = result == CUDA_SUCCESS;
-    result = pitched(&claim, result, done ? *dptr : 0, done ? *pPitch : 0, Height);
+    result = finish_pitched(&charge, result, done ? *dptr : 0, done ? *pPitch : 0, Height);
   }
   vgpu_leave();
   return result;
@@ -98,12 +98,12 @@ EXPORT CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPit
   if (!vgpu_enter()) {
     return REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
   }
-  struct vgpu_claim claim;
+  struct vgpu_charge charge;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_claim_now(&claim, vgpu_product(vgpu_rounded(WidthInBytes, STEP), Height))) {
+  if (vgpu_charge_current(&charge, vgpu_product(vgpu_rounded(WidthInBytes, STEP), Height))) {
     result = REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     bool done = result == CUDA_SUCCESS;
-    result = pitched(&claim, result, done ? *dptr : 0, done ? *pPitch : 0, Height);
+    result = finish_pitched(&charge, result, done ? *dptr : 0, done ? *pPitch : 0, Height);
   }
   vgpu_leave();
   return result;
@@ -116,11 +116,11 @@ EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
   /* Out of the map first: the driver may give the same address to another thread before it returns. */
   if (vgpu_map_take(&vgpu_memory, dptr, &item)) {
     result = REAL(cuMemFree_v2)(dptr);
-    vgpu_item_freed(&vgpu_memory, &item, result);
+    vgpu_charge_freed(&vgpu_memory, &item, result);
   } else {
-    struct vgpu_pooled pooled = vgpu_pooled_take(dptr);
+    struct vgpu_pool_free pooled = vgpu_pool_begin_free(dptr);
     result = REAL(cuMemFree_v2)(dptr);
-    vgpu_pooled_freed(&pooled, result);
+    vgpu_pool_end_free(&pooled, result);
   }
   vgpu_leave();
   return result;
@@ -131,7 +131,7 @@ EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr) {
   struct vgpu_item item;
   bool ours = vgpu_map_take(&vgpu_memory, dptr, &item);
   CUresult result = REAL(cuMemFree)(dptr);
-  if (ours) vgpu_item_freed(&vgpu_memory, &item, result);
+  if (ours) vgpu_charge_freed(&vgpu_memory, &item, result);
   vgpu_leave();
   return result;
 }

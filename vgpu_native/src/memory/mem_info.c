@@ -6,35 +6,35 @@
 #include "memory/graphs.h"
 #include "memory/pools.h"
 
-struct vgpu_view vgpu_view_of(int entry, uint64_t free, uint64_t total) {
-  struct vgpu_view view = {free, total};
+struct vgpu_memory_view vgpu_memory_view(int entry, uint64_t free, uint64_t total) {
+  struct vgpu_memory_view view = {free, total};
   uint64_t limit = entry < 0 ? VGPU_NO_LIMIT : vgpu_limit(entry);
   if (limit == VGPU_NO_LIMIT) return view;
   uint64_t used = vgpu_used(entry), left = used < limit ? limit - used : 0;
   /* Where memory beyond the card is given, neither its size nor what others use of it counts. */
-  if (vgpu_oversubscribes()) return (struct vgpu_view){left, limit};
+  if (vgpu_oversubscribes()) return (struct vgpu_memory_view){left, limit};
   if (limit < total) view.total = limit;
   if (left < free) view.free = left;
   return view;
 }
 
 /* Numbers of the first version of the driver have 32 bits. */
-static unsigned narrow(uint64_t bytes) { return bytes > 0xffffffffULL ? 0xffffffffU : (unsigned)bytes; }
+static unsigned saturate_32(uint64_t bytes) { return bytes > 0xffffffffULL ? 0xffffffffU : (unsigned)bytes; }
 
-static CUresult memory(struct vgpu_view *view) {
+static CUresult read_view(struct vgpu_memory_view *view) {
   size_t free = 0, total = 0;
   CUresult result = REAL(cuMemGetInfo_v2)(&free, &total);
   if (result != CUDA_SUCCESS) return result;
-  vgpu_pools_settle();
-  vgpu_graphs_settle();
-  *view = vgpu_view_of(vgpu_entry_now(), free, total);
+  vgpu_pools_update_charges();
+  vgpu_graphs_update_charges();
+  *view = vgpu_memory_view(vgpu_current_entry(), free, total);
   return result;
 }
 
 EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total) {
   if (!vgpu_enter()) return REAL(cuMemGetInfo_v2)(free, total);
-  struct vgpu_view view;
-  CUresult result = memory(&view);
+  struct vgpu_memory_view view;
+  CUresult result = read_view(&view);
   if (result == CUDA_SUCCESS && free) *free = view.free;
   if (result == CUDA_SUCCESS && total) *total = view.total;
   vgpu_leave();
@@ -43,10 +43,10 @@ EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total) {
 
 EXPORT CUresult CUDAAPI cuMemGetInfo(unsigned int *free, unsigned int *total) {
   if (!vgpu_enter()) return REAL(cuMemGetInfo)(free, total);
-  struct vgpu_view view;
-  CUresult result = memory(&view);
-  if (result == CUDA_SUCCESS && free) *free = narrow(view.free);
-  if (result == CUDA_SUCCESS && total) *total = narrow(view.total);
+  struct vgpu_memory_view view;
+  CUresult result = read_view(&view);
+  if (result == CUDA_SUCCESS && free) *free = saturate_32(view.free);
+  if (result == CUDA_SUCCESS && total) *total = saturate_32(view.total);
   vgpu_leave();
   return result;
 }
@@ -54,7 +54,7 @@ EXPORT CUresult CUDAAPI cuMemGetInfo(unsigned int *free, unsigned int *total) {
 EXPORT CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
   CUresult result = REAL(cuDeviceTotalMem_v2)(bytes, dev);
   if (result != CUDA_SUCCESS || !vgpu_enter()) return result;
-  *bytes = vgpu_view_of(vgpu_entry_of(dev), 0, *bytes).total;
+  *bytes = vgpu_memory_view(vgpu_device_entry(dev), 0, *bytes).total;
   vgpu_leave();
   return result;
 }
@@ -64,7 +64,7 @@ EXPORT CUresult CUDAAPI cuDeviceTotalMem(unsigned int *bytes, CUdevice dev) {
   size_t total;
   if (result != CUDA_SUCCESS || !vgpu_enter()) return result;
   if (REAL(cuDeviceTotalMem_v2)(&total, dev) == CUDA_SUCCESS) {
-    *bytes = narrow(vgpu_view_of(vgpu_entry_of(dev), 0, total).total);
+    *bytes = saturate_32(vgpu_memory_view(vgpu_device_entry(dev), 0, total).total);
   }
   vgpu_leave();
   return result;

@@ -3,9 +3,9 @@
 
 #include "driver.h"
 
-struct vgpu_view {
+struct vgpu_memory_view {
   uint64_t free, total;
 };
 
 /* What of the true numbers the container sees. Entry -1 sees them all. */
-struct vgpu_view vgpu_view_of(int entry, uint64_t free, uint64_t total);
+struct vgpu_memory_view vgpu_memory_view(int entry, uint64_t free, uint64_t total);

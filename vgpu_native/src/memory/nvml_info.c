@@ -7,7 +7,7 @@
 #include "memory/mem_info.h"
 
 /* The 16 bytes of a uuid in `GPU-00000000-0000-0000-0000-000000000000`; false: it is none. */
-static bool parsed(const char *text, unsigned char uuid[16]) {
+static bool parse_uuid(const char *text, unsigned char uuid[16]) {
   unsigned digits = 0;
   const char *at = strchr(text, '-');
   for (at = at ? at + 1 : ""; *at && digits < 32; at++) {
@@ -39,17 +39,17 @@ static int entry_of(nvmlDevice_t device) {
   unsigned char uuid[16];
   unsigned index = 0;
   if (REAL(nvmlDeviceGetUUID)(device, text, sizeof text) != NVML_SUCCESS) return -1;
-  if (!parsed(text, uuid)) return -1;
+  if (!parse_uuid(text, uuid)) return -1;
   CUdevice ordinal = ordinal_of(uuid);
   if (ordinal >= 0) return vgpu_entry(uuid, (unsigned)ordinal);
   REAL(nvmlDeviceGetIndex)(device, &index);
-  return vgpu_entry_guessed(uuid, index);
+  return vgpu_entry_assumed(uuid, index);
 }
 
 EXPORT nvmlReturn_t DECLDIR nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
   nvmlReturn_t result = REAL(nvmlDeviceGetMemoryInfo)(device, memory);
   if (result != NVML_SUCCESS || !vgpu_enter()) return result;
-  struct vgpu_view view = vgpu_view_of(entry_of(device), memory->free, memory->total);
+  struct vgpu_memory_view view = vgpu_memory_view(entry_of(device), memory->free, memory->total);
   if (view.total != memory->total || view.free != memory->free) {
     *memory = (nvmlMemory_t){view.total, view.free, view.total - view.free};
   }
@@ -61,7 +61,7 @@ EXPORT nvmlReturn_t DECLDIR nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMem
 EXPORT nvmlReturn_t DECLDIR nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
   nvmlReturn_t result = REAL(nvmlDeviceGetMemoryInfo_v2)(device, memory);
   if (result != NVML_SUCCESS || !vgpu_enter()) return result;
-  struct vgpu_view view = vgpu_view_of(entry_of(device), memory->free, memory->total);
+  struct vgpu_memory_view view = vgpu_memory_view(entry_of(device), memory->free, memory->total);
   if (view.total != memory->total || view.free != memory->free) {
     *memory = (nvmlMemory_v2_t){memory->version, view.total, 0, view.free, view.total - view.free};
   }

@@ -5,7 +5,7 @@
 
 #include "intercept/device_lookup.h"
 #include "util/arithmetic.h"
-#include "util/cancel_shelter.h"
+#include "util/cancellation.h"
 #include "util/fork_handlers.h"
 #include "vgpu.h"
 
@@ -40,18 +40,18 @@ static void forget(void) {
   making = VGPU_UNLOCKED;
 }
 
-bool vgpu_pools_any(void) { return __atomic_load_n(&first, __ATOMIC_ACQUIRE) != NULL; }
+bool vgpu_pools_exist(void) { return __atomic_load_n(&first, __ATOMIC_ACQUIRE) != NULL; }
 
 static void push(struct vgpu_pool *pool) {
   pool->next = __atomic_load_n(&first, __ATOMIC_RELAXED);
   while (!__atomic_compare_exchange_n(&first, &pool->next, pool, false, __ATOMIC_RELEASE,
                                       __ATOMIC_RELAXED)) {
   }
-  vgpu_forget_in_children(&watched, forget);
+  vgpu_reset_in_children(&watched, forget);
 }
 
 /* A pool that has ended and of which nothing is charged any more, to be used anew. */
-static struct vgpu_pool *reused(CUmemoryPool handle, int entry) {
+static struct vgpu_pool *reuse(CUmemoryPool handle, int entry) {
   for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
     vgpu_lock(&pool->lock);
     bool usable = pool->ended && !pool->live;
@@ -66,7 +66,7 @@ static struct vgpu_pool *reused(CUmemoryPool handle, int entry) {
   return NULL;
 }
 
-static struct vgpu_pool *fresh(CUmemoryPool handle, int entry) {
+static struct vgpu_pool *allocate(CUmemoryPool handle, int entry) {
   struct vgpu_pool *pool = calloc(1, sizeof *pool);
   if (!pool) return NULL;
   pool->lock = VGPU_UNLOCKED;
@@ -76,22 +76,22 @@ static struct vgpu_pool *fresh(CUmemoryPool handle, int entry) {
   return pool;
 }
 
-static struct vgpu_pool *made(CUmemoryPool handle, int entry) {
-  struct vgpu_pool *pool = reused(handle, entry);
-  if (!pool) pool = fresh(handle, entry);
+static struct vgpu_pool *add_pool(CUmemoryPool handle, int entry) {
+  struct vgpu_pool *pool = reuse(handle, entry);
+  if (!pool) pool = allocate(handle, entry);
   if (!pool) return NULL;
   struct vgpu_item old;
   vgpu_map_put(&pools, (struct vgpu_item){(uintptr_t)handle, 0, (uintptr_t)pool}, &old);
   return pool;
 }
 
-void vgpu_pool_made(CUmemoryPool handle, int entry) {
+void vgpu_pool_created(CUmemoryPool handle, int entry) {
   vgpu_lock(&making);
-  made(handle, entry);
+  add_pool(handle, entry);
   vgpu_unlock(&making);
 }
 
-static struct vgpu_pool *found(CUmemoryPool handle) {
+static struct vgpu_pool *find_pool(CUmemoryPool handle) {
   struct vgpu_item item;
   bool known = vgpu_map_find(&pools, (uintptr_t)handle, &item);
   return known ? (struct vgpu_pool *)(uintptr_t)item.note : NULL;
@@ -103,34 +103,34 @@ static int entry_of(CUmemoryPool handle) {
   int type = 0, device = -1, count = 0;
   if (REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_LOCATION_TYPE, &type) == CUDA_SUCCESS &&
       REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_LOCATION_ID, &device) == CUDA_SUCCESS) {
-    return type == CU_MEM_LOCATION_TYPE_DEVICE ? vgpu_entry_of(device) : -1;
+    return type == CU_MEM_LOCATION_TYPE_DEVICE ? vgpu_device_entry(device) : -1;
   }
   REAL(cuDeviceGetCount)(&count);
   for (device = 0; device < count; device++) {
     CUmemoryPool own = NULL;
     REAL(cuDeviceGetDefaultMemPool)(&own, device);
-    if (own == handle) return vgpu_entry_of(device);
+    if (own == handle) return vgpu_device_entry(device);
   }
   return -1;
 }
 
 /* Two threads may meet one of the driver's pools at once, which is to be charged once. */
-static struct vgpu_pool *met(CUmemoryPool handle) {
+static struct vgpu_pool *find_or_add(CUmemoryPool handle) {
   vgpu_lock(&making);
-  struct vgpu_pool *pool = found(handle);
-  if (!pool) pool = made(handle, entry_of(handle));
+  struct vgpu_pool *pool = find_pool(handle);
+  if (!pool) pool = add_pool(handle, entry_of(handle));
   vgpu_unlock(&making);
   return pool;
 }
 
 struct vgpu_pool *vgpu_pool_of(CUmemoryPool handle) {
-  struct vgpu_pool *pool = found(handle);
-  if (!pool) pool = met(handle);
+  struct vgpu_pool *pool = find_pool(handle);
+  if (!pool) pool = find_or_add(handle);
   return pool && pool->entry >= 0 ? pool : NULL;
 }
 
 /* Read what a pool keeps, under its lock. A pool that cannot be read keeps what it kept. */
-static uint64_t reserved(const struct vgpu_pool *pool) {
+static uint64_t read_kept(const struct vgpu_pool *pool) {
   cuuint64_t bytes = 0;
   if (pool->ended) return pool->charged;
   CUresult result =
@@ -139,29 +139,29 @@ static uint64_t reserved(const struct vgpu_pool *pool) {
 }
 
 /* Written under the lock, and looked at without it. */
-static void charge_is(struct vgpu_pool *pool, uint64_t bytes) {
+static void set_charged(struct vgpu_pool *pool, uint64_t bytes) {
   __atomic_store_n(&pool->charged, bytes, __ATOMIC_RELAXED);
 }
 
 /* Charge a pool for what it keeps, of which `held` is charged already. Whether it grew beyond that. */
-static bool settle(struct vgpu_pool *pool, uint64_t held) {
-  uint64_t now = reserved(pool), before = pool->charged + held;
-  if (now > before) vgpu_charge(pool->entry, now - before);
+static bool update_charge(struct vgpu_pool *pool, uint64_t held) {
+  uint64_t now = read_kept(pool), before = pool->charged + held;
+  if (now > before) vgpu_reserve_forced(pool->entry, now - before);
   if (now < before) vgpu_release(pool->entry, before - now);
-  charge_is(pool, now);
+  set_charged(pool, now);
   return now > before;
 }
 
-void vgpu_pool_settle(struct vgpu_pool *pool) {
+void vgpu_pool_update_charge(struct vgpu_pool *pool) {
   if (!pool) return;
   vgpu_lock(&pool->lock);
-  if (pool->entry >= 0) settle(pool, 0);
+  if (pool->entry >= 0) update_charge(pool, 0);
   vgpu_unlock(&pool->lock);
 }
 
-void vgpu_pools_settle(void) {
+void vgpu_pools_update_charges(void) {
   for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
-    if (__atomic_load_n(&pool->charged, __ATOMIC_RELAXED)) vgpu_pool_settle(pool);
+    if (__atomic_load_n(&pool->charged, __ATOMIC_RELAXED)) vgpu_pool_update_charge(pool);
   }
 }
 
@@ -172,7 +172,7 @@ bool vgpu_pools_reclaim(int entry) {
     any = true;
     vgpu_lock(&pool->lock);
     if (!pool->ended) REAL(cuMemPoolTrimTo)(pool->handle, 0);
-    settle(pool, 0);
+    update_charge(pool, 0);
     vgpu_unlock(&pool->lock);
   }
   return any;
@@ -186,7 +186,7 @@ static bool hold(struct vgpu_growth *growth, uint64_t bytes) {
 }
 
 /* What a pool keeps and nobody uses. */
-static uint64_t room_in(const struct vgpu_pool *pool) {
+static uint64_t unused_in(const struct vgpu_pool *pool) {
   cuuint64_t kept = 0, used = 0;
   REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &kept);
   REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
@@ -194,11 +194,11 @@ static uint64_t room_in(const struct vgpu_pool *pool) {
 }
 
 /* Whether a pool has room without growing, also for the others that were told so and may not have
- * come to the driver yet. Should it grow all the same, vgpu_pool_after sees it. */
+ * come to the driver yet. Should it grow all the same, vgpu_pool_end_growth sees it. */
 static bool fits_within(struct vgpu_growth *growth, uint64_t bytes) {
   struct vgpu_pool *pool = growth->pool;
   vgpu_lock(&pool->lock);
-  uint64_t room = room_in(pool);
+  uint64_t room = unused_in(pool);
   bool fits = bytes <= room && pool->asked <= room - bytes;
   if (fits) pool->asked += growth->asked = bytes;
   vgpu_unlock(&pool->lock);
@@ -215,7 +215,7 @@ static bool fits_soon(struct vgpu_growth *growth, uint64_t bytes) {
   return false;
 }
 
-bool vgpu_pool_before(struct vgpu_growth *growth, struct vgpu_pool *pool, uint64_t bytes) {
+bool vgpu_pool_begin_growth(struct vgpu_growth *growth, struct vgpu_pool *pool, uint64_t bytes) {
   *growth = (struct vgpu_growth){.pool = pool};
   uint64_t most = vgpu_rounded(bytes, CHUNK);
   if (!pool || hold(growth, most) || fits_soon(growth, vgpu_rounded(bytes, STEP))) return true;
@@ -228,14 +228,14 @@ static void track(struct vgpu_pool *pool, CUdeviceptr pointer) {
   if (!old.key) __atomic_add_fetch(&pool->live, 1, __ATOMIC_RELAXED);
 }
 
-bool vgpu_pool_after(struct vgpu_growth *growth, CUresult result, const CUdeviceptr *pointer) {
+bool vgpu_pool_end_growth(struct vgpu_growth *growth, CUresult result, const CUdeviceptr *pointer) {
   struct vgpu_pool *pool = growth->pool;
   if (!pool) return true;
   vgpu_lock(&pool->lock);
   /* What other threads hold for this pool at the moment may be in what it keeps by now. */
   pool->asked -= growth->asked;
   uint64_t others = __atomic_sub_fetch(&pool->held, growth->held, __ATOMIC_RELAXED);
-  bool grew = settle(pool, growth->held);
+  bool grew = update_charge(pool, growth->held);
   uint64_t used = vgpu_used(pool->entry), limit = vgpu_limit(pool->entry);
   vgpu_unlock(&pool->lock);
   if (result != CUDA_SUCCESS) return true;
@@ -244,21 +244,21 @@ bool vgpu_pool_after(struct vgpu_growth *growth, CUresult result, const CUdevice
   return true;
 }
 
-void vgpu_pool_undone(struct vgpu_growth *growth) {
+void vgpu_pool_undo_growth(struct vgpu_growth *growth) {
   struct vgpu_pool *pool = growth->pool;
   vgpu_lock(&pool->lock);
   if (!pool->ended) REAL(cuMemPoolTrimTo)(pool->handle, 0);
-  settle(pool, 0);
+  update_charge(pool, 0);
   vgpu_unlock(&pool->lock);
 }
 
-struct vgpu_pooled vgpu_pooled_take(CUdeviceptr pointer) {
-  struct vgpu_pooled pooled = {.known = false};
-  if (vgpu_pools_any()) pooled.known = vgpu_map_take(&pointers, pointer, &pooled.item);
+struct vgpu_pool_free vgpu_pool_begin_free(CUdeviceptr pointer) {
+  struct vgpu_pool_free pooled = {.known = false};
+  if (vgpu_pools_exist()) pooled.known = vgpu_map_take(&pointers, pointer, &pooled.item);
   return pooled;
 }
 
-void vgpu_pooled_freed(const struct vgpu_pooled *pooled, CUresult result) {
+void vgpu_pool_end_free(const struct vgpu_pool_free *pooled, CUresult result) {
   struct vgpu_item old;
   if (!pooled->known) return;
   if (result != CUDA_SUCCESS) {
@@ -268,21 +268,21 @@ void vgpu_pooled_freed(const struct vgpu_pooled *pooled, CUresult result) {
   struct vgpu_pool *pool = (struct vgpu_pool *)(uintptr_t)pooled->item.note;
   vgpu_lock(&pool->lock);
   uint64_t live = __atomic_sub_fetch(&pool->live, 1, __ATOMIC_RELAXED);
-  if (!pool->ended) settle(pool, 0);
+  if (!pool->ended) update_charge(pool, 0);
   else if (!live) {
     vgpu_release(pool->entry, pool->charged);
-    charge_is(pool, 0);
+    set_charged(pool, 0);
   }
   vgpu_unlock(&pool->lock);
 }
 
-struct vgpu_pool *vgpu_pool_ending(CUmemoryPool handle) {
+struct vgpu_pool *vgpu_pool_begin_destroy(CUmemoryPool handle) {
   struct vgpu_item item;
   bool known = vgpu_map_take(&pools, (uintptr_t)handle, &item);
   return known ? (struct vgpu_pool *)(uintptr_t)item.note : NULL;
 }
 
-void vgpu_pool_ended(struct vgpu_pool *pool, CUmemoryPool handle, CUresult result) {
+void vgpu_pool_end_destroy(struct vgpu_pool *pool, CUmemoryPool handle, CUresult result) {
   struct vgpu_item item = {(uintptr_t)handle, 0, (uintptr_t)pool}, old;
   if (!pool) return;
   if (result != CUDA_SUCCESS) {
@@ -293,7 +293,7 @@ void vgpu_pool_ended(struct vgpu_pool *pool, CUmemoryPool handle, CUresult resul
   pool->ended = true;
   if (!__atomic_load_n(&pool->live, __ATOMIC_RELAXED)) {
     if (pool->entry >= 0) vgpu_release(pool->entry, pool->charged);
-    charge_is(pool, 0);
+    set_charged(pool, 0);
   }
   vgpu_unlock(&pool->lock);
 }

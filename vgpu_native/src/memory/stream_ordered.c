@@ -4,7 +4,7 @@
 #include "intercept/hook.h"
 #include "memory/charge.h"
 #include "memory/pools.h"
-#include "util/cancel_shelter.h"
+#include "util/cancellation.h"
 
 /* The device of a context that need not be the current one. */
 static CUresult device_in(CUcontext context, CUdevice *device) {
@@ -38,76 +38,76 @@ static struct vgpu_pool *pool_of_stream(CUstream stream) {
 }
 
 /* After the driver's answer: what made a pool larger than the limit allows is given back. */
-static CUresult settled(struct vgpu_growth *growth, CUresult result, const CUdeviceptr *pointer,
+static CUresult finish_alloc(struct vgpu_growth *growth, CUresult result, const CUdeviceptr *pointer,
                         CUstream stream, CUresult (*undo)(CUdeviceptr, CUstream)) {
-  if (vgpu_pool_after(growth, result, pointer)) return result;
+  if (vgpu_pool_end_growth(growth, result, pointer)) return result;
   undo(*pointer, stream);
-  vgpu_pool_undone(growth);
+  vgpu_pool_undo_growth(growth);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Memory of cuMemAlloc may be freed so, too. It is uncharged at once: its free is ordered before
  * whatever this stream allocates next. */
-static CUresult freed(CUdeviceptr pointer, CUstream stream, CUresult (*real)(CUdeviceptr, CUstream)) {
+static CUresult free_ordered(CUdeviceptr pointer, CUstream stream, CUresult (*real)(CUdeviceptr, CUstream)) {
   struct vgpu_item item;
-  struct vgpu_pooled pooled = vgpu_pooled_take(pointer);
+  struct vgpu_pool_free pooled = vgpu_pool_begin_free(pointer);
   bool linear = !pooled.known && vgpu_map_take(&vgpu_memory, pointer, &item);
   CUresult result = real(pointer, stream);
-  if (linear) vgpu_item_freed(&vgpu_memory, &item, result);
-  vgpu_pooled_freed(&pooled, result);
+  if (linear) vgpu_charge_freed(&vgpu_memory, &item, result);
+  vgpu_pool_end_free(&pooled, result);
   return result;
 }
 
 /* Whether a call becomes a node of a graph, which takes and frees nothing by itself. What its nodes
  * take is counted when the graph is launched. */
-static bool captured(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureStatus *)) {
+static bool is_captured(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureStatus *)) {
   CUstreamCaptureStatus status;
   return ask(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* The two forms of a function differ in their names alone. */
-#define ASYNC(FORM)                                                                                \
-  EXPORT CUresult CUDAAPI cuMemAllocAsync##FORM(CUdeviceptr *dptr, size_t bytesize,                \
-                                                CUstream hStream) {                                \
-    if (!vgpu_enter()) return REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                \
-    int shelter = vgpu_shelter();                                                                  \
-    struct vgpu_growth growth;                                                                     \
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                    \
-    if (captured(hStream, REAL(cuStreamIsCapturing##FORM))) {                                      \
-      result = REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                               \
-    } else if (vgpu_pool_before(&growth, pool_of_stream(hStream), bytesize)) {                     \
-      result = REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                               \
-      result = settled(&growth, result, dptr, hStream, REAL(cuMemFreeAsync##FORM));                \
-    }                                                                                              \
-    vgpu_end_shelter(shelter);                                                                     \
-    vgpu_leave();                                                                                  \
-    return result;                                                                                 \
-  }                                                                                                \
-                                                                                                   \
-  EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##FORM(CUdeviceptr *dptr, size_t bytesize,        \
-                                                        CUmemoryPool pool, CUstream hStream) {     \
-    if (!vgpu_enter()) return REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);  \
-    int shelter = vgpu_shelter();                                                                  \
-    struct vgpu_growth growth;                                                                     \
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                    \
-    if (captured(hStream, REAL(cuStreamIsCapturing##FORM))) {                                      \
-      result = REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);                 \
-    } else if (vgpu_pool_before(&growth, vgpu_pool_of(pool), bytesize)) {                          \
-      result = REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);                 \
-      result = settled(&growth, result, dptr, hStream, REAL(cuMemFreeAsync##FORM));                \
-    }                                                                                              \
-    vgpu_end_shelter(shelter);                                                                     \
-    vgpu_leave();                                                                                  \
-    return result;                                                                                 \
-  }                                                                                                \
-                                                                                                   \
-  EXPORT CUresult CUDAAPI cuMemFreeAsync##FORM(CUdeviceptr dptr, CUstream hStream) {               \
-    if (!vgpu_enter()) return REAL(cuMemFreeAsync##FORM)(dptr, hStream);                           \
-    int shelter = vgpu_shelter();                                                                  \
-    CUresult result = freed(dptr, hStream, REAL(cuMemFreeAsync##FORM));                            \
-    vgpu_end_shelter(shelter);                                                                     \
-    vgpu_leave();                                                                                  \
-    return result;                                                                                 \
+#define ASYNC(FORM)                                                                               \
+  EXPORT CUresult CUDAAPI cuMemAllocAsync##FORM(CUdeviceptr *dptr, size_t bytesize,               \
+                                                CUstream hStream) {                               \
+    if (!vgpu_enter()) return REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);               \
+    int cancel_state = vgpu_defer_cancellation();                                                 \
+    struct vgpu_growth growth;                                                                    \
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                   \
+    if (is_captured(hStream, REAL(cuStreamIsCapturing##FORM))) {                                  \
+      result = REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                              \
+    } else if (vgpu_pool_begin_growth(&growth, pool_of_stream(hStream), bytesize)) {              \
+      result = REAL(cuMemAllocAsync##FORM)(dptr, bytesize, hStream);                              \
+      result = finish_alloc(&growth, result, dptr, hStream, REAL(cuMemFreeAsync##FORM));          \
+    }                                                                                             \
+    vgpu_restore_cancellation(cancel_state);                                                      \
+    vgpu_leave();                                                                                 \
+    return result;                                                                                \
+  }                                                                                               \
+                                                                                                  \
+  EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##FORM(CUdeviceptr *dptr, size_t bytesize,       \
+                                                        CUmemoryPool pool, CUstream hStream) {    \
+    if (!vgpu_enter()) return REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream); \
+    int cancel_state = vgpu_defer_cancellation();                                                 \
+    struct vgpu_growth growth;                                                                    \
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                   \
+    if (is_captured(hStream, REAL(cuStreamIsCapturing##FORM))) {                                  \
+      result = REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);                \
+    } else if (vgpu_pool_begin_growth(&growth, vgpu_pool_of(pool), bytesize)) {                   \
+      result = REAL(cuMemAllocFromPoolAsync##FORM)(dptr, bytesize, pool, hStream);                \
+      result = finish_alloc(&growth, result, dptr, hStream, REAL(cuMemFreeAsync##FORM));          \
+    }                                                                                             \
+    vgpu_restore_cancellation(cancel_state);                                                      \
+    vgpu_leave();                                                                                 \
+    return result;                                                                                \
+  }                                                                                               \
+                                                                                                  \
+  EXPORT CUresult CUDAAPI cuMemFreeAsync##FORM(CUdeviceptr dptr, CUstream hStream) {              \
+    if (!vgpu_enter()) return REAL(cuMemFreeAsync##FORM)(dptr, hStream);                          \
+    int cancel_state = vgpu_defer_cancellation();                                                 \
+    CUresult result = free_ordered(dptr, hStream, REAL(cuMemFreeAsync##FORM));                    \
+    vgpu_restore_cancellation(cancel_state);                                                      \
+    vgpu_leave();                                                                                 \
+    return result;                                                                                \
   }
 
 ASYNC()
@@ -118,7 +118,7 @@ EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps
   CUresult result = REAL(cuMemPoolCreate)(pool, poolProps);
   if (result == CUDA_SUCCESS) {
     bool device = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    vgpu_pool_made(*pool, device ? vgpu_entry_of(poolProps->location.id) : -1);
+    vgpu_pool_created(*pool, device ? vgpu_device_entry(poolProps->location.id) : -1);
   }
   vgpu_leave();
   return result;
@@ -132,7 +132,7 @@ EXPORT CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_ou
     return REAL(cuMemPoolImportFromShareableHandle)(pool_out, handle, handleType, flags);
   }
   CUresult result = REAL(cuMemPoolImportFromShareableHandle)(pool_out, handle, handleType, flags);
-  if (result == CUDA_SUCCESS) vgpu_pool_made(*pool_out, -1);
+  if (result == CUDA_SUCCESS) vgpu_pool_created(*pool_out, -1);
   vgpu_leave();
   return result;
 }
@@ -140,16 +140,16 @@ EXPORT CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_ou
 EXPORT CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   if (!vgpu_enter()) return REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
   CUresult result = REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
-  vgpu_pool_settle(vgpu_pool_of(pool));
+  vgpu_pool_update_charge(vgpu_pool_of(pool));
   vgpu_leave();
   return result;
 }
 
 EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
   if (!vgpu_enter()) return REAL(cuMemPoolDestroy)(pool);
-  struct vgpu_pool *ending = vgpu_pool_ending(pool);
+  struct vgpu_pool *ending = vgpu_pool_begin_destroy(pool);
   CUresult result = REAL(cuMemPoolDestroy)(pool);
-  vgpu_pool_ended(ending, pool, result);
+  vgpu_pool_end_destroy(ending, pool, result);
   vgpu_leave();
   return result;
 }

@@ -9,31 +9,31 @@
 
 #define BATCH 32
 #define STEP (2ULL << 20) /* the smallest granularity of a device's memory */
-#define BEYOND (1ULL << 47) /* no program's address space is larger */
+#define ADDRESS_SPACE_BYTES (1ULL << 47) /* no program's address space is larger */
 
 static struct vgpu_map handles;  /* note: the entry in the upper half, what holds it in the lower */
 static struct vgpu_map mappings; /* address to bytes; note: the handle */
 
 /* A hold on a handle that is let go, and what the handle was like after that. */
-struct loosened {
+struct dropped {
   struct vgpu_item item;
   bool known;
 };
 
-static bool hold(CUmemGenericAllocationHandle handle) {
+static bool add_reference(CUmemGenericAllocationHandle handle) {
   struct vgpu_item item;
   return vgpu_map_count(&handles, handle, 1, &item);
 }
 
 /* Let go before the driver is asked: it may give the same handle to another thread at once. */
-static struct loosened loosen(CUmemGenericAllocationHandle handle) {
-  struct loosened loosened;
-  loosened.known = vgpu_map_count(&handles, handle, -1, &loosened.item);
-  return loosened;
+static struct dropped drop_reference(CUmemGenericAllocationHandle handle) {
+  struct dropped dropped;
+  dropped.known = vgpu_map_count(&handles, handle, -1, &dropped.item);
+  return dropped;
 }
 
 /* Uncharge what nothing holds any more, or hold it again if the driver refused. */
-static void loosened(const struct loosened *was, CUresult result) {
+static void finish_drop(const struct dropped *was, CUresult result) {
   struct vgpu_item item = was->item, old;
   bool last = was->known && !(uint32_t)item.note;
   if (result == CUDA_SUCCESS) {
@@ -42,22 +42,22 @@ static void loosened(const struct loosened *was, CUresult result) {
     item.note |= 1;
     vgpu_map_put(&handles, item, &old);
   } else if (was->known) {
-    hold(item.key);
+    add_reference(item.key);
   }
 }
 
-static void let_go(CUmemGenericAllocationHandle handle) {
-  struct loosened was = loosen(handle);
-  loosened(&was, CUDA_SUCCESS);
+static void drop_now(CUmemGenericAllocationHandle handle) {
+  struct dropped was = drop_reference(handle);
+  finish_drop(&was, CUDA_SUCCESS);
 }
 
-/* Write down who made it. The claim's own form of notes has no count. */
-static CUresult made(const struct vgpu_claim *claim, CUmemGenericAllocationHandle handle) {
-  struct vgpu_item item = {handle, claim->bytes, (uint64_t)claim->entry << 32 | 1}, old;
-  if (claim->entry < 0) return CUDA_SUCCESS;
+/* Write down who made it. The charge's own form of notes has no count. */
+static CUresult store_handle(const struct vgpu_charge *charge, CUmemGenericAllocationHandle handle) {
+  struct vgpu_item item = {handle, charge->bytes, (uint64_t)charge->entry << 32 | 1}, old;
+  if (charge->entry < 0) return CUDA_SUCCESS;
   if (!vgpu_map_put(&handles, item, &old)) {
     REAL(cuMemRelease)(handle);
-    vgpu_claim_drop(claim);
+    vgpu_charge_cancel(charge);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (old.key) vgpu_release((int)(old.note >> 32), old.bytes);
@@ -66,21 +66,21 @@ static CUresult made(const struct vgpu_claim *claim, CUmemGenericAllocationHandl
 
 static int entry_of(const CUmemAllocationProp *prop) {
   bool device = prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  return device ? vgpu_entry_of(prop->location.id) : -1;
+  return device ? vgpu_device_entry(prop->location.id) : -1;
 }
 
 EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                                     const CUmemAllocationProp *prop, unsigned long long flags) {
   if (!vgpu_enter()) return REAL(cuMemCreate)(handle, size, prop, flags);
-  struct vgpu_claim claim;
+  struct vgpu_charge charge;
   unsigned attempt = 0;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_claim(&claim, entry_of(prop), size)) {
+  if (vgpu_charge_device(&charge, entry_of(prop), size)) {
     do {
       result = REAL(cuMemCreate)(handle, size, prop, flags);
-    } while (vgpu_claim_again(&claim, result, &attempt));
-    if (result == CUDA_SUCCESS) result = made(&claim, *handle);
-    else vgpu_claim_drop(&claim);
+    } while (vgpu_charge_retry(&charge, result, &attempt));
+    if (result == CUDA_SUCCESS) result = store_handle(&charge, *handle);
+    else vgpu_charge_cancel(&charge);
   }
   vgpu_leave();
   return result;
@@ -88,9 +88,9 @@ EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t
 
 EXPORT CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
   if (!vgpu_enter()) return REAL(cuMemRelease)(handle);
-  struct loosened was = loosen(handle);
+  struct dropped was = drop_reference(handle);
   CUresult result = REAL(cuMemRelease)(handle);
-  loosened(&was, result);
+  finish_drop(&was, result);
   vgpu_leave();
   return result;
 }
@@ -100,7 +100,7 @@ EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHan
                                                        CUmemAllocationHandleType shHandleType) {
   if (!vgpu_enter()) return REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
   CUresult result = REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
-  if (result == CUDA_SUCCESS) hold(*handle);
+  if (result == CUDA_SUCCESS) add_reference(*handle);
   vgpu_leave();
   return result;
 }
@@ -108,7 +108,7 @@ EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHan
 EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr) {
   if (!vgpu_enter()) return REAL(cuMemRetainAllocationHandle)(handle, addr);
   CUresult result = REAL(cuMemRetainAllocationHandle)(handle, addr);
-  if (result == CUDA_SUCCESS) hold(*handle);
+  if (result == CUDA_SUCCESS) add_reference(*handle);
   vgpu_leave();
   return result;
 }
@@ -116,17 +116,17 @@ EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle
 EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                                  CUmemGenericAllocationHandle handle, unsigned long long flags) {
   if (!vgpu_enter()) return REAL(cuMemMap)(ptr, size, offset, handle, flags);
-  bool held = hold(handle);
+  bool held = add_reference(handle);
   CUresult result = REAL(cuMemMap)(ptr, size, offset, handle, flags);
   struct vgpu_item old = {0};
-  if (held && result != CUDA_SUCCESS) let_go(handle);
+  if (held && result != CUDA_SUCCESS) drop_now(handle);
   if (held && result == CUDA_SUCCESS) {
     if (!vgpu_map_put(&mappings, (struct vgpu_item){ptr, size, handle}, &old)) {
       REAL(cuMemUnmap)(ptr, size);
-      let_go(handle);
+      drop_now(handle);
       result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (old.key) let_go(old.note);
+    if (old.key) drop_now(old.note);
   }
   vgpu_leave();
   return result;
@@ -135,16 +135,16 @@ EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 /* Some mappings that are next to one another, taken out of the map with their holds. */
 struct batch {
   struct vgpu_item mapping[BATCH];
-  struct loosened handle[BATCH];
+  struct dropped handle[BATCH];
   unsigned count;
 };
 
 /* Take mappings from an address on, until the batch is full or the end is reached: where that is. */
-static CUdeviceptr taken(struct batch *batch, CUdeviceptr at, CUdeviceptr end) {
+static CUdeviceptr take_mappings(struct batch *batch, CUdeviceptr at, CUdeviceptr end) {
   for (batch->count = 0; at < end && batch->count < BATCH;) {
     struct vgpu_item *mapping = &batch->mapping[batch->count];
     if (vgpu_map_take(&mappings, at, mapping)) {
-      batch->handle[batch->count++] = loosen(mapping->note);
+      batch->handle[batch->count++] = drop_reference(mapping->note);
       at += mapping->bytes;
     } else {
       at += STEP;
@@ -153,24 +153,24 @@ static CUdeviceptr taken(struct batch *batch, CUdeviceptr at, CUdeviceptr end) {
   return at < end ? at : end;
 }
 
-static void untake(const struct batch *batch, CUresult result) {
+static void finish_unmap(const struct batch *batch, CUresult result) {
   struct vgpu_item old;
   for (unsigned i = 0; i < batch->count; i++) {
-    loosened(&batch->handle[i], result);
+    finish_drop(&batch->handle[i], result);
     if (result != CUDA_SUCCESS) vgpu_map_put(&mappings, batch->mapping[i], &old);
   }
 }
 
 /* One call may end many mappings. It is made in parts if they are more than fit into a batch. */
 EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size) {
-  if (size > BEYOND || !vgpu_enter()) return REAL(cuMemUnmap)(ptr, size);
+  if (size > ADDRESS_SPACE_BYTES || !vgpu_enter()) return REAL(cuMemUnmap)(ptr, size);
   struct batch batch;
   CUresult result;
   CUdeviceptr at = ptr, end = ptr + size, next;
   do {
-    next = taken(&batch, at, end);
+    next = take_mappings(&batch, at, end);
     result = REAL(cuMemUnmap)(at, next - at);
-    untake(&batch, result);
+    finish_unmap(&batch, result);
     at = next;
   } while (result == CUDA_SUCCESS && at < end);
   vgpu_leave();

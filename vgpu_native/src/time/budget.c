@@ -25,7 +25,7 @@ static int64_t used_until(uint64_t word, int64_t now) {
 }
 
 /* The same after so much more was used. */
-static uint64_t used_with(uint64_t word, int64_t now, int64_t ns, unsigned share) {
+static uint64_t used_after(uint64_t word, int64_t now, int64_t ns, unsigned share) {
   int64_t must_pass = clamped(ns, -DEBT_MAX_NS, DEBT_MAX_NS) * 100 / (share ? share : 1);
   return (uint64_t)clamped(used_until(word, now) + must_pass, now - VGPU_BURST_NS, now + DEBT_MAX_NS);
 }
@@ -37,7 +37,7 @@ static bool replace(vgpu_budget *budget, uint64_t *before, uint64_t after) {
 void vgpu_budget_charge(vgpu_budget *budget, int64_t ns, unsigned share) {
   int64_t now = (int64_t)vgpu_monotonic();
   uint64_t before = __atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), after;
-  do after = used_with(before, now, ns, share);
+  do after = used_after(before, now, ns, share);
   while (!replace(budget, &before, after));
 }
 
@@ -54,7 +54,7 @@ uint64_t vgpu_budget_take(vgpu_budget *budget, int64_t ns, unsigned share, uint6
   uint64_t before = __atomic_load_n(&budget->used_until, __ATOMIC_RELAXED), wait;
   do {
     if ((wait = wait_of(before, now))) return wait;
-  } while (!replace(budget, &before, used_with(before, (int64_t)now, ns, share)));
+  } while (!replace(budget, &before, used_after(before, (int64_t)now, ns, share)));
   return 0;
 }
 

@@ -8,7 +8,7 @@
 #include "memory/graphs.h"
 #include "memory/pools.h"
 #include "time/meter.h"
-#include "util/cancel_shelter.h"
+#include "util/cancellation.h"
 #include "util/fork_handlers.h"
 
 #define DEVICES 64
@@ -24,32 +24,32 @@ static void forget(void) {
   for (int i = 0; i < DEVICES; i++) primary[i] = NULL;
 }
 
-static void begin(void) {
-  vgpu_forget_in_children(&watched, forget);
+static void begin_change(void) {
+  vgpu_reset_in_children(&watched, forget);
   vgpu_lock(&lock);
 }
 
-static CUresult done(CUresult result) {
+static CUresult finish(CUresult result) {
   vgpu_contexts_changed();
   vgpu_unlock(&lock);
   vgpu_leave();
   return result;
 }
 
-static void ended(CUcontext context) {
+static void context_ended(CUcontext context) {
   vgpu_contexts_changed();
-  vgpu_items_end(&vgpu_memory, context);
-  vgpu_items_end(&vgpu_arrays, context);
-  vgpu_pools_settle();
-  vgpu_graphs_settle();
+  vgpu_charges_end(&vgpu_memory, context);
+  vgpu_charges_end(&vgpu_arrays, context);
+  vgpu_pools_update_charges();
+  vgpu_graphs_update_charges();
 }
 
 /* All functions that make a context. */
 #define CREATE(name, parameters, arguments)         \
   EXPORT CUresult CUDAAPI name parameters {         \
     if (!vgpu_enter()) return REAL(name) arguments; \
-    begin();                                        \
-    return done(REAL(name) arguments);              \
+    begin_change();                                 \
+    return finish(REAL(name) arguments);            \
   }
 
 CREATE(cuCtxCreate, (CUcontext *context, unsigned flags, CUdevice device), (context, flags, device))
@@ -61,37 +61,37 @@ CREATE(cuCtxCreate_v4,
        (CUcontext *context, CUctxCreateParams *params, unsigned flags, CUdevice device),
        (context, params, flags, device))
 
-#define DESTROY(name)                                 \
-  EXPORT CUresult CUDAAPI name(CUcontext ctx) {       \
-    if (!vgpu_enter()) return REAL(name)(ctx);        \
-    begin();                                          \
-    vgpu_meter_forget(ctx);                           \
-    CUresult result = REAL(name)(ctx);                \
-    if (result == CUDA_SUCCESS) ended(ctx);           \
-    return done(result);                              \
+#define DESTROY(name)                               \
+  EXPORT CUresult CUDAAPI name(CUcontext ctx) {     \
+    if (!vgpu_enter()) return REAL(name)(ctx);      \
+    begin_change();                                 \
+    vgpu_meter_forget_context(ctx);                 \
+    CUresult result = REAL(name)(ctx);              \
+    if (result == CUDA_SUCCESS) context_ended(ctx); \
+    return finish(result);                          \
   }
 
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
 
 /* Of these it is not known whether anything has ended. What lived there stays charged. */
-static CUresult maybe_ended(CUresult result) {
+static CUresult maybe_changed(CUresult result) {
   vgpu_contexts_changed();
   return result;
 }
 
-EXPORT CUresult CUDAAPI cuCtxDetach(CUcontext ctx) { return maybe_ended(REAL(cuCtxDetach)(ctx)); }
+EXPORT CUresult CUDAAPI cuCtxDetach(CUcontext ctx) { return maybe_changed(REAL(cuCtxDetach)(ctx)); }
 
 EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
-  return maybe_ended(REAL(cuGreenCtxDestroy)(hCtx));
+  return maybe_changed(REAL(cuGreenCtxDestroy)(hCtx));
 }
 
 EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
   if (!vgpu_enter()) return REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
-  begin();
+  begin_change();
   CUresult result = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
   if (result == CUDA_SUCCESS && dev >= 0 && dev < DEVICES) primary[dev] = *pctx;
-  return done(result);
+  return finish(result);
 }
 
 /* NULL: it is not known here, and may be any. */
@@ -100,23 +100,23 @@ static CUcontext primary_of(CUdevice device) {
 }
 
 /* A primary context lives until its last user lets it go. */
-static CUresult released(CUresult result, CUdevice device) {
+static CUresult release_primary(CUresult result, CUdevice device) {
   unsigned flags;
   int active = 1;
   if (result != CUDA_SUCCESS || device < 0 || device >= DEVICES) return result;
   REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active);
   if (active) return result;
-  ended(primary[device]);
+  context_ended(primary[device]);
   primary[device] = NULL; /* its address may be another context's from now on */
   return result;
 }
 
-#define RELEASE(name)                                        \
-  EXPORT CUresult CUDAAPI name(CUdevice dev) {               \
-    if (!vgpu_enter()) return REAL(name)(dev);               \
-    begin();                                                 \
-    vgpu_meter_forget(primary_of(dev));                      \
-    return done(released(REAL(name)(dev), dev));             \
+#define RELEASE(name)                                     \
+  EXPORT CUresult CUDAAPI name(CUdevice dev) {            \
+    if (!vgpu_enter()) return REAL(name)(dev);            \
+    begin_change();                                       \
+    vgpu_meter_forget_context(primary_of(dev));           \
+    return finish(release_primary(REAL(name)(dev), dev)); \
   }
 
 RELEASE(cuDevicePrimaryCtxRelease)

@@ -39,7 +39,7 @@ static void begin(struct vgpu_cost *cost, uint64_t key) {
 }
 
 /* Which of several has to leave goes round, so that no two take turns to drive each other out. */
-struct vgpu_cost *vgpu_cost_of(uint64_t key) {
+struct vgpu_cost *vgpu_cost_place(uint64_t key) {
   static unsigned next;
   struct vgpu_cost *cost = seek(key, key);
   if (cost) return cost;
@@ -79,7 +79,7 @@ void vgpu_cost_learn(struct vgpu_cost *cost, uint64_t key, uint64_t ns) {
   set(&cost->ns, towards(known ? known : ns, ns));
 }
 
-void vgpu_costs_unpaid(void) {
+void vgpu_costs_reset_prepaid(void) {
   for (unsigned i = 0; i < sizeof vgpu_costs / sizeof *vgpu_costs; i++)
     if (vgpu_costs[i].left) vgpu_costs[i].left = 0;
 }

@@ -36,7 +36,7 @@ static inline bool vgpu_cost_spend(struct vgpu_cost *cost) {
 
 /* The place of a kind, which is given one if need be. Another kind may have to leave it, and is measured
  * anew when it comes back. */
-struct vgpu_cost *vgpu_cost_of(uint64_t key);
+struct vgpu_cost *vgpu_cost_place(uint64_t key);
 
 /* For how many launches of a kind to pay ahead. */
 uint64_t vgpu_cost_ahead(const struct vgpu_cost *cost, uint64_t ns);
@@ -51,4 +51,4 @@ uint64_t vgpu_cost_unknown(void);
 void vgpu_cost_learn(struct vgpu_cost *cost, uint64_t key, uint64_t ns);
 
 /* In the child of a fork: nothing is paid for. */
-void vgpu_costs_unpaid(void);
+void vgpu_costs_reset_prepaid(void);

@@ -38,40 +38,40 @@ static uint64_t kind_of_graph(CUgraphExec graph) { return (uint64_t)(uintptr_t)g
   if (real && !vgpu_paced()) return real arguments; \
   return paced_##name arguments
 
-#define LAUNCH(name, parameters, arguments, kind, stream, per_thread)                                     \
-  PACED(name, parameters, arguments, kind, stream, per_thread)                                            \
+#define LAUNCH(name, parameters, arguments, kind, stream, per_thread) \
+  PACED(name, parameters, arguments, kind, stream, per_thread)        \
   EXPORT CUresult CUDAAPI name parameters { ONWARD(name, arguments); }
 
-#define KERNEL(name, per_thread)                                                                          \
-  LAUNCH(name,                                                                                            \
-         (CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX,      \
-          unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream,              \
-          void **kernelParams, void **extra),                                                             \
-         (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,      \
-          kernelParams, extra),                                                                           \
+#define KERNEL(name, per_thread)                                                                     \
+  LAUNCH(name,                                                                                       \
+         (CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX, \
+          unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream,         \
+          void **kernelParams, void **extra),                                                        \
+         (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, \
+          kernelParams, extra),                                                                      \
          kind_of(f, blocks(gridDimX, gridDimY, gridDimZ)), hStream, per_thread)
 
-#define COOPERATIVE(name, per_thread)                                                                     \
-  LAUNCH(name,                                                                                            \
-         (CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX,      \
-          unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream,              \
-          void **kernelParams),                                                                           \
-         (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,      \
-          kernelParams),                                                                                  \
+#define COOPERATIVE(name, per_thread)                                                                \
+  LAUNCH(name,                                                                                       \
+         (CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX, \
+          unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream,         \
+          void **kernelParams),                                                                      \
+         (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, \
+          kernelParams),                                                                             \
          kind_of(f, blocks(gridDimX, gridDimY, gridDimZ)), hStream, per_thread)
 
-#define CONFIGURED(name, per_thread)                                                                      \
-  LAUNCH(name, (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),           \
-         (config, f, kernelParams, extra), kind_of_config(config, f), config ? config->hStream : NULL,    \
+#define CONFIGURED(name, per_thread)                                                                   \
+  LAUNCH(name, (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),        \
+         (config, f, kernelParams, extra), kind_of_config(config, f), config ? config->hStream : NULL, \
          per_thread)
 
 /* Memory of the graph's own is charged around all of it, so that it waits with nothing half charged. */
-#define GRAPH(name, per_thread)                                                                           \
-  PACED(name, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream),                          \
-        kind_of_graph(hGraphExec), hStream, per_thread)                                                   \
-  EXPORT CUresult CUDAAPI name(CUgraphExec hGraphExec, CUstream hStream) {                                \
-    if (vgpu_graphs_any()) return vgpu_graph_launch(paced_##name, hGraphExec, hStream);                   \
-    ONWARD(name, (hGraphExec, hStream));                                                                  \
+#define GRAPH(name, per_thread)                                                                 \
+  PACED(name, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream),                \
+        kind_of_graph(hGraphExec), hStream, per_thread)                                         \
+  EXPORT CUresult CUDAAPI name(CUgraphExec hGraphExec, CUstream hStream) {                      \
+    if (vgpu_graphs_have_memory()) return vgpu_graph_launch(paced_##name, hGraphExec, hStream); \
+    ONWARD(name, (hGraphExec, hStream));                                                        \
   }
 
 KERNEL(cuLaunchKernel, false)

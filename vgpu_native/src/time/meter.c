@@ -17,7 +17,7 @@
 #define DOUBTS_MAX 7 /* samples in a row that are not believed */
 #define STACK (256 * 1024)
 
-struct vgpu_work vgpu_works[VGPU_DEVICES_MAX];
+struct vgpu_work vgpu_device_work[VGPU_DEVICES_MAX];
 
 static pid_t owner;      /* the process that the thread below is in; 0: there is none */
 static uint32_t watched; /* goes up with each sample */
@@ -39,17 +39,17 @@ static void count(int entry, uint64_t ns) {
 
 /* Whether not to go by a sample that others may have come into: what its kind is known for is better, but
  * not for ever. Only the thread that reads samples asks. */
-static bool doubted(const struct vgpu_sample *sample) {
+static bool is_doubtful(const struct vgpu_sample *sample) {
   static unsigned doubts;
   doubts = sample->torn && !sample->first && doubts < DOUBTS_MAX ? doubts + 1 : 0;
   return doubts;
 }
 
 /* A sample has ended after so much work, or 0: nobody knows, and what was charged stands. */
-static void ended(const struct vgpu_sample *sample, uint64_t ns) {
-  struct vgpu_work *work = &vgpu_works[sample->entry];
+static void sample_ended(const struct vgpu_sample *sample, uint64_t ns) {
+  struct vgpu_work *work = &vgpu_device_work[sample->entry];
   uint64_t took = sample->charged;
-  if (ns && !doubted(sample)) {
+  if (ns && !is_doubtful(sample)) {
     vgpu_cost_learn(sample->cost, sample->key, ns);
     took = ns * sample->launches;
   }
@@ -68,12 +68,12 @@ static void sleep_until_watched(uint32_t seen) {
 
 /* To wake this thread costs a launch more than the sample itself: a program that goes on launching finds
  * it awake. */
-static void *run(void *nothing) {
+static void *read_samples(void *nothing) {
   vgpu_inside = true; /* what the driver calls of itself in this thread is not the program's */
   uint32_t seen = 0;
   for (unsigned quiet = 0;;) {
     uint32_t now = __atomic_load_n(&watched, __ATOMIC_SEQ_CST);
-    bool busy = vgpu_samples_read(ended) || now != seen;
+    bool busy = vgpu_samples_read(sample_ended) || now != seen;
     quiet = busy ? 0 : quiet + 1;
     seen = now;
     if (quiet < QUIET) clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = PERIOD_NS}, NULL);
@@ -91,7 +91,7 @@ static bool start(void) {
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, STACK);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = pthread_create(&thread, &attributes, run, NULL) == 0;
+  bool started = pthread_create(&thread, &attributes, read_samples, NULL) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
   if (started) pthread_detach(thread);
@@ -99,7 +99,7 @@ static bool start(void) {
 }
 
 void vgpu_meter_drop(struct vgpu_sample *sample) {
-  ended(sample, 0);
+  sample_ended(sample, 0);
   vgpu_sample_drop(sample);
 }
 
@@ -111,19 +111,19 @@ void vgpu_meter_watch(struct vgpu_sample *sample) {
     if (!start()) __atomic_store_n(&owner, 0, __ATOMIC_RELEASE);
   }
   if (!__atomic_load_n(&owner, __ATOMIC_ACQUIRE)) {
-    vgpu_samples_read(ended); /* no thread to be had: look now, and whenever one is launched */
+    vgpu_samples_read(sample_ended); /* no thread to be had: look now, and whenever one is launched */
     return;
   }
   __atomic_fetch_add(&watched, 1, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST)) vgpu_futex_wake(&watched);
 }
 
-void vgpu_meter_check(void) {
+void vgpu_meter_check_fork(void) {
   pid_t was = __atomic_load_n(&owner, __ATOMIC_ACQUIRE);
   if (!was || was == getpid()) return;
   vgpu_samples_reset();
-  vgpu_costs_unpaid();
-  for (int i = 0; i < VGPU_DEVICES_MAX; i++) vgpu_works[i] = (struct vgpu_work){0};
+  vgpu_costs_reset_prepaid();
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) vgpu_device_work[i] = (struct vgpu_work){0};
   asleep = 0;
   streams = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   __atomic_store_n(&owner, 0, __ATOMIC_RELEASE);
@@ -133,16 +133,16 @@ bool vgpu_streams_try(void) { return pthread_mutex_trylock(&streams) == 0; }
 void vgpu_streams_leave(void) { pthread_mutex_unlock(&streams); }
 
 void vgpu_meter_forget_stream(CUstream stream) {
-  vgpu_meter_check();
+  vgpu_meter_check_fork();
   pthread_mutex_lock(&streams);
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
-    CUstream last = __atomic_load_n(&vgpu_works[i].last, __ATOMIC_RELAXED);
-    if (last && (!stream || stream == last)) __atomic_store_n(&vgpu_works[i].last, NULL, __ATOMIC_RELAXED);
+    CUstream last = __atomic_load_n(&vgpu_device_work[i].last, __ATOMIC_RELAXED);
+    if (last && (!stream || stream == last)) __atomic_store_n(&vgpu_device_work[i].last, NULL, __ATOMIC_RELAXED);
   }
   pthread_mutex_unlock(&streams);
 }
 
-void vgpu_meter_forget(CUcontext context) {
+void vgpu_meter_forget_context(CUcontext context) {
   vgpu_meter_forget_stream(NULL);
-  vgpu_samples_forget(context, ended);
+  vgpu_samples_forget(context, sample_ended);
 }

@@ -13,7 +13,7 @@ struct vgpu_work {
   CUstream last;     /* of the last launch, NULL: none that may be used */
 } __attribute__((aligned(64)));
 
-extern struct vgpu_work vgpu_works[VGPU_DEVICES_MAX];
+extern struct vgpu_work vgpu_device_work[VGPU_DEVICES_MAX];
 
 /* Charge a device's budget, as far as it has a limit. */
 void vgpu_meter_charge(int entry, int64_t ns);
@@ -23,7 +23,7 @@ void vgpu_meter_watch(struct vgpu_sample *sample);
 void vgpu_meter_drop(struct vgpu_sample *sample);
 
 /* Called from time to time: in the child of a fork everything begins anew. */
-void vgpu_meter_check(void);
+void vgpu_meter_check_fork(void);
 
 /* The stream of the last launch on a device is used under this lock, and not after its end. False:
  * another thread has it. */
@@ -34,4 +34,4 @@ void vgpu_streams_leave(void);
 void vgpu_meter_forget_stream(CUstream stream);
 
 /* Before a context is destroyed or reset; NULL: all of them. */
-void vgpu_meter_forget(CUcontext context);
+void vgpu_meter_forget_context(CUcontext context);

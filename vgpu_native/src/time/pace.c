@@ -14,13 +14,13 @@
 #include "intercept/current_context.h"
 #include "intercept/hook.h"
 #include "time/budget.h"
-#include "util/cancel_shelter.h"
+#include "util/cancellation.h"
 
 #define SAMPLE_NS 1000000 /* of a device, and of each kind: as much work is between two samples */
 #define ALIKE_MAX 128     /* launches of a kind: more may not go by what one of them has taken */
 #define SLICE_NS 2000000  /* a wait looks this often whether the limit has changed */
 #define READING_NS 500000 /* and so often whether work has ended */
-#define COURTESY_NS 100000 /* who begins to wait comes after those who wait already, of other processes, too */
+#define NEWCOMER_DELAY_NS 100000 /* who begins to wait comes after those who wait already, of other processes, too */
 #define UNKNOWN_MAX 4     /* kinds that may run before one of them is measured */
 
 /* A device's time that one launch pays off at most; what is owed beyond is carried over, so that a
@@ -30,27 +30,27 @@
 #define QUEUED_NS 100000000ULL
 
 static const uint64_t unread;
-const uint64_t *vgpu_changes = &unread;
-uint64_t vgpu_timeless;
+const uint64_t *vgpu_limit_changes = &unread;
+uint64_t vgpu_no_time_limits;
 
 /* At the first launch on a device, and at the first one after each change: whether it has a limit. */
-static __attribute__((noinline)) bool look(int entry) {
+static __attribute__((noinline)) bool reread_limits(int entry) {
   static uint64_t seen;
   const uint64_t *changes = vgpu_limits_changes();
   uint64_t now = __atomic_load_n(changes, __ATOMIC_ACQUIRE);
   bool limited = vgpu_cores(entry) < 100;
-  __atomic_store_n(&vgpu_changes, changes, __ATOMIC_RELAXED);
-  if (limited) __atomic_store_n(&vgpu_works[entry].limited, now + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&vgpu_limit_changes, changes, __ATOMIC_RELAXED);
+  if (limited) __atomic_store_n(&vgpu_device_work[entry].limited, now + 1, __ATOMIC_RELAXED);
   bool first = __atomic_exchange_n(&seen, now + 1, __ATOMIC_RELAXED) != now + 1;
-  if (!limited && first && vgpu_limits_timeless()) __atomic_store_n(&vgpu_timeless, now + 1, __ATOMIC_RELAXED);
+  if (!limited && first && vgpu_limits_cores_unlimited()) __atomic_store_n(&vgpu_no_time_limits, now + 1, __ATOMIC_RELAXED);
   return limited;
 }
 
 static inline bool limited(int entry) {
   if (entry < 0 || entry >= VGPU_DEVICES_MAX) return false;
-  const uint64_t *changes = __atomic_load_n(&vgpu_changes, __ATOMIC_RELAXED);
+  const uint64_t *changes = __atomic_load_n(&vgpu_limit_changes, __ATOMIC_RELAXED);
   uint64_t now = __atomic_load_n(changes, __ATOMIC_RELAXED) + 1;
-  return __builtin_expect(__atomic_load_n(&vgpu_works[entry].limited, __ATOMIC_RELAXED) == now, 1) || look(entry);
+  return __builtin_expect(__atomic_load_n(&vgpu_device_work[entry].limited, __ATOMIC_RELAXED) == now, 1) || reread_limits(entry);
 }
 
 static int64_t add(int64_t *to, int64_t value) { return __atomic_add_fetch(to, value, __ATOMIC_RELAXED); }
@@ -72,18 +72,18 @@ static struct price price_of(const struct vgpu_cost *cost) {
 static int64_t all_of(const struct price *price) { return (int64_t)(price->ns * (1 + price->ahead)); }
 
 /* Whether so much is queued that more has to wait until some of it has ended. */
-static bool full(int entry, unsigned share) {
-  const struct vgpu_work *work = &vgpu_works[entry];
+static bool queue_full(int entry, unsigned share) {
+  const struct vgpu_work *work = &vgpu_device_work[entry];
   return get(&work->queued) > vgpu_burst(share) || get(&work->unknown) >= UNKNOWN_MAX;
 }
 
 /* Pay for a launch that waits since `waited`, or say for how long it has to wait before it is asked
  * again; 0: it is paid for, and begins. */
-static uint64_t ask(int entry, int64_t ns, uint64_t now, uint64_t waited) {
+static uint64_t pay_or_wait(int entry, int64_t ns, uint64_t now, uint64_t waited) {
   const struct vgpu_mapped *mapped = vgpu_region_now();
   unsigned share = vgpu_cores(entry);
   if (!mapped || share >= 100) return 0;
-  if (waited < QUEUED_NS && full(entry, share)) return READING_NS;
+  if (waited < QUEUED_NS && queue_full(entry, share)) return READING_NS;
   vgpu_budget *budget = &mapped->region->budget[entry];
   uint64_t wait = vgpu_budget_take(budget, ns, share, now), most = PAID_NS * 100 / share;
   if (!wait) return 0;
@@ -97,39 +97,39 @@ static struct price pace(int entry, const struct vgpu_cost *cost) {
   uint64_t begun = vgpu_monotonic(), now = begun;
   for (;;) {
     struct price price = price_of(cost);
-    uint64_t wait = ask(entry, all_of(&price), now, now - begun);
+    uint64_t wait = pay_or_wait(entry, all_of(&price), now, now - begun);
     if (!wait) return price;
-    uint64_t slice = (wait < SLICE_NS ? wait : SLICE_NS) + (now == begun ? COURTESY_NS : 0);
+    uint64_t slice = (wait < SLICE_NS ? wait : SLICE_NS) + (now == begun ? NEWCOMER_DELAY_NS : 0);
     clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = (long)slice}, NULL);
     now = vgpu_monotonic();
   }
 }
 
 /* Streams that can be named in any thread, and for which nothing else waits. */
-static bool plain(CUstream stream) {
+static bool is_plain(CUstream stream) {
   return stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
 }
 
 static struct vgpu_sample *begin_sample(const struct vgpu_launch *launch) {
   CUstream last = NULL;
   bool locked = vgpu_streams_try();
-  if (locked) last = __atomic_load_n(&vgpu_works[launch->entry].last, __ATOMIC_RELAXED);
+  if (locked) last = __atomic_load_n(&vgpu_device_work[launch->entry].last, __ATOMIC_RELAXED);
   struct vgpu_sample *sample = vgpu_sample_begin(launch->stream, last == launch->stream.handle ? NULL : last);
   if (locked) vgpu_streams_leave();
   return sample;
 }
 
 static void remember(const struct vgpu_launch *launch) {
-  CUstream *last = &vgpu_works[launch->entry].last, stream = launch->stream.handle;
+  CUstream *last = &vgpu_device_work[launch->entry].last, stream = launch->stream.handle;
   if (__atomic_load_n(last, __ATOMIC_RELAXED) == stream) return;
-  __atomic_store_n(last, plain(stream) ? stream : NULL, __ATOMIC_RELAXED);
+  __atomic_store_n(last, is_plain(stream) ? stream : NULL, __ATOMIC_RELAXED);
 }
 
 /* Measure a launch, for itself and for those of its kind that were not measured before it. */
-static void sample(struct vgpu_launch *launch, uint64_t key, bool first) {
+static void start_sample(struct vgpu_launch *launch, uint64_t key, bool first) {
   struct vgpu_sample *sample = begin_sample(launch);
   if (!sample) return;
-  struct vgpu_work *work = &vgpu_works[launch->entry];
+  struct vgpu_work *work = &vgpu_device_work[launch->entry];
   struct vgpu_cost *cost = launch->cost;
   sample->entry = launch->entry;
   sample->cost = cost;
@@ -145,19 +145,19 @@ static void sample(struct vgpu_launch *launch, uint64_t key, bool first) {
 }
 
 /* Whether enough launches have come together for one to be measured. */
-static bool due(int entry, const struct vgpu_cost *cost) {
-  return get(&vgpu_works[entry].unmeasured) >= SAMPLE_NS ||
+static bool sample_due(int entry, const struct vgpu_cost *cost) {
+  return get(&vgpu_device_work[entry].unmeasured) >= SAMPLE_NS ||
          __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) >= SAMPLE_NS ||
          __atomic_load_n(&cost->launches, __ATOMIC_RELAXED) > ALIKE_MAX;
 }
 
 /* A launch is paid for, and others ahead: count them, and measure it if it is time. */
-static void paid(struct vgpu_launch *launch, uint64_t key, const struct price *price) {
-  struct vgpu_work *work = &vgpu_works[launch->entry];
+static void count_paid(struct vgpu_launch *launch, uint64_t key, const struct price *price) {
+  struct vgpu_work *work = &vgpu_device_work[launch->entry];
   launch->charged = (int64_t)price->ns;
   add(&work->unmeasured, launch->charged);
   vgpu_cost_paid(launch->cost, 1, price->ns);
-  if (!price->known || due(launch->entry, launch->cost)) sample(launch, key, !price->known);
+  if (!price->known || sample_due(launch->entry, launch->cost)) start_sample(launch, key, !price->known);
   if (!price->ahead) return;
   add(&work->unmeasured, (int64_t)(price->ahead * price->ns));
   vgpu_cost_paid(launch->cost, price->ahead, price->ns);
@@ -170,58 +170,58 @@ static uint64_t key_of(uint64_t kind, int entry) {
 }
 
 /* A launch that is not paid for yet. */
-static void begin(struct vgpu_launch *launch, uint64_t kind) {
-  int entry = vgpu_entry_recent(true);
+static void charge_launch(struct vgpu_launch *launch, uint64_t kind) {
+  int entry = vgpu_recent_entry(true);
   launch->entry = limited(entry) ? entry : -1;
   if (launch->entry < 0) return;
-  vgpu_meter_check();
-  if (vgpu_capturing(launch->stream)) {
+  vgpu_meter_check_fork();
+  if (vgpu_is_capturing(launch->stream)) {
     launch->entry = -1;
     return;
   }
   uint64_t key = key_of(kind, entry);
-  launch->cost = vgpu_cost_of(key);
+  launch->cost = vgpu_cost_place(key);
   struct price price = pace(entry, launch->cost);
-  paid(launch, key, &price);
+  count_paid(launch, key, &price);
 }
 
-static __attribute__((noinline)) bool begin_slowly(struct vgpu_launch *launch, uint64_t kind) {
-  int recent = vgpu_entry_recent(false);
+static __attribute__((noinline)) bool begin_unpaid(struct vgpu_launch *launch, uint64_t kind) {
+  int recent = vgpu_recent_entry(false);
   if ((recent >= 0 && !limited(recent)) || !vgpu_enter()) return false;
   int before = errno;
-  launch->shelter = vgpu_shelter();
+  launch->cancel_state = vgpu_defer_cancellation();
   launch->paid = false;
   launch->sample = NULL;
-  begin(launch, kind);
+  charge_launch(launch, kind);
   errno = before;
   if (launch->entry >= 0) return true;
   vgpu_leave();
-  vgpu_end_shelter(launch->shelter);
+  vgpu_restore_cancellation(launch->cancel_state);
   return false;
 }
 
 bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread) {
   if (vgpu_inside) return false;
   launch->stream = (struct vgpu_stream){stream, per_thread};
-  launch->entry = vgpu_entry_recent(false);
+  launch->entry = vgpu_recent_entry(false);
   launch->cost = vgpu_cost_find(key_of(kind, launch->entry));
   /* In the child of a fork this is not so, and what its parent had paid for is not its own. */
-  bool ready = __atomic_load_n(&vgpu_own.process.state, __ATOMIC_RELAXED) == VGPU_ON;
+  bool ready = __atomic_load_n(&vgpu_process.state, __ATOMIC_RELAXED) == VGPU_ON;
   launch->paid = ready && launch->cost && vgpu_cost_spend(launch->cost);
-  if (__builtin_expect(!launch->paid, 0)) return begin_slowly(launch, kind);
+  if (__builtin_expect(!launch->paid, 0)) return begin_unpaid(launch, kind);
   vgpu_inside = true;
   return true;
 }
 
-static void give_back(const struct vgpu_launch *launch) {
-  add(&vgpu_works[launch->entry].unmeasured, -launch->charged);
+static void give_back_charge(const struct vgpu_launch *launch) {
+  add(&vgpu_device_work[launch->entry].unmeasured, -launch->charged);
   vgpu_meter_charge(launch->entry, -launch->charged);
 }
 
 /* A launch that the driver refused costs nothing. */
-static void refused(const struct vgpu_launch *launch) {
+static void refund(const struct vgpu_launch *launch) {
   if (launch->paid) add(&launch->cost->left, 1);
-  else give_back(launch);
+  else give_back_charge(launch);
 }
 
 static void end_sample(struct vgpu_launch *launch, bool launched) {
@@ -234,19 +234,19 @@ static void end_sample(struct vgpu_launch *launch, bool launched) {
   else vgpu_meter_drop(sample);
 }
 
-static __attribute__((noinline)) void end_slowly(struct vgpu_launch *launch, bool launched) {
+static __attribute__((noinline)) void end_unpaid(struct vgpu_launch *launch, bool launched) {
   int before = errno;
   if (!launch->paid && launch->sample) end_sample(launch, launched);
   if (launched) remember(launch);
-  else refused(launch);
-  if (!launch->paid) vgpu_end_shelter(launch->shelter);
+  else refund(launch);
+  if (!launch->paid) vgpu_restore_cancellation(launch->cancel_state);
   errno = before;
 }
 
 CUresult vgpu_launch_end(struct vgpu_launch *launch, CUresult result) {
   bool launched = result == CUDA_SUCCESS;
   if (__builtin_expect(launch->paid && launched, 1)) remember(launch);
-  else end_slowly(launch, launched);
+  else end_unpaid(launch, launched);
   vgpu_leave();
   return result;
 }

@@ -10,17 +10,17 @@ struct vgpu_launch {
   struct vgpu_cost *cost;
   struct vgpu_sample *sample;
   int64_t charged; /* for it now */
-  int shelter;     /* of the thread, which is not cancelled before the launch is made */
+  int cancel_state;     /* of the thread, which is not cancelled before the launch is made */
 };
 
 /* The number of changes to the limits, and one more than what it was when there was none of time. */
-extern const uint64_t *vgpu_changes;
-extern uint64_t vgpu_timeless;
+extern const uint64_t *vgpu_limit_changes;
+extern uint64_t vgpu_no_time_limits;
 
 /* Whether a device may have a limit of time: all that a launch asks where none has. */
 static inline bool vgpu_paced(void) {
-  const uint64_t *changes = __atomic_load_n(&vgpu_changes, __ATOMIC_RELAXED);
-  return __atomic_load_n(changes, __ATOMIC_RELAXED) + 1 != __atomic_load_n(&vgpu_timeless, __ATOMIC_RELAXED);
+  const uint64_t *changes = __atomic_load_n(&vgpu_limit_changes, __ATOMIC_RELAXED);
+  return __atomic_load_n(changes, __ATOMIC_RELAXED) + 1 != __atomic_load_n(&vgpu_no_time_limits, __ATOMIC_RELAXED);
 }
 
 /* Before a launch of a kind: false if nothing is to be done, neither now nor after it. */

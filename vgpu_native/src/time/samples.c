@@ -19,7 +19,7 @@ static unsigned last; /* the one that was taken last: most often it is free agai
 /* Held while the driver is asked about samples that wait, so that no context ends meanwhile. */
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 
-static bool take(struct vgpu_sample *sample, uint32_t from) {
+static bool try_take(struct vgpu_sample *sample, uint32_t from) {
   return __atomic_compare_exchange_n(&sample->state, &from, TAKEN, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED);
 }
@@ -34,7 +34,7 @@ static CUstreamCaptureMode exchange(CUstreamCaptureMode mode) {
   return mode;
 }
 
-bool vgpu_capturing(struct vgpu_stream stream) {
+bool vgpu_is_capturing(struct vgpu_stream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (!HAS(cuStreamIsCapturing)) return false;
   CUresult result = stream.per_thread ? REAL(cuStreamIsCapturing_ptsz)(stream.handle, &status)
@@ -87,7 +87,7 @@ static struct vgpu_sample *take_for(CUcontext context) {
       struct vgpu_sample *sample = &samples[place];
       CUcontext has = __atomic_load_n(&sample->context, __ATOMIC_RELAXED);
       if (choice < 2 && has != (choice ? NULL : context)) continue;
-      if (!take(sample, FREE)) continue;
+      if (!try_take(sample, FREE)) continue;
       __atomic_store_n(&last, place, __ATOMIC_RELAXED);
       return sample;
     }
@@ -102,7 +102,7 @@ static struct vgpu_sample *begin(struct vgpu_stream stream, CUstream last) {
   bool ready = sample->context == context || create_events(sample, context);
   if (ready && record(sample->begin, stream)) {
     struct vgpu_stream other = {last, false};
-    sample->follows = last && !vgpu_capturing(other) && record(sample->before, other);
+    sample->follows = last && !vgpu_is_capturing(other) && record(sample->before, other);
     sample->begun = vgpu_monotonic();
     return sample;
   }
@@ -133,18 +133,18 @@ void vgpu_sample_keep(struct vgpu_sample *sample) { put(sample, WAITING); }
 
 void vgpu_sample_drop(struct vgpu_sample *sample) { put(sample, FREE); }
 
-static double between(CUevent from, CUevent to) {
+static double elapsed_ns(CUevent from, CUevent to) {
   float ms = 0;
   return REAL(cuEventElapsedTime)(&ms, from, to) == CUDA_SUCCESS ? (double)ms * 1e6 : -1;
 }
 
 /* For how long a launch that has ended kept the device busy. If it ran beside one of another stream,
  * only the time after the end of that: each moment counts for one launch. */
-static uint64_t busy(const struct vgpu_sample *sample) {
-  double ns = between(sample->begin, sample->end) - (double)sample->idle;
+static uint64_t busy_ns(const struct vgpu_sample *sample) {
+  double ns = elapsed_ns(sample->begin, sample->end) - (double)sample->idle;
   if (sample->follows) {
     bool ended_before = REAL(cuEventQuery)(sample->before) == CUDA_SUCCESS;
-    double after = ended_before ? between(sample->before, sample->end) : 0;
+    double after = ended_before ? elapsed_ns(sample->before, sample->end) : 0;
     if (after < ns) ns = after;
   }
   return ns > 1 ? (uint64_t)ns : 1;
@@ -157,7 +157,7 @@ static bool read_one(struct vgpu_sample *sample, vgpu_sample_ended *ended) {
   if (current != sample->context) REAL(cuCtxSetCurrent)(sample->context);
   CUresult result = REAL(cuEventQuery)(sample->end);
   if (result == CUDA_ERROR_NOT_READY) return false;
-  ended(sample, result == CUDA_SUCCESS ? busy(sample) : 0);
+  ended(sample, result == CUDA_SUCCESS ? busy_ns(sample) : 0);
   put(sample, FREE);
   return true;
 }
@@ -186,8 +186,8 @@ void vgpu_samples_forget(CUcontext context, vgpu_sample_ended *ended) {
     struct vgpu_sample *sample = &samples[i];
     CUcontext has = __atomic_load_n(&sample->context, __ATOMIC_RELAXED);
     if (!has || (context && has != context)) continue;
-    bool waits = take(sample, WAITING);
-    if (!waits && !take(sample, FREE)) continue;
+    bool waits = try_take(sample, WAITING);
+    if (!waits && !try_take(sample, FREE)) continue;
     if (waits) ended(sample, 0);
     sample->context = NULL;
     put(sample, FREE);

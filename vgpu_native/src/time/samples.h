@@ -32,7 +32,7 @@ struct vgpu_stream {
 };
 
 /* Whether launches are written down now, and run later or never. */
-bool vgpu_capturing(struct vgpu_stream stream);
+bool vgpu_is_capturing(struct vgpu_stream stream);
 
 /* Begin to measure in a stream: before the launch; NULL: it cannot be measured now. What the device
  * has to do before in another stream, that of the last launch, does not count; NULL: there is none. */

@@ -5,31 +5,31 @@
 #include "memory/pools.h"
 #include "time/meter.h"
 
-static CUresult waited(CUresult result) {
-  if ((vgpu_pools_any() || vgpu_graphs_any()) && vgpu_enter()) {
-    vgpu_pools_settle();
-    vgpu_graphs_settle();
+static CUresult after_wait(CUresult result) {
+  if ((vgpu_pools_exist() || vgpu_graphs_have_memory()) && vgpu_enter()) {
+    vgpu_pools_update_charges();
+    vgpu_graphs_update_charges();
     vgpu_leave();
   }
   return result;
 }
 
 EXPORT CUresult CUDAAPI cuStreamSynchronize(CUstream hStream) {
-  return waited(REAL(cuStreamSynchronize)(hStream));
+  return after_wait(REAL(cuStreamSynchronize)(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream) {
-  return waited(REAL(cuStreamSynchronize_ptsz)(hStream));
+  return after_wait(REAL(cuStreamSynchronize_ptsz)(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent hEvent) {
-  return waited(REAL(cuEventSynchronize)(hEvent));
+  return after_wait(REAL(cuEventSynchronize)(hEvent));
 }
 
-EXPORT CUresult CUDAAPI cuCtxSynchronize(void) { return waited(REAL(cuCtxSynchronize)()); }
+EXPORT CUresult CUDAAPI cuCtxSynchronize(void) { return after_wait(REAL(cuCtxSynchronize)()); }
 
 EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
-  return waited(REAL(cuCtxSynchronize_v2)(ctx));
+  return after_wait(REAL(cuCtxSynchronize_v2)(ctx));
 }
 
 EXPORT CUresult CUDAAPI cuStreamDestroy(CUstream hStream) {

@@ -27,7 +27,7 @@ static void list(struct vgpu_map *map) {
   while (!__atomic_compare_exchange_n(&maps, &map->next, map, false, __ATOMIC_RELEASE,
                                       __ATOMIC_RELAXED)) {
   }
-  vgpu_forget_in_children(&watched, forget);
+  vgpu_reset_in_children(&watched, forget);
 }
 
 static bool try_lock(struct vgpu_shard *shard) {

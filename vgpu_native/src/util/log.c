@@ -45,7 +45,7 @@ static uint32_t hash(const char *text) {
 }
 
 /* Whether a line was not said within this second. A second is full when so many others were. */
-static bool news(const char *text) {
+static bool is_new(const char *text) {
   uint32_t now = seconds(), own = hash(text);
   for (uint64_t *at = said; at < said + LINES;) {
     uint64_t before = __atomic_load_n(at, __ATOMIC_RELAXED);
@@ -60,19 +60,19 @@ static bool news(const char *text) {
 }
 
 /* A reader that is gone would cost a SIGPIPE, and one that does not read would stop the program. */
-static void put(const char *line, size_t length) {
+static void write_if_ready(const char *line, size_t length) {
   struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
   if (poll(&ready, 1, 0) != 1 || ready.revents != POLLOUT) return;
   if (write(STDERR_FILENO, line, length) < 0) return;
 }
 
-static void say(enum vgpu_level level, const char *text) {
+static void print(enum vgpu_level level, const char *text) {
   static const char *const names[] = {"error", "warning", "note", "debug"};
   char line[LINE];
   int end = snprintf(line, sizeof line, "gpuledger: %s (%d): %s", names[level], (int)getpid(), text);
   if (end > LINE - 2) end = LINE - 2;
   line[end] = '\n';
-  put(line, (size_t)end + 1);
+  write_if_ready(line, (size_t)end + 1);
 }
 
 /* Whoever speaks may hold a lock, which he would keep if he were cancelled while he writes. */
@@ -85,7 +85,7 @@ void vgpu_log(enum vgpu_level level, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  if (news(text)) say(level, text);
+  if (is_new(text)) print(level, text);
   pthread_setcancelstate(cancel, NULL);
   errno = kept;
 }

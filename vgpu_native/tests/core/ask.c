@@ -25,7 +25,7 @@ int main(int count, char **words) {
     const char *word = words[i], *next = words[i + 1];
     if (!strcmp(word, "reserve")) say(vgpu_reserve(entry, bytes(next))), i++;
     else if (!strcmp(word, "release")) vgpu_release(entry, bytes(next)), i++;
-    else if (!strcmp(word, "charge")) vgpu_charge(entry, bytes(next)), i++;
+    else if (!strcmp(word, "charge")) vgpu_reserve_forced(entry, bytes(next)), i++;
     else if (!strcmp(word, "device")) entry = device((unsigned)atoi(next)), i++;
     else if (!strcmp(word, "guess")) entry = guessed((unsigned)atoi(next)), i++;
     else if (!strcmp(word, "used")) say(vgpu_used(entry));

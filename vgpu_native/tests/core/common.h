@@ -24,7 +24,7 @@ static inline int device(unsigned n) {
 /* The same when somebody thinks that it is the first. */
 static inline int guessed(unsigned n) {
   const unsigned char uuid[16] = {[15] = (unsigned char)n};
-  return vgpu_ready() ? vgpu_entry_guessed(uuid, 0) : -1;
+  return vgpu_ready() ? vgpu_entry_assumed(uuid, 0) : -1;
 }
 
 static inline void *shared(size_t size) {

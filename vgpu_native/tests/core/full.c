@@ -22,7 +22,7 @@ static bool newcomer_may(void) {
   if (!pid) {
     int entry = device(0);
     bool may = vgpu_reserve(entry, 1);
-    vgpu_charge(entry, MIB); /* must do no harm without a slot either */
+    vgpu_reserve_forced(entry, MIB); /* must do no harm without a slot either */
     if (vgpu_used(entry) != VGPU_SLOTS_MAX * MIB + MIB)
       puts("what is used is not what all hold"), fflush(stdout);
     vgpu_release(entry, MIB);

@@ -29,7 +29,7 @@ static int check_spending(void) {
   pthread_t threads[THREADS];
   void *launches;
   long total = 0;
-  struct vgpu_cost *cost = vgpu_cost_of(key_of(1));
+  struct vgpu_cost *cost = vgpu_cost_place(key_of(1));
   cost->left = PAID;
   for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, spend, cost);
   for (int i = 0; i < THREADS; i++) {
@@ -44,7 +44,7 @@ static int check_spending(void) {
 static int check_places(void) {
   int known = 0;
   for (uint64_t kind = 1; kind <= KINDS; kind++)
-    vgpu_cost_learn(vgpu_cost_of(key_of(kind)), key_of(kind), 1000);
+    vgpu_cost_learn(vgpu_cost_place(key_of(kind)), key_of(kind), 1000);
   for (uint64_t kind = 1; kind <= KINDS; kind++) {
     struct vgpu_cost *cost = vgpu_cost_find(key_of(kind));
     known += cost && cost->ns == 1000;
@@ -54,7 +54,7 @@ static int check_places(void) {
 
 /* What is paid ahead of a kind that never comes back is lost: a small part of what was made. */
 static int check_ahead(void) {
-  struct vgpu_cost *cost = vgpu_cost_of(key_of(2));
+  struct vgpu_cost *cost = vgpu_cost_place(key_of(2));
   for (long made = 1; made < 100000; made++) {
     vgpu_cost_paid(cost, 1, 1000);
     uint64_t ahead = vgpu_cost_ahead(cost, 1000);

@@ -61,9 +61,9 @@ void vgpu_limits_open(void) {
 
 bool vgpu_limits_paged(void) { return paged; }
 
-static uint64_t word(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+static uint64_t read_word(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 
-bool vgpu_limits_may_disable(void) { return page && word(&page->flags) & VGPU_MAY_DISABLE; }
+bool vgpu_limits_may_disable(void) { return page && read_word(&page->flags) & VGPU_MAY_DISABLE; }
 
 /* A page that a variable names was named by whoever can name the region, too. */
 bool vgpu_limits_binding(void) { return mounted && !vgpu_limits_may_disable(); }
@@ -78,16 +78,16 @@ int vgpu_limits_find(char *uuid) {
 }
 
 uint64_t vgpu_limits_memory(const struct vgpu_source *source) {
-  return source->page < 0 ? source->memory : word(&page->memory[source->page]);
+  return source->page < 0 ? source->memory : read_word(&page->memory[source->page]);
 }
 
 uint64_t vgpu_limits_overhead(const struct vgpu_source *source) {
-  return source->page < 0 ? 0 : word(&page->overhead[source->page]);
+  return source->page < 0 ? 0 : read_word(&page->overhead[source->page]);
 }
 
 unsigned vgpu_limits_cores(const struct vgpu_source *source) {
-  if (cores_off || (page && word(&page->flags) & VGPU_CORES_OFF)) return 100;
-  uint64_t percent = source->page < 0 ? source->cores : word(&page->cores[source->page]);
+  if (cores_off || (page && read_word(&page->flags) & VGPU_CORES_OFF)) return 100;
+  uint64_t percent = source->page < 0 ? source->cores : read_word(&page->cores[source->page]);
   return percent && percent < 100 ? (unsigned)percent : 100;
 }
 
@@ -96,7 +96,7 @@ const uint64_t *vgpu_limits_changes(void) {
   return page ? &page->generation : &none;
 }
 
-bool vgpu_limits_timeless(void) {
+bool vgpu_limits_cores_unlimited(void) {
   unsigned limited = 0;
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     struct vgpu_source source = {.page = page ? i : -1};
@@ -108,7 +108,7 @@ bool vgpu_limits_timeless(void) {
 
 bool vgpu_oversubscribes(void) {
   static int asked = -1;
-  if (paged) return page && word(&page->flags) & VGPU_OVERSUBSCRIBE;
+  if (paged) return page && read_word(&page->flags) & VGPU_OVERSUBSCRIBE;
   int now = __atomic_load_n(&asked, __ATOMIC_RELAXED);
   if (now < 0) __atomic_store_n(&asked, now = vgpu_switch("CUDA_OVERSUBSCRIBE"), __ATOMIC_RELAXED);
   return now;

@@ -36,4 +36,4 @@ unsigned vgpu_limits_cores(const struct vgpu_source *source);
 const uint64_t *vgpu_limits_changes(void);
 
 /* Whether no device at all has a limit of time, as things are. */
-bool vgpu_limits_timeless(void);
+bool vgpu_limits_cores_unlimited(void);

@@ -16,7 +16,7 @@ dlsym:
         .cfi_offset x30, -24
         mov     x29, sp
         stp     x0, x1, [sp, #16]
-        bl      vgpu_pick
+        bl      vgpu_choose_symbol
         mov     x16, x0
         mov     x17, x1
         ldp     x0, x1, [sp, #16]
@@ -27,8 +27,8 @@ dlsym:
         cbz     x17, 1f
         mov     x0, x16
         ret
-1:      adrp    x16, vgpu_dlsym_found
-        ldr     x16, [x16, #:lo12:vgpu_dlsym_found]
+1:      adrp    x16, vgpu_real_dlsym_address
+        ldr     x16, [x16, #:lo12:vgpu_real_dlsym_address]
         br      x16
         .cfi_endproc
         .size   dlsym, . - dlsym

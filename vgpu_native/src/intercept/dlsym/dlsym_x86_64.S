@@ -16,7 +16,7 @@ dlsym:
         .cfi_adjust_cfa_offset 8
         subq    $8, %rsp
         .cfi_adjust_cfa_offset 8
-        call    vgpu_pick
+        call    vgpu_choose_symbol
         addq    $8, %rsp
         .cfi_adjust_cfa_offset -8
         popq    %rsi
@@ -26,7 +26,7 @@ dlsym:
         testq   %rdx, %rdx
         jz      1f
         ret
-1:      jmp     *vgpu_dlsym_found(%rip)
+1:      jmp     *vgpu_real_dlsym_address(%rip)
         .cfi_endproc
         .size   dlsym, . - dlsym
 

@@ -4,31 +4,31 @@
 
 #include <pthread.h>
 
-/* From here on the thread is not cancelled; what it was before, for vgpu_end_shelter. */
-static inline int vgpu_shelter(void) {
+/* From here on the thread is not cancelled; what it was before, for vgpu_restore_cancellation. */
+static inline int vgpu_defer_cancellation(void) {
   int before;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
   return before;
 }
 
-static inline void vgpu_end_shelter(int before) { pthread_setcancelstate(before, NULL); }
+static inline void vgpu_restore_cancellation(int before) { pthread_setcancelstate(before, NULL); }
 
 /* A mutex that is held while the driver is called. */
 struct vgpu_lock {
   pthread_mutex_t mutex;
-  int shelter; /* its holder's */
+  int cancel_state; /* its holder's */
 };
 
 #define VGPU_UNLOCKED ((struct vgpu_lock){.mutex = PTHREAD_MUTEX_INITIALIZER})
 
 static inline void vgpu_lock(struct vgpu_lock *lock) {
-  int before = vgpu_shelter();
+  int before = vgpu_defer_cancellation();
   pthread_mutex_lock(&lock->mutex);
-  lock->shelter = before;
+  lock->cancel_state = before;
 }
 
 static inline void vgpu_unlock(struct vgpu_lock *lock) {
-  int before = lock->shelter;
+  int before = lock->cancel_state;
   pthread_mutex_unlock(&lock->mutex);
-  vgpu_end_shelter(before);
+  vgpu_restore_cancellation(before);
 }
